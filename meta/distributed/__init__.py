@@ -12,6 +12,9 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.distributed.batch_norm import sync_batch_norm as sync_batch_norm
+    from meta.distributed.checkpoint import load as load
+    from meta.distributed.checkpoint import save as save
     from meta.distributed.collectives import all_gather as all_gather
     from meta.distributed.collectives import all_reduce as all_reduce
     from meta.distributed.collectives import all_to_all as all_to_all
@@ -34,6 +37,8 @@ if TYPE_CHECKING:
     from meta.distributed.sharding import zero as zero
 else:
     _HOMES = {
+        "meta.distributed.batch_norm": ("sync_batch_norm",),
+        "meta.distributed.checkpoint": ("load", "save"),
         "meta.distributed.collectives": (
             "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "permute", "reduce", "reduce_scatter",
         ),

@@ -67,11 +67,15 @@ class BatchNorm1d(_Statistics):
         self._create(num_features, affine, track_running_stats)
         self.eps = eps
         self.momentum = momentum
+        self.group: tuple[str, int] | None = None
+        """Name and number of the ranks whose batches are normalised together; see meta.distributed.sync_batch_norm."""
         if momentum is None and track_running_stats:
             self.num_batches_tracked: NDArray
             self.buffer("num_batches_tracked", meta.zeros((), "int64"))
 
     def forward(self, x: Any) -> Any:
+        if self.group is not None:
+            return self._synchronised(x, *self.group)
         mean, var, momentum = self.running_mean, self.running_var, self.momentum
         if mean is None or var is None:
             shape, dtype = (x.shape[1],), accumulation_dtype(x.dtype)
@@ -85,13 +89,35 @@ class BatchNorm1d(_Statistics):
     def forward_infer(self, x: Any) -> Any:
         return self.forward(x) if self.running_mean is None else self._normalised(x)
 
+    def _synchronised(self, x: Any, group: str, ranks: int) -> Any:
+        """x, normalised by the statistics of the batches of all ranks."""
+        wide, axes = x.cast(accumulation_dtype(x.dtype)), (0, *range(2, x.ndim))
+        mean = meta.all_reduce(meta.mean(wide, axes, keepdims=True), "mean", group, ranks)
+        centred = wide - mean
+        var = meta.all_reduce(meta.mean(centred * centred, axes, keepdims=True), "mean", group, ranks)
+        shape = mean.shape
+        if self.running_mean is not None:
+            with meta.no_grad():
+                count = ranks * x.size // x.shape[1]
+                self._move_all(mean.reshape((-1,)), var.reshape((-1,)) * (count / max(count - 1, 1)))
+        y = centred * meta.rsqrt(var + self.eps)
+        if self.w is not None and self.b is not None:
+            y = y * self.w.reshape(shape) + self.b.reshape(shape)
+        return y.cast(x.dtype)
+
+    def _move_all(self, mean: Any, var: Any) -> None:
+        """Move the running statistics by the layer's momentum, or count a batch."""
+        if self.momentum is not None:
+            self._move(mean, var, self.momentum)
+            return
+        self.num_batches_tracked.update(self.num_batches_tracked + 1)
+        self._move(mean, var, 1.0 / self.num_batches_tracked.cast(mean.dtype))
+
     def _count(self, x: Any) -> None:
         """Count a batch, and let the running statistics be the means over all."""
         with meta.no_grad():
-            self.num_batches_tracked.update(self.num_batches_tracked + 1)
             wide, axes = x.cast(accumulation_dtype(x.dtype)), (0, *range(2, x.ndim))
-            factor = 1.0 / self.num_batches_tracked.cast(wide.dtype)
-            self._move(meta.mean(wide, axes), meta.var(wide, axes), factor)
+            self._move_all(meta.mean(wide, axes), meta.var(wide, axes))
 
 
 class BatchNorm2d(BatchNorm1d):

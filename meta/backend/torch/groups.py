@@ -37,6 +37,12 @@ class Group:
     def __len__(self) -> int:
         return len(self.ranks)
 
+    def torch_mesh(self, device: str) -> Any:
+        """torch's mesh of these ranks, for distributed tensors on a kind of device."""
+        from torch.distributed.device_mesh import DeviceMesh
+
+        return DeviceMesh.from_group(self.process_group or dist.group.WORLD, device)
+
     # --- collectives -------------------------------------------------------------------------------------------------
 
     def all_reduce(self, x: torch.Tensor, reduction: str) -> None:
@@ -52,14 +58,14 @@ class Group:
     def all_gather(self, x: torch.Tensor) -> torch.Tensor:
         """The ranks' tensors, stacked along a new first axis."""
         out = x.new_empty((len(self), *x.shape))
-        dist.all_gather_into_tensor(out.reshape(-1), x.reshape(-1), group=self.process_group)
+        dist.all_gather_single(out.reshape(-1), x.reshape(-1), group=self.process_group)
         return out
 
     def reduce_scatter(self, parts: torch.Tensor, reduction: str) -> torch.Tensor:
         """The reduction of `parts[i]`, where this rank has position i."""
         out = torch.empty_like(parts[0])
         operation = _operation(reduction)
-        dist.reduce_scatter_tensor(out.reshape(-1), parts.reshape(-1), operation, group=self.process_group)
+        dist.reduce_scatter_single(out.reshape(-1), parts.reshape(-1), operation, group=self.process_group)
         self._divide(out, reduction)
         return out
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,7 +13,7 @@ import pytest
 
 import meta
 from meta import distributed, nn, optim
-from meta.errors import ArgumentError, CommunicationError, NotSupportedError
+from meta.errors import ArgumentError, CommunicationError, FileError, NotSupportedError
 
 RANK, RANKS = distributed.rank(), distributed.world_size()
 BATCH, STEPS = 8, 4
@@ -113,12 +116,12 @@ CASES = [
 ]  # fmt: skip
 
 
-def check_data_parallel() -> None:
+def check_two_data_parallel() -> None:
     _compare(distributed.data_parallel(), CASES)
     _compare(distributed.data_parallel(bucket_bytes=64), CASES[:1], clip_norm=0.1)
 
 
-def check_data_parallel_accumulates_without_communication() -> None:
+def check_two_data_parallel_accumulates_without_communication() -> None:
     from meta.backend.torch.groups import find_group
 
     group = find_group("test", "world", RANKS)
@@ -136,7 +139,7 @@ def check_data_parallel_accumulates_without_communication() -> None:
     _compare(distributed.data_parallel(), CASES[:1], accumulate=2)
 
 
-def check_zero() -> None:
+def check_two_zero() -> None:
     _compare(distributed.zero(1), CASES[:1])
     _compare(distributed.zero(2), CASES[:1], clip_norm=0.1)
     _compare(distributed.zero(2), CASES[2:3])
@@ -144,7 +147,7 @@ def check_zero() -> None:
     _compare(distributed.zero(3), CASES[:1], accumulate=2)
 
 
-def check_zero_divides_the_state() -> None:
+def check_two_zero_divides_the_state() -> None:
     sizes = []
     for stage in 1, 3:
         step = distributed.zero(stage)(_step("mlp", "adamw", "float64"))
@@ -155,7 +158,70 @@ def check_zero_divides_the_state() -> None:
     assert sizes[1] < parameters * 3 / RANKS + 40, sizes
 
 
-def check_refusals() -> None:
+class Normalised(meta.Model):
+    def build(self) -> None:
+        self.first, self.norm, self.head = nn.Conv2d(2, 4, 3), nn.BatchNorm2d(4), nn.Linear(4, 3)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(meta.relu(self.norm(self.first(x))).mean((2, 3)))
+
+
+MODELS["normalised"] = Normalised, _images
+
+
+def check_two_synchronised_batch_norm() -> None:
+    def wrap(step: Any) -> Any:
+        distributed.sync_batch_norm(step.model)
+        return distributed.data_parallel()(step)
+
+    _compare(wrap, [("normalised", "sgd", "float64", False)])
+    with pytest.raises(ArgumentError, match="MLP has no BatchNorm layer"):
+        distributed.sync_batch_norm(MLP())
+
+
+def _continued(step: Any, x: Any, y: Any) -> list[float]:
+    """The losses of further calls, means over the ranks."""
+    return [distributed.all_reduce(step(meta.array(_part(x)), meta.array(_part(y))), "mean").item() for _ in range(3)]
+
+
+def check_two_checkpoints_of_any_stage_go_on_in_any_other() -> None:
+    folder = Path(os.environ["CHECKPOINTS"])
+    x, y = _vectors(np.random.default_rng(1), "float64")
+    wraps = [distributed.data_parallel(), distributed.zero(1), distributed.zero(2), distributed.zero(3)]
+    for i, wrap in enumerate(wraps):
+        step = wrap(_step("mlp", "adamw", "float64"))
+        _continued(step, x, y)
+        distributed.save(folder / "step", step)
+        expected = _continued(step, x, y)
+        other = wraps[i - 1](_step("mlp", "adamw", "float64"))
+        distributed.load(folder / "step", other)
+        np.testing.assert_allclose(_continued(other, x, y), expected, 1e-9, err_msg=str(i))
+        distributed.load(folder / "step", step)
+        np.testing.assert_allclose(_continued(step, x, y), expected, 1e-9, err_msg=str(i))
+    (folder / "expected.json").write_text(json.dumps(expected))
+    with pytest.raises(FileError, match="is missing"):
+        distributed.load(folder / "step", _step("residual", "adamw", "float64"))
+    with pytest.raises(FileError, match="is no folder"):
+        distributed.load(folder / "absent", step)
+
+
+def check_four_ranks() -> None:
+    mesh = distributed.DeviceMesh({"dp": 2, "other": -1}, device="cpu")
+
+    def wrap(step: Any) -> Any:
+        return distributed.zero(2, mesh["dp"])(distributed.data_parallel(mesh["other"])(step))
+
+    with pytest.raises(ArgumentError, match="exchange already"):
+        wrap(_step("mlp", "sgd", "float64"))
+    _compare(distributed.zero(2), CASES[:1])
+    step = distributed.zero(3)(_step("mlp", "adamw", "float64"))
+    distributed.load(os.environ["SAVED"], step)
+    x, y = _vectors(np.random.default_rng(1), "float64")
+    expected = json.loads((Path(os.environ["SAVED"]).parent / "expected.json").read_text())
+    np.testing.assert_allclose(_continued(step, x, y), expected, 1e-9)
+
+
+def check_two_refusals() -> None:
     step = _step("mlp", "sgd", "float64")
     wrapped = distributed.data_parallel()(step)
     with pytest.raises(ArgumentError, match="the step takes part in an exchange already"):
@@ -168,7 +234,7 @@ def check_refusals() -> None:
         distributed.zero(1)(optim.with_optimizer(optim.LAMB, 0.1)(MLP()))
 
 
-def check_ranks_with_different_programs_are_told_apart() -> None:
+def check_two_ranks_with_different_programs_are_told_apart() -> None:
     def step(x: Any) -> Any:
         return distributed.all_reduce(x * (1.0 + RANK))
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 import meta
@@ -11,17 +13,33 @@ from meta.errors import ArgumentError, CommunicationError
 from meta.ir.analysis import op_counts
 from meta.optim.sgd import with_sgd
 from meta.passes.standard import standard
+from tests.python.distributed import checks_training
 from tests.python.distributed.processes import run_checks, run_processes
 
-MODULES = ("checks_collectives", "checks_training")
 
-
-@pytest.mark.parametrize("module", MODULES)
-def test_two_processes(module: str, tmp_path: Path) -> None:
-    outcomes = run_checks(f"tests.python.distributed.{module}", 2, tmp_path)
+def _run(module: str, processes: int, folder: Path, only: str = "") -> None:
+    outcomes = run_checks(f"tests.python.distributed.{module}", processes, folder, only)
     assert outcomes
     failed = {name: trace for name, trace in outcomes.items() if trace}
     assert not failed, "\n".join(failed.values())
+
+
+def test_collectives_of_two_processes(tmp_path: Path) -> None:
+    _run("checks_collectives", 2, tmp_path)
+
+
+def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    _run("checks_training", 2, tmp_path, "two")
+    # What two ranks saved goes on in one process and in four.
+    expected = json.loads((tmp_path / "expected.json").read_text())
+    meta.random.seed(0)
+    step = checks_training.OPTIMIZERS["adamw"](checks_training.MLP().to(dtype="float64"), loss=meta.cross_entropy)
+    meta.distributed.load(tmp_path / "step", step)
+    x, y = checks_training._vectors(np.random.default_rng(1), "float64")
+    np.testing.assert_allclose([step(meta.array(x), meta.array(y)).item() for _ in range(3)], expected, 1e-9)
+    monkeypatch.setenv("SAVED", str(tmp_path / "step"))
+    (tmp_path / "four").mkdir()
+    _run("checks_training", 4, tmp_path / "four", "four")
 
 
 _FAULT = """

@@ -1,0 +1,78 @@
+"""The GPT of examples.gpt in several processes, each with its part of the batch:
+
+    torchrun --nproc-per-node 2 -m examples.gpt_distributed --zero 2
+
+A checkpoint in `--checkpoint` is written every `--every` steps and read at the start, so that torchrun continues after a
+failure (`--max-restarts`)."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+import meta
+from examples import common, gpt
+from meta import distributed
+
+
+def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=200, help="training steps (default: 200)")
+    parser.add_argument("--batch", type=int, default=32, help="pieces of text of a step, on all ranks (default: 32)")
+    parser.add_argument("--rate", type=float, default=0.002, help="learning rate (default: 0.002)")
+    parser.add_argument("--features", type=int, default=128)
+    parser.add_argument("--layers", type=int, default=3)
+    parser.add_argument("--length", type=int, default=64, help="letters of a piece (default: 64)")
+    parser.add_argument("--zero", type=int, choices=[0, 1, 2, 3], default=0, help="0 divides nothing (default)")
+    parser.add_argument("--checkpoint", help="folder")
+    parser.add_argument("--every", type=int, default=100, help="steps between checkpoints (default: 100)")
+    parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
+    parser.add_argument("--seed", type=int, default=0)
+    return parser.parse_args(argv)
+
+
+def main(argv: Sequence[str] | None = None) -> list[float]:
+    """Train; returns the losses of the whole batches. The same on any number of processes, up to rounding."""
+    options = parsed(argv)
+    distributed.init()
+    rank, ranks = distributed.rank(), distributed.world_size()
+    if options.batch % ranks:
+        raise SystemExit(f"--batch {options.batch} is no multiple of {ranks} processes")
+    device = f"cuda({distributed.local_rank()})" if options.device == "cuda" else options.device
+    meta.random.seed(options.seed)
+    model = gpt.GPT(len(gpt.LETTERS), options.features, options.layers, options.length).to(device)
+    optimizer = meta.optim.AdamW(model, options.rate)
+    step = meta.optim.TrainStep(model, optimizer, loss=scores_loss)
+    step = distributed.zero(options.zero)(step) if options.zero else distributed.data_parallel()(step)
+    counter = Path(f"{options.checkpoint}.step") if options.checkpoint else None
+    first = 0
+    if options.checkpoint and Path(options.checkpoint).is_dir():
+        distributed.load(options.checkpoint, step)
+        first = int(counter.read_text()) if counter is not None else 0
+    run = meta.vm.compile(step, device=device)
+    pieces, following = gpt.data(options)
+    losses: list[float] = []
+    for number in common.progress(range(first, options.steps)):
+        chosen = np.random.default_rng((options.seed, number)).integers(0, len(pieces), options.batch)
+        own = np.split(chosen, ranks)[rank]
+        loss = run(meta.array(pieces[own], device=device), meta.array(following[own], device=device))
+        losses.append(distributed.all_reduce(loss, "mean").item())
+        if options.checkpoint and (number + 1) % options.every == 0:
+            distributed.save(options.checkpoint, step)
+            if rank == 0 and counter is not None:
+                counter.write_text(str(number + 1))
+    if rank == 0 and losses:
+        print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} after {len(losses)} steps on {ranks} processes")
+    distributed.shutdown()
+    return losses
+
+
+def scores_loss(scores: meta.NDArray, following: meta.NDArray) -> meta.NDArray:
+    return meta.cross_entropy(scores.reshape((-1, len(gpt.LETTERS))), following.reshape((-1,)))
+
+
+if __name__ == "__main__":
+    main()
