@@ -6,6 +6,7 @@ import math
 import os
 import re
 import shutil
+import warnings
 from collections.abc import Generator, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -64,7 +65,10 @@ def _state(where: str, step: TrainStep) -> dict[str, Any]:
 def _reporting(where: str, path: Path, expected: str) -> Generator[None, None, None]:
     """Raise FileError for what torch.distributed.checkpoint raises."""
     try:
-        yield
+        with warnings.catch_warnings():
+            # torch tells a process that is alone that it is.
+            warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
+            yield
     except MetaError:
         raise
     except OSError as error:
