@@ -2,8 +2,8 @@
 
     torchrun --nproc-per-node 2 -m examples.gpt_distributed --zero 2
 
-A checkpoint in `--checkpoint` is written every `--every` steps and read at the start, so that torchrun continues after a
-failure (`--max-restarts`)."""
+A checkpoint in `--checkpoint` is written every `--every` steps and read at the start, so that torchrun continues after
+a failure (`--max-restarts`)."""
 
 from __future__ import annotations
 
