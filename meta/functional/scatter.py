@@ -7,7 +7,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
-from meta.dim import product
+from meta.dim import product, same_dim
 from meta.eager.indexing import int64_positions
 from meta.errors import ArgumentError
 from meta.functional._axes import along
@@ -129,12 +129,17 @@ def _require_reduction(name: str, reduction: str, known: Sequence[str]) -> None:
 
 def _cropped(name: str, src: Any, indices: Any) -> Any:
     """src without the elements that have no position. Raises TypeInferenceError where it is smaller than `indices`."""
-    larger = src.ndim == indices.ndim and all(a >= b for a, b in zip(src.shape, indices.shape, strict=True))
+    if rules.same_shape(src.shape, indices.shape):
+        return src
+    larger = src.ndim == indices.ndim and all(
+        same_dim(a, b) or a >= b for a, b in zip(src.shape, indices.shape, strict=True)
+    )
     shapes = f"src has shape {rules.show(src.shape)}, indices {rules.show(indices.shape)}"
     require(name, larger or not product(indices.shape), shapes, "src at least as large along every axis")
-    if tuple(src.shape) == tuple(indices.shape) or not larger:
+    if not larger:
         return src
-    return src[tuple(slice(0, size) for size in indices.shape)]
+    sizes = zip(src.shape, indices.shape, strict=True)
+    return src[tuple(slice(None) if same_dim(a, b) else slice(0, b) for a, b in sizes)]
 
 
 def _reduced(x: Any, axis: int, places: Any, values: Any, reduction: str, include_self: bool) -> Any:

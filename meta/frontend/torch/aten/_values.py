@@ -52,3 +52,22 @@ def per_axis(value: Any, count: int) -> tuple[Any, ...]:
     """One value for each of `count` spatial axes: ATen allows a single one for all."""
     values: Sequence[Any] = value if isinstance(value, (list, tuple)) else (value,)
     return tuple(values) * count if len(values) == 1 else tuple(values)
+
+
+_WHOLE = 2**62
+"""A bound of a slice from which on it means the end of the axis: ATen writes 2**63 - 1."""
+
+
+def bounds(size: Any, start: Any, end: Any) -> tuple[Any, Any]:
+    """First and last position of a slice of an axis when its size or a bound is symbolic. The bounds are taken to lie
+    inside of the axis: torch's programs hold for the sizes for which they do, by their guards and constraints."""
+    first = 0 if start is None else start
+    last = size if end is None or (isinstance(end, int) and end >= _WHOLE) else end
+    return tuple(size + b if isinstance(b, int) and b < 0 else b for b in (first, last))  # type: ignore[return-value]
+
+
+def sliced_places(first: Any, last: Any, step: int, device: Any) -> Any:
+    """The positions of a slice, int64."""
+    places = meta.arange(0, (last - first + step - 1) // step, 1, "int64", device)
+    places = places if step == 1 else places * step
+    return places if isinstance(first, int) and first == 0 else places + first

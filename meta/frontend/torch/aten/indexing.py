@@ -5,15 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dim import is_static
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
-from meta.frontend.torch.aten._values import in_dtype
+from meta.frontend.torch.aten._values import bounds, in_dtype, position, sliced_places
 from meta.functional.embedding import rows_of
 
 _SRC = {"source": "src"}
 ROWS: Rows = {
     "argwhere": "argwhere", "index_add": direct("index_add", **_SRC), "index_copy": direct("index_copy", **_SRC),
-    "index_fill": "index_fill", "index_put": "index_put", "_unsafe_index_put": "index_put",
+    "index_fill": "index_fill",
     "index_reduce": direct("index_reduce", reduce="reduction", **_SRC),
     "masked_fill": "masked_fill", "masked_scatter": direct("masked_scatter", **_SRC), "masked_select": "masked_select",
     "nonzero_numpy": "nonzero", "put": direct("put", **_SRC),
@@ -36,12 +37,23 @@ def scatter(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = No
 
 @into(ROWS)
 def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
-    return meta.select_scatter(self, in_dtype(src, self.dtype), dim, index)
+    value, axis = in_dtype(src, self.dtype), position(dim, self.ndim)
+    if is_static((self.shape[axis], index)):
+        return meta.select_scatter(self, value, axis, index)
+    place = meta.full((1,), bounds(self.shape[axis], index, None)[0], "int64", self.device)
+    return meta.index_copy(self, axis, place, meta.expand_dims(value, axis))
 
 
 @into(ROWS)
 def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    return meta.slice_scatter(self, in_dtype(src, self.dtype), dim, start, end, step)
+    value, axis = in_dtype(src, self.dtype), position(dim, self.ndim)
+    size = self.shape[axis]
+    if is_static((size, start or 0, end or 0)):
+        return meta.slice_scatter(self, value, axis, start, end, step)
+    first, last = bounds(size, start, end)
+    if step == 1 and isinstance(first, int) and first == 0 and last == size:
+        return value
+    return meta.index_copy(self, axis, sliced_places(first, last, step, self.device), value)
 
 
 @into(ROWS)
@@ -84,6 +96,26 @@ def take(self: Any, index: Any) -> Any:
 @into(ROWS, "index", "_unsafe_index")
 def index(self: Any, indices: Any) -> Any:
     return self[tuple(slice(None) if i is None else i for i in indices)]
+
+
+@into(ROWS, "index_put", "_unsafe_index_put")
+def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+    """A mask of a program, whose number of true elements is unknown, chooses between the values and the old ones."""
+    masks = [i for i in indices if i is not None and i.dtype == "bool"]
+    if isinstance(self, meta.NDArray) or not masks:
+        return meta.index_put(self, indices, values, accumulate)
+    lead = next(n for n, i in enumerate(indices) if i is not None)
+    mask, rest = masks[0], self.ndim - lead - masks[0].ndim
+    if len(indices) != lead + 1 or rest < 0:
+        raise ArgumentError("index_put", "a mask among other indices in a program", "a mask alone")
+    wide = meta.broadcast_to(meta.reshape(mask, (*mask.shape, *(1,) * rest)), self.shape)
+    if values.ndim <= rest or (lead == 0 and values.shape[0] == 1):
+        new = meta.broadcast_to(values, self.shape)
+    elif lead == 0:
+        new = meta.masked_scatter(self, wide, values)
+    else:
+        raise ArgumentError("index_put", f"values of shape {values.shape} for a mask of axis {lead}", "a single value")
+    return meta.where(wide, self + new if accumulate else new, self)
 
 
 @into(ROWS)

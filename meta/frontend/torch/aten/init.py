@@ -7,6 +7,7 @@ from typing import Any
 
 import meta
 from meta.device import device as parse_device
+from meta.dim import SymDim
 from meta.dtype import canonical, is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
@@ -81,7 +82,7 @@ def zero(self: Any) -> Any:
 @into(ROWS)
 def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
     first, last = (0, start) if end is None else (start, end)
-    if (last - first) * step < 0:
+    if not any(isinstance(x, SymDim) for x in (first, last, step)) and (last - first) * step < 0:
         raise ArgumentError("arange", f"from {first} to {last} by {step}", "a step towards the end")
     return meta.arange(start, end, step, dtype, device or "cpu")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dim import SymDim
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import is_tensor, scaled
@@ -65,6 +66,7 @@ def clamp(self: Any, min: Any = None, max: Any = None) -> Any:
     """NaN where a bound is NaN, and `max` where `min` exceeds it."""
     if min is None and max is None:
         raise ArgumentError("clamp", "min and max are None", "at least one bound")
+    min, max = (meta.full((), b, self.dtype, self.device) if isinstance(b, SymDim) else b for b in (min, max))
     if not is_tensor(min) and not is_tensor(max):
         return meta.clip(self, min, max)
     out = self if min is None else meta.maximum(self, min)

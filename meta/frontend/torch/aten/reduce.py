@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.dim import product
+from meta.dim import is_static, product
 from meta.dtype import is_float
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
+from meta.frontend.torch.aten.shape import meta_slice
 
 ROWS: Rows = {
     "argmax": "argmax", "argmin": "argmin", "aminmax": "aminmax", "cummax": "cummax", "cummin": "cummin",
@@ -147,7 +148,14 @@ def _mean(x: Any, dim: Any, keepdim: bool) -> Any:
 
 @into(ROWS)
 def diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
-    return meta.diff(self, n, dim, prepend, append)
+    axis = position(dim, self.ndim)
+    parts = [x for x in (prepend, self, append) if x is not None]
+    if is_static(x.shape[axis] for x in parts):
+        return meta.diff(self, n, dim, prepend, append)
+    out: Any = meta.concatenate(parts, axis) if len(parts) > 1 else self
+    for _ in range(n):
+        out = meta_slice(out, axis, 1) - meta_slice(out, axis, 0, -1)
+    return out
 
 
 @into(ROWS, "trapezoid", "trapz")

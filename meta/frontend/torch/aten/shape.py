@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
-from meta.dim import product
+from meta.dim import is_static, product
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
-from meta.frontend.torch.aten._values import in_dtype, is_tensor, position
+from meta.frontend.torch.aten._values import bounds, in_dtype, is_tensor, position, sliced_places
 
 _SECTIONS = dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections")
 
@@ -134,14 +134,26 @@ def meta_slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step
     if self.ndim == 0 or step < 1:
         raise ArgumentError("slice", f"step {step} on {self.ndim} axes", "a positive step and at least one axis")
     axis = position(dim, self.ndim)
-    return self[(slice(None),) * axis + (slice(start, end, step),)]
+    if is_static((self.shape[axis], start or 0, end or 0)):
+        return self[(slice(None),) * axis + (slice(start, end, step),)]
+    first, last = bounds(self.shape[axis], start, end)
+    cut = last - self.shape[axis]
+    if step == 1 and isinstance(first, int) and isinstance(cut, int):
+        widths = [(-first, cut) if i == axis else (0, 0) for i in range(self.ndim)]
+        return meta.pad(self, widths) if first or cut else meta.copy(self)
+    return meta.take(self, sliced_places(first, last, step, self.device), axis)
 
 
 @into(ROWS, "select", "select_copy")
 def select(self: Any, dim: int, index: Any) -> Any:
     if self.ndim == 0:
         raise ArgumentError("select", "x is 0-d", "at least one axis")
-    return self[(slice(None),) * position(dim, self.ndim) + (index.item() if is_tensor(index) else index,)]
+    axis = position(dim, self.ndim)
+    place = index.item() if is_tensor(index) else index
+    if is_static((self.shape[axis], place)):
+        return self[(slice(None),) * axis + (place,)]
+    first = bounds(self.shape[axis], place, None)[0]
+    return meta.take(self, meta.full((), first, "int64", self.device), axis)
 
 
 @into(ROWS)
