@@ -17,7 +17,7 @@ def @main(%x: Tensor[(?, 3), float32], %y: Tensor[(?, 3), float32], %i: Tensor[(
 """
 UNSUPPORTED = """#[version = "0.0.5"]
 def @main(%x: Tensor[(2, 3), float32]) {
-  %0 = nn.bitpack(%x);
+  %0 = nn.mystery(%x);
   %1 = take(%x, 0, axis=0, mode="raise");
   (%0, %1)
 }
@@ -68,11 +68,11 @@ def test_examine_reports_and_exits_with_1(capsys: pytest.CaptureFixture[str]) ->
     assert "2 operators, 2 uses; all supported" in capsys.readouterr().out
     assert run("unsupported.relay", "--examine") == 1
     report = capsys.readouterr().out
-    assert "MISSING  nn.bitpack      1  line 3" in report
+    assert "MISSING  nn.mystery      1  line 3" in report
     assert "PROBLEM  line 4, column 8: take: mode is 'raise'" in report
     assert run("unsupported.relay") == 1
     error = capsys.readouterr().err
-    assert "1 operator is not supported: nn.bitpack (once: line 3)" in error
+    assert "1 operator is not supported: nn.mystery (once: line 3)" in error
     assert "line 4, column 8: take: mode is 'raise'" in error
 
 

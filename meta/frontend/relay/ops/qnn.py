@@ -17,7 +17,9 @@ import meta
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import convert_layout
 from meta.frontend.relay.ops.conv import convolved, product, transposed
+from meta.frontend.relay.ops.pool import averaged
 from meta.frontend.relay.ops.unary import as_dtype, clipped, rounded
 from meta.tracing.symbol import Symbol
 
@@ -211,6 +213,87 @@ def unary(call: OpCall) -> Any:
     function = _UNARY[call.name.removeprefix("qnn.")]
     y = function(_dequantized(x, call.constant(scale, "scale"), call.constant(zero, "zero_point")))
     return _quantized(y, call.constant(out_scale, "scale"), call.constant(out_zero, "zero_point"), x.dtype)
+
+
+_SHIFT, _UNIT, _RESULT_BITS = 8, 30, 7
+"""Of the integer softmax: bits of the exponentials, of the reciprocal of their sum, and of the result."""
+
+
+@converter("qnn.softmax")
+def softmax(call: OpCall) -> Any:
+    """In integers, by powers of two (Z. Li, Q. Gu, "I-ViT", 2022, algorithm 1)."""
+    x, scale, zero, out_scale, out_zero = call.tensors(5)
+    axis = call.int("axis", -1)
+    one = max(math.floor(1.0 / float(call.number(scale, "scale")) + 0.5), 1)
+    q = _shifted(x, call.constant(zero, "zero_point"))
+    q = meta.subtract(q, meta.max(q, (axis,), True))
+    # exp(q / one) is about 2 ** p, where p = 1.0111b * q / one.
+    power = meta.subtract(meta.add(q, meta.right_shift(q, 1)), meta.right_shift(q, 4))
+    whole = meta.trunc_divide(power, -one)
+    rest = meta.add(power, meta.multiply(whole, one))
+    mantissa = meta.add(meta.right_shift(rest, 1), one)
+    shift = meta.clip(meta.subtract(_SHIFT, whole), 0, _SHIFT)
+    powers = meta.where(meta.greater(whole, _SHIFT), 0, meta.left_shift(mantissa, shift))
+    total = meta.cast(meta.sum(powers, (axis,), True), "int32")
+    shares = meta.multiply(meta.trunc_divide(1 << _UNIT, total), powers)
+    y = meta.right_shift(shares, _UNIT - _RESULT_BITS)
+    ratio = np.asarray(0.5**_RESULT_BITS / float(call.number(out_scale, "output_scale")))
+    return _requantized(y, ratio, int(call.number(out_zero, "output_zero_point")), x.dtype)
+
+
+@converter("qnn.avg_pool2d")
+def avg_pool2d(call: OpCall) -> Any:
+    """Averages of integers at the scale of the result."""
+    x, scale, zero, out_scale, out_zero = call.tensors(5)
+    scales = [float(call.number(v, "scale")) for v in (scale, out_scale)]
+    zeros = [int(call.number(v, "zero_point")) for v in (zero, out_zero)]
+    wide = as_dtype(x, "int32")
+    if (scales[0], zeros[0]) != (scales[1], zeros[1]):
+        shifted = _shifted(x, np.asarray(zeros[0]))
+        wide = _requantized(shifted, np.asarray(scales[0] / scales[1]), zeros[1], "int32")
+    layout = call.text("layout", "NCHW") or "NCHW"
+    y = averaged(call, convert_layout(call, wide, layout, "NCHW"))
+    return _saturated(convert_layout(call, y, "NCHW", call.text("out_layout") or layout), x.dtype)
+
+
+# --- simulated: in floats, with a number that says which dtype they stand for ---
+
+_CODES = {1: "int8", 2: "uint8", 3: "int32"}
+
+
+@converter("qnn.simulated_quantize", "qnn.simulated_dequantize")
+def simulated(call: OpCall) -> Any:
+    """`quantize` or `dequantize` on floats. The second argument is the code of the integer dtype, 0 for none."""
+    x, code, scale, zero = call.tensors(4)
+    axis = call.int("axis", -1)
+    factor, offset = (
+        as_dtype(meta.reshape(v, () if v.size == 1 else _row(x, axis, v.size)), x.dtype) for v in (scale, zero)
+    )
+    if call.name == "qnn.simulated_dequantize":
+        results = dict.fromkeys(_CODES, meta.multiply(meta.subtract(x, offset), factor))
+    else:
+        y = meta.add(rounded(meta.divide(x, factor)), offset)
+        results = {n: meta.clip(y, *map(float, (np.iinfo(t).min, np.iinfo(t).max))) for n, t in _CODES.items()}
+    known = fold(code, call.builder)
+    if known is not None:
+        return results.get(int(known.item()), x)
+    kind = meta.reshape(code, ())
+    for number, result in results.items():
+        x = meta.where(meta.equal(kind, number), result, x)
+    return x
+
+
+@converter("relay.op.annotation.simulated_quantize", "annotation.simulated_quantize")
+def annotated(call: OpCall) -> Any:
+    """Rounding to multiples of a scale between two bounds, as the passes of `relay.quantize` annotate it."""
+    x, scale, low, high = call.tensors(4)
+    for name in ("sign", "passthrough"):
+        call.get(name)
+    call.only("rounding", "round", "", None)
+    if not call.int("kind"):
+        return x
+    bounded = meta.maximum(meta.minimum(meta.divide(x, scale), high), low)
+    return meta.multiply(rounded(bounded), scale)
 
 
 @converter("qnn.leaky_relu")

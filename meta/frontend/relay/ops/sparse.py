@@ -8,6 +8,7 @@ from typing import Any
 import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.tensor_layout import permuted
 from meta.frontend.relay.ops.conv import product
 from meta.frontend.relay.ops.indexing import row_major_strides
 
@@ -41,6 +42,47 @@ def sparse_dense(call: OpCall) -> Any:
     x, data, indices, indptr = call.tensors(4)
     matrix = _dense(call, data, indices, indptr, x.shape[-1])
     return product(matrix, x, transpose_b=True) if call.flag("sparse_lhs") else product(x, matrix, transpose_b=True)
+
+
+@converter("nn.sparse_conv2d")
+def sparse_conv2d(call: OpCall) -> Any:
+    """A convolution whose kernel is a sparse matrix: a row for each output channel; columns are the input channels, or
+    for kernels of 3 x 3 (with padding 1) the elements of a window: of (3, 3, in) for NHWC, of (in, 3, 3) for NCHW."""
+    x, data, indices, indptr = call.tensors(4)
+    layout = call.only("layout", "NHWC", "NCHW")
+    height, width = call.sizes("kernel_size", (1, 1))
+    if (height, width) not in ((1, 1), (3, 3)):
+        call.refuse(f"kernel_size is {(height, width)}", "(1, 1) or (3, 3)")
+    channels = x.shape[layout.index("C")]
+    matrix = _dense(call, data, indices, indptr, channels * height * width)
+    if layout == "NHWC":
+        kernel = permuted(meta.reshape(matrix, (-1, height, width, channels)), "OHWI", "OIHW")
+    else:
+        kernel = meta.reshape(matrix, (-1, channels, height, width))
+    y = meta.conv2d(permuted(x, layout, "NCHW"), kernel, (1, 1), (height // 2, width // 2), (1, 1), 1)
+    return permuted(y, "NCHW", layout)
+
+
+@converter("sparse_fill_empty_rows")
+def sparse_fill_empty_rows(call: OpCall) -> Any:
+    """Coordinates (n, rank) and values of elements, with a default value in the first column of each row without one;
+    and which rows those are. The number of elements depends on values."""
+    indices, values, shape, default = call.tensors(4)
+    count = call.ints(shape, "dense_shape")[0]
+    call.check_size(count)
+    rows = meta.arange(0, count, 1, indices.dtype)
+    row = meta.squeeze(meta.strided_slice(indices, (0, 0), (indices.shape[0], 1)), (1,))
+    hits = meta.equal(meta.expand_dims(rows, 1), meta.expand_dims(row, 0))
+    empty = meta.logical_not(meta.any(hits, (1,)))
+    other = meta.zeros((count, indices.shape[1] - 1), indices.dtype)
+    added = meta.concatenate([meta.expand_dims(rows, 1), other], 1)
+    every = meta.concatenate([indices, added], 0)
+    filled = meta.broadcast_to(meta.cast(meta.reshape(default, (1,)), values.dtype), (count,))
+    kept = meta.concatenate([meta.ones_like(row, "bool"), empty], 0)
+    order = meta.argsort(meta.concatenate([row, rows], 0), 0)
+    selected = meta.squeeze(meta.argwhere(meta.take(kept, order, 0)), (1,))
+    position = meta.take(order, selected, 0)
+    return meta.take(every, position, 0), meta.take(meta.concatenate([values, filled], 0), position, 0), empty
 
 
 @converter("nn.sparse_add")

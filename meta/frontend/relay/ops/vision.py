@@ -10,6 +10,7 @@ import numpy as np
 import meta
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.ops.detection import at_least
 from meta.frontend.relay.ops.unary import rounded
 
 
@@ -113,10 +114,8 @@ def non_max_suppression(call: OpCall) -> Any:
         kind = _column(x, class_index)
         score = meta.where(meta.less(kind, 0), 0.0, score)
         boxes = boxes if forced else _apart(boxes, meta.cast(kind, "float64"))
-    # Relay suppresses at the threshold, `non_max_suppression` above it.
-    least = float(np.nextafter(np.float32(threshold), np.float32(0)))
     selected, count = meta.non_max_suppression(
-        boxes, meta.cast(score, "float64"), least, 0.0, limit if limit >= 0 else None
+        boxes, meta.cast(score, "float64"), at_least(threshold), 0.0, limit if limit >= 0 else None
     )
     kept = meta.greater_equal(selected, 0)
     if not call.flag("return_indices", True):

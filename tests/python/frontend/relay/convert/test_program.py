@@ -159,32 +159,32 @@ def test_batch_normalisation_follows_the_mode() -> None:
 # --- errors ----------------------------------------------------------------------------------------------------------
 
 UNKNOWN = """
-  %0 = nn.bitpack(%x);
+  %0 = nn.mystery(%x);
   %1 = exp(%0);
-  %2 = vision.proposal(%1);
-  nn.bitpack(%2)"""
+  %2 = vision.mystery(%1);
+  nn.mystery(%2)"""
 
 
 def test_all_operators_that_are_missing_come_in_one_error() -> None:
     with pytest.raises(relay.UnsupportedError) as error:
         relay.from_relay(program(UNKNOWN))
-    assert error.value.operators == {"nn.bitpack": 2, "vision.proposal": 1}
-    text = "2 operators are not supported: nn.bitpack (2 times: lines 4, 7), vision.proposal (once: line 6)"
+    assert error.value.operators == {"nn.mystery": 2, "vision.mystery": 1}
+    text = "2 operators are not supported: nn.mystery (2 times: lines 4, 7), vision.mystery (once: line 6)"
     assert text in str(error.value)
     assert isinstance(error.value, NotSupportedError)
 
 
 def test_examine_lists_operators() -> None:
     found = {use.name: use for use in relay.examine(program(UNKNOWN))}
-    assert sorted(found) == ["exp", "nn.bitpack", "vision.proposal"]
+    assert sorted(found) == ["exp", "nn.mystery", "vision.mystery"]
     assert found["exp"].supported
     assert found["exp"].lines == (5,)
-    assert not found["nn.bitpack"].supported
-    assert found["nn.bitpack"].count == 2
+    assert not found["nn.mystery"].supported
+    assert found["nn.mystery"].count == 2
 
 
 PROBLEMS = """
-  %0 = nn.bitpack(%x);
+  %0 = nn.mystery(%x);
   %1 = exp(%0);
   %2 = take(%x, 0, axis=0, mode="raise");
   %3 = cast(%2, dtype="float8_e4m3");
@@ -196,10 +196,10 @@ def test_everything_that_is_not_supported_comes_at_once() -> None:
     source = program(PROBLEMS, "%x: Tensor[(2), float32], %q: Tensor[(2), custom[posites]32]")
     report = relay.examine(source)
     assert not report.supported
-    assert [use.name for use in report.missing] == ["nn.bitpack"]
+    assert [use.name for use in report.missing] == ["nn.mystery"]
     parts = ("custom[posites]32", "line 6, column 8: take: mode is 'raise'", "line 8, column 8: the dtype float8_e5m2")
     assert all(part in problem for part, problem in zip(parts, report.problems, strict=True))
-    with pytest.raises(relay.UnsupportedError, match=r"1 operator is not supported: nn\.bitpack") as error:
+    with pytest.raises(relay.UnsupportedError, match=r"1 operator is not supported: nn\.mystery") as error:
         relay.from_relay(source)
     assert error.value.problems == report.problems
     assert all(problem in str(error.value) for problem in report.problems)

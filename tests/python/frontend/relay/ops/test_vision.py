@@ -173,7 +173,7 @@ def test_value(row: Row) -> None:
 @pytest.mark.parametrize(("body", "text"), [
     ("vision.non_max_suppression(%a, %b, %c, -1, 0.7f, return_indices=False)", "results in the order of the input"),
     ("%0 = vision.multibox_transform_loc(%a, %a, %a, keep_background=True); %0.0", "keep_background"),
-    ("vision.proposal(%a, %b, %c)", r"vision.proposal \(once: line 3\)"),
+    ("vision.mystery(%a, %b, %c)", r"vision.mystery \(once: line 3\)"),
 ])  # fmt: skip
 def test_refused(body: str, text: str) -> None:
     with pytest.raises(UnsupportedError, match=text):
