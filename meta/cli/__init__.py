@@ -1,4 +1,4 @@
-"""The command line: `python -m meta codegen | demo | env | op | ops | explain | import | relay`."""
+"""The command line: `python -m meta codegen | demo | env | op | ops | explain | import | plan | relay`."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ COMMANDS = {
     "ops": "list the operators, or print which parts each one has",
     "explain": "print which dialects accept an operator on the given argument types, and why",
     "import": "read a model of another system: report what is supported, import it, run it, profile it",
+    "plan": "print what a training step keeps on each rank and communicates, on any number of ranks",
     "relay": "the same as import --run",
 }
 

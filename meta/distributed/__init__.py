@@ -26,6 +26,8 @@ if TYPE_CHECKING:
     from meta.distributed.gradients import data_parallel as data_parallel
     from meta.distributed.mesh import DeviceMesh as DeviceMesh
     from meta.distributed.mesh import Group as Group
+    from meta.distributed.planning import Plan as Plan
+    from meta.distributed.planning import plan as plan
     from meta.distributed.process import init as init
     from meta.distributed.process import is_initialized as is_initialized
     from meta.distributed.process import local_rank as local_rank
@@ -44,6 +46,7 @@ else:
         ),
         "meta.distributed.gradients": ("data_parallel",),
         "meta.distributed.mesh": ("DeviceMesh", "Group"),
+        "meta.distributed.planning": ("Plan", "plan"),
         "meta.distributed.process": (
             "init", "is_initialized", "local_rank", "rank", "seed", "shutdown", "world_size",
         ),

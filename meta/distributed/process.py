@@ -97,6 +97,15 @@ def local_rank() -> int:
     return int(text)
 
 
+def position(group: str, ranks: int) -> int:
+    """The position of this process in a group; 0 in a process that is alone, which may plan for any number of ranks."""
+    if ranks == 1 or not _torch_is_initialized():
+        return 0
+    from meta.backend.torch.groups import find_group
+
+    return find_group("distributed", group, ranks).rank
+
+
 def shutdown() -> None:
     """Leave the other processes. Programs with collectives do not run afterwards."""
     if _torch_is_initialized():

@@ -1,0 +1,127 @@
+"""What a training step keeps on each rank and communicates, from its program, for any number of ranks."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from meta.distributed.sharding import ShardedParameters, ShardedState
+from meta.dtype import itemsize
+from meta.errors import ArgumentError
+from meta.ir.expr import Call
+from meta.ir.type import flat_types
+from meta.ir.visitor import walk
+from meta.op.registry import Op
+from meta.optim.train_step import TrainStep
+
+_SENT: Mapping[str, Callable[[int, int], float]] = {
+    "all_reduce": lambda ranks, size: 2 * (ranks - 1) / ranks * size,
+    "all_gather": lambda ranks, size: (ranks - 1) * size,
+    "reduce_scatter": lambda ranks, size: (ranks - 1) / ranks * size,
+    "all_to_all": lambda ranks, size: (ranks - 1) / ranks * size,
+}
+"""Bytes that a rank sends in ring algorithms, by the bytes of its operand; those of the others are the operand's."""
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """An array of a step's state. share: of its elements that a rank keeps, 1 for the whole array.
+    size: bytes on a rank, with the padding of a shard."""
+
+    name: str
+    share: float
+    size: int
+
+
+@dataclass(frozen=True, slots=True)
+class Communication:
+    """The calls of a collective in one step. sent: bytes that a rank sends in all of them. after: how many of the other
+    operators of the program come before the first call, as a share."""
+
+    operator: str
+    group: str
+    ranks: int
+    calls: int
+    sent: int
+    after: float
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """The arrays and the collectives of a step, on one rank. `str(plan)` is a table."""
+
+    arrays: tuple[Placement, ...]
+    collectives: tuple[Communication, ...]
+
+    @property
+    def held(self) -> int:
+        """Bytes of parameters and state that a rank keeps between steps."""
+        return sum(array.size for array in self.arrays)
+
+    @property
+    def sent(self) -> int:
+        """Bytes that a rank sends in a step."""
+        return sum(c.sent for c in self.collectives)
+
+    def __str__(self) -> str:
+        width = max([*(len(a.name) for a in self.arrays), 10])
+        lines = [f"{'array':{width}}  share  bytes of a rank"]
+        lines += [f"{a.name:{width}}  {a.share:5.3g}  {a.size:15,}" for a in self.arrays]
+        lines += [
+            f"{'all':{width}}         {self.held:15,}",
+            "",
+            "collective      group    ranks  calls     bytes sent  starts after",
+        ]
+        for c in self.collectives:
+            lines.append(
+                f"{c.operator:14}  {c.group:8} {c.ranks:5}  {c.calls:5}  {c.sent:13,}  {c.after:4.0%} of the operators"
+            )
+        lines.append(f"all {'':36}{self.sent:15,}")
+        return "\n".join([*lines, "Collectives run in the order of the program: they overlap with nothing."])
+
+
+def plan(step: TrainStep, *args: Any) -> Plan:
+    """The plan of a training step for the arguments of a call, from its program; nothing runs.
+
+    A process that is alone plans for any number: `plan(zero(2, Group("dp", 64), broadcast=False)(step), x, y)`.
+    Raises ArgumentError for something other than a TrainStep."""
+    if not isinstance(step, TrainStep):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")
+    return Plan(_placements(step), _communications(step, args))
+
+
+def _placements(step: TrainStep) -> tuple[Placement, ...]:
+    exchange = step.exchange
+    shards = exchange.shards if isinstance(exchange, (ShardedState, ShardedParameters)) else []
+    ranks = {shard.array.shape: shard.group.ranks for shard in shards}
+    own = {id(shard.array) for shard in shards}
+    names = {f"{shard.name}.shard" for shard in shards}
+    placements: list[Placement] = []
+    for name, x in step.named_state():
+        divided = id(x) in own or (name.rpartition(".")[0] in names and x.shape in ranks)
+        share = 1 / ranks[x.shape] if divided else 1.0
+        placements.append(Placement(name, share, math.prod(x.shape) * itemsize(x.dtype)))
+    return tuple(placements)
+
+
+def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication, ...]:
+    bindings = [b for f in step.record(*args).module.functions.values() for b in walk(f)]
+    calls = Counter[tuple[str, str, int]]()
+    sent = Counter[tuple[str, str, int]]()
+    first: dict[tuple[str, str, int], float] = {}
+    for i, binding in enumerate(bindings):
+        value = binding.value
+        if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.family != "collective":
+            continue
+        arguments = dict(zip(value.op.schema.names, value.args, strict=True))
+        if arguments["ranks"] == 1 or "x" not in arguments:
+            continue
+        key = value.op.name, arguments["group"], arguments["ranks"]
+        size = sum(t.size * itemsize(t.dtype) for t in flat_types((arguments["x"].type,)))
+        calls[key] += 1
+        sent[key] += round(_SENT.get(value.op.name, lambda _, size: size)(arguments["ranks"], size))
+        first.setdefault(key, i / len(bindings))
+    return tuple(Communication(*key, calls[key], sent[key], first[key]) for key in calls)

@@ -1,0 +1,65 @@
+"""Plans of steps for ranks that do not exist, from their programs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import meta
+from meta import distributed, nn
+from meta.cli import main
+from meta.errors import ArgumentError
+
+PARAMETERS = 4 * (16 * 32 + 32 + 32 * 8 + 8)
+
+
+def mlp_step() -> tuple[Any, ...]:
+    model = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 8))
+    step = meta.optim.TrainStep(model, meta.optim.AdamW(model, 0.1), loss=meta.cross_entropy)
+    return step, meta.ones((4, 16)), meta.zeros(4, "int64")
+
+
+def _plan(stage: int, ranks: int) -> distributed.Plan:
+    step, *inputs = mlp_step()
+    group = distributed.Group("dp", ranks)
+    if stage == 0:
+        return distributed.plan(distributed.data_parallel(group, broadcast=False)(step), *inputs)
+    return distributed.plan(distributed.zero(stage, group, broadcast=False)(step), *inputs)
+
+
+@pytest.mark.parametrize("ranks", [2, 8, 64])
+def test_bytes_of_data_parallelism_and_zero(ranks: int) -> None:
+    ring = (ranks - 1) / ranks
+    sent = {stage: _plan(stage, ranks).sent for stage in range(4)}
+    padded = 4 * sum(-(-n // ranks) * ranks for n in (16 * 32, 32, 32 * 8, 8))
+    assert sent[0] == pytest.approx(2 * ring * PARAMETERS, abs=8)
+    assert sent[1] == pytest.approx(2 * ring * PARAMETERS + ring * padded, abs=8)
+    assert sent[2] == pytest.approx(2 * ring * padded, abs=8)
+    assert sent[3] == pytest.approx(2 * ring * padded, abs=8)
+
+
+@pytest.mark.parametrize("ranks", [8, 64])
+def test_no_rank_keeps_more_than_its_share_of_zero(ranks: int) -> None:
+    shards = 4 * sum(-(-n // ranks) for n in (16 * 32, 32, 32 * 8, 8))
+    held = {stage: _plan(stage, ranks).held for stage in (0, 1, 3)}
+    small = held[0] - 3 * PARAMETERS  # learning rate, numbers of updates
+    assert held[1] == PARAMETERS + 3 * shards + small
+    assert held[3] == 3 * shards + small
+
+
+def test_the_table_lists_shares_and_collectives() -> None:
+    text = str(_plan(2, 8))
+    assert "reduce_scatter  dp           8      4" in text
+    assert "0.125" in text
+    with pytest.raises(ArgumentError, match="the step is of class Linear"):
+        distributed.plan(nn.Linear(2, 2))  # type: ignore[arg-type]
+
+
+def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["plan", f"{__name__}:mlp_step", "--ranks", "8", "64", "--zero", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "8 ranks: each keeps" in out
+    assert "  all_gather: 4 calls" in out
+    assert main(["plan", "no_such_module:f"]) == 1
+    assert "expected MODULE:FUNCTION of an importable module" in capsys.readouterr().err
