@@ -17,6 +17,7 @@ from meta.eager.indexing import setitem
 from meta.eager.inplace import fitted
 from meta.errors import NotSupportedError
 from meta.frontend.torch.aten._values import position
+from meta.limits import MAX_DIMENSION
 
 
 @dataclass(slots=True, eq=False)
@@ -139,7 +140,9 @@ def _reshaped(whole: Any, part: Any) -> Any:
 
 
 def _put_slice(whole: Any, part: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
-    return setitem(whole, (slice(None),) * position(dim, whole.ndim) + (slice(start, end, step),), part)
+    first = None if isinstance(start, int) and start == 0 else start
+    last = None if isinstance(end, int) and end >= MAX_DIMENSION else end
+    return setitem(whole, (slice(None),) * position(dim, whole.ndim) + (slice(first, last, step),), part)
 
 
 def _put_narrow(whole: Any, part: Any, dim: int, start: Any, length: Any) -> Any:

@@ -35,7 +35,7 @@ from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.fx import placeholder_types as placeholder_types
 from meta.frontend.torch.fx import read_graph as read_graph
 from meta.frontend.torch.nodes import Graph, Node, Placeholder, Ref, defined, references, substituted
-from meta.frontend.torch.operators import Fallback, check_operators, find, is_check, is_write
+from meta.frontend.torch.operators import Fallback, check_operators, check_pieces, find, is_check, is_write
 from meta.frontend.torch.operators import OperatorUse as OperatorUse
 from meta.frontend.torch.operators import operators as operators
 from meta.ir.type import TensorType
@@ -187,6 +187,7 @@ class _Run:
         function = find(node, self.fallback)
         if function is None:
             raise UnsupportedError("torch", "the operator is not supported", operators={node.operator: 1})
+        check_pieces(node, args)
         result = function(*args, **kwargs)
         if is_write(node):
             self.write(node, result)

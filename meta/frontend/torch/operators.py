@@ -17,6 +17,9 @@ from meta.frontend.torch.errors import UnsupportedError
 from meta.frontend.torch.nodes import Graph, Node, subgraphs
 from meta.frontend.torch.sizes import modulo, power
 from meta.frontend.torch.twins import find_twin
+from meta.limits import MAX_DIMENSION
+from meta.schema._types import TensorLike
+from meta.tree import leaves_of
 
 Function = Callable[..., Any]
 Fallback = Callable[[Node], Function | None]
@@ -61,8 +64,10 @@ def find(node: Node, fallback: Fallback | None = None) -> Function | None:
 def _known(node: Node) -> Function | None:
     if node.namespace == "aten":
         return _of_aten(node)
+    if node.operator == "operator.getitem":
+        return operator.getitem
     if node.operator in PYTHON:
-        return PYTHON[node.operator]
+        return _on_numbers(PYTHON[node.operator])
     if node.overload:
         return find_twin(f"{node.namespace}::{node.base}", node.overload) or _of_package(node.namespace, node.base)
     return None
@@ -81,6 +86,25 @@ def _of_aten(node: Node) -> Function | None:
         if name in WRITES:
             return WRITES[name]
     return aten.find(name) or aten.find(_SPELLINGS.get(name, name))
+
+
+MAX_PIECES = 100_000
+"""Results of one `split`, `unbind` or `chunk`: sizes may come from anywhere."""
+
+
+def check_pieces(node: Node, args: Sequence[Any]) -> None:
+    """Raise UnsupportedError for a node that cuts a tensor into more than MAX_PIECES."""
+    if node.base not in _CUTS or not args or not isinstance(args[0], TensorLike):
+        return
+    x: Any = args[0]
+    largest = max((size for size in x.shape if isinstance(size, int)), default=0)
+    size = args[1] if len(args) > 1 and node.base.startswith("split") else 1
+    if isinstance(size, int) and largest // max(size, 1) > MAX_PIECES:
+        raise UnsupportedError("torch", f"a tensor of shape {x.shape} is cut into more than {MAX_PIECES} pieces",
+                               "fewer pieces")  # fmt: skip
+
+
+_CUTS = frozenset({"split", "split_copy", "unbind", "unbind_copy"})
 
 
 def _of_package(package: str, name: str) -> Function | None:
@@ -116,7 +140,7 @@ def _modulo(a: Any, b: Any) -> Any:
 
 
 def _power(a: Any, b: Any) -> Any:
-    result = power(a, b) if isinstance(a, SymDim) else a**b
+    result = a**b if isinstance(a, float) or isinstance(b, float) else power(a, b)
     if result is None:
         raise UnsupportedError("torch", f"the size {a} to the power {b}", "small non-negative ints")
     return result
@@ -139,7 +163,7 @@ def _truncated(a: Any) -> Any:
 
 PYTHON: Mapping[str, Function] = {
     **{f"operator.{name}": getattr(operator, name) for name in (
-        "add", "and_", "eq", "floordiv", "ge", "getitem", "gt", "le", "lt", "mul", "ne", "neg", "not_", "or_", "sub",
+        "add", "and_", "eq", "floordiv", "ge", "gt", "le", "lt", "mul", "ne", "neg", "not_", "or_", "sub",
     )},
     "operator.mod": _modulo, "operator.pow": _power, "operator.truediv": _ratio,
     "math.trunc": _truncated, "math.floor": lambda a: a if isinstance(a, SymDim) else math.floor(a),
@@ -148,7 +172,22 @@ PYTHON: Mapping[str, Function] = {
     "torch.sym_max": max, "torch.sym_min": min, "torch.sym_not": operator.not_,
     "torch.sym_sum": lambda terms: sum(terms),
 }  # fmt: skip
-"""Functions of Python and torch on sizes, and `getitem` on tuples."""
+"""Functions of Python and torch on sizes."""
+
+
+def _on_numbers(function: Function) -> Function:
+    """A function of sizes for arguments from anywhere, whose cost and results are bounded. Raises UnsupportedError."""
+
+    def run(*args: Any) -> Any:
+        for value in leaves_of(args):
+            if not isinstance(value, (bool, int, float, SymDim)):
+                raise UnsupportedError("torch", f"arithmetic of a {type(value).__name__}", "sizes and numbers")
+        result = function(*args)
+        if isinstance(result, int) and abs(result) > MAX_DIMENSION:
+            raise UnsupportedError("torch", "arithmetic of sizes exceeds 64 bits", "smaller sizes")
+        return result
+
+    return run
 
 
 # --- writes ----------------------------------------------------------------------------------------------------------

@@ -166,7 +166,9 @@ class _Reader:
             raise bad_file(self.source, f"{len(names)} input specs and {len(given)} inputs", "one for each")
         inputs = tuple(self.placeholder(i, arg, names[i] if names else "") for i, arg in enumerate(given))
         nodes = tuple(self.node(i, node) for i, node in enumerate(list_of(each.get("nodes"), self.source)))
-        output = tuple(self.argument(arg, f"{self.source}, an output") for arg in list_of(each["outputs"], self.source))
+        output = tuple(
+            self.argument(arg, f"{self.source}, an output") for arg in list_of(each.get("outputs"), self.source)
+        )
         single = each.get("is_single_tensor_return") is True and len(output) == 1
         graph = Graph(inputs, nodes, output[0] if single else output)
         self.check_order(graph)

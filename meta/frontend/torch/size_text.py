@@ -11,6 +11,7 @@ from meta.dim import Dim
 from meta.errors import MetaError
 from meta.frontend.torch.fields import bad_file
 from meta.frontend.torch.sizes import FUNCTIONS, named
+from meta.limits import MAX_DIMENSION
 
 _LONGEST = 4096
 _BINARY: dict[type[ast.operator], str] = {
@@ -31,12 +32,18 @@ def parse_size(source: str, where: str) -> Dim:
         if isinstance(error, MetaError):
             raise
         raise bad_file(where, f"the size {source[:80]!r}", "an expression of sizes") from error
-    if isinstance(size, bool) or size is None:
-        raise bad_file(where, f"the size {source[:80]!r}", "an expression of sizes")
     return size
 
 
 def _size(node: ast.expr) -> Any:
+    """The value of an expression, bounded at every step."""
+    value = _value(node)
+    if value is None or (isinstance(value, int) and abs(value) > MAX_DIMENSION):
+        raise ValueError("no size")
+    return value
+
+
+def _value(node: ast.expr) -> Any:
     match node:
         case ast.Constant(value=int() as value) if not isinstance(value, bool):
             return value
