@@ -160,6 +160,7 @@ class _Entry:
         """A whole vector as it is; a shard without its padding as part of a distributed tensor."""
         if self.shard is None:
             return local
+        import torch
         from torch.distributed.tensor import DTensor
         from torch.distributed.tensor import Shard as Placement
 
@@ -172,7 +173,9 @@ class _Entry:
         start = group.rank * self.array.size
         own = local[: max(0, min(self.size - start, self.array.size))]
         mesh = group.torch_mesh(local.device.type)
-        return DTensor.from_local(own, mesh, [Placement(0)], run_check=False, shape=(self.size,), stride=(1,))
+        return DTensor.from_local(
+            own, mesh, [Placement(0)], run_check=False, shape=torch.Size([self.size]), stride=(1,)
+        )
 
 
 def _entries(where: str, step: Any) -> Iterator[_Entry]:

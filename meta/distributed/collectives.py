@@ -7,7 +7,7 @@ gradient on a rank is that of the sum of all ranks' losses. In a process that is
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import meta
 from meta.distributed.mesh import GroupLike, as_group
@@ -15,8 +15,11 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes
 
+Mean: TypeAlias = Literal["sum", "mean"]
+Reduction: TypeAlias = Literal["sum", "mean", "max", "min", "product"]
 
-def all_reduce(x: NDArray, reduction: str = "sum", group: GroupLike = None) -> NDArray:
+
+def all_reduce(x: NDArray, reduction: Reduction = "sum", group: GroupLike = None) -> NDArray:
     """The reduction of the ranks' tensors, on every rank.
 
     reduction: "sum", "mean", "max", "min" or "product"; equal maxima share the gradient, and the product gathers all
@@ -32,7 +35,7 @@ def all_gather(x: NDArray, axis: int = 0, group: GroupLike = None) -> NDArray:
     return meta.all_gather(x, axis, *as_group("all_gather", group))
 
 
-def reduce_scatter(x: NDArray, axis: int = 0, reduction: str = "sum", group: GroupLike = None) -> NDArray:
+def reduce_scatter(x: NDArray, axis: int = 0, reduction: Mean = "sum", group: GroupLike = None) -> NDArray:
     """This rank's part, along an axis, of the sum or mean of the ranks' tensors."""
     return meta.reduce_scatter(x, axis, reduction, *as_group("reduce_scatter", group))
 
@@ -42,7 +45,7 @@ def broadcast(x: NDArray, source: int = 0, group: GroupLike = None) -> NDArray:
     return meta.broadcast_from(x, source, *as_group("broadcast", group))
 
 
-def reduce(x: NDArray, destination: int = 0, reduction: str = "sum", group: GroupLike = None) -> NDArray:
+def reduce(x: NDArray, destination: int = 0, reduction: Mean = "sum", group: GroupLike = None) -> NDArray:
     """The sum or mean of the ranks' tensors on one rank, zeros on the others."""
     return meta.reduce_to(x, destination, reduction, *as_group("reduce", group))
 

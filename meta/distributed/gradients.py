@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
 from typing import Any
 
 import meta
@@ -89,7 +90,7 @@ class MeanGradients:
                 if last is True:
                     means = self._mean(bucket, *gradients)
                 else:
-                    means = meta.cond(last, lambda *g, b=bucket: self._mean(b, *g), lambda *g: g, *gradients)
+                    means = meta.cond(last, partial(self._mean, bucket), _unchanged, *gradients)
                 for x, mean in zip(bucket.arrays, means, strict=True):
                     x.grad = mean
 
@@ -98,3 +99,7 @@ class MeanGradients:
 
     def _mean(self, bucket: Bucket, *gradients: Any) -> tuple[Any, ...]:
         return bucket.divide(meta.all_reduce(bucket.join(gradients), "mean", *self.ranks))
+
+
+def _unchanged(*gradients: Any) -> tuple[Any, ...]:
+    return gradients

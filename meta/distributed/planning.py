@@ -10,9 +10,9 @@ from typing import Any
 
 from meta.distributed.sharding import ShardedParameters, ShardedState
 from meta.dtype import itemsize
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import Call
-from meta.ir.type import flat_types
+from meta.ir.type import TensorType
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 from meta.optim.train_step import TrainStep
@@ -120,8 +120,15 @@ def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication
         if arguments["ranks"] == 1 or "x" not in arguments:
             continue
         key = value.op.name, arguments["group"], arguments["ranks"]
-        size = sum(t.size * itemsize(t.dtype) for t in flat_types((arguments["x"].type,)))
+        size = _bytes(arguments["x"].type)
         calls[key] += 1
         sent[key] += round(_SENT.get(value.op.name, lambda _, size: size)(arguments["ranks"], size))
         first.setdefault(key, i / len(bindings))
     return tuple(Communication(*key, calls[key], sent[key], first[key]) for key in calls)
+
+
+def _bytes(kind: TensorType) -> int:
+    """The size of a tensor. Raises NotSupportedError for one of symbolic size."""
+    if not isinstance(kind.size, int):
+        raise NotSupportedError("distributed.plan", f"a collective of {kind!r}", "sizes that are numbers")
+    return kind.size * itemsize(kind.dtype)

@@ -4,7 +4,7 @@ parallelism whose ranks divide what they would all hold."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Generator, Iterable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
@@ -173,7 +173,7 @@ class ShardedParameters:
         """Nothing: parameters are gathered where the model reads them."""
 
     @contextmanager
-    def parameters(self) -> Iterator[None]:
+    def parameters(self) -> Generator[None, None, None]:
         """Whole parameters in the place of shards."""
         whole = {shard.name: shard.whole(shard.array) for shard in self.shards}
         for owner, key, shard in self.places:
@@ -208,13 +208,14 @@ def _places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
     """Where the model and its parts keep arrays: (dict or list, key, array)."""
     for _, part in model.named_models():
         yield from ((vars(part), key, x) for key, x in vars(part).items() if isinstance(x, NDArray))
-        for container in [v for v in vars(part).values() if isinstance(v, (dict, list))]:
-            items = container.items() if isinstance(container, dict) else enumerate(container)
-            yield from ((container, key, x) for key, x in items if isinstance(x, NDArray))
+        containers: list[Any] = [v for v in vars(part).values() if isinstance(v, (dict, list))]
+        for container in containers:
+            keys: Any = container if isinstance(container, dict) else range(len(container))
+            yield from ((container, key, container[key]) for key in keys if isinstance(container[key], NDArray))
 
 
 @contextmanager
-def gathered(step: TrainStep) -> Iterator[Any]:
+def gathered(step: TrainStep) -> Generator[Any, None, None]:
     """The model of a step of `zero(3)` with whole parameters in the place of shards: to evaluate it, or to copy its
     `state_dict()`. Changes to the parameters are lost. All ranks enter together."""
     exchange = step.exchange

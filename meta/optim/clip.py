@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from typing import Any, TypeAlias, cast
+from typing import Any, Literal, TypeAlias, cast
 
 import meta
 from meta.autograd.api import no_grad
@@ -81,7 +81,7 @@ def _norm(gradients: list[Any], order: float, group: tuple[str, int] | None) -> 
     return _of_all(meta.sum(meta.stack([meta.sum(meta.abs(g) ** order) for g in wide])), "sum", group) ** (1 / order)
 
 
-def _of_all(part: Any, reduction: str, group: tuple[str, int] | None) -> Any:
+def _of_all(part: Any, reduction: Literal["sum", "max"], group: tuple[str, int] | None) -> Any:
     """The reduction of the ranks' parts."""
     return part if group is None else meta.all_reduce(part, reduction, *group)
 

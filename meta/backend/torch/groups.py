@@ -41,7 +41,8 @@ class Group:
         """torch's mesh of these ranks, for distributed tensors on a kind of device."""
         from torch.distributed.device_mesh import DeviceMesh
 
-        return DeviceMesh.from_group(self.process_group or dist.group.WORLD, device)
+        members: Any = self.process_group or dist.group.WORLD
+        return DeviceMesh.from_group(members, device)
 
     # --- collectives -------------------------------------------------------------------------------------------------
 
