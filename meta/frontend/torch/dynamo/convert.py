@@ -225,17 +225,18 @@ class _Converter:
         expected = node.meta.get("val")
         leaves, spec = pytree.tree_flatten(expected)
         types = [self.sizes.type(x) for x in leaves if isinstance(x, torch.Tensor)]
-        tensors = iter(self._library(name, _runnable(node.target), args, kwargs, types, random=random))
+        orders = _orders(node) if random else ()
+        tensors = iter(self._library(name, _runnable(node.target), args, kwargs, types, random=random, orders=orders))
         return pytree.tree_unflatten([next(tensors) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
 
     def _library(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: list[Any],
-        *, random: bool,
+        *, random: bool, orders: Sequence[tuple[int, ...] | None] = (),
     ) -> list[Any]:  # fmt: skip
         if not random:
             return foreign_call(name, function, args, kwargs, types)
         token = meta.zeros((1,), "uint8", types[0].device) if self.token is None else self.token
-        *values, self.token = foreign_call(name, function, args, kwargs, types, token)
+        *values, self.token = foreign_call(name, function, args, kwargs, types, token, orders)
         return values
 
     # --- random numbers ----------------------------------------------------------------------------------------------
@@ -246,10 +247,20 @@ class _Converter:
             return self._by_torch(node, args, kwargs, RANDOM, random=True)
         x, p, _ = args
         self.fallbacks.append(Fallback("aten::bernoulli_", RANDOM))
-        shape, kind = list(x.shape), tensor_type(x.shape, "bool", x.device)
+        order = dense_order(node.meta["val"][1])  # torch draws in the order of memory
+        shape = list(x.shape) if order is None else [x.shape[axis] for axis in order]
+        kind = tensor_type(tuple(shape), "bool", x.device)
         (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, [kind], random=True)
+        mask = mask if order is None else meta.transpose(mask, inverse(order))
         kept = meta.cast(mask, x.dtype)
         return meta.multiply(meta.multiply(x, kept), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask
+
+
+def _orders(node: Node) -> list[tuple[int, ...] | None]:
+    """The order of memory of each tensor among the arguments of a node."""
+    leaves = pytree.tree_leaves((node.args, node.kwargs))
+    values = [x.meta.get("val") for x in leaves if isinstance(x, Node)]
+    return [dense_order(value) for value in values if isinstance(value, torch.Tensor)]
 
 
 def _draw_mask(shape: list[int], probability: float) -> torch.Tensor:

@@ -10,9 +10,10 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+import meta
 from meta.backend.functions import Specialised
 from meta.dim import SymDim, evaluate, names
-from meta.frontend.torch.dynamo.shapes import NeedsSizes
+from meta.frontend.torch.dynamo.shapes import NeedsSizes, inverse
 from meta.ir.type import TensorType, TupleType
 from meta.op.dialect.torch import DIALECT
 from meta.op.implementation import Implementation
@@ -31,13 +32,15 @@ class _Input:
 
 def foreign_call(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[Any],
-    token: Any = None,
+    token: Any = None, orders: Sequence[tuple[int, ...] | None] = (),
 ) -> list[Any]:  # fmt: skip
     """Emit a call of a function of torch into the current trace; its tensors, then the next token if one is given.
 
     name: of the function, which decides what it computes.  args, kwargs: nests of symbols, sizes and plain values.
     results: the types of the tensors that it returns, in order.
     token: a uint8[1] tensor, from the call that this one must follow: random operators draw in the order of the graph.
+    orders: for each tensor of the arguments, the order of its axes in which it is contiguous in torch, None as it is:
+        random operators draw in the order of memory.
     Raises NeedsSizes where the sizes among the arguments cannot be read off its tensors."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors = [x for x in leaves if isinstance(x, TensorLike)]
@@ -45,11 +48,12 @@ def foreign_call(
     template = [_Input(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
     types: list[TensorType] = [*(x.type for x in tensors), *results]  # type: ignore[attr-defined]
     sizes = _readers(types, template)
-    facts = f"{spec} {[_text(x) for x in template]}"
-    inputs = tensors
+    facts = f"{spec} {[_text(x) for x in template]} {list(orders) if any(orders) else ''}"
+    views = {i: inverse(order) for i, order in enumerate(orders) if order is not None}
+    inputs = [meta.transpose(x, orders[i]) if i in views else x for i, x in enumerate(tensors)]
     if token is not None:
-        inputs, results = [*tensors, token], [*results, token.type]
-    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes)
+        inputs, results = [*inputs, token], [*results, token.type]
+    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes, views)
     implementation = Implementation(name, DIALECT, Specialised(lambda _: kernel))
     result_type = results[0] if len(results) == 1 else TupleType(tuple(results))
     out = emit_foreign_call(implementation, f"{name} of torch.", facts, inputs, result_type)
@@ -58,16 +62,18 @@ def foreign_call(
 
 def _kernel(
     function: Callable[..., Any], template: Sequence[Any], spec: Any, used: int, inputs: int,
-    sizes: dict[str, tuple[int, int]],
+    sizes: dict[str, tuple[int, int]], views: dict[int, tuple[int, ...]],
 ) -> Callable[..., None]:  # fmt: skip
     """A function on torch tensors, inputs then outputs. used: how many inputs are arguments.
-    sizes: where the size of each name is: (position without the token, axis)."""
+    sizes: where the size of each name is: (position without the token, axis).  views: the inputs whose axes are put in
+    another order first."""
 
     def run(*tensors: Any) -> None:
         outs = tensors[inputs:]
-        typed = (*tensors[:used], *outs)
+        given = [x.permute(views[i]) if i in views else x for i, x in enumerate(tensors[:used])]
+        typed = (*given, *outs)
         values = {name: int(typed[i].shape[axis]) for name, (i, axis) in sizes.items()}
-        args, kwargs = pytree.tree_unflatten([_filled(x, tensors, values) for x in template], spec)
+        args, kwargs = pytree.tree_unflatten([_filled(x, given, values) for x in template], spec)
         results = [x for x in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(x, torch.Tensor)]
         for out, value in zip(outs, results, strict=False):  # the token is the last of the outputs
             out.copy_(value)
