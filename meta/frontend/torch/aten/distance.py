@@ -5,14 +5,21 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dtype import promote
 from meta.frontend.torch.aten._row import Rows, direct, into
-from meta.frontend.torch.aten._values import axes
+from meta.frontend.torch.aten._values import axes, in_dtype
 
 ROWS: Rows = {
-    "corrcoef": "corrcoef", "cov": "cov", "dist": direct("dist", self="x1"),
+    "corrcoef": "corrcoef", "dist": direct("dist", self="x1"),
     "linalg_cond": "linalg.cond", "linalg_matrix_norm": "linalg.matrix_norm", "linalg_norm": "linalg.norm",
     "pdist": "pdist", "_pdist_forward": "pdist", "renorm": "renorm",
 }  # fmt: skip
+
+
+@into(ROWS)
+def cov(self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+    dtype = self.dtype if aweights is None else promote(self.dtype, aweights.dtype)
+    return meta.cov(in_dtype(self, dtype), correction, fweights, aweights)
 
 
 @into(ROWS)

@@ -5,23 +5,31 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._values import in_dtype
 
 ROWS: Rows = {
     "cholesky": "linalg.cholesky", "det": "det", "inverse": "linalg.inv", "linalg_cholesky": "linalg.cholesky",
     "linalg_cholesky_ex": "cholesky_ex", "linalg_det": direct("det", A="x"), "linalg_inv": direct("linalg.inv", A="x"),
     "linalg_inv_ex": direct("inv_ex", A="x"), "linalg_lu": direct("linalg.lu", A="x"),
     "linalg_lu_factor": direct("linalg.lu_factor", A="x"), "linalg_lu_factor_ex": direct("lu_factor_ex", A="x"),
-    "linalg_lu_solve": direct("linalg.lu_solve", LU="factors", B="b"), "linalg_matrix_exp": "matrix_exp",
+    "linalg_lu_solve": direct("linalg.lu_solve", LU="factors", B="b"),
     "linalg_qr": direct("linalg.qr", A="x"), "linalg_slogdet": direct("slogdet", A="x"),
     "linalg_solve": direct("linalg.solve", A="a", B="b"), "linalg_solve_ex": direct("linalg.solve_ex", A="a", B="b"),
     "linalg_solve_triangular": direct("linalg.solve_triangular", self="a", B="b"),
     "linalg_tensorinv": "linalg.tensorinv",
     "linalg_tensorsolve": direct("linalg.tensorsolve", self="a", other="b", dims="axes"), "logdet": "linalg.logdet",
-    "lu_unpack": direct("linalg.lu_unpack", LU_data="factors", LU_pivots="pivots"), "matrix_exp": "matrix_exp",
+    "lu_unpack": direct("linalg.lu_unpack", LU_data="factors", LU_pivots="pivots"),
     "slogdet": "slogdet",
 }  # fmt: skip
+
+
+@into(ROWS, "matrix_exp", "linalg_matrix_exp")
+def matrix_exp(self: Any) -> Any:
+    wide = accumulation_dtype(self.dtype) if self.dtype in ("float16", "bfloat16") else self.dtype
+    return in_dtype(meta.matrix_exp(in_dtype(self, wide)), self.dtype)
 
 
 def _reads_upper(UPLO: str) -> bool:

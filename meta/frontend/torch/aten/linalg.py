@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta.dtype import is_inexact
 from meta.frontend.torch.aten._row import Rows, direct, into
 
 ROWS: Rows = {
-    "addbmm": direct("addbmm", batch1="x1", batch2="x2"), "addmm": direct("addmm", mat1="x1", mat2="x2"),
-    "addmv": direct("addmv", mat="x1", vec="x2"), "addr": direct("addr", vec1="x1", vec2="x2"),
-    "baddbmm": direct("baddbmm", batch1="x1", batch2="x2"), "bmm": direct("bmm", self="x1", mat2="x2"),
+    "addmm": direct("addmm", mat1="x1", mat2="x2"), "addr": direct("addr", vec1="x1", vec2="x2"),
+    "bmm": direct("bmm", self="x1", mat2="x2"),
     "chain_matmul": direct("linalg.multi_dot", matrices="xs"),
     "dot": direct("dot", self="x1", tensor="x2"),
     "ger": direct("outer", self="x1", vec2="x2"), "inner": "inner", "kron": "kron",
@@ -24,6 +24,26 @@ ROWS: Rows = {
     "outer": direct("outer", self="x1", vec2="x2"), "trace": "linalg.trace",
     "vdot": direct("dot", self="x1", other="x2"),
 }  # fmt: skip
+
+
+def _factors(x: Any, *factors: Any) -> tuple[Any, ...]:
+    """The factors of a sum of products: ATen cuts off their fractions for integers."""
+    return factors if is_inexact(x.dtype) else tuple(int(factor) for factor in factors)
+
+
+@into(ROWS)
+def addbmm(self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return meta.addbmm(self, batch1, batch2, *_factors(self, beta, alpha))
+
+
+@into(ROWS)
+def baddbmm(self: Any, batch1: Any, batch2: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return meta.baddbmm(self, batch1, batch2, *_factors(self, beta, alpha))
+
+
+@into(ROWS)
+def addmv(self: Any, mat: Any, vec: Any, *, beta: Any = 1, alpha: Any = 1) -> Any:
+    return meta.addmv(self, mat, vec, *_factors(self, beta, alpha))
 
 
 @into(ROWS)
