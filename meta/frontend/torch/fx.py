@@ -9,6 +9,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.device import Device
 from meta.errors import ArgumentError, MetaError
+from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.nodes import Graph, Node, Placeholder, Ref
 from meta.frontend.torch.sizes import dim_of
@@ -83,7 +84,10 @@ class _Reader:
         kwargs = {name: self.argument(value) for name, value in node.kwargs.items()}
         args = tuple(self.argument(value) for value in node.args)
         span = user_line(node.meta.get("stack_trace"))
-        return Node(node.name, operator_name(node.target), args, kwargs, span, node.target)
+        call = Node(node.name, operator_name(node.target), args, kwargs, span, node.target)
+        if call.namespace == "aten" and call.base in BY_STRIDES:
+            _check_memory(node)
+        return call
 
     def attribute(self, node: Any) -> None:
         """A tensor of the module, or a graph of a higher-order operator."""
@@ -115,6 +119,16 @@ class _Reader:
         if kind.__name__ == "SymInt":
             return dim_of(value)
         return plain_value(value, self.device)
+
+
+def _check_memory(node: Any) -> None:
+    """Raise UnsupportedError unless the tensor whose memory a node reads is known to be compact."""
+    source = node.args[0] if node.args else node.kwargs.get("self")
+    value = getattr(source, "meta", {}).get("val")
+    if value is None or not value.is_contiguous() or value.storage_offset() != 0:
+        strides = "unknown strides" if value is None else f"strides {tuple(value.stride())}"
+        raise UnsupportedError("torch", f"the memory of a tensor with {strides} is read", "contiguous tensors",
+                               "call x.contiguous() before x.as_strided(...)")  # fmt: skip
 
 
 def plain_value(value: Any, device: Device | str | None = None) -> Any:

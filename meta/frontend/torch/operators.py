@@ -13,6 +13,7 @@ from meta.dim import Dim, SymDim, product
 from meta.errors import RegistryError
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten._values import in_dtype
+from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.errors import UnsupportedError
 from meta.frontend.torch.nodes import Graph, Node, subgraphs
 from meta.frontend.torch.sizes import modulo, power
@@ -75,6 +76,8 @@ def _known(node: Node) -> Function | None:
 
 def _of_aten(node: Node) -> Function | None:
     name = node.base
+    if name in BY_STRIDES and node.target is None:
+        return None  # a file does not tell the strides of tensors here
     if node.overload == "out" or node.overload.endswith("_out") or name in _METADATA:
         return None
     if name in SIZES:

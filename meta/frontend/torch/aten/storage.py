@@ -15,6 +15,9 @@ from meta.frontend.torch.aten._values import in_dtype
 
 ROWS: Rows = {"lift": "copy", "lift_fresh": "copy"}
 
+BY_STRIDES = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
+"""Rows that read the memory of a tensor: right for tensors that are contiguous in torch, which their callers check."""
+
 
 @into(ROWS)
 def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
@@ -37,9 +40,9 @@ def new_empty_strided(
 
 @into(ROWS, "as_strided", "as_strided_copy")
 def as_strided(self: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
-    """Elements of the memory of a tensor that is contiguous and at the beginning of its storage in torch: a caller who
-    has others must not call this row. Raises ArgumentError for elements outside, and for symbolic sizes unless the
-    elements follow one another."""
+    """Elements of the memory of a tensor that is contiguous and at the beginning of its storage in torch.
+
+    Raises ArgumentError for elements outside, and for symbolic sizes unless the elements follow one another."""
     flat, offset, count = meta.reshape(self, (-1,)), storage_offset or 0, product(size)
     order = _order(size, stride)
     if order is not None:

@@ -160,3 +160,9 @@ def test_dtypes_that_meta_lacks_are_refused() -> None:
     graph = captured(lambda x: x.to(torch.float8_e4m3fn).to(torch.float32), X)
     with pytest.raises(UnsupportedError, match=r"the dtype torch.float8_e4m3fn is not supported.*test_graph\.py"):
         convert(graph)
+
+
+def test_memory_is_read_of_contiguous_tensors_alone() -> None:
+    agrees(lambda x: (x * 2).as_strided((6, 2), (1, 6), 6), X)
+    with pytest.raises(UnsupportedError, match=r"the memory of a tensor with strides \(1, 6\) is read; expected cont"):
+        convert(captured(lambda x: (x * 2).t().as_strided((4,), (1,), 0), X))
