@@ -7,12 +7,15 @@ from functools import wraps
 from typing import Any, TypeVar
 
 from meta.eager.operands import as_arrays, has_numpy_arrays
+from meta.errors import MetaError
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 def takes_numpy(function: F) -> F:
-    """`function` with NumPy arrays among its arguments, or in lists there, as arrays on the device of its tensors."""
+    """`function` with NumPy arrays among its arguments, or in lists there, as arrays on the device of its tensors.
+
+    Arguments of a wrong kind, at which Python fails inside of it, raise ArgumentError."""
 
     @wraps(function)
     def run(*args: Any, **kwargs: Any) -> Any:
@@ -20,6 +23,16 @@ def takes_numpy(function: F) -> F:
         if has_numpy_arrays(values):
             values = as_arrays(values)
             args, kwargs = values[: len(args)], dict(zip(kwargs, values[len(args) :], strict=True))
-        return function(*args, **kwargs)
+        try:
+            return function(*args, **kwargs)
+        except MetaError:
+            raise
+        except (AttributeError, TypeError, ValueError, IndexError, KeyError, ZeroDivisionError) as error:
+            from meta.functional._wrong_arguments import argument_error
+
+            explained = argument_error(function, args, kwargs, error)
+            if explained is None:
+                raise
+            raise explained from error
 
     return run  # type: ignore[return-value]

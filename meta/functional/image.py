@@ -8,13 +8,19 @@ from typing import Any, Literal
 
 import meta
 from meta.errors import ArgumentError
+from meta.functional._checks import require, require_float, require_ranks
+from meta.op.rules import show
 
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
 
 
 def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
     """The places (n, 2, h, w) that an affine map takes a grid to: theta (n, 2, 3) times (x, y, 1), with x and y from -1
-    to 1, at the centres of the outermost pixels."""
+    to 1, at the centres of the outermost pixels. Raises TypeInferenceError for another shape or dtype of theta."""
+    require_ranks("affine_grid", {"theta": theta}, {"theta": 3})
+    require_float("affine_grid", theta, "theta")
+    require("affine_grid", tuple(theta.shape[1:]) == (2, 3), f"'theta' has shape {show(theta.shape)}", "(n, 2, 3)")
+    require("affine_grid", len(size) == 2, f"size is {size}", "(height, width)")
     h, w = size
     x = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, w, theta.dtype, theta.device), (1, w)), (h, w))
     y = meta.broadcast_to(meta.reshape(meta.linspace(-1.0, 1.0, h, theta.dtype, theta.device), (h, 1)), (h, w))

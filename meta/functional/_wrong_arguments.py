@@ -1,0 +1,59 @@
+"""What is wrong with the arguments of a composed function that failed with an error of Python."""
+
+from __future__ import annotations
+
+import inspect
+import os
+import traceback
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+import meta
+from meta.errors import ArgumentError
+from meta.op.rules import show
+from meta.schema._types import TensorLike
+
+_PACKAGE = str(Path(meta.__file__).parent) + os.sep
+
+
+def argument_error(
+    function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
+) -> ArgumentError | None:
+    """The error that names the argument of the wrong kind, or else all tensors; None for an error of a user's function
+    and for arguments that are not those of the signature, which Python names."""
+    frames = traceback.extract_tb(error.__traceback__)
+    if len(frames) < 2 or not frames[-1].filename.startswith(_PACKAGE):
+        return None
+    name, signature = function.__name__, inspect.signature(function)
+    given = signature.bind(*args, **kwargs).arguments
+    detail = f"{type(error).__name__}: {error}"
+    for label, value in given.items():
+        parameter = signature.parameters[label]
+        expected = _expected(parameter, value)
+        if expected:
+            return ArgumentError(name, f"argument '{label}' is {_described(value)} ({detail})", expected)
+    listed = ", ".join(f"'{label}' is {_described(value)}" for label, value in given.items())
+    return ArgumentError(name, f"{listed} ({detail})", "arguments as its documentation says", f"read help(meta.{name})")
+
+
+def _expected(parameter: inspect.Parameter, value: Any) -> str:
+    """The kind that a parameter without a default has if `value` is of none that it may have; "" otherwise."""
+    if parameter.default is not parameter.empty or parameter.kind is parameter.VAR_POSITIONAL:
+        return ""
+    annotation = str(parameter.annotation)
+    if annotation == "str":
+        return "" if isinstance(value, str) else "a str"
+    is_of_no_use = value is None or isinstance(value, (str, bytes, dict)) or type(value) is object
+    kind = "a tensor" if annotation == "Any" else annotation.replace("Any", "tensor")
+    return kind if is_of_no_use else ""
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, TensorLike):
+        tensor = cast("Any", value)
+        return f"a tensor of shape {show(tensor.shape)}"
+    if isinstance(value, (tuple, list)):
+        count = len(value)  # pyright: ignore[reportUnknownArgumentType]
+        return f"a {type(value).__name__} of {count}"  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+    return f"{value!r:.40}" if isinstance(value, (bool, int, float, str)) or value is None else type(value).__name__
