@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -164,7 +165,7 @@ class Evaluator:
         used = tuple(v.name if v.name and (v.uses() or v.is_graph_output()) else "" for v in node.outputs)
         names = tuple("" if v is None else v.name or "" for v in node.inputs)
         view = NodeView(where, node.op_type, domain, node.overload, version, names, used)
-        if row.folds and row.fold is None and _are_known(inputs):
+        if row.folds and row.fold is None and _are_known(inputs) and _is_moderate(node.op_type, inputs):
             with suspended():
                 return _as_known(row(view, inputs, attrs))
         return row(view, inputs, attrs)
@@ -233,6 +234,11 @@ def _are_known(inputs: Sequence[Any]) -> bool:
     if not known or len(known) != sum(v is not None for v in inputs) or any(v.dtype.kind in "OU" for v in known):
         return False
     return sum(v.size for v in known) <= MAX_FOLDED
+
+
+def _is_moderate(op_type: str, inputs: Sequence[Any]) -> bool:
+    """Whether the result of a node is no larger than what conversion computes: its size may be an input's value."""
+    return op_type != "ConstantOfShape" or math.prod(int(n) for n in inputs[0].ravel()) <= MAX_FOLDED
 
 
 def _as_known(result: Any) -> Any:

@@ -12,7 +12,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import NotSupportedError
 from meta.frontend.onnx.program import OnnxProgram
 from meta.frontend.onnx.source import Program
-from meta.frontend.onnx.tensors import dtype_name, read_tensor
+from meta.frontend.onnx.tensors import read_tensor, tensor_dtype
 from meta.frontend.relay.model import MOMENTUM, RelayModel
 
 
@@ -63,5 +63,5 @@ def _arrays(program: Program, constants: Mapping[str, Any]) -> dict[str, NDArray
 
 
 def _dtype(value: Any, where: str) -> str:
-    name = dtype_name(value.const_value.dtype, where)
+    name = tensor_dtype(value.const_value, where)
     return name if name in dtypes.ALL else "bool"

@@ -15,7 +15,7 @@ from meta.frontend.onnx.ops._refused import REASONS
 from meta.frontend.onnx.ops._row import Row
 from meta.frontend.onnx.source import Program
 from meta.frontend.onnx.table import domain_of, find, first_opset
-from meta.frontend.onnx.tensors import dtype_name
+from meta.frontend.onnx.tensors import tensor_dtype
 
 _GUIDE = "docs/from-onnx.md lists the supported ones"
 
@@ -87,11 +87,11 @@ def _unknown_attributes(node: Any, row: Row) -> list[str]:
 
 def _tensors(graph: Any, survey: _Survey) -> None:
     """Add the dtypes of inputs and initializers that meta lacks; text is known at conversion only."""
-    kinds = [(f"input '{v.name}'", v.type.dtype) for v in graph.inputs if type(v.type).__name__ == "TensorType"]
-    kinds += [(f"initializer '{name}'", v.const_value.dtype) for name, v in graph.initializers.items()]
-    for where, code in dict(kinds).items():
+    typed = {f"input '{v.name}'": v.type for v in graph.inputs if type(v.type).__name__ == "TensorType"}
+    typed |= {f"initializer '{name}'": v.const_value for name, v in graph.initializers.items()}
+    for where, holder in typed.items():
         try:
-            name = dtype_name(code, where)
+            name = tensor_dtype(holder, where)
         except OnnxError as error:
             survey.problems.append(error.summary.removeprefix("[onnx] "))
             continue

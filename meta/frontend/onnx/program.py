@@ -6,6 +6,8 @@ import inspect
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import count
+from keyword import iskeyword
 from typing import Any
 
 import numpy as np
@@ -20,7 +22,7 @@ from meta.frontend.onnx.evaluator import Evaluator
 from meta.frontend.onnx.ops._values import tensor
 from meta.frontend.onnx.source import Program
 from meta.frontend.onnx.tensors import check_dtype
-from meta.frontend.onnx.types import input_type
+from meta.frontend.onnx.types import check_declared, input_type
 from meta.frontend.relay.convert.values import identifier
 from meta.ir.module import Module
 from meta.passes.composites import composites
@@ -119,7 +121,9 @@ class OnnxProgram:
         def forward(*inputs: Any) -> Any:
             return _single(self._outputs(self._evaluator.main(self._all(inputs))))
 
-        names = [f"x{i}" if not name.isidentifier() else name for i, name in enumerate(self.inputs)]
+        taken = set(self.inputs)
+        free = (f"input{i}" for i in count() if f"input{i}" not in taken)
+        names = [name if _is_parameter(name) else next(free) for name in self.inputs]
         kinds = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
         forward.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
         return forward
@@ -157,6 +161,8 @@ class OnnxProgram:
             return None
         if isinstance(given, (list, tuple)):
             return [self._eager(value, v) for v in given]  # pyright: ignore[reportUnknownVariableType]
+        if hasattr(given, "dtype"):
+            check_declared(value, given, f"input '{value.name}'")
         if isinstance(given, NDArray):
             return given.numpy() if _is_small(given.dtype, given.size) else given.to(CPU)
         array = np.asarray(given)
@@ -166,6 +172,8 @@ class OnnxProgram:
         return array if _is_small(str(array.dtype), array.size) else asarray(array)
 
     def _outputs(self, values: Sequence[Any]) -> tuple[Any, ...]:
+        for declared, value in zip(self._program.graph.outputs, values, strict=True):
+            check_declared(declared, value, f"output '{declared.name}'")
         return tuple(self._output(name, v) for name, v in zip(self.outputs, values, strict=True))
 
     def _output(self, name: str, value: Any) -> Any:
@@ -182,6 +190,11 @@ def _on(device: Device, value: Any) -> Any:
     if isinstance(value, list):
         return [_on(device, v) for v in value]
     return value.to(device) if isinstance(value, NDArray) else value
+
+
+def _is_parameter(name: str) -> bool:
+    """Whether a function of Python can have a parameter of this name, and IR text a variable."""
+    return name.isidentifier() and name.isascii() and not iskeyword(name)
 
 
 def _is_small(dtype: str, size: Any) -> bool:

@@ -9,6 +9,7 @@ from typing import Any, TypeAlias
 
 from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend.onnx.errors import OnnxError
+from meta.frontend.onnx.structure import check_structure
 from meta.frontend.onnx.table import domain_of
 from meta.limits import MAX_SOURCE
 
@@ -54,6 +55,7 @@ def read(source: Source) -> Program:
         model = _deserialized(value, name)
     else:
         raise ArgumentError("onnx", f"source is {type(source).__name__}", "a path, bytes, a ModelProto or an ir.Model")
+    check_structure(model)
     return Program(model, name, folder, _opsets(model, name), _functions(model))
 
 

@@ -31,6 +31,15 @@ def dtype_name(code: Any, where: str) -> str:
     return _NAMES.get(str(name), str(name).lower())
 
 
+def tensor_dtype(tensor: Any, where: str) -> str:
+    """`dtype_name` of a tensor of `onnx_ir`."""
+    try:
+        code = tensor.dtype
+    except ValueError as error:
+        raise OnnxError("onnx", f"{where}: {error}", "a dtype that ONNX defines") from None
+    return dtype_name(code, where)
+
+
 def check_dtype(name: str, where: str) -> str:
     """A dtype of meta. Raises UnsupportedError, about `where`, for others."""
     if name not in dtypes.ALL:
@@ -46,7 +55,7 @@ def read_tensor(tensor: Any, where: str, folder: str | None) -> npt.NDArray[Any]
     import onnx_ir
 
     shape = _static_shape(tensor, where)
-    name = dtype_name(tensor.dtype, where)
+    name = tensor_dtype(tensor, where)
     if name == "undefined":
         raise OnnxError("onnx", f"{where} has no dtype", "a dtype that ONNX defines")
     count = array_bytes(shape, 1)

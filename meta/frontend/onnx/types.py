@@ -63,6 +63,22 @@ def size_name(name: str) -> str:
     return f"{plain if plain[:1].isalpha() or plain[:1] == '_' else 'd' + plain}_{digest}"
 
 
+def check_declared(value: Any, actual: Any, what: str) -> None:
+    """Raise OnnxError unless a tensor has the dtype and the number of dimensions that the model declares for it.
+
+    what: the value in words.  Declared sizes are not compared: they often are those of the exported example."""
+    kind = value.type
+    if type(kind).__name__ != "TensorType" or not hasattr(actual, "dtype"):
+        return
+    dtype = dtype_name(kind.dtype, what)
+    got = "int64" if actual.dtype == object else str(actual.dtype)
+    if dtype not in ("text", "undefined", got):
+        raise OnnxError("onnx", f"{what} is declared as {dtype} and is {got}", "one dtype")
+    if value.shape is not None and len(value.shape) != actual.ndim:
+        problem = f"{what} is declared with {len(value.shape)} dimensions and has {actual.ndim}"
+        raise OnnxError("onnx", problem, "one number of dimensions")
+
+
 _ONNX_NAMES: Mapping[str, str] = {"float32": "FLOAT", "float64": "DOUBLE"}
 
 

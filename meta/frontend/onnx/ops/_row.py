@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, NoReturn, Protocol, TypeVar
 
 import numpy as np
@@ -61,14 +62,13 @@ class Row:
     @property
     def attributes(self) -> frozenset[str]:
         """The attributes that the row reads."""
-        parameters = inspect.signature(self.function).parameters.values()
-        return frozenset(p.name for p in parameters if p.kind is p.KEYWORD_ONLY)
+        return frozenset(p.name for p in _parameters(self.function).values() if p.kind is p.KEYWORD_ONLY)
 
     def __call__(self, node: Node, inputs: Sequence[Any], attributes: dict[str, Any]) -> Any:
         """The outputs: a value, or a tuple of them.
 
         Raises NotSupportedError for unknown attributes, TypeInferenceError for missing ones and missing inputs."""
-        parameters = inspect.signature(self.function).parameters
+        parameters = _parameters(self.function)
         values = [p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)][1:]
         self._check(inputs, values, attributes)
         variadic = bool(values) and values[-1].kind is inspect.Parameter.VAR_POSITIONAL
@@ -86,7 +86,7 @@ class Row:
         return value if self.raw else tensor(value)
 
     def _check(self, inputs: Sequence[Any], values: list[inspect.Parameter], attributes: dict[str, Any]) -> None:
-        parameters = inspect.signature(self.function).parameters
+        parameters = _parameters(self.function)
         names = {p.name: p for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
         unknown = [name for name in attributes if name not in names]
         if unknown:
@@ -100,6 +100,11 @@ class Row:
         for i, parameter in enumerate(fixed):
             if parameter.default is parameter.empty and (i >= len(inputs) or inputs[i] is None):
                 raise TypeInferenceError(self.name, f"input {parameter.name} is missing", "a tensor")
+
+
+@cache
+def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]:
+    return inspect.signature(function).parameters
 
 
 ROWS: dict[tuple[str, str], list[Row]] = {}
