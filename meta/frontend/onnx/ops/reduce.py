@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.dtype import is_float
+from meta.dtype import int_range, is_float
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import as_dtype, axes_of, axis_of, ints, known, number
 
@@ -30,6 +30,13 @@ def _in_floats(function: Callable[..., Any]) -> Reduction:
     return reduce
 
 
+def _end(dtype: str, largest: bool) -> Any:
+    """The maximum (or minimum) of nothing: the lower (or upper) end of a dtype's values."""
+    if is_float(dtype):
+        return float("-inf") if largest else float("inf")
+    return int_range(dtype)[0 if largest else 1]
+
+
 def _extreme(function: Callable[..., Any], largest: bool) -> Reduction:
     """An extreme, which is an infinity, or the end of the range, where there is nothing."""
 
@@ -38,9 +45,7 @@ def _extreme(function: Callable[..., Any], largest: bool) -> Reduction:
             return (meta.any if largest else meta.all)(x, axes, keep)
         if not any(isinstance(n, int) and n == 0 for n in x.shape):
             return function(x, axes, keep)
-        limit = float("inf") if is_float(x.dtype) else np.iinfo(x.dtype).max
-        lowest = -limit if is_float(x.dtype) else np.iinfo(x.dtype).min
-        return meta.full_like(meta.sum(x, axes, keep), lowest if largest else limit, x.dtype)
+        return meta.full_like(meta.sum(x, axes, keep), _end(x.dtype, largest), x.dtype)
 
     return reduce
 
@@ -97,7 +102,10 @@ def _fold(name: str) -> Callable[..., Any] | None:
         chosen = None if axes is None else ints(axes)
         if not chosen and noop_with_empty_axes:
             return data
-        return np.asarray(function(data, axis=chosen or None, keepdims=bool(keepdims)), dtype=data.dtype)
+        options: dict[str, Any] = {}
+        if not data.size and name in ("ReduceMax", "ReduceMin"):
+            options["initial"] = _end(str(data.dtype), largest=name == "ReduceMax")
+        return np.asarray(function(data, axis=chosen or None, keepdims=bool(keepdims), **options), dtype=data.dtype)
 
     return fold
 

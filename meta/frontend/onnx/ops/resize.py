@@ -75,6 +75,8 @@ def resize(
     cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0, antialias: int = 0,
     axes: Any = None, keep_aspect_ratio_policy: str = "stretch",
 ) -> Any:  # fmt: skip
+    if mode not in ("nearest", "linear", "cubic"):
+        refuse(node, f"mode is {mode!r}", "nearest, linear or cubic")
     chosen = axes_of("Resize", range(X.ndim) if axes is None else axes, X.ndim)
     if sizes is not None and sizes.size:
         found = _from_sizes(X, chosen, ints(sizes), keep_aspect_ratio_policy)
@@ -195,17 +197,15 @@ def _nearest(node: Node, x: Any, a: _Axis, method: _Method) -> Any:
 def _weighted(node: Node, x: Any, a: _Axis, method: _Method) -> Any:
     """The product with a matrix (new size, old size) of weights along one axis."""
     positions = _positions(node, a, method.coordinates)
-    matrix = meta.array(_weights(node, a, positions, method).astype("float64" if x.dtype == "float64" else "float32"))
+    matrix = meta.array(_weights(a, positions, method).astype("float64" if x.dtype == "float64" else "float32"))
     moved = meta.moveaxis(x, a.axis, -1)
     wide = meta.cast(moved, matrix.dtype)
     y = meta.moveaxis(as_dtype(meta.matmul(wide, matrix, transpose_b=True), x.dtype), -1, a.axis)
     return _filled(y, a, _outside(a, positions, method), method.extrapolation)
 
 
-def _weights(node: Node, a: _Axis, positions: Any, method: _Method) -> np.ndarray[Any, Any]:
+def _weights(a: _Axis, positions: Any, method: _Method) -> np.ndarray[Any, Any]:
     """Weights of old elements for each new one, edges repeated. With antialias, filters of a shrinking axis widen."""
-    if method.mode not in ("linear", "cubic"):
-        refuse(node, f"mode is {method.mode!r}", "nearest, linear or cubic")
     shrink = min(a.scale, 1.0) if method.antialias else 1.0
     support = (1 if method.mode == "linear" else 2) / shrink
     reach = math.ceil(support) + 1

@@ -1,0 +1,95 @@
+"""Operators on open sizes, pooling and scattering against onnxruntime, and what is refused."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import meta
+from meta.frontend.onnx import UnsupportedError, from_onnx
+
+from .models import expected, parsed
+
+
+def test_sizes_of_inputs_are_operands_of_shapes() -> None:
+    model = parsed("""main (float[N, 6, 4] x) => (float[a, b, c] y, float[d, e] z, float[f, g, h] w) {
+        shape = Shape(x)
+        zero = Constant<value_ints=[0]>()
+        one = Constant<value_ints=[1]>()
+        two = Constant<value_ints=[2]>()
+        n = Gather<axis=0>(shape, zero)
+        half = Constant<value_ints=[3]>()
+        rest = Constant<value_ints=[-1]>()
+        new = Concat<axis=0>(n, half, rest)
+        y = Reshape(x, new)
+        z = Flatten<axis=2>(x)
+        twice = Mul(n, two)
+        m = Sub(twice, n)
+        end = Slice(shape, one, half)
+        back = Concat<axis=0>(m, end)
+        flat = ReduceProd<keepdims=1>(back)
+        column = Reshape(x, flat)
+        w = Reshape(column, back)
+    }""")
+    program = from_onnx(model)
+    assert program.undecided is None
+    y, z, w = (list(map(str, t.type.shape)) for t in program.module.functions["main"].body.result.fields)
+    assert (y, z, w) == (["N", "3", "8"], ["6*N", "4"], ["N", "6", "4"])
+    x = np.arange(48, dtype="float32").reshape(2, 6, 4)
+    with meta.with_dialect("reference"):
+        outputs = program.interpret(x)
+    for got, shape in zip(outputs, ((2, 3, 8), (12, 4), (2, 6, 4)), strict=True):
+        np.testing.assert_array_equal(got.numpy(), x.reshape(shape))
+
+
+def test_pooling_agrees_with_onnxruntime() -> None:
+    model = parsed(
+        """main (float[2, 2, 5, 6] x) => (float[a, b, c, d] y, float[e, f, g, h] z, float[i, j, k, l] m,
+                                                     int64[i2, j2, k2, l2] p, float[o, q, r, s] n) {
+        y = AveragePool<kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 0, 1], ceil_mode=1>(x)
+        z = AveragePool<kernel_shape=[3, 2], strides=[2, 2], pads=[1, 0, 2, 1], count_include_pad=1>(x)
+        m, p = MaxPool<kernel_shape=[2, 3], strides=[2, 1], pads=[0, 1, 1, 2], storage_order=1>(x)
+        n = LpPool<kernel_shape=[2, 2], strides=[2, 2], pads=[1, 0, 0, 0], p=3>(x)
+    }""",
+        opset=18,
+    )
+    x = np.random.default_rng(0).normal(size=(2, 2, 5, 6)).astype("float32")
+    with meta.with_dialect("reference"):
+        outputs = from_onnx(model).interpret(x)
+    for got, wanted in zip(outputs, expected(model, x), strict=True):
+        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5, atol=1e-6)
+
+
+def test_extremes_of_nothing_are_the_ends_of_the_dtype() -> None:
+    model = parsed("""main (int32[2, 0] x, bool[0] b) => (int32[2] y, int32[2] z, bool t) {
+        axis = Constant<value_ints=[1]>()
+        y = ReduceMax<keepdims=0>(x, axis)
+        z = ReduceMin<keepdims=0>(x, axis)
+        t = ReduceMax<keepdims=0>(b)
+    }""")
+    y, z, t = from_onnx(model).interpret(np.zeros((2, 0), "int32"), np.zeros((0,), "bool"))
+    assert (y.tolist(), z.tolist(), t.item()) == ([-(2**31)] * 2, [2**31 - 1] * 2, False)
+
+
+@pytest.mark.parametrize(
+    ("body", "message"),
+    [
+        ("main (float[2] x) => (float8e4m3fn[2] y) { y = Cast<to=17>(x) }", "data type float8e4m3fn; expected float"),
+        ("main (float[1, 1, 4, N] x) => (float[1, 1, a, b] y) { s = Constant<value_floats=[1.0, 1.0, 1.0, 1.5]>() "
+         "y = Resize(x, , s) }", r"an axis of size N is scaled by 1\.5; expected a known size, or a whole factor"),
+        ("main (float[1, 1, 4, 4] x) => (float[1, 1, a, b] y) { s = Constant<value_floats=[1.0, 1.0, 2.0, 2.0]>() "
+         'y = Resize<mode="area">(x, , s) }', r"mode is 'area'; expected nearest, linear or cubic"),
+        ("main (float[1, 1, 4] x) => (float[1, 1, a] y) { y = MaxPool<kernel_shape=[2], pads=[-1, 0]>(x) }",
+         r"pads \(\(-1, 0\),\) are negative; expected numbers from 0 on"),
+        ("main (float[1, 1, 1, 1, 1, 4] x, float[1, 1, 1, 1, 1, 1] w) => (float[1, 1, 1, 1, 1, 4] y) "
+         "{ y = Conv(x, w) }",
+         r"an input of 6 axes; expected 3 to 5"),
+        ("main (float[2] x) => (int32[2] y) { y = RandomNormalLike<dtype=6>(x) }",
+         r"the result is int32; expected a floating dtype"),
+        ("main (float[1, 2, 4] x, float[1, 2, 3] w, float[1, 2, 2] r) => (float[a, b, c, d] y) "
+         '{ y = RNN<direction="sideways">(x, w, r) }', r"direction is 'sideways'; expected forward, reverse or bid"),
+    ],
+)  # fmt: skip
+def test_what_is_not_supported_is_refused_by_name(body: str, message: str) -> None:
+    with pytest.raises(UnsupportedError, match=message):
+        from_onnx(parsed(body))
