@@ -26,10 +26,13 @@ class Request:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Program:
-    """An imported program. inputs: the names of the parameters of its "main", as its format has them."""
+    """An imported program.
+
+    inputs: the names of the first parameters of its "main", as its format has them.  state: values of the others."""
 
     module: Module
     inputs: tuple[str, ...]
+    state: tuple[Any, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,7 +86,32 @@ def _onnx_params(request: Request) -> Mapping[str, Any]:
     return {} if request.params is None else read_params(request.params)
 
 
+def _torch_examine(request: Request) -> Examination:
+    from meta.frontend import torch
+
+    return torch.examine(_whole(request).path)
+
+
+def _torch_load(request: Request) -> Program:
+    import meta
+    from meta.frontend import torch
+
+    record = torch.from_exported(_whole(request).path, device=request.device).record()
+    keys = [meta.array([0, i], "int64", device=request.device) for i, _ in enumerate(record.random)]
+    return Program(record.module, record.inputs, (*(array.detach() for _, array in record.state), *keys))
+
+
+def _whole(request: Request) -> Request:
+    """A request for a file that holds parameters and shapes itself."""
+    for option, value in (("--params", request.params), ("--shape", request.shapes)):
+        if value:
+            problem = f"{option} for {request.path.name}"
+            raise ArgumentError("import", problem, "neither: the file holds its parameters and shapes")
+    return request
+
+
 _RELAY = Door("Relay", _relay_examine, _relay_load)
 _ONNX = Door("ONNX", _onnx_examine, _onnx_load)
-DOORS = {".onnx": _ONNX, ".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
+_TORCH = Door("PyTorch", _torch_examine, _torch_load)
+DOORS = {".onnx": _ONNX, ".pt2": _TORCH, ".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
 """Formats by suffix."""

@@ -75,7 +75,7 @@ def _imported(found: Door, request: Request) -> Program:
 
 def _show_types(program: Program) -> None:
     main = program.module.main
-    for name, param in zip(program.inputs, main.params, strict=True):
+    for name, param in zip(program.inputs, main.params, strict=not program.state):
         print(f"input {name}: {param.type!r}")
     for path, kind in _outputs(main.body.type, "output"):
         print(f"{path}: {kind!r}")
@@ -94,7 +94,7 @@ def _run(program: Program, options: argparse.Namespace) -> None:
 
     files, known = model_inputs.pairs(options.input, "--input"), model_inputs.sizes(options.size)
     values = model_inputs.arrays(program.module.main, program.inputs, files, known, options.seed)
-    inputs = [meta.array(x, device=options.device) for x in values]
+    inputs = [*(meta.array(x, device=options.device) for x in values), *program.state]
     executor = meta.vm.compile(program.module, options.device)
 
     def call() -> Any:

@@ -51,18 +51,19 @@ def shapes(items: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
 def arrays(
     main: FunctionExpr, inputs: tuple[str, ...], files: Mapping[str, str], known: Mapping[str, int], seed: int
 ) -> list[Any]:
-    """An array for each parameter of main.
+    """An array for each of the first parameters of main.
 
     inputs: their names.  files: of arrays, by name; the other inputs are drawn at random.  known: symbolic sizes."""
     for name in files:
         if name not in inputs:
             expected = f"one of {', '.join(inputs)}"
             raise ArgumentError("import", f"there is no input '{name}'", expected, did_you_mean(name, inputs))
-    drawn = {name: param for name, param in zip(inputs, main.params, strict=True) if name not in files}
+    params = main.params[: len(inputs)]
+    drawn = {name: param for name, param in zip(inputs, params, strict=True) if name not in files}
     _check_sizes(main, drawn, known)
     rng, roles = np.random.RandomState(seed), _roles(main)
     out: list[Any] = []
-    for name, param in zip(inputs, main.params, strict=True):
+    for name, param in zip(inputs, params, strict=True):
         if name in files:
             out.append(_read(files[name], name))
         else:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 
+_FILE_AND_LINE = re.compile(r"\.\w+:\d+$")
 _SHOWN = 5
 """Places of an operator that a text lists."""
 
@@ -14,7 +16,8 @@ class OperatorUse:
     """The uses of one operator in a program.
 
     name: in the terms of the program's format.  supported: whether a use can be converted.
-    places: of the uses, in the order of the program: numbers of lines in text, names of nodes in graphs.
+    places: of the uses, in the order of the program: numbers of lines in text, names of nodes in graphs, or
+        `file:line` of the code that a graph was made from.
     reason: why it is not supported, "" where the operator as such is missing.
     """
 
@@ -33,12 +36,14 @@ class OperatorUse:
         return tuple(place for place in self.places if isinstance(place, int))
 
     def where(self, most: int = _SHOWN) -> str:
-        """`lines 4, 9, 12`, or `node conv1`; at most `most` places."""
+        """`lines 4, 9, 12`, `node conv1` or `model.py:4`; at most `most` places."""
         if not self.places:
             return ""
+        shown = ", ".join(map(_place, self.places[:most])) + (", ..." if self.count > most else "")
+        if any(isinstance(place, str) and _FILE_AND_LINE.search(place) for place in self.places):
+            return shown
         word = "line" if isinstance(self.places[0], int) else "node"
-        shown = ", ".join(map(str, self.places[:most])) + (", ..." if self.count > most else "")
-        return f"{word if self.count == 1 else f'{word}s'} {shown}"
+        return f"{_plural(word, self.count)} {shown}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,6 +89,11 @@ class Examination:
             lines.append(f"  {mark}  {use.name:{width}}  {use.count:5}  {use.where()}{reason}".rstrip())
         lines += [f"  PROBLEM  {problem}" for problem in self.problems]
         return "\n".join(lines)
+
+
+def _place(place: int | str) -> str:
+    """A place; of a path the file."""
+    return place.rsplit("/", 1)[-1] if isinstance(place, str) and _FILE_AND_LINE.search(place) else str(place)
 
 
 def operator_uses(

@@ -18,6 +18,8 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.frontend.examination import Examination as Examination
+    from meta.frontend.examination import OperatorUse as OperatorUse
     from meta.frontend.torch import aten as aten
     from meta.frontend.torch import graph as graph
     from meta.frontend.torch.api import examine as examine
@@ -30,16 +32,15 @@ if TYPE_CHECKING:
     from meta.frontend.torch.errors import TorchProgramError as TorchProgramError
     from meta.frontend.torch.errors import UnsupportedError as UnsupportedError
     from meta.frontend.torch.model import ExportedModel as ExportedModel
-    from meta.frontend.torch.operators import OperatorUse as OperatorUse
     from meta.frontend.torch.twins import twin as twin
 else:
     __getattr__, __dir__ = exports(__name__, {
         __name__: ("aten", "graph"),
+        "meta.frontend.examination": ("Examination", "OperatorUse"),
         "meta.frontend.torch.api": ("examine", "from_exported", "load"),
         "meta.frontend.torch.dynamo.backend": ("compile_backend", "explain"),
         "meta.frontend.torch.dynamo.report": ("GraphReport", "Report"),
         "meta.frontend.torch.errors": ("TorchProgramError", "UnsupportedError"),
         "meta.frontend.torch.model": ("ExportedModel",),
-        "meta.frontend.torch.operators": ("OperatorUse",),
         "meta.frontend.torch.twins": ("twin",),
     })  # fmt: skip

@@ -7,10 +7,11 @@ from typing import Any
 
 from meta.device import CPU, Device
 from meta.device import device as parse_device
+from meta.frontend.examination import Examination
 from meta.frontend.torch import aten
 from meta.frontend.torch.errors import TorchProgramError
 from meta.frontend.torch.exported import Exported, decomposed, read_program
-from meta.frontend.torch.graph import OperatorUse, operators
+from meta.frontend.torch.graph import operators
 from meta.frontend.torch.model import ExportedModel
 
 Source = Any
@@ -41,9 +42,19 @@ def load(program: Source, *, device: Device | str = CPU) -> ExportedModel:
     return _model(program, parse_device(device))
 
 
-def examine(program: Source) -> tuple[OperatorUse, ...]:
-    """The operators that a program calls, by name, each with its support and its lines. Nothing is converted."""
-    return operators(_read(program, CPU).graph)
+def examine(program: Source) -> Examination:
+    """The operators that a program calls, each with its support and its lines, and what else prevents its conversion.
+
+    An operator that is not supported may still be one that torch decomposes: `from_exported` then does that first."""
+    read = _read(program, CPU)
+    uses, problems = operators(read.graph), ()
+    if all(use.supported for use in uses):
+        try:
+            _checked(read, CPU)
+        except TorchProgramError as error:
+            problems = (error.summary.removeprefix("[torch] "),)
+    name = os.path.basename(os.fspath(program)) if isinstance(program, (str, os.PathLike)) else "<exported>"
+    return Examination(name, uses, problems)
 
 
 def _model(program: Source, device: Device) -> ExportedModel:

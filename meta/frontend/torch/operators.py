@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import meta
 from meta.dim import Dim, SymDim, product
 from meta.errors import RegistryError
+from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.storage import BY_STRIDES
@@ -239,30 +239,18 @@ OVERLOADS: Mapping[str, Function] = {"to.device": _to_device, "to.dtype": _to_dt
 # --- support ---------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class OperatorUse:
-    """The calls of one operator. lines: of the user's code, as `file:line`; names of nodes where there is none."""
-
-    name: str
-    supported: bool
-    lines: tuple[str, ...]
-
-    @property
-    def count(self) -> int:
-        return len(self.lines)
-
-
 def operators(graph: Graph, fallback: Fallback | None = None) -> tuple[OperatorUse, ...]:
-    """The operators that a graph and its subgraphs call, by name. Nothing is converted."""
-    lines: dict[str, list[str]] = {}
+    """The operators that a graph and its subgraphs call, by name, with the lines of the user's code, as `file:line`, or
+    the names of nodes where there is none. Nothing is converted."""
+    places: dict[str, list[int | str]] = {}
     missing: set[str] = set()
     for node in _all_nodes(graph):
         if is_check(node) or node.operator == "operator.getitem":
             continue
-        lines.setdefault(node.operator, []).append(str(node.span or node.name))
+        places.setdefault(node.operator, []).append(str(node.span or node.name))
         if node.operator not in INLINED and find(node, fallback) is None:
             missing.add(node.operator)
-    return tuple(OperatorUse(name, name not in missing, tuple(places)) for name, places in sorted(lines.items()))
+    return operator_uses(places, places.keys() - missing)
 
 
 def _all_nodes(graph: Graph) -> Sequence[Node]:
@@ -280,17 +268,11 @@ def check_operators(graph: Graph, fallback: Fallback | None = None) -> None:
     missing = [use for use in operators(graph, fallback) if not use.supported]
     if not missing:
         return
-    word = "operators are" if len(missing) > 1 else "operator is"
+    first = str(missing[0].places[0])
     raise UnsupportedError(
         "torch",
-        f"{len(missing)} {word} not supported: " + ", ".join(map(_summary, missing)),
+        missing_operators(missing),
         remedy="give a custom operator of torch a twin: meta.frontend.torch.twin",
         operators={use.name: use.count for use in missing},
-        location=missing[0].lines[0] if ":" in missing[0].lines[0] else None,
+        location=first if ":" in first else None,
     )
-
-
-def _summary(use: OperatorUse) -> str:
-    """`aten.foo.default (twice: model.py:4, model.py:9)`."""
-    shown = ", ".join(line.rsplit("/", 1)[-1] for line in use.lines[:5]) + (", ..." if use.count > 5 else "")
-    return f"{use.name} ({'once' if use.count == 1 else f'{use.count} times'}: {shown})"

@@ -109,3 +109,24 @@ def test_every_format_is_listed_in_the_help(capsys: pytest.CaptureFixture[str]) 
         main(["import", "--help"])
     printed = capsys.readouterr().out
     assert all(suffix in printed for suffix in DOORS)
+
+
+def test_reads_programs_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    torch = pytest.importorskip("torch", reason="it writes the file")
+    module = torch.nn.Linear(3, 2).eval()
+    sizes = ({0: torch.export.Dim("batch")},)
+    program = torch.export.export(module, (torch.ones(4, 3),), dynamic_shapes=sizes)
+    path = str(tmp_path / "net.pt2")
+    torch.export.save(program, path)
+    assert run(path, "--examine") == 0
+    assert "aten.linear.default" in capsys.readouterr().out
+    assert run(path, "--run", "--interpreter", "--repeat", "0") == 1
+    wanted = capsys.readouterr().err
+    assert "pass --size " in wanted
+    size = wanted.partition("--size ")[2].partition("=")[0]
+    assert run(path, "--run", "--interpreter", "--repeat", "0", "--size", f"{size}=5") == 0
+    printed = capsys.readouterr().out
+    assert "imported net.pt2 (PyTorch) in " in printed
+    assert 'Tensor[(5, 2), "float32"]' in printed
+    assert run(path, "--params", path) == 1
+    assert "--params for net.pt2; expected neither" in capsys.readouterr().err

@@ -22,6 +22,17 @@ from torch import nn
 RTOL, ATOL = 1e-3, 1e-4
 
 
+class Layers(nn.Module):
+    """Layers one after the other, with one parameter of forward."""
+
+    def __init__(self, *layers: nn.Module) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(*layers)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.layers(x)
+
+
 class Attention(nn.Module):
     """An encoder layer over embedded tokens."""
 
@@ -44,9 +55,9 @@ def _tokens(batch: int) -> torch.Tensor:
 
 
 MODELS: dict[str, tuple[Callable[[], nn.Module], Callable[[int], torch.Tensor]]] = {
-    "mlp": (lambda: nn.Sequential(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)),
+    "mlp": (lambda: Layers(nn.Linear(6, 8), nn.GELU(), nn.LayerNorm(8), nn.Linear(8, 3)),
             lambda n: torch.randn(n, 6)),
-    "convolutions": (lambda: nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
+    "convolutions": (lambda: Layers(nn.Conv2d(3, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2),
                                            nn.Flatten(), nn.Linear(64, 5)), _image),
     "attention": (Attention, _tokens),
 }  # fmt: skip
@@ -91,8 +102,10 @@ def exported(model: nn.Module, inputs: Callable[[int], torch.Tensor]) -> str:
 
 def compiled(model: nn.Module, inputs: Callable[[int], torch.Tensor]) -> str:
     """How a compiled model differs from the model, in its outputs and in the gradients of a step."""
+    from meta.frontend.torch import compile_backend
+
     reference, x = copy.deepcopy(model), inputs(4)
-    run = torch.compile(model, backend="meta")
+    run = torch.compile(model, backend=compile_backend)
     for each in (reference, run):
         each(x).square().mean().backward()
     pairs = zip(reference.named_parameters(), model.parameters(), strict=True)

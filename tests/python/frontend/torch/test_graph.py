@@ -127,7 +127,7 @@ def test_lists_all_missing_operators_with_lines_and_asks_the_fallback() -> None:
         convert(graph, types, fallback=lambda node: None)
     assert str(caught.value).startswith(
         "[torch] 2 operators are not supported: aten._cslt_compress.default (once: model.py:7), "
-        "aten.set_.source_Tensor (2 times: set__source_tensor, set__source_tensor_1); "
+        "aten.set_.source_Tensor (2 times: nodes set__source_tensor, set__source_tensor_1); "
     )
     assert caught.value.operators == {"aten._cslt_compress.default": 1, "aten.set_.source_Tensor": 2}
     asked: list[Any] = []
