@@ -149,7 +149,13 @@ class SymDim:
             if multiple:
                 return _from_terms(multiple) + _from_terms((m, c) for m, c in self.terms if c % other) // other
         quotient = _exact_quotient(self, other)
-        return quotient if quotient is not None else _atom(Quotient(self, other))
+        if quotient is not None:
+            return quotient
+        factor = _common_factor(self, other)
+        if factor is not None:  # b * x // (b * y) is x // y
+            rest: Any = _exact_quotient(self, factor)
+            return rest // _exact_quotient(other, factor)  # type: ignore[arg-type]
+        return _atom(Quotient(self, other))
 
     def __rfloordiv__(self, other: Dim) -> Dim:
         if not _is_size(other):
@@ -261,6 +267,15 @@ def _exact_quotient(value: SymDim, divisor: Dim) -> Dim | None:
             return None
         out.append((tuple(rest), c // coefficient))
     return _from_terms(out)
+
+
+def _common_factor(value: SymDim, divisor: Dim) -> SymDim | None:
+    """An atom of a divisor of one term that every term of `value` has."""
+    terms = _terms(divisor)
+    if len(terms) != 1:
+        return None
+    ((atoms, _),) = terms
+    return next((_atom(atom) for atom in atoms if all(atom in monomial for monomial, _ in value.terms)), None)
 
 
 def total(dims: Iterable[Dim]) -> Dim:

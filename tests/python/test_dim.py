@@ -35,6 +35,9 @@ def test_folds_exact_quotients():
     assert N // 1 == N
     assert N // N == 1
     assert (N + 1) // (N + 1) == 1
+    assert (N // 4 * (N // 4)) // (2 * (N // 4)) == N // 4 // 2
+    assert (N * M + M) // (3 * M) == (N + 1) // 3
+    assert (2 * N * M) // (3 * M * N) == 0
     assert 0 // N == 0
     assert isinstance((N + 1) // 2, SymDim)
     assert (N + 1) // 2 == (N + 1) // 2
