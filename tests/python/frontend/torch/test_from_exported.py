@@ -195,7 +195,7 @@ def test_an_operator_outside_of_the_table_is_decomposed_by_torch() -> None:
 def test_examine_lists_operators_with_lines() -> None:
     (add, sine) = examine(exported(Functional(lambda x: x.sin() + 1), X))
     assert (add.name, sine.name, sine.count, sine.supported) == ("aten.add.Tensor", "aten.sin.default", 1, True)
-    assert "test_from_exported.py:" in sine.lines[0]
+    assert "test_from_exported.py:" in str(sine.places[0])
 
 
 def test_refuses_what_is_not_exported() -> None:
