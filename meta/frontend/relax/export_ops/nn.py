@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.frontend.relax.export_ops._table import Row, Site, row
+from meta.op import windows
 
 _SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 
@@ -45,6 +46,13 @@ def softmax(call: Site, x: Any, axis: int) -> Any:
     return getattr(call.op.nn, call.call.op_name)(x, axis) if call.is_wide and call.result.ndim else None
 
 
+def _window(rank: int, stride: Any, padding: Any, dilation: Any) -> dict[str, list[int]]:
+    """Attributes of sliding windows, with one value for each spatial axis."""
+    steps, pads, gaps = windows.attributes(rank, stride, padding, dilation)
+    before, after = zip(*pads, strict=True)
+    return {"strides": list(steps), "padding": [*before, *after], "dilation": list(gaps)}
+
+
 def _convolution(rank: int) -> Row:
     name = f"conv{rank}d"
     data, kernel = f"NC{_SPATIAL[rank]}", f"OI{_SPATIAL[rank]}"
@@ -54,9 +62,8 @@ def _convolution(rank: int) -> Row:
     ) -> Any:
         if not call.is_wide or channels_last:
             return None
-        return getattr(call.op.nn, name)(
-            x, w, list(stride), [*padding, *padding], list(dilation), groups, data_layout=data, kernel_layout=kernel
-        )
+        options = _window(rank, stride, padding, dilation)
+        return getattr(call.op.nn, name)(x, w, groups=groups, data_layout=data, kernel_layout=kernel, **options)
 
     return convert
 
@@ -78,9 +85,9 @@ def _average(rank: int) -> Row:
     ) -> Any:
         if not call.is_wide or ceil_mode or any(d != 1 for d in dilation):
             return None
-        return getattr(call.op.nn, f"avg_pool{rank}d")(
-            x, list(kernel), list(stride or kernel), [*padding, *padding], count_include_pad=count_include_pad
-        )
+        shape = list(windows.per_axis("kernel", kernel, rank))
+        options = _window(rank, stride or kernel, padding, dilation)
+        return getattr(call.op.nn, f"avg_pool{rank}d")(x, shape, count_include_pad=count_include_pad, **options)
 
     return convert
 

@@ -1,0 +1,136 @@
+"""An ONNX graph under construction: nodes, initializers, and sizes as values."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from meta.dim import Dim, compute, is_static
+from meta.ir.type import TensorType
+
+
+def element_type(dtype: str) -> int:
+    """ONNX's number of a dtype."""
+    import onnx
+
+    names = {"float32": "FLOAT", "float64": "DOUBLE"}
+    return int(getattr(onnx.TensorProto, names.get(dtype, dtype.upper())))
+
+
+@dataclass(slots=True)
+class Graph:
+    """A graph or the body of a branch.
+
+    opset: the version of ONNX's operators.  sizes: for the name of a symbolic size, an input and its axis.
+    taken: the names of values so far, shared with the graphs around.  constants: initializers by their contents."""
+
+    opset: int
+    sizes: Mapping[str, tuple[str, int]]
+    taken: set[str] = field(default_factory=set[str])
+    nodes: list[Any] = field(default_factory=list[Any])
+    initializers: list[Any] = field(default_factory=list[Any])
+    constants: dict[Any, str] = field(default_factory=dict[Any, str])
+    known_sizes: dict[str, str] = field(default_factory=dict[str, str])
+    label: str = ""
+
+    def branch(self) -> Graph:
+        """A graph inside of this one, which sees its values."""
+        return Graph(self.opset, self.sizes, self.taken, label=self.label)
+
+    def name(self, hint: str) -> str:
+        """A new name of a value."""
+        unique, number = hint, 0
+        while unique in self.taken:
+            number += 1
+            unique = f"{hint}_{number}"
+        self.taken.add(unique)
+        return unique
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        """Add a node of ONNX's operator `kind`. Returns the name of its output, or a tuple of the names of several.
+
+        inputs: "" for an absent one.  attributes: those of None are left out."""
+        import onnx
+
+        while inputs and not inputs[-1]:
+            inputs = inputs[:-1]
+        names = tuple(self.name(kind.lower()) for _ in range(outputs))
+        present = {key: value for key, value in attributes.items() if value is not None}
+        node = onnx.helper.make_node(kind, list(inputs), list(names), **present)
+        node.name = self.name(f"{self.label or kind}_{len(self.nodes)}")
+        self.nodes.append(node)
+        return names if outputs > 1 else names[0]
+
+    def constant(self, value: Any, dtype: str) -> str:
+        """An initializer with the elements `value`, one for equal ones."""
+        from meta import dtype as dtypes
+
+        array = np.asarray(value).astype(dtypes.to_numpy(dtype))
+        key = (dtype, array.shape, array.tobytes()) if array.nbytes <= 1024 else None
+        if key is not None and key in self.constants:
+            return self.constants[key]
+        name = self.initializer(self.name("constant"), array)
+        if key is not None:
+            self.constants[key] = name
+        return name
+
+    def initializer(self, name: str, array: Any) -> str:
+        import onnx
+
+        self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
+        return name
+
+    def integers(self, values: Iterable[int]) -> str:
+        """A vector of int64."""
+        return self.constant(np.array(list(values), "int64"), "int64")
+
+    def shape(self, dims: Sequence[Dim]) -> str:
+        """A vector of int64 with sizes, symbolic ones computed from the shapes of inputs."""
+        if is_static(dims):
+            return self.integers(int(d) for d in dims)
+        parts = [self.size(d) for d in dims]
+        return self.node("Concat", *parts, axis=0)
+
+    def size(self, value: Dim) -> str:
+        """A size as a vector of one int64."""
+        if isinstance(value, int):
+            return self.integers([value])
+        result = compute(
+            value,
+            lambda name: _Size(self, self._named_size(name)),
+            lambda number: _Size(self, self.integers([number])),
+            lambda a, b: _Size(self, self.node("Div", a.name, b.name)),
+        )
+        return result.name
+
+    def _named_size(self, name: str) -> str:
+        if name not in self.known_sizes:
+            source, axis = self.sizes[name]
+            self.known_sizes[name] = self.node("Shape", source, start=axis, end=axis + 1)
+        return self.known_sizes[name]
+
+
+@dataclass(frozen=True, slots=True)
+class _Size:
+    """A size in the arithmetic of a graph."""
+
+    graph: Graph
+    name: str
+
+    def __add__(self, other: _Size) -> _Size:
+        return _Size(self.graph, self.graph.node("Add", self.name, other.name))
+
+    def __mul__(self, other: _Size) -> _Size:
+        return _Size(self.graph, self.graph.node("Mul", self.name, other.name))
+
+
+def value_info(name: str, kind: TensorType) -> Any:
+    """A declared input or output; symbolic sizes are parameters of dimensions by their names."""
+    import onnx
+
+    return onnx.helper.make_tensor_value_info(
+        name, element_type(kind.dtype), [d if isinstance(d, int) else str(d) for d in kind.shape]
+    )

@@ -1,0 +1,1 @@
+"""meta's operators as nodes of ONNX, by family (see `_table`)."""

@@ -1,0 +1,111 @@
+"""The table of ONNX nodes by the names of meta's operators. The modules of this folder fill it.
+
+    @row("softmax")
+    def softmax(call: Site, x: str, axis: int) -> str | None:
+        return call.node("Softmax", x, axis=axis)
+
+A row receives the arguments of a call in the order of the schema, with the names of values for tensors, adds nodes and
+returns the name of the result, a tuple of names for several; or None where ONNX cannot express these arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from importlib import import_module
+from pkgutil import iter_modules
+from types import MappingProxyType
+from typing import Any
+
+from meta import dtype as dtypes
+from meta.dim import Dim
+from meta.frontend.onnx.export_graph import Graph, element_type
+from meta.ir.expr import Call, arg_types
+from meta.ir.type import TensorType, flat_types
+
+Row = Callable[..., Any]
+_rows: dict[str, Row] = {}
+
+
+@dataclass(frozen=True, slots=True)
+class Site:
+    """The call that a row converts. used: the positions of the results that the program reads."""
+
+    graph: Graph
+    call: Call
+    used: frozenset[int]
+
+    @property
+    def opset(self) -> int:
+        return self.graph.opset
+
+    @property
+    def args(self) -> tuple[Any, ...]:
+        """The types of the arguments, values for others than tensors."""
+        return arg_types(self.call.args)
+
+    @property
+    def types(self) -> list[TensorType]:
+        """The types of the tensor operands, lists flattened, absent ones left out."""
+        return flat_types(self.args)
+
+    @property
+    def results(self) -> list[TensorType]:
+        return flat_types((self.call.type,))
+
+    @property
+    def result(self) -> TensorType:
+        """The type of the (first) result."""
+        return self.results[0]
+
+    @property
+    def dtype(self) -> str:
+        return self.result.dtype
+
+    @property
+    def is_float(self) -> bool:
+        """Whether the first operand is floating."""
+        return dtypes.is_float(self.types[0].dtype)
+
+    def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
+        return self.graph.node(kind, *inputs, outputs=outputs, **attributes)
+
+    def integers(self, values: Sequence[int]) -> str:
+        return self.graph.integers(values)
+
+    def shape(self, dims: Sequence[Dim]) -> str:
+        return self.graph.shape(dims)
+
+    def number(self, value: Any, dtype: str = "") -> str:
+        """A number without axes, of the dtype of the result by default."""
+        return self.graph.constant(value, dtype or self.dtype)
+
+    def cast(self, x: str, source: str, dtype: str) -> str:
+        return x if source == dtype else self.node("Cast", x, to=element_type(dtype))
+
+    def operand(self, position: int, value: Any, dtype: str) -> str:
+        """An argument that is a tensor or a number, in a dtype."""
+        kind = self.args[position]
+        return self.cast(value, kind.dtype, dtype) if isinstance(kind, TensorType) else self.number(value, dtype)
+
+
+def row(*names: str) -> Callable[[Row], Row]:
+    """Enter the decorated function for meta's operators called `names`."""
+
+    def enter(function: Row) -> Row:
+        for name in names:
+            assert name not in _rows, name
+            _rows[name] = function
+        return function
+
+    return enter
+
+
+@cache
+def rows() -> Mapping[str, Row]:
+    """All rows, by meta's names of operators."""
+    package = import_module("meta.frontend.onnx.export_ops")
+    for module in iter_modules(package.__path__):
+        import_module(f"{package.__name__}.{module.name}")
+    return MappingProxyType(_rows)

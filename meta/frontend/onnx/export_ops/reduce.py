@@ -1,0 +1,94 @@
+"""Reductions and scans."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from meta import dtype as dtypes
+from meta.dim import product
+from meta.frontend.onnx.export_ops._table import Row, Site, row
+
+_KINDS: Final = {
+    "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
+    "logsumexp": "ReduceLogSumExp",
+}  # fmt: skip
+_Axes = tuple[int, ...] | None
+
+
+def _reduced(call: Site, kind: str, x: str, axis: _Axes, keepdims: bool) -> str:
+    """A reduction; of no axes, the tensor itself is not reduced."""
+    axes = "" if axis is None else call.integers(axis)
+    return call.node(kind, x, axes, keepdims=int(keepdims), noop_with_empty_axes=int(axis == ()))
+
+
+def _reduction(kind: str) -> Row:
+    def convert(call: Site, x: str, axis: _Axes, keepdims: bool) -> str | None:
+        if call.types[0].size == 0 or call.dtype == "bool" or (axis == () and kind == "ReduceLogSumExp"):
+            return None
+        return _reduced(call, kind, call.cast(x, call.types[0].dtype, call.dtype), axis, keepdims)
+
+    return convert
+
+
+for _name, _kind in _KINDS.items():
+    row(_name)(_reduction(_kind))
+
+
+@row("all", "any")
+def quantified(call: Site, x: str, axis: _Axes, keepdims: bool) -> str | None:
+    if call.types[0].size == 0:
+        return None
+    kind = "ReduceMin" if call.call.op_name == "all" else "ReduceMax"
+    flags = call.cast(call.cast(x, call.types[0].dtype, "bool"), "bool", "int32")
+    return call.cast(_reduced(call, kind, flags, axis, keepdims), "int32", "bool")
+
+
+@row("argmax", "argmin")
+def arg_reduce(call: Site, x: str, axis: int | None, keepdims: bool) -> str | None:
+    kind = "ArgMax" if call.call.op_name == "argmax" else "ArgMin"
+    if call.types[0].dtype == "bool" or call.types[0].ndim == 0:
+        return None
+    if axis is not None:
+        return call.node(kind, x, axis=axis, keepdims=int(keepdims))
+    flat = call.node(kind, call.node("Reshape", x, call.integers([-1])), axis=0, keepdims=0)
+    return call.node("Reshape", flat, call.shape(call.result.shape)) if keepdims else flat
+
+
+@row("var", "std")
+def moment(call: Site, x: str, axis: _Axes, correction: int, keepdims: bool) -> str | None:
+    kind = call.types[0]
+    if axis == () or not dtypes.is_float(kind.dtype):
+        return None
+    sizes = kind.shape if axis is None else [kind.shape[a] for a in axis]
+    count: Any = product(sizes)
+    if not isinstance(count, int) or count <= correction:
+        return None
+    centred = call.node("Sub", x, _reduced(call, "ReduceMean", x, axis, True))
+    total = _reduced(call, "ReduceSumSquare", centred, axis, keepdims)
+    variance = call.node("Div", total, call.number(float(count - correction)))
+    return call.node("Sqrt", variance) if call.call.op_name == "std" else variance
+
+
+@row("cumsum")
+def cumsum(call: Site, x: str, axis: int, exclusive: bool, reverse: bool) -> str | None:
+    if call.types[0].ndim == 0:
+        return None
+    position = call.number(axis, "int32")
+    wide = call.cast(x, call.types[0].dtype, call.dtype)
+    return call.node("CumSum", wide, position, exclusive=int(exclusive), reverse=int(reverse))
+
+
+@row("topk")
+def topk(call: Site, x: str, k: int, axis: int, largest: bool) -> Any:
+    if call.types[0].ndim == 0 or call.types[0].dtype == "bool":
+        return None
+    return call.node("TopK", x, call.integers([k]), outputs=2, axis=axis, largest=int(largest))
+
+
+@row("sort", "argsort")
+def sort(call: Site, x: str, axis: int, descending: bool) -> str | None:
+    if call.types[0].ndim == 0 or call.types[0].dtype == "bool":
+        return None
+    size = call.graph.size(call.result.shape[axis])
+    values, positions = call.node("TopK", x, size, outputs=2, axis=axis, largest=int(descending))
+    return values if call.call.op_name == "sort" else positions

@@ -1,0 +1,252 @@
+"""Operators that move, repeat, select and create elements."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+from meta.dim import Dim, SymDim
+from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.ir.type import TensorType
+
+_END: Final = (1 << 63) - 1
+_BEGIN: Final = -(1 << 63) + 1
+
+
+@row("reshape", "reshape_like")
+def reshape(call: Site, x: str, *_: Any) -> str:
+    return call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
+
+
+@row("expand_dims", "squeeze")
+def axes_of_one(call: Site, x: str, *_: Any) -> str:
+    return call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
+
+
+@row("transpose")
+def transpose(call: Site, x: str, axes: tuple[int, ...] | None) -> str:
+    ndim = call.result.ndim
+    return call.node("Transpose", x, perm=[a % ndim for a in axes] if axes else list(range(ndim))[::-1])
+
+
+@row("swap_axis")
+def swap_axis(call: Site, x: str, axis1: int, axis2: int) -> str:
+    axes = list(range(call.result.ndim))
+    axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
+    return call.node("Transpose", x, perm=axes)
+
+
+@row("moveaxis")
+def moveaxis(call: Site, x: str, source: tuple[int, ...], destination: tuple[int, ...]) -> str:
+    ndim = call.result.ndim
+    moved = {d % ndim: s % ndim for s, d in zip(source, destination, strict=True)}
+    others = iter([a for a in range(ndim) if a not in moved.values()])
+    return call.node("Transpose", x, perm=[moved[i] if i in moved else next(others) for i in range(ndim)])
+
+
+@row("concatenate")
+def concatenate(call: Site, xs: Sequence[str], axis: int) -> str:
+    return call.node("Concat", *_common(call, xs), axis=axis)
+
+
+@row("stack")
+def stack(call: Site, xs: Sequence[str], axis: int) -> str:
+    place = call.integers([axis])
+    return call.node("Concat", *(call.node("Unsqueeze", x, place) for x in _common(call, xs)), axis=axis)
+
+
+def _common(call: Site, xs: Sequence[str]) -> list[str]:
+    return [call.cast(x, kind.dtype, call.dtype) for x, kind in zip(xs, call.types, strict=True)]
+
+
+@row("split")
+def split(call: Site, x: str, sections: Any, axis: int) -> Any:
+    sizes = [kind.shape[axis] for kind in call.results]
+    if len(sizes) == 1:
+        return (call.node("Identity", x),)
+    return call.node("Split", x, call.shape(sizes), outputs=len(sizes), axis=axis)
+
+
+@row("broadcast_to", "broadcast_to_like")
+def broadcast_to(call: Site, x: str, *_: Any) -> str:
+    return call.node("Expand", x, call.shape(call.result.shape))
+
+
+@row("tile")
+def tile(call: Site, x: str, reps: tuple[int, ...]) -> str:
+    ndim = max(len(reps), call.types[0].ndim)
+    missing = ndim - call.types[0].ndim
+    wide = call.node("Unsqueeze", x, call.integers(range(missing))) if missing else x
+    return call.node("Tile", wide, call.integers((1,) * (ndim - len(reps)) + tuple(reps)))
+
+
+@row("repeat")
+def repeat(call: Site, x: str, repeats: int, axis: int | None) -> str | None:
+    if repeats == 0:
+        return None
+    kind = call.types[0]
+    shape: tuple[Dim, ...] = kind.shape if axis is not None else (kind.size,)
+    place = (axis % kind.ndim if axis is not None else 0) + 1
+    column = call.node("Reshape", x, call.shape((*shape[:place], 1, *shape[place:])), allowzero=1)
+    copies = call.node("Expand", column, call.shape((*shape[:place], repeats, *shape[place:])))
+    return call.node("Reshape", copies, call.shape(call.result.shape), allowzero=1)
+
+
+@row("flip")
+def flip(call: Site, x: str, axis: tuple[int, ...] | None) -> str:
+    axes = list(range(call.result.ndim)) if axis is None else [a % call.result.ndim for a in axis]
+    return _slice(call, x, [-1] * len(axes), [_BEGIN] * len(axes), axes, [-1] * len(axes)) if axes else x
+
+
+def _slice(
+    call: Site, x: str, begin: Sequence[int], end: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+) -> str:
+    return call.node("Slice", x, *map(call.integers, (begin, end, axes, steps)))
+
+
+@row("strided_slice")
+def strided_slice(
+    call: Site, x: str, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+) -> str | None:
+    if any(isinstance(b, SymDim) for b in (*begin, *end)):
+        return None
+    if not begin:
+        return call.node("Identity", x)
+    ends = [min(max(e, _BEGIN), _END) for e in end]
+    return _slice(call, x, begin, ends, range(len(begin)), strides or (1,) * len(begin))
+
+
+@row("roll")
+def roll(call: Site, x: str, shift: tuple[int, ...], axis: tuple[int, ...]) -> str | None:
+    for distance, a in zip(shift, axis, strict=True):
+        size = call.result.shape[a]
+        if not isinstance(size, int):
+            return None
+        cut = -distance % size if size else 0
+        if cut:
+            tail, head = (_slice(call, x, [b], [e], [a % call.result.ndim], [1]) for b, e in ((cut, _END), (0, cut)))
+            x = call.node("Concat", tail, head, axis=a)
+    return x if shift else call.node("Identity", x)
+
+
+_PAD_MODES: Final = {"constant": "constant", "edge": "edge", "reflect": "reflect", "wrap": "wrap"}
+
+
+@row("pad")
+def pad(call: Site, x: str, width: tuple[int, ...], value: float, mode: str) -> str | None:
+    if mode not in _PAD_MODES or (mode != "constant" and min(width, default=0) < 0):
+        return None
+    if mode == "wrap" and call.opset < 19:
+        return None
+    if not width:
+        return call.node("Identity", x)
+    fill = call.number(value) if mode == "constant" else ""
+    return call.node("Pad", x, call.integers((*width[::2], *width[1::2])), fill, mode=_PAD_MODES[mode])
+
+
+@row("tril", "triu")
+def triangle(call: Site, x: str, k: int) -> str:
+    return call.node("Trilu", x, call.number(k, "int64"), upper=int(call.call.op_name == "triu"))
+
+
+@row("embedding")
+def embedding(call: Site, weight: str, indices: str) -> str:
+    return call.node("Gather", weight, _positions(call, indices, 1), axis=0)
+
+
+@row("index_select")
+def index_select(call: Site, x: str, axis: int, indices: str) -> str:
+    return call.node("Gather", x, _positions(call, indices, 2), axis=axis)
+
+
+@row("take")
+def take(call: Site, x: str, indices: str, axis: int | None, mode: str) -> str | None:
+    if mode != "raise":
+        return None
+    source = x if axis is not None else call.node("Reshape", x, call.integers([-1]))
+    return call.node("Gather", source, _positions(call, indices, 1), axis=axis or 0)
+
+
+@row("gather")
+def gather(call: Site, x: str, axis: int, indices: str) -> str | None:
+    if call.types[0].ndim == 0:
+        return None
+    return call.node("GatherElements", x, _positions(call, indices, 2), axis=axis)
+
+
+def _positions(call: Site, indices: str, argument: int) -> str:
+    """Positions as int64, unless they are of a dtype that ONNX takes."""
+    dtype = call.args[argument].dtype
+    return indices if dtype == "int32" else call.cast(indices, dtype, "int64")
+
+
+_REDUCTIONS: Final = {"update": "none", "add": "add", "mul": "mul", "min": "min", "max": "max"}
+
+
+@row("scatter_elements")
+def scatter_elements(call: Site, x: str, axis: int, indices: str, src: str, reduction: str) -> str | None:
+    if call.args[2].shape != call.args[3].shape:
+        return None
+    positions = _positions(call, indices, 2)
+    return call.node("ScatterElements", x, positions, src, axis=axis, reduction=_REDUCTIONS[reduction])
+
+
+@row("scatter_add")
+def scatter_add(call: Site, x: str, axis: int, indices: str, src: str) -> str | None:
+    return scatter_elements(call, x, axis, indices, src, "add")
+
+
+def _filled(value: float) -> Row:
+    def convert(call: Site, *_: Any) -> str:
+        return call.node("Expand", call.number(value), call.shape(call.result.shape))
+
+    return convert
+
+
+row("zeros", "zeros_like")(_filled(0))
+row("ones", "ones_like")(_filled(1))
+
+
+@row("full")
+def full(call: Site, shape: Any, value: Any, dtype: str, device: Any) -> str | None:
+    return None if isinstance(value, SymDim) else call.node("Expand", call.number(value), call.shape(call.result.shape))
+
+
+@row("full_like")
+def full_like(call: Site, x: str, value: Any, dtype: Any) -> str | None:
+    return None if isinstance(value, SymDim) else call.node("Expand", call.number(value), call.shape(call.result.shape))
+
+
+@row("arange")
+def arange(call: Site, start: Any, stop: Any, step: Any, *_: Any) -> str | None:
+    first, last = (0, start) if stop is None else (start, stop)
+    if not isinstance(step, int) or not all(isinstance(b, (int, SymDim)) for b in (first, last)):
+        return None
+
+    def bound(value: Dim) -> str:
+        if isinstance(value, int):
+            return call.number(value, "int64")
+        return call.node("Squeeze", call.graph.size(value))
+
+    return call.cast(call.node("Range", bound(first), bound(last), call.number(step, "int64")), "int64", call.dtype)
+
+
+@row("one_hot")
+def one_hot(call: Site, indices: str, depth: int, dtype: str, axis: int) -> str:
+    place = axis % call.result.ndim
+    column = call.node("Unsqueeze", call.cast(indices, call.types[0].dtype, "int64"), call.integers([place]))
+    shape = [depth if i == place else 1 for i in range(call.result.ndim)]
+    classes = call.node("Reshape", call.integers(range(depth)), call.integers(shape), allowzero=1)
+    return call.cast(call.node("Equal", column, classes), "bool", dtype)
+
+
+@row("sum_to")
+def sum_to(call: Site, x: str, shape: tuple[Dim, ...]) -> str:
+    kind: TensorType = call.types[0]
+    missing = kind.ndim - len(shape)
+    own = kind.shape[missing:]
+    axes = [*range(missing), *(missing + i for i, (a, b) in enumerate(zip(own, shape, strict=True)) if a != b)]
+    if not axes:
+        return call.node("Identity", x)
+    total = call.node("ReduceSum", x, call.integers(axes), keepdims=1)
+    return call.node("Reshape", total, call.shape(shape), allowzero=1)
