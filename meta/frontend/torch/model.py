@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import meta
@@ -64,6 +64,7 @@ class ExportedModel(Model):
         self._attach(program, device)
         self._inputs = _user_inputs(program)
         self._signature = _signature(program)
+        self._traced_result = _without_classes(program.result)
         self.open_sizes = _open_sizes(self._inputs, program.bounds)
         """Sizes that `meta.vm.compile` leaves open; None if there are none."""
 
@@ -173,7 +174,7 @@ class ExportedModel(Model):
                 results.append(value)
             else:
                 (state if spec.kind == "state" else inputs)[spec.target].update(value.detach())
-        return self._program.result.build(iter(results))
+        return (self._program.result if modes.trace is None else self._traced_result).build(iter(results))
 
     def _value(self, name: str, array: NDArray) -> Any:
         if modes.trace is not None and name in self.constants:
@@ -232,6 +233,16 @@ def _described(value: Any) -> str:
     if hasattr(value, "shape"):
         return f"a {kind.__module__}.{kind.__name__} of shape {tuple(value.shape)}"
     return repr(value)[:80]
+
+
+def _without_classes(tree: Tree) -> Tree:
+    """A structure with mappings of other classes as dicts, and other classes as tuples: their constructors may ask for
+    the values of tensors, which a trace has not."""
+    children = tuple(map(_without_classes, tree.children))
+    if tree.kind != "namedtuple" or hasattr(tree.value, "_fields"):
+        return replace(tree, children=children)
+    is_mapping = all(isinstance(key, str) for key in tree.keys)
+    return Tree("dict", children, tree.keys) if is_mapping else Tree("tuple", children)
 
 
 def _signature(program: Exported) -> inspect.Signature:

@@ -164,6 +164,27 @@ def test_named_tuples_and_lists_come_back() -> None:
     close(got.parts[1], X * 2)
 
 
+class Scores(dict[str, Any]):
+    """A mapping whose constructor looks at its tensors, as those of transformers do."""
+
+    def __init__(self, scores: Any) -> None:
+        super().__init__(scores=scores)
+        self.rows = 0 if isinstance(scores, torch.Tensor) else len(list(iter(scores)))
+
+
+def test_registered_mappings_come_back_and_are_dicts_in_programs() -> None:
+    torch.utils._pytree.register_pytree_node(
+        Scores, lambda s: (list(s.values()), list(s)), lambda values, _: Scores(*values), serialized_type_name="Scores"
+    )
+    shapes = {"args": ({0: BATCH},)}
+    model = from_exported(exported(Functional(lambda x: Scores(x * 2)), X, shapes=shapes))
+    got = model(*arrays(X))
+    assert type(got) is Scores
+    assert got.rows == 6
+    record = model.record()
+    assert record.result.keys == ("scores",)
+
+
 def test_an_input_that_is_written_is_written_here_too() -> None:
     model = from_exported(exported(Functional(lambda x: x.mul_(2.0) + 1), X.clone()))
     for run in (model, meta.vm.compile(model)):
