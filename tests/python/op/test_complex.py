@@ -72,7 +72,8 @@ def test_complex_values_do_not_become_real_silently() -> None:
 # --- promotion -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("other", dtypes.ALL)
+# torch refuses to promote the unsigned dtypes after uint8 and complex ones.
+@pytest.mark.parametrize("other", [d for d in dtypes.ALL if d not in dtypes.UNSIGNED[1:]])
 @pytest.mark.parametrize("dtype", dtypes.COMPLEX)
 def test_promotion_as_in_torch(dtype: str, other: str) -> None:
     expected = str(torch.promote_types(getattr(torch, dtype), getattr(torch, other))).removeprefix("torch.")
