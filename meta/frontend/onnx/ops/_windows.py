@@ -64,7 +64,7 @@ def window_of(
 
 
 def _same(op: str, window: Window, spatial: Sequence[Dim], auto_pad: str) -> tuple[tuple[int, int], ...]:
-    pads: list[tuple[int, int]] = []
+    pads: list[tuple[Any, Any]] = []
     for n, stride, extent in zip(spatial, window.strides, window.extents, strict=True):
         if not isinstance(n, int) and stride != 1:
             raise NotSupportedError(op, f"auto_pad {auto_pad} of an axis of size {n} with stride {stride}",

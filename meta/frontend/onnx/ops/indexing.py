@@ -135,12 +135,10 @@ def compress(node: Node, input: Any, condition: Any, *, axis: int | None = None)
 def unique(node: Node, X: Any, *, axis: int | None = None, sorted: int = 1) -> Any:
     """Values, and of each value its first position, of each position its value, and counts."""
     node.constant(X, "X")  # the number of values
-    if axis is None:
-        X, place = meta.reshape(X, (-1,)), 0
-    else:
-        place = axis_of("Unique", axis, X.ndim)
-    values, inverse, counts = meta.unique(X, place if X.ndim > 1 else None)
-    count, size = values.shape[place], X.shape[place]
+    x = meta.reshape(X, (-1,)) if axis is None else X
+    place = 0 if axis is None else axis_of("Unique", axis, x.ndim)
+    values, inverse, counts = meta.unique(x, place if x.ndim > 1 else None)
+    count, size = values.shape[place], x.shape[place]
     positions = meta.arange(0, size)
     first = meta.scatter_elements(meta.full((count,), size, "int64"), 0, inverse, positions, "min")
     if sorted:

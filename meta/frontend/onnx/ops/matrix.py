@@ -56,8 +56,9 @@ def matmul_integer(node: Node, A: Any, B: Any, a_zero_point: Any = None, b_zero_
 
 def per_row(zero: Any, x: Any) -> Any:
     """A zero point of each row of x as a column."""
-    is_row = zero is not None and zero.ndim == 1 and zero.shape[0] != 1 and x.ndim > 1
-    return meta.expand_dims(zero, 1) if is_row else zero
+    if zero is None or zero.ndim != 1 or zero.shape[0] == 1 or x.ndim < 2:
+        return zero
+    return meta.expand_dims(zero, 1)
 
 
 def shifted(x: Any, zero: Any) -> Any:

@@ -159,7 +159,7 @@ def tree_ensemble(
     passes = _Test(X, nodes_modes, nodes_splits, nodes_missing_value_tracks_true, membership_values, len(leaves))
     shape = (X.shape[0], len(tree_roots))
     places = meta.broadcast_to(meta.array(np.asarray(tree_roots, "int64")), shape)
-    for _ in range(_depth(node, *children, tuple(tree_roots), inner)):
+    for _ in range(_depth(node, children[0], children[1], tuple(tree_roots), inner)):
         values = meta.gather(X, 1, meta.take(features, places, 0))
         yes, no = (meta.take(table, places, 0) for table in tables)
         places = meta.where(passes(values, places), yes, no)

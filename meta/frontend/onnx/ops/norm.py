@@ -43,7 +43,7 @@ def _by_statistics(x: Any, scale: Any, bias: Any, mean: Any, var: Any, eps: floa
     if scale.dtype == mean.dtype == x.dtype:
         return meta.batch_norm_infer(x, mean, var, scale, bias, eps)
     wide = [as_dtype(v, "float32") for v in (x, mean, var, scale, bias)]
-    return as_dtype(meta.batch_norm_infer(*wide, eps), x.dtype)
+    return as_dtype(meta.batch_norm_infer(*wide, eps=eps), x.dtype)
 
 
 @row("BatchNormalization", since=7)
@@ -94,13 +94,7 @@ def group_normalization(
 def group_normalization_18(node: Node, X: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
     """Scale and bias of a whole group."""
     each = X.shape[1] // num_groups
-    per_channel = (meta.repeat(v, each, 0) for v in (scale, bias))
-    return meta.group_norm(X, num_groups, *per_channel, epsilon)
-
-
-def _stashed(x: Any, stash_type: int, op: str) -> Any:
-    """x in the precision in which it is normalised."""
-    return as_dtype(x, dtype_of(op, stash_type)) if x.dtype in ("float16", "bfloat16") else x
+    return meta.group_norm(X, num_groups, meta.repeat(scale, each, 0), meta.repeat(bias, each, 0), epsilon)
 
 
 @row("LayerNormalization", since=17)

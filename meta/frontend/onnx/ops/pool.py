@@ -33,7 +33,8 @@ def average_pool(
 ) -> Any:  # fmt: skip
     window = window_of("AveragePool", X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
     function = _AVERAGE[spatial_rank(node, X) - 1]
-    return function(X, *_shape(node, window, ceil_mode, auto_pad), bool(count_include_pad))
+    shape = _shape(node, window, ceil_mode, auto_pad)
+    return function(X, *shape, count_include_pad=bool(count_include_pad))
 
 
 @row("LpPool")
@@ -86,7 +87,8 @@ def _flat_places(places: Any, x: Any, by_columns: bool) -> Any:
     flat, sizes = as_dtype(places, "int64"), tuple(x.shape[2:])
     if by_columns:
         flat = _by_columns(flat, sizes)
-    first = meta.multiply(meta.arange(0, x.shape[0] * x.shape[1]), product(sizes))
+    plane: Any = product(sizes)
+    first = meta.multiply(meta.arange(0, x.shape[0] * x.shape[1]), plane)
     return meta.add(flat, meta.reshape(first, (*x.shape[:2], *(1,) * len(sizes))))
 
 

@@ -107,8 +107,8 @@ def _resized(node: Node, x: Any, axes: list[_Axis], method: _Method) -> Any:
         spatial = x.shape[2:] if x.ndim > 2 else (x.shape[-1],)
         new = {a.axis: a.new for a in axes}
         size = tuple(new.get(i + 2, n) for i, n in enumerate(spatial))
-        # pyright: the names were checked
-        return _RESIZE[len(size) - 1](x, size, method.mode, method.coordinates, method.nearest, method.cubic)  # type: ignore[arg-type]
+        function: Any = _RESIZE[len(size) - 1]
+        return function(x, size, method.mode, method.coordinates, method.nearest, method.cubic)
     if method.mode == "nearest":
         for a in axes:
             x = _nearest(node, x, a, method)

@@ -145,12 +145,6 @@ def _expanded(old: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> tuple[Dim, ...]:
     return tuple(a if isinstance(b, int) and b == 1 else b for a, b in pairs)
 
 
-def _fold_expand(x: Any, shape: Any) -> Any:
-    new = _expanded(x.shape, ints(shape))
-    _check_folded("Expand", new)
-    return np.broadcast_to(x, new)
-
-
 def _check_folded(op: str, shape: tuple[Any, ...]) -> None:
     count = product(shape)
     if not isinstance(count, int) or count > MAX_FOLDED:
@@ -159,7 +153,7 @@ def _check_folded(op: str, shape: tuple[Any, ...]) -> None:
 
 @row("Expand", since=8, known=("shape",), raw=True)
 def expand(node: Node, input: Any, shape: Any) -> Any:
-    new = _expanded(tuple(input.shape), ints(known(node, shape, "shape")))
+    new: Any = _expanded(tuple(input.shape), ints(known(node, shape, "shape")))
     count = product(new)
     if is_host(input) and isinstance(count, int) and count <= MAX_FOLDED:
         return np.broadcast_to(input, new)
@@ -184,7 +178,7 @@ def tile(node: Node, input: Any, repeats: Any) -> Any:
 @row("Concat", fold=lambda *xs, axis=1: np.concatenate(xs, axis))
 def concat(node: Node, *inputs: Any, axis: int = 1) -> Any:
     """Before opset 4 the axis is 1 by default."""
-    if not inputs:
+    if len(inputs) == 0:
         raise TypeInferenceError("Concat", "there are no inputs", "at least one")
     place = axis_of("Concat", axis, inputs[0].ndim)
     return meta.concatenate(list(inputs), place) if len(inputs) > 1 else inputs[0]
@@ -265,8 +259,8 @@ def _sliced(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
             index[axis] = slice(begin, stop, step)
         return x[tuple(index)]
     begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for axis, *bounds, step in zip(chosen, begins, stops, strides, strict=True):
-        begin[axis], end[axis] = _bounds(x.shape[axis], *bounds, step)
+    for axis, first, stop, step in zip(chosen, begins, stops, strides, strict=True):
+        begin[axis], end[axis] = _bounds(x.shape[axis], first, stop, step)
         stride[axis] = step
     return meta.strided_slice(x, tuple(begin), tuple(end), tuple(stride))
 
@@ -293,7 +287,8 @@ def _padded(x: Any, pads: tuple[int, ...], value: float, mode: str) -> Any:
         end = tuple(n - max(0, -p) for n, p in zip(x.shape, after, strict=True))
         x = meta.strided_slice(x, begin, end)
     width = tuple((max(0, a), max(0, b)) for a, b in zip(before, after, strict=True))
-    return meta.pad(x, width, value, mode) if any(map(any, width)) else x
+    pad: Any = meta.pad
+    return pad(x, width, value, mode) if any(map(any, width)) else x
 
 
 def _checked_mode(mode: str) -> str:
