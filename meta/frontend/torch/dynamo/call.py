@@ -125,11 +125,12 @@ def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...
     """The values that the symbols had when the graph was recorded."""
     hints: dict[str, int] = {}
     for node in module.graph.nodes:
-        value = node.meta.get("val") if node.op == "placeholder" else None
+        value: Any = node.meta.get("val") if node.op == "placeholder" else None
         for size in value.shape if isinstance(value, torch.Tensor) else (value,):
             name = plain_symbol(size)
             if name is not None:
-                hints[name] = int(size.node.hint)
+                symbolic: Any = size
+                hints[name] = int(symbolic.node.hint)
     return tuple(hints[name] for name in names)
 
 

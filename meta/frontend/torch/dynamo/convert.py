@@ -13,6 +13,7 @@ from torch.utils import _pytree as pytree
 
 import meta
 from meta import tracing
+from meta.dim import sym
 from meta.errors import MetaError
 from meta.frontend.torch.dynamo.foreign import foreign_call
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
@@ -20,7 +21,7 @@ from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, den
 from meta.frontend.torch.fx import operator_name
 from meta.frontend.torch.nodes import Node as Call
 from meta.frontend.torch.operators import find, is_check, is_write
-from meta.ir.type import tensor_type
+from meta.ir.type import TensorType, tensor_type
 
 LACKING = "the table of ATen's operators lacks it"
 TWINLESS = "no twin is registered (meta.frontend.torch.twin)"
@@ -100,7 +101,7 @@ class _Converter:
         plain = {str(d) for t in types for d in t.shape}
         carried = tuple(name for name in self.symbols if name not in plain)
         device = types[0].device if types else "cpu"
-        carriers = [tensor_type((meta.dim.sym(name), 0), "uint8", device) for name in carried]
+        carriers = [tensor_type((sym(name), 0), "uint8", device) for name in carried]
         orders = {node: dense_order(node.meta["val"]) for node in returned}
 
         def program(*tensors: Any) -> list[Any]:
@@ -211,8 +212,8 @@ class _Converter:
         for x, fake in zip(got, wanted, strict=True):
             if not isinstance(fake, torch.Tensor):
                 continue
-            kind = self.sizes.type(fake)
-            if not isinstance(x, tracing.symbol.Symbol | meta.NDArray) or not same_type(x.type, kind):
+            kind, found = self.sizes.type(fake), getattr(x, "type", None)
+            if not isinstance(found, TensorType) or not same_type(found, kind):
                 return f"meta returns {getattr(x, 'type', x)!r}, torch {kind!r}"
         return ""
 

@@ -43,7 +43,7 @@ def foreign_call(
         random operators draw in the order of memory.
     Raises NeedsSizes where the sizes among the arguments cannot be read off its tensors."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
-    tensors = [x for x in leaves if isinstance(x, TensorLike)]
+    tensors: list[Any] = [x for x in leaves if isinstance(x, TensorLike)]
     positions = iter(range(len(tensors)))
     template = [_Input(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
     types: list[TensorType] = [*(x.type for x in tensors), *results]  # type: ignore[attr-defined]
