@@ -8,6 +8,7 @@ from meta.device import Device
 from meta.eager.graph import version_of
 from meta.eager.ndarray import NDArray
 from meta.modes import GradMode, suspended
+from meta.parts import Writes
 
 
 def move_in_place(x: NDArray, device: Device | str | None = None, dtype: Any = None) -> bool:
@@ -21,7 +22,7 @@ def move_in_place(x: NDArray, device: Device | str | None = None, dtype: Any = N
         if moved.type is x.type:
             return False
         version = version_of(x) + 1
-        x._data, x._type, x._version = moved._data, moved._type, [version]
+        x._data, x._type, x._version = moved._data, moved._type, Writes((version,))
         if not x.is_leaf:
             x._node = None
     if x._grad is not None:

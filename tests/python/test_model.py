@@ -191,6 +191,9 @@ def test_moved_arrays_keep_their_identity(dtype: str | None) -> None:
         assert gradient is gradients[name]
         assert gradient.dtype == wanted
         np.testing.assert_array_equal(gradient.numpy(), value)
+    # A part refers to the memory that it comes from.
+    x = model.layers[0].w
+    assert x[0].tolist() == x.detach().numpy()[0].tolist()
 
 
 def test_backward_through_values_that_moved_is_refused() -> None:

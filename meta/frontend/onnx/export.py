@@ -88,7 +88,7 @@ def _checked(model: Any, path: str | None) -> Any:
     elif path is not None:
         onnx.save_model(model, path)
     try:
-        onnx.checker.check_model(path if large else model, full_check=True)
+        onnx.checker.check_model(path if large and path is not None else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
         raise OnnxError(_DOOR, f"the model that was written is not valid: {str(error)[:500]}") from error
     return model

@@ -68,7 +68,7 @@ def decomposed(program: Any, keep: Any) -> Any:
 
     table = default_decompositions()
     for operator in list(table):
-        name = str(operator._schema.name).partition("::")[2]
+        name = operator.name().partition("::")[2].partition(".")[0]
         if name == "scaled_dot_product_attention" or keep(name):
             table.pop(operator)
     with warnings.catch_warnings():  # of torch's own tracing, about nothing that the caller did

@@ -33,7 +33,7 @@ def if_(node: Node, cond: Any, *, then_branch: Any, else_branch: Any) -> Any:
     try:
         return meta.cond(meta.reshape(cond, ()), branch(then_branch), branch(else_branch))
     except ArgumentError as error:
-        _undecided(node, f"its branches differ: {error.problem}")
+        raise _undecided(node, f"its branches differ: {error.problem}") from error
 
 
 @row("Loop", raw=True, folds=False)
@@ -122,7 +122,7 @@ def _stepwise(node: Node, limit: int | None, carried: Sequence[Any], body: Any) 
     count = 0
     while (limit is None or count < limit) and _flag(node, flag):
         if modes.emit is not None and count == MAX_UNROLLED:
-            _undecided(node, f"more than {MAX_UNROLLED} steps differ in type or condition")
+            raise _undecided(node, f"more than {MAX_UNROLLED} steps differ in type or condition")
         flag, *results = body(np.asarray(count, np.int64), flag, *values)
         values = results[: len(carried)]
         for stack, item in zip(stacks, results[len(carried) :], strict=True):
@@ -147,7 +147,7 @@ def _counted(node: Node, limit: int, carried: Sequence[Any], body: Any) -> tuple
 def _conditional(node: Node, limit: Any, cond: Any, carried: Sequence[Any], body: Any) -> tuple[Any, ...]:
     """A loop whose number of steps depends on values; it stacks nothing."""
     if len(body.outputs) > len(carried) + 1:
-        _undecided(node, "the number of its steps is the size of an output")
+        raise _undecided(node, "the number of its steps is the size of an output")
     start_flag = meta.full((), True, dtype="bool") if cond is None else meta.reshape(_tensor(node, cond), ())
     bound = np.asarray(limit) if isinstance(limit, int) else limit
     most = None if bound is None else meta.reshape(_tensor(node, bound), ())
@@ -166,7 +166,7 @@ def _conditional(node: Node, limit: Any, cond: Any, carried: Sequence[Any], body
     try:
         return meta.while_loop(going, step, start)[2]
     except ArgumentError as error:
-        _undecided(node, f"its steps differ: {error.problem}")
+        raise _undecided(node, f"its steps differ: {error.problem}") from error
 
 
 def _limit(node: Node, most: Any) -> int | None:
@@ -202,12 +202,12 @@ def _tensor(node: Node, value: Any) -> Any:
     if isinstance(value, (TensorLike, np.ndarray)):
         return tensor(value)
     what = "a sequence" if isinstance(value, list) else "an empty optional"
-    return _undecided(node, f"{what} goes through a branch or a step of the program")
+    raise _undecided(node, f"{what} goes through a branch or a step of the program")
 
 
-def _undecided(node: Node, problem: str) -> Any:
+def _undecided(node: Node, problem: str) -> UndecidedError:
     remedy = "call `interpret`"
-    raise UndecidedError("onnx", f"{node.name}: {problem}", "what constants and shapes decide", remedy=remedy)
+    return UndecidedError("onnx", f"{node.name}: {problem}", "what constants and shapes decide", remedy=remedy)
 
 
 def _oriented(x: Any, backward: int) -> Any:

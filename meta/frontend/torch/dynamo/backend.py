@@ -12,6 +12,7 @@ from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
+from torch.utils._pytree import tree_leaves
 
 from meta.frontend.torch import aten
 from meta.frontend.torch.dynamo.call import compile_graph
@@ -68,7 +69,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {
         target: function
         for target, function in core_aten_decompositions().items()
-        if aten.find(target._schema.name.partition("::")[2]) is None
+        if aten.find(target.name().partition("::")[2].partition(".")[0]) is None
     }
 
 
@@ -81,7 +82,7 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
     _reports.append(graphs)
     try:
         result = torch.compile(model, backend=_fresh_backend())(*args, **kwargs)
-        differentiable = [x for x in torch.utils._pytree.tree_leaves(result) if getattr(x, "requires_grad", False)]
+        differentiable = [x for x in tree_leaves(result) if getattr(x, "requires_grad", False)]
         if differentiable:
             leaves = _leaves(model, args, kwargs)
             torch.autograd.grad(differentiable, leaves, [torch.ones_like(x) for x in differentiable], allow_unused=True)
@@ -98,5 +99,5 @@ def _fresh_backend() -> Callable[..., Any]:
 def _leaves(model: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that may get gradients."""
     parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
-    given = torch.utils._pytree.tree_leaves((args, kwargs))
+    given = tree_leaves((args, kwargs))
     return [x for x in (*parameters, *given) if isinstance(x, torch.Tensor) and x.requires_grad]
