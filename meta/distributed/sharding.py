@@ -210,7 +210,7 @@ def _places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
         yield from ((vars(part), key, x) for key, x in vars(part).items() if isinstance(x, NDArray))
         containers: list[Any] = [v for v in vars(part).values() if isinstance(v, (dict, list))]
         for container in containers:
-            keys: Any = container if isinstance(container, dict) else range(len(container))
+            keys: Any = container if hasattr(container, "keys") else range(len(container))
             yield from ((container, key, container[key]) for key in keys if isinstance(container[key], NDArray))
 
 
