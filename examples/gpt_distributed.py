@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
     distributed.init()
     rank, ranks = distributed.rank(), distributed.world_size()
     if options.batch % ranks:
-        raise SystemExit(f"--batch {options.batch} is no multiple of {ranks} processes")
+        raise SystemExit(f"--batch {options.batch} is not a multiple of {ranks}, the number of processes")
     device = f"cuda({distributed.local_rank()})" if options.device == "cuda" else options.device
     meta.random.seed(options.seed)
     model = gpt.GPT(len(gpt.LETTERS), options.features, options.layers, options.length).to(device)

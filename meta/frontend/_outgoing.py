@@ -72,7 +72,7 @@ def outgoing(
     door: the subject of errors.  args: example arrays, or TensorTypes; none for a Module.
     dynamic: open sizes, as in `meta.vm.compile`.  params_as_inputs: arrays that the program only reads become
         parameters of main; otherwise constants.
-    Raises ArgumentError for what is no program, and for arguments that do not fit."""
+    Raises ArgumentError for something other than a program, and for arguments that do not fit."""
     record = _recorded(door, what, args, dynamic)
     main = record.main
     count = len(record.inputs)

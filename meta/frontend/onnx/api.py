@@ -70,7 +70,7 @@ def examine(
     """The operators that a model uses, each with its support and its nodes, and everything else that prevents a
     conversion with these `constants` and `shapes` (see `from_onnx`).
 
-    Raises OnnxError for what is no model."""
+    Raises OnnxError for something other than a model."""
     program = read(source)
     uses, problems = examined(program)
     if not problems and all(use.supported for use in uses):

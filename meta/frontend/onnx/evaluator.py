@@ -222,7 +222,7 @@ class Evaluator:
 
 def _kind(error: MetaError) -> type[OnnxError]:
     """The class of the error about a node in which an operator of meta raised one. A trace that needs values, or sizes
-    that depend on them, is no mistake of the model."""
+    that depend on them, leaves the model undecided, not wrong."""
     if isinstance(error, TraceError):
         return UndecidedError
     return UnsupportedError if isinstance(error, NotSupportedError) else OnnxError

@@ -52,7 +52,7 @@ def to_onnx(
     `output_0` and so on in the order of the results.
 
     Raises UnsupportedError with all operators and arguments that ONNX cannot express, NotSupportedError for loops and
-    without the package `onnx`, ArgumentError for what is no program, for arguments that do not fit and other opsets."""
+    without the package `onnx`, ArgumentError for something else than a program, wrong arguments and other opsets."""
     onnx = _package()
     if opset not in OPSETS:
         raise ArgumentError(_DOOR, f"opset is {opset!r}", f"{OPSETS[0]} to {OPSETS[-1]}")

@@ -10,22 +10,17 @@ returns the name of the result, a tuple of names for several; or None where ONNX
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
-from types import MappingProxyType
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import Dim
+from meta.frontend._row_table import Row as Row
+from meta.frontend._row_table import RowTable
 from meta.frontend.onnx.export_graph import Graph, element_type
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
-
-Row = Callable[..., Any]
-_rows: dict[str, Row] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,22 +85,5 @@ class Site:
         return self.cast(value, kind.dtype, dtype) if isinstance(kind, TensorType) else self.number(value, dtype)
 
 
-def row(*names: str) -> Callable[[Row], Row]:
-    """Enter the decorated function for meta's operators called `names`."""
-
-    def enter(function: Row) -> Row:
-        for name in names:
-            assert name not in _rows, name
-            _rows[name] = function
-        return function
-
-    return enter
-
-
-@cache
-def rows() -> Mapping[str, Row]:
-    """All rows, by meta's names of operators."""
-    package = import_module("meta.frontend.onnx.export_ops")
-    for module in iter_modules(package.__path__):
-        import_module(f"{package.__name__}.{module.name}")
-    return MappingProxyType(_rows)
+_table = RowTable("meta.frontend.onnx.export_ops")
+row, rows = _table.row, _table.rows

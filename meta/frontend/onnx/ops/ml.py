@@ -47,7 +47,7 @@ def imputer(
     node: Node, X: Any, *, imputed_value_floats: Any = (), imputed_value_int64s: Any = (),
     replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
 ) -> Any:  # fmt: skip
-    """NaN as the replaced value stands for every NaN."""
+    """A replaced value of NaN replaces every NaN."""
     values = imputed_value_floats if is_float(X.dtype) else imputed_value_int64s
     old = replaced_value_float if is_float(X.dtype) else replaced_value_int64
     found = meta.isnan(X) if isinstance(old, float) and math.isnan(old) else meta.equal(X, old)

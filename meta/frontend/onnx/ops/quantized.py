@@ -1,4 +1,4 @@
-"""Quantised numbers: q stands for (q - zero point) * scale."""
+"""Quantised numbers: the value of an integer q is (q - zero point) * scale."""
 
 from __future__ import annotations
 

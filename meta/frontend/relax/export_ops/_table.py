@@ -11,23 +11,17 @@ meta's own kernel.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
-from types import MappingProxyType
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.dim import Dim
+from meta.frontend._row_table import Row as Row
+from meta.frontend._row_table import RowTable
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
 from meta.vm.lower.types import RelaxTypes
-
-Row = Callable[..., Any]
-_rows: dict[str, Row] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,22 +73,5 @@ class Site:
         return tvm.relax_const(value, dtype) if isinstance(value, (bool, int, float)) else value
 
 
-def row(*names: str) -> Callable[[Row], Row]:
-    """Enter the decorated function for meta's operators called `names`."""
-
-    def enter(function: Row) -> Row:
-        for name in names:
-            assert name not in _rows, name
-            _rows[name] = function
-        return function
-
-    return enter
-
-
-@cache
-def rows() -> Mapping[str, Row]:
-    """All rows, by meta's names of operators."""
-    package = import_module("meta.frontend.relax.export_ops")
-    for module in iter_modules(package.__path__):
-        import_module(f"{package.__name__}.{module.name}")
-    return MappingProxyType(_rows)
+_table = RowTable("meta.frontend.relax.export_ops")
+row, rows = _table.row, _table.rows
