@@ -198,12 +198,8 @@ class DiskCache:
         finally:
             shutil.rmtree(path, ignore_errors=True)
 
-    def evict(self) -> None:
-        """Delete orphaned temporary files and, beyond `max_bytes`, the least recently used entries."""
-        with contextlib.suppress(OSError), opened(self.directory) as folder:
-            self._evict(folder)
-
     def _evict(self, folder: Folder) -> None:
+        """Delete orphaned temporary files and, beyond `max_bytes`, the least recently used entries."""
         counter = folder.open_file(_COUNTER, os.O_WRONLY | os.O_CREAT)
         try:
             before = os.fstat(counter).st_size
@@ -238,13 +234,6 @@ class DiskCache:
         with contextlib.suppress(OSError), opened(self.directory) as folder:
             return sum(stat.st_size for _, name, stat in files(folder) if not name.startswith(TEMPORARY))
         return 0
-
-    def clear(self) -> None:
-        """Delete every entry; other files in the directory stay."""
-        with contextlib.suppress(OSError), opened(self.directory) as folder:
-            for bucket, name, _ in files(folder):
-                bucket.remove(name)
-            folder.remove(_COUNTER)
 
     def report(self, error: OSError) -> None:
         """Warn, once in a process, of a failure to use this directory."""

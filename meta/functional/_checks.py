@@ -12,7 +12,7 @@ from meta import dtype as dtypes
 from meta.dim import same_dim
 from meta.errors import TypeInferenceError, attributed
 from meta.op import rules
-from meta.op.rules import same_shape, show
+from meta.op.rules import show
 from meta.schema._types import TensorLike
 
 
@@ -52,14 +52,6 @@ def require_same_dtype(name: str, **tensors: Any) -> None:
     for label, x in rest:
         problem = f"'{first}' is {head.dtype}, '{label}' is {x.dtype}"
         require(name, x.dtype == head.dtype, problem, "one dtype for both", f'cast one: {label}.cast("{head.dtype}")')
-
-
-def require_sizes(name: str, **tensors: tuple[Any, Any]) -> None:
-    """Two tensors have one shape: label -> shape, of the tensors that have to agree."""
-    (first, head), *rest = tensors.items()
-    for label, shape in rest:
-        problem = f"'{first}' has shape {show(head)}, '{label}' has {show(shape)}"
-        require(name, same_shape(head, shape), problem, "equal shapes")
 
 
 def is_tensor(value: Any) -> bool:

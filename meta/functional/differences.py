@@ -41,7 +41,7 @@ def _part(x: Any, axis: int, start: int, stop: int | None) -> Any:
 def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     """The integral along an axis by the trapezoidal rule. x: the places of the elements of y, a tensor that broadcasts
     to it (a vector lies along the axis); without it, dx is their distance."""
-    axis, sums, widths = _trapezoids("trapezoid", y, x, dx, axis)
+    axis, sums, widths = _trapezoids("trapezoid", y, x, axis)
     return _halved(meta.sum(sums if widths is None else sums * widths, axis), 1 if widths is not None else dx)
 
 
@@ -50,7 +50,7 @@ trapz = trapezoid
 
 def cumulative_trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
     """The integrals from the first element to each of the others along an axis, as `trapezoid`."""
-    axis, sums, widths = _trapezoids("cumulative_trapezoid", y, x, dx, axis)
+    axis, sums, widths = _trapezoids("cumulative_trapezoid", y, x, axis)
     return _halved(meta.cumsum(sums if widths is None else sums * widths, axis), 1 if widths is not None else dx)
 
 
@@ -58,7 +58,7 @@ def _halved(total: Any, dx: float) -> Any:
     return (total if dtypes.is_float(total.dtype) else meta.cast(total, "float32")) * (dx / 2)
 
 
-def _trapezoids(name: str, y: Any, x: Any, dx: float, axis: int) -> tuple[int, Any, Any]:
+def _trapezoids(name: str, y: Any, x: Any, axis: int) -> tuple[int, Any, Any]:
     """The axis counted from the front, the sums of neighbours, and their distances where places are given."""
     require_rank(name, y, least=1)
     require_number(name, y, "y")

@@ -5,7 +5,7 @@
     Var, Constant, GlobalVar                        the atoms: all that may stand as an operand
     int, float, bool, str, tuples, Device, None     attribute values, directly among the arguments of a Call
 
-Nodes are immutable and compare by identity (`visitor.structural_equal` compares by content); passes build new ones
+Nodes are immutable and compare by identity (`compare.structural_equal` compares by content); passes build new ones
 and share what they leave alone. Every node has a `type` and the `span` of the user's line it came from.
 """
 
@@ -15,8 +15,6 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
-from meta.device import Device
-from meta.dim import SymDim
 from meta.errors import IRError
 from meta.ir.span import Span
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
@@ -203,7 +201,6 @@ class Block:
 
 
 Expr = Call | Tuple | TupleGetItem | If | FunctionExpr
-AttrValue = int | float | bool | str | Device | SymDim | None | tuple["AttrValue", ...]
 
 ATOMS = (Var, Constant, GlobalVar)
 

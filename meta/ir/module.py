@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from meta.errors import IRError, did_you_mean
-from meta.ir.expr import FunctionExpr, GlobalVar
+from meta.ir.expr import FunctionExpr
 from meta.ir.printer import to_text
 
 
@@ -40,10 +40,6 @@ class Module:
     def main(self) -> FunctionExpr:
         """The entry function; raises IRError when there is no "main"."""
         return self["main"]
-
-    def global_var(self, name: str) -> GlobalVar:
-        """A reference to the function called `name`."""
-        return GlobalVar(name, self[name].type)
 
     def with_function(self, name: str, function: FunctionExpr) -> Module:
         """This module with `function` added or replaced; the order of the others stays."""

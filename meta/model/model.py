@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, ClassVar, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from meta import tracing
 from meta.autograd.api import no_grad
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-T = TypeVar("T")
 _MAX_WATCHED_ITEMS = 256
 """Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data."""
 

@@ -25,7 +25,7 @@ def check_forward(sample: Sample, dtype: str = "") -> None:
     call = host.to_meta()
     result = call.run()
     check_types(call, result)
-    check_values(sample, host, dtype, result)
+    check_values(sample, host, result)
     for before, after in zip(host.arrays(), call.arrays(), strict=True):
         if call.op.inplace:
             break
@@ -51,7 +51,7 @@ def check_types(call: Call, result: Any) -> None:
         )
 
 
-def check_values(sample: Sample, host: Call, dtype: str, result: Any, what: str = "") -> None:
+def check_values(sample: Sample, host: Call, result: Any, what: str = "") -> None:
     """`result` agrees with the sample's reference or satisfies its check."""
     name = what or sample.op
     if sample.check is not None:

@@ -91,7 +91,7 @@ def values(case: Case) -> None:
     if case.sample is None:
         raise Skip("the sample has no reference: pass a meta.testing.Sample with ref=")
     call = case.fresh()
-    check_values(case.sample, case.call, "", call.run())
+    check_values(case.sample, case.call, call.run())
 
 
 def dialects(case: Case) -> None:

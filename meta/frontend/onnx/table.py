@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
@@ -19,25 +20,19 @@ def domain_of(name: str) -> str:
 
 def find(name: str, domain: str, version: int) -> Row | None:
     """The row for an operator in an opset of its domain, None if there is none."""
-    _load()
-    return next((row for row in ROWS.get((domain, name), ()) if row.since <= version), None)
+    return next((row for row in rows().get((domain, name), ()) if row.since <= version), None)
 
 
 def first_opset(name: str, domain: str) -> int | None:
     """The first opset that an operator has a row for, None without rows."""
-    _load()
-    rows = ROWS.get((domain, name))
-    return rows[-1].since if rows else None
-
-
-def supported() -> list[tuple[str, str]]:
-    """(domain, name) of all operators that have a row, sorted."""
-    _load()
-    return sorted(ROWS)
+    versions = rows().get((domain, name))
+    return versions[-1].since if versions else None
 
 
 @cache
-def _load() -> None:
+def rows() -> Mapping[tuple[str, str], Sequence[Row]]:
+    """The rows of each operator by (domain, name), those of the newest opset first."""
     package = import_module("meta.frontend.onnx.ops")
     for module in iter_modules(package.__path__):
         import_module(f"meta.frontend.onnx.ops.{module.name}")
+    return ROWS

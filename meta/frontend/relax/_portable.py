@@ -20,13 +20,6 @@ def portable(func: Any) -> Any:
     return philox.expand(tvm.structural_map(_initialised(func), (tvm.Call, _expanded)))
 
 
-def foreign_operators(func: Any) -> set[str]:
-    """The names of meta's operators in a function."""
-    names: set[str] = set()
-    tvm.structural_walk(func, (tvm.Call, lambda call: names.add(_name(call))))
-    return {name for name in names if name.startswith(_PREFIX)}
-
-
 def _name(call: Any) -> str:
     return str(getattr(call.op, "name", ""))
 

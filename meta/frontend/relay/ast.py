@@ -144,7 +144,6 @@ class Call:
     callee: Expr
     args: tuple[Expr, ...]
     attrs: Attributes = field(default_factory=dict[str, "Attribute"])
-    type_args: tuple[Type, ...] = ()
     place: Place = NOWHERE
 
 

@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from meta.dim import SymDim
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.fx import dtype_of as dtype_of
 from meta.frontend.torch.fx import read_graph
@@ -189,9 +188,3 @@ def argument_names(arguments: Tree, known: Any) -> tuple[str, ...]:
     if len(listed) != count or len(set(listed)) != count or not all(name.isidentifier() for name in listed):
         listed = [f"arg{i}" for i in range(len(args.children))] + [str(key) for key in kwargs.keys]
     return tuple(listed)
-
-
-def dynamic(program: Exported) -> bool:
-    """Whether a size of an input is left open."""
-    shapes = (getattr(p.type, "shape", ()) for p in program.graph.inputs)
-    return any(isinstance(dim, SymDim) for shape in shapes for dim in shape)

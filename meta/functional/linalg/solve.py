@@ -9,6 +9,7 @@ import meta
 from meta.dim import product, same_dim
 from meta.dtype import significand_bits
 from meta.functional._checks import require, require_matrix, require_square
+from meta.functional._matrices import transposed
 from meta.op.rules import broadcast_shapes, same_shape, show
 
 
@@ -40,8 +41,8 @@ def solve_ex(a: Any, b: Any, left: bool = True, check_errors: bool = False) -> t
     if left:
         return meta.solve_ex(a, b, check_errors)
     require_matrix("solve", b, "b")
-    solution, info = meta.solve_ex(_transposed(a), _transposed(b), check_errors)
-    return _transposed(solution), info
+    solution, info = meta.solve_ex(transposed(a), transposed(b), check_errors)
+    return transposed(solution), info
 
 
 def solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
@@ -53,7 +54,7 @@ def solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangul
         return meta.solve_triangular(a, b, upper, unitriangular)
     require_matrix("solve_triangular", a, "a")
     require_matrix("solve_triangular", b, "b")
-    return _transposed(meta.solve_triangular(_transposed(a), _transposed(b), not upper, unitriangular))
+    return transposed(meta.solve_triangular(transposed(a), transposed(b), not upper, unitriangular))
 
 
 def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool = False) -> Any:
@@ -67,12 +68,12 @@ def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool
     require("lu_solve", fits, f"'pivots' has shape {show(pivots.shape)}", f"shape {show(factors.shape[:-1])}")
     require("lu_solve", pivots.dtype == "int32", f"'pivots' has dtype {pivots.dtype}", "int32")
     if not left:
-        return _transposed(lu_solve(factors, pivots, _transposed(b), True, not adjoint))
+        return transposed(lu_solve(factors, pivots, transposed(b), True, not adjoint))
     order = meta.pivots_to_permutation(pivots, factors.shape[-1])
     if not adjoint:
         rows = meta.solve_triangular(factors, _permuted(b, order), False, True)
         return meta.solve_triangular(factors, rows, True)
-    turned = _transposed(factors)
+    turned = transposed(factors)
     rows = meta.solve_triangular(turned, meta.solve_triangular(turned, b, False), True, True)
     return _permuted(rows, meta.argsort(order, -1))
 
@@ -187,7 +188,3 @@ def logdet(x: Any) -> Any:
     Raises TypeInferenceError for other shapes and dtypes."""
     sign, logabsdet = meta.slogdet(x)
     return meta.where(meta.less(sign, 0), float("nan"), logabsdet)
-
-
-def _transposed(x: Any) -> Any:
-    return meta.swap_axis(x, -2, -1)

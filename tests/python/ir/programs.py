@@ -126,7 +126,7 @@ class Program:
         for name in ["helper", "odd name", "main"][self.random.randrange(3) :]:
             params = [(self.random.choice(NAMES), t) for t in self.random.choices(TYPES, k=self.random.randrange(1, 9))]
             attrs = self.random.choice([{}, {"mutates": {}}, {"notes": ("a", 1, 1.0, True, None, {"k": -2})}])
-            others = [module.global_var(n) for n in module.functions]
+            others = [GlobalVar(n, module[n].type) for n in module.functions]
             with self.builder.function(name, params, attrs) as scope:
                 self.block(scope, [*scope.params, *others], depth=0)
             module = module.with_function(name, scope.function)

@@ -129,7 +129,7 @@ def test_modules_are_immutable_and_look_up_by_name():
     assert more.main is f
     assert "helper" in more
     assert list(more.without("main")) == ["helper"]
-    assert more.global_var("helper").type == g.type
+    assert more["helper"].type == g.type
     with pytest.raises(IRError, match=r"no function 'helpr'; expected one of main, helper; did you mean 'helper'\?"):
         more["helpr"]
     assert isinstance(Tuple(()).type, TupleType)

@@ -12,7 +12,7 @@ import meta
 from meta import tracing
 from meta.interpreter.run import run
 from meta.ir.builder import Builder
-from meta.ir.expr import Call, Constant
+from meta.ir.expr import Call, Constant, GlobalVar
 from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
@@ -124,7 +124,8 @@ class RandomProgram:
         if depth < 2:
             makers += [lambda: self.conditional(x, values, depth), lambda: self.closure(x, values, depth)]
         if "helper" in self.module:
-            makers.append(lambda: self.builder.call_function(self.module.global_var("helper"), (x, y, x)))
+            helper = GlobalVar("helper", self.module["helper"].type)
+            makers.append(lambda: self.builder.call_function(helper, (x, y, x)))
         return choice(makers)()
 
     def constant(self):

@@ -222,13 +222,3 @@ def shrink(node: Node, input: Any, *, bias: float = 0.0, lambd: float = 0.5) -> 
     x = wide(input) if is_float(input.dtype) else meta.cast(input, "float32")
     y = meta.where(meta.greater(x, lambd), meta.subtract(x, bias), meta.zeros_like(x))
     return as_dtype(meta.where(meta.less(x, -lambd), meta.add(x, bias), y), input.dtype)
-
-
-# --- dtypes ----------------------------------------------------------------------------------------------------------
-
-
-def saturated(x: Any, dtype: str) -> Any:
-    """Integers limited to the range of an integer dtype."""
-    info = np.iinfo(dtype)
-    low, high = (np.array(v, x.dtype) for v in (info.min, info.max))
-    return meta.cast(meta.minimum(meta.maximum(x, meta.array(low)), meta.array(high)), dtype)

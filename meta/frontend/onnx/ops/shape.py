@@ -192,7 +192,7 @@ def _even(size: Any, parts: int) -> list[Any]:
     return [max(0, min(each, size - i * each)) for i in range(parts)]
 
 
-def _split(node: Node, x: Any, axis: int, wanted: Any, parts: int) -> tuple[Any, ...]:
+def _split(x: Any, axis: int, wanted: Any, parts: int) -> tuple[Any, ...]:
     axis = axis_of("Split", axis, x.ndim)
     lengths = list(ints(wanted)) if wanted is not None else _even(x.shape[axis], parts)
     if sum(lengths[1:], start=lengths[0]) != x.shape[axis]:
@@ -215,12 +215,12 @@ def _range(x: Any, axis: int, start: Any, end: Any) -> Any:
 @row("Split", since=13, known=("split",), raw=True)
 def split(node: Node, input: Any, split: Any = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
     wanted = None if split is None else known(node, split, "split")
-    return _split(node, input, axis, wanted, num_outputs or len(node.outputs))
+    return _split(input, axis, wanted, num_outputs or len(node.outputs))
 
 
 @row("Split", since=2, raw=True)
 def split_2(node: Node, input: Any, *, axis: int = 0, split: Any = None) -> Any:
-    return _split(node, input, axis, split, len(node.outputs))
+    return _split(input, axis, split, len(node.outputs))
 
 
 # --- parts -----------------------------------------------------------------------------------------------------------

@@ -149,9 +149,9 @@ def _constant(node: Node) -> ast.Expr:
     return ast.Constant(*node.graph.array(node.index, node.graph.integer(node.index, "data")), node.place)
 
 
-@_node("relay.Call", "op", "args", "attrs", "type_args")
-def _call(node: Node, op: Any, args: Any, attrs: Any, type_args: Any) -> ast.Expr:
-    return ast.Call(node.expr(op), node.exprs(args), node.mapping(attrs), node.types(type_args), node.place)
+@_node("relay.Call", "op", "args", "attrs")
+def _call(node: Node, op: Any, args: Any, attrs: Any) -> ast.Expr:
+    return ast.Call(node.expr(op), node.exprs(args), node.mapping(attrs), node.place)
 
 
 @_node("relay.Tuple", "fields")

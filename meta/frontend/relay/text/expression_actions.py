@@ -159,7 +159,7 @@ class ExpressionActions(ValueActions):
             else:
                 args.append(each)
         attrs.pop("attrs_type_key", None)  # the class, which the printer writes for callees other than operators
-        return ast.Call(callee, tuple(args), attrs, (), place)
+        return ast.Call(callee, tuple(args), attrs, place)
 
     def arguments(self, children: list[Any]) -> list[Any]:
         return children

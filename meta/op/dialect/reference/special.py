@@ -5,14 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from statistics import NormalDist
-from typing import Any
 
 import numpy as np
 
 from meta.backend.reference.precision import by_element
 from meta.op.dialect.reference import elementwise
-
-Array = Any
 
 _NORMAL = NormalDist()
 
