@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -17,8 +19,19 @@ from tests.python.conformance.checks import limited, said
 from tests.python.conformance.compare import GRADIENT, differences
 from tests.python.conformance.opinfos import database, samples
 
-Call = tuple[str, Any, Any, Any]
-"""The name of a backward operator, its arguments, keyword arguments and results."""
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of a backward operator.
+
+    exact: computes the results that the operator has where the whole sample is in float64."""
+
+    name: str
+    args: Any
+    kwargs: Any
+    results: Any
+    exact: Callable[[], Any] = lambda: None
+
 
 NOT_DENSE = frozenset({"_segment_reduce_backward", "_sparse_mm_reduce_impl_backward"})
 """Backward operators of entries out of scope."""
@@ -37,7 +50,7 @@ class _Recorder(TorchDispatchMode):
             return func(*args, **(kwargs or {}))
         before = _copied((args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        self.calls.append((name, *before, _copied(result)))
+        self.calls.append(Call(name, *before, _copied(result)))
         return result
 
 
@@ -55,37 +68,42 @@ def calls(limit: int, count: int = 8, entries: Any = None) -> Iterator[Call]:
             continue
         for sample in samples(op, torch.float32, count, requires_grad=True):
             for call in _recorded(Case(op, sample)):
-                if seen[call[0]] < limit and call[0] not in NOT_DENSE:
-                    seen[call[0]] += 1
+                if seen[call.name] < limit and call.name not in NOT_DENSE:
+                    seen[call.name] += 1
                     yield call
 
 
 def _recorded(case: Case) -> list[Call]:
-    recorder = _Recorder()
     try:
         cotangents = case.cotangents()
-        with recorder:
-            case.gradients(cotangents)
+        recorded = _calls(case.gradients, cotangents)
     except Exception:  # noqa: BLE001  # torch refuses the sample
         return []
+    return [replace(c, exact=partial(_exact, case, cotangents, i)) for i, c in enumerate(recorded)]
+
+
+def _calls(gradients: Callable[[Any], Any], cotangents: Any) -> list[Call]:
+    recorder = _Recorder()
+    with recorder:
+        gradients(cotangents)
     return recorder.calls
+
+
+def _exact(case: Case, cotangents: Any, index: int) -> Any:
+    return _calls(case.exact_gradients, cotangents)[index].results
 
 
 def check(call: Call) -> str:
     """How meta's result of a call differs from torch's; "" if it does not."""
-    name, args, kwargs, expected = call
-    row = aten.find(name)
+    row = aten.find(call.name)
     if row is None:
         return "not implemented"
     try:
         with limited():
-            ours, theirs = (
-                tree_map_only(torch.Tensor, lambda t: ADAPTER.from_torch(t, False), x) for x in (args, kwargs)
-            )
-            flat = tree_flatten(row(*ours, **theirs))[0]
-            expected_flat = tree_flatten(expected)[0]
-            actual = [ADAPTER.to_torch(y) for y in flat]
-        return differences(actual, expected_flat, torch.float32, GRADIENT)
+            args, kwargs = tree_map_only(torch.Tensor, lambda t: ADAPTER.from_torch(t, False), (call.args, call.kwargs))
+            actual = [ADAPTER.to_torch(y) for y in tree_flatten(row(*args, **kwargs))[0]]
+        expected = tree_flatten(call.results)[0]
+        return differences(actual, expected, torch.float32, GRADIENT, lambda: tree_flatten(call.exact())[0])
     except Exception as error:  # noqa: BLE001
         return said(error)
 
@@ -96,7 +114,7 @@ def check_all(limit: int) -> tuple[dict[str, Counter[str]], list[str]]:
     notes: Counter[str] = Counter()
     for call in calls(limit):
         problem = check(call)
-        counts.setdefault(call[0], Counter())["failed" if problem else "passed"] += 1
+        counts.setdefault(call.name, Counter())["failed" if problem else "passed"] += 1
         if problem:
-            notes[f"{call[0]} failed: {' '.join(problem.split())[:200]}"] += 1
+            notes[f"{call.name} failed: {' '.join(problem.split())[:200]}"] += 1
     return counts, [f"{note} ({count}x)" for note, count in notes.items()]

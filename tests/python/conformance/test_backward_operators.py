@@ -8,27 +8,38 @@ import torch
 import meta
 from meta.frontend.torch import aten
 from tests.python.conformance import backward_operators
+from tests.python.conformance.backward_operators import Call
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
 ENTRIES = (
-    "diagonal", "slice", "softmax", "nn.functional.elu", "nn.functional.gelu", "nn.functional.layer_norm",
-    "nn.functional.linear", "nn.functional.max_pool2d", "nn.functional.pad.reflect", "nn.functional.threshold",
-    "sigmoid",
+    "cdist", "diagonal", "nn.functional.ctc_loss", "nn.functional.elu", "nn.functional.gelu",
+    "nn.functional.layer_norm", "nn.functional.linear", "nn.functional.max_pool2d", "nn.functional.pad.reflect",
+    "nn.functional.pdist", "nn.functional.threshold", "sigmoid", "slice", "softmax",
 )  # fmt: skip
 
 
 def test_calls_of_autograd() -> None:
     calls = list(backward_operators.calls(1, 1, ENTRIES))
-    assert {c[0] for c in calls} >= {"diagonal_backward", "elu_backward", "slice_backward", "sigmoid_backward"}
-    assert {c[0]: problem for c in calls if (problem := backward_operators.check(c))} == {}
+    assert {c.name for c in calls} >= {"diagonal_backward", "elu_backward", "slice_backward", "sigmoid_backward"}
+    assert {c.name: problem for c in calls if (problem := backward_operators.check(c))} == {}
+
+
+def test_gradients_of_constant_distances_and_of_empty_pools_are_zeros() -> None:
+    x = torch.randn(3, 2)
+    distances, dy = torch.cdist(x, x, 0.0), torch.ones(3, 3)
+    call = Call("_cdist_backward", (dy, x, x, 0.0, distances), {}, torch.zeros(3, 2))
+    assert backward_operators.check(call) == ""
+    image, picked = torch.zeros(0, 1, 4, 4), torch.zeros(0, 1, 2, 2)
+    arguments = (picked, image, [2, 2], [2, 2], picked.long())
+    assert backward_operators.check(Call("fractional_max_pool2d_backward", arguments, {}, image)) == ""
 
 
 def test_differences_and_missing_operators_are_found() -> None:
     y, dy = torch.tensor([0.5]), torch.tensor([1.0])
-    assert backward_operators.check(("sigmoid_backward", (dy, y), {}, torch.tensor([0.25]))) == ""
-    assert "values are off" in backward_operators.check(("sigmoid_backward", (dy, y), {}, torch.tensor([0.5])))
-    assert backward_operators.check(("no_backward", (dy, y), {}, y)) == "not implemented"
+    assert backward_operators.check(Call("sigmoid_backward", (dy, y), {}, torch.tensor([0.25]))) == ""
+    assert "values are off" in backward_operators.check(Call("sigmoid_backward", (dy, y), {}, torch.tensor([0.5])))
+    assert backward_operators.check(Call("no_backward", (dy, y), {}, y)) == "not implemented"
 
 
 def test_gradients_by_the_forward_row_are_differentiable_and_run_in_traces() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -78,18 +79,12 @@ def _at_indices(rank: int) -> Callable[..., Any]:
 
     def place(grad_output: Any, self: Any, indices: Any) -> Any:
         lead = grad_output.shape[: grad_output.ndim - rank]
-        flat = meta.zeros((*lead, self.size // _count(lead)), grad_output.dtype, grad_output.device)
-        flat_dy, flat_indices = (meta.reshape(x, (*lead, -1)) for x in (grad_output, indices))
+        image, picked = (math.prod(x.shape[-rank:]) for x in (self, grad_output))
+        flat = meta.zeros((*lead, image), grad_output.dtype, grad_output.device)
+        flat_dy, flat_indices = (meta.reshape(x, (*lead, picked)) for x in (grad_output, indices))
         return meta.reshape(meta.scatter_add(flat, -1, flat_indices, flat_dy), self.shape)
 
     return place
-
-
-def _count(sizes: Sequence[int]) -> int:
-    total = 1
-    for size in sizes:
-        total *= size
-    return total or 1
 
 
 def _maximum(rank: int) -> Callable[..., Any]:
