@@ -18,7 +18,8 @@ import sys
 import time
 import traceback
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from functools import cache
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -32,11 +33,16 @@ _MEMORY = 8 << 30
 
 def contents(archive: bytes) -> dict[str, bytes]:
     """The members of an archive."""
+    return dict(_members(archive))
+
+
+@cache
+def _members(archive: bytes) -> Mapping[str, bytes]:
     with zipfile.ZipFile(io.BytesIO(archive)) as file:
         return {member.filename: file.read(member) for member in file.infolist()}
 
 
-def packed(members: dict[str, bytes]) -> bytes:
+def packed(members: Mapping[str, bytes]) -> bytes:
     """An archive with these members, stored as torch stores them."""
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as file:
@@ -46,17 +52,26 @@ def packed(members: dict[str, bytes]) -> bytes:
 
 
 def mutated(archive: bytes, rng: random.Random) -> bytes:
-    """A mutation of an archive: of its bytes, or of one JSON member by values or by tokens."""
+    """A mutation of an archive: of its bytes, of a member's bytes or name, or of a JSON member by values or by tokens."""
     choice = rng.random()
-    if choice < 0.2:
+    if choice < 0.1:
         return mutate_bytes(archive, rng)
     members = contents(archive)
+    if choice < 0.2:
+        name = rng.choice(list(members))
+        members[_renamed(name, members, rng) if rng.random() < 0.3 else name] = mutate_bytes(members[name], rng)
+        return packed(members)
     names = [name for name in members if name.endswith(".json")]
     name = rng.choice([*names, *[n for n in names if n.endswith("model.json")] * 4])
     text = members[name].decode()
     changed = mutate_json(text, rng) if choice < 0.85 else mutate_tokens(text, rng)
     members[name] = changed.encode("utf-8", "replace")
     return packed(members)
+
+
+def _renamed(name: str, members: Mapping[str, bytes], rng: random.Random) -> str:
+    """The name of another member, or a strange one."""
+    return rng.choice((rng.choice(list(members)), f"{name}x", f"../{name}", f"/{name}", "é", "a" * 5000))
 
 
 def read(data: bytes) -> Any:

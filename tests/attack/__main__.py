@@ -12,6 +12,8 @@ COUNTS = {
     "calls": 20_000,
     "schemas": 20_000,
     "files": 50_000,
+    "pt2": 3_000,
+    "onnx": 8_000,
     "hostile": 200,
     "programs": 200,
     "cache": 12,

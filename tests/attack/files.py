@@ -8,6 +8,7 @@ import re
 import resource
 import tempfile
 import time
+from collections.abc import Callable
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -75,12 +76,18 @@ def case(seed: int, index: int) -> str:
     rng = random.Random(f"files/{seed}/{index}")
     kind, name, data = rng.choice(corpus())
     changed = _mutated(kind, data, rng)
+    problem = bounded(lambda: read(kind, changed, rng))
+    return f"{kind} {name}: {problem}\n{changed[:2000]!r}" if problem else ""
+
+
+def bounded(reader: Callable[[], str]) -> str:
+    """What `reader` returns, or that it took more time or memory than a file may take."""
     before, start = _memory(), time.process_time()
-    problem = read(kind, changed, rng)
+    problem = reader()
     seconds, grown = time.process_time() - start, _memory() - before
     if seconds > SECONDS or grown > BYTES:
-        problem = problem or f"took {seconds:.1f} s and {grown >> 20} MiB"
-    return f"{kind} {name}: {problem}\n{changed[:2000]!r}" if problem else ""
+        return problem or f"took {seconds:.1f} s and {grown >> 20} MiB"
+    return problem
 
 
 def read(kind: str, data: bytes, rng: random.Random) -> str:
