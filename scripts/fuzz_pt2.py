@@ -52,7 +52,7 @@ def packed(members: Mapping[str, bytes]) -> bytes:
 
 
 def mutated(archive: bytes, rng: random.Random) -> bytes:
-    """A mutation of an archive: of its bytes, of a member's bytes or name, or of a JSON member by values or by tokens."""
+    """A mutation of an archive: of its bytes, of a member's bytes or name, or of JSON by values or by tokens."""
     choice = rng.random()
     if choice < 0.1:
         return mutate_bytes(archive, rng)
