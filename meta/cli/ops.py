@@ -60,11 +60,13 @@ def run(options: argparse.Namespace) -> int:
             )
         )
     else:
-        print(
-            "\n".join(
-                filter(None, (_table(names, shown), _summary(names, checked), _remedies(lacking, options.missing)))
-            )
+        parts = (
+            _table(names, shown),
+            _summary(names, checked),
+            _reasons(checked, options.missing),
+            _remedies(lacking, options.missing),
         )
+        print("\n".join(filter(None, parts)))
     return int(bool(options.missing and lacking))
 
 
@@ -131,6 +133,19 @@ def _summary(names: Sequence[str], checked: Checked) -> str:
 
 def _count(name: str, checked: Checked) -> int:
     return sum(parts[name].state == "missing" for parts in checked.values())
+
+
+def _reasons(checked: Checked, asked: object) -> str:
+    """Which operators do without a part that `--missing` asks for, by reason."""
+    if not asked:
+        return ""
+    groups: dict[tuple[str, str], list[str]] = {}
+    for op, parts in checked.items():
+        for name, part in parts.items():
+            if part.state == "not needed":
+                groups.setdefault((name, part.note), []).append(op)
+    lines = [f"no {name} ({reason}): {', '.join(ops)}" for (name, reason), ops in sorted(groups.items())]
+    return "\n" + "\n".join(wrapped(line, 0, 4) for line in lines) if lines else ""
 
 
 def _remedies(lacking: Checked, asked: object) -> str:
