@@ -1,11 +1,33 @@
-"""The kernels that a process keeps in memory, counted by operator."""
+"""The kernels and programs that a process keeps in memory."""
 
 from __future__ import annotations
 
 from meta.backend.tvm import kernel
+from meta.cache import default_max_kernels
+from meta.vm.relax import executables
 
 
 def kernels_of(name: str) -> int:
     """How many kernels of the operator `name` are in memory. Other operators' kernels come and go: an eviction drops
     or reloads them at any call."""
     return sum(spec.name == name for spec, *_ in {**kernel._kernels, **kernel._older})
+
+
+def forget_kernels() -> None:
+    """Drop the kernels in memory; those on disk stay."""
+    with kernel._building:
+        kernel._kernels.clear()
+        kernel._older.clear()
+
+
+def forget_programs() -> None:
+    """Drop the executables in memory; those on disk stay."""
+    with executables._lock:
+        executables._loaded.clear()
+
+
+def make_room_for_kernels(count: int) -> None:
+    """Evict kernels now, unless the next `count` fit without an eviction."""
+    with kernel._building:
+        if len(kernel._kernels) + count > default_max_kernels() // 2:
+            kernel._evict()

@@ -67,8 +67,13 @@ class RuntimeFunction:
 
 @cache
 def source_key(source: str) -> str:
-    """A hash of a file of computes; "" if it does not exist.
+    """A hash of a file of computes, and of its package's `__init__.py`, which registers them; "" if the file does not
+    exist.
 
     It excludes the sources of lowering, which belong to the identity of the device kind (`target.identity`)."""
     path = Path(source)
-    return hashlib.sha256(path.read_bytes()).hexdigest()[:16] if path.is_file() else ""
+    if not path.is_file():
+        return ""
+    registrar = path.with_name("__init__.py")
+    sources = [p.read_bytes() for p in (registrar, path) if p.is_file()]
+    return hashlib.sha256(b"\0".join(sources)).hexdigest()[:16]

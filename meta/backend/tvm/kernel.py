@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import inspect
 import json
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -17,7 +17,7 @@ from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.results import check_results, distinct_outputs
-from meta.cache import default_cache, default_max_kernels
+from meta.cache import DiskCache, default_cache, default_max_kernels
 from meta.errors import KernelError, MetaError, raised
 from meta.locks import new_lock
 
@@ -165,32 +165,18 @@ def _dtypes(spec: KernelSpec) -> set[str]:
     return {t.dtype for t in specs if isinstance(t, TensorSpec)}
 
 
-def build(spec: KernelSpec) -> Kernel:
+def build(spec: KernelSpec) -> Compiled:
     """The compiled kernel, from memory, from disk or newly built. Concurrent calls for one kernel build it once."""
-    return compiled(spec).function
-
-
-def compiled(spec: KernelSpec) -> Compiled:
-    """The compiled kernel with its parameters."""
-    return _compiled_many((spec,))[0]
-
-
-def build_many(specs: Iterable[KernelSpec]) -> list[Kernel]:
-    """The compiled kernels, in order. Missing kernels are built together in one module per target, which took 15 to
-    22 % less time for 27 kernels than one module each.
-    """
-    return [kernel.function for kernel in _compiled_many(tuple(specs))]
-
-
-def _compiled_many(specs: Sequence[KernelSpec]) -> list[Compiled]:
-    keys = [spec_key(spec) for spec in specs]
-    kernels = {key: _in_memory(key) for key in keys}
-    if None in kernels.values():
-        missing = {key: spec for key, spec in zip(keys, specs, strict=True) if kernels[key] is None}
-        with _building:
-            for kind in sorted({spec.target for spec in missing.values()}):
-                kernels |= _load_or_build({k: s for k, s in missing.items() if s.target == kind}, kind)
-    return [kernel for key in keys if (kernel := kernels[key]) is not None]
+    key = spec_key(spec)
+    kernel = _in_memory(key)
+    if kernel is not None:
+        return kernel
+    with _building:
+        kernel = _in_memory(key)
+        if kernel is None:
+            kernel = _load_or_build(spec)
+            _add(key, kernel)
+    return kernel
 
 
 def _in_memory(key: Any) -> Compiled | None:
@@ -228,38 +214,22 @@ def forget(compute: Callable[..., Any]) -> None:
                 del kernels[key]
 
 
-def make_room(count: int) -> None:
-    """Evict kernels now, unless the next `count` fit without an eviction."""
-    with _building:
-        if len(_kernels) + count > default_max_kernels() // 2:
-            _evict()
-
-
-def clear_memory() -> None:
-    """Drop the kernels in memory; the disk cache stays."""
-    with _building:
-        _kernels.clear()
-        _older.clear()
-        _modules.clear()
-
-
 # One thread at a time may use TVM's compiler; the lock also makes concurrent requests for one kernel build it once.
 _building = new_lock("kernels")
 _kernels: dict[Any, Compiled] = {}
 """The kernels that were asked for since the last eviction."""
 _older: dict[Any, Compiled] = {}
 """Those before, of which the next eviction drops the ones that nothing has asked for."""
-_modules: dict[str, Any] = {}
 
 
-def _add(kernels: dict[Any, Compiled]) -> None:
-    """Put kernels into memory. The caller holds the lock.
+def _add(key: Any, kernel: Compiled) -> None:
+    """Put a kernel into memory. The caller holds the lock.
 
     Calls do not record that they use a kernel. When half of the bound is new since the last eviction, runners are
     dropped, so that those in use ask for their kernels again, and so are the kernels that nothing asked for since."""
-    if len(_kernels) + len(kernels) > max(default_max_kernels() // 2, 1):
+    if len(_kernels) >= max(default_max_kernels() // 2, 1):
         _evict()
-    _kernels.update(kernels)
+    _kernels[key] = kernel
 
 
 def _evict() -> None:
@@ -268,7 +238,6 @@ def _evict() -> None:
     _older.clear()
     _older.update(_kernels)
     _kernels.clear()
-    _modules.clear()
     report_eviction()
     if any(spec.target == "cuda" for spec, *_ in dropped):
         from meta.backend.cuda.driver import synchronize_all
@@ -276,73 +245,51 @@ def _evict() -> None:
         synchronize_all()  # a kernel that is running must stay loaded
 
 
-def _load_or_build(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Compiled]:
-    """The kernels of a device kind, which are put into memory. The caller holds the lock."""
-    kernels = {key: kernel for key in missing if (kernel := _in_memory(key)) is not None}
-    added = _loaded_or_built({key: spec for key, spec in missing.items() if key not in kernels}, kind)
-    _add(added)
-    return kernels | added
-
-
-def _loaded_or_built(missing: dict[Any, KernelSpec], kind: str) -> dict[Any, Compiled]:
-    """The kernels of a device kind from disk or newly built."""
-    cache, kernels = default_cache(), dict[Any, Compiled]()
-    unscheduled = {key: _unscheduled(spec) for key, spec in missing.items() if not spec.key}
-    symbols = {key: _symbol(spec, unscheduled.get(key)) for key, spec in missing.items()}
+def _load_or_build(spec: KernelSpec) -> Compiled:
+    """The kernel from disk, or newly built and then stored there. The caller holds the lock."""
+    cache = default_cache()
+    unscheduled = None if spec.key else _unscheduled(spec)
+    symbol = _symbol(spec, unscheduled)
+    kernel = None if cache is None else _load(cache, symbol)
+    if kernel is not None:
+        return kernel
+    unscheduled = unscheduled or _unscheduled(spec)
+    module = _compile(spec, symbol, unscheduled)
     if cache is not None:
-        for key in list(missing):
-            kernel = _load_kernel(cache, symbols[key])
-            if kernel is not None:
-                kernels[key] = kernel
-                del missing[key]
-    if not missing:
-        return kernels
+        stored = library.store(cache, symbol, module)
+        module = module if stored is None else stored
+        entries = [[p.expression, p.dtype] for p in unscheduled.parameters]
+        cache.put(symbol, json.dumps(entries).encode(), _PARAMETERS)
+    return Compiled(module[symbol], unscheduled.parameters)
+
+
+def _compile(spec: KernelSpec, symbol: str, unscheduled: Unscheduled) -> Any:
+    """The runnable module with the kernel as the function `symbol`."""
     from meta.backend.tvm.schedule import patterns  # kernels from disk do without it
 
-    target = targets.target(kind)
-    functions: dict[str, Any] = {}
-    parameters: dict[str, tuple[Parameter, ...]] = {}
-    asserts = False
-    for key, spec in missing.items():
-        built = unscheduled.get(key) or _unscheduled(spec)
-        parameters[symbols[key]] = built.parameters
-        scheduled = patterns.schedule(built.function, spec.pattern, target)
-        if spec.positions is not None:
-            scheduled = with_position_check(scheduled, spec, built.parameters)
-        if built.unproved is not None and not spec.key:
-            raise built.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
-        asserts = asserts or spec.positions is not None or built.unproved is not None
-        functions[symbols[key]] = scheduled
-    module = library.compile_functions(functions, target, asserts=asserts)
-    if cache is not None:
-        name = hashlib.sha256("\0".join(sorted(functions)).encode()).hexdigest()
-        stored = library.store(cache, name, module)
-        module = module if stored is None else stored
-        for symbol in functions:
-            entry = [name, *([p.expression, p.dtype] for p in parameters[symbol])]
-            cache.put(symbol, json.dumps(entry).encode(), _ALIAS)
-    return kernels | {key: Compiled(module[symbols[key]], parameters[symbols[key]]) for key in missing}
+    target = targets.target(spec.target)
+    scheduled = patterns.schedule(unscheduled.function, spec.pattern, target)
+    if spec.positions is not None:
+        scheduled = with_position_check(scheduled, spec, unscheduled.parameters)
+    if unscheduled.unproved is not None and not spec.key:
+        raise unscheduled.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
+    asserts = spec.positions is not None or unscheduled.unproved is not None
+    return library.compile_functions({symbol: scheduled}, target, asserts=asserts)
 
 
-_ALIAS = ".in"  # suffix of the entry with the library of a kernel and its parameters
+_PARAMETERS = ".in"  # suffix of the entry with the parameters of a kernel, beside the one with its library
 
 
-def _load_kernel(cache: Any, symbol: str) -> Compiled | None:
-    alias = cache.read(symbol, _ALIAS)
-    if alias is None:
+def _load(cache: DiskCache, symbol: str) -> Compiled | None:
+    entries = cache.read(symbol, _PARAMETERS)
+    if entries is None:
         return None
     try:
-        name, *entries = json.loads(alias)
-        parameters = tuple(Parameter(expression, dtype) for expression, dtype in entries)
+        parameters = tuple(Parameter(expression, dtype) for expression, dtype in json.loads(entries))
     except (ValueError, TypeError):
         return None
-    module = _modules.get(name)
-    if module is None:
-        module = library.load(cache, name)
-        if module is None:
-            return None
-        _modules[name] = module
-    return Compiled(module[symbol], parameters)
+    module = library.load(cache, symbol)
+    return None if module is None else Compiled(module[symbol], parameters)
 
 
 def _symbol(spec: KernelSpec, unscheduled: Unscheduled | None) -> str:

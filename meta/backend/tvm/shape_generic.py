@@ -19,7 +19,7 @@ from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
 from meta.backend.tvm.extents import size_name
-from meta.backend.tvm.kernel import Compiled, Kernel, KernelSpec, SizeSpec, TensorSpec, compiled
+from meta.backend.tvm.kernel import Compiled, Kernel, KernelSpec, SizeSpec, TensorSpec, build
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
@@ -152,7 +152,7 @@ def _build_with_vectors(
 
 def _compiled(kernel_spec: KernelSpec, call: CallInfo) -> Compiled:
     """The kernel of an eager call, which on the CPU refuses positions out of range."""
-    return compiled(replace(kernel_spec, positions=call.op.positions if call.device.kind == "cpu" else None))
+    return build(replace(kernel_spec, positions=call.op.positions if call.device.kind == "cpu" else None))
 
 
 def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType | NumberSpec]) -> Compiled:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import library
+from meta.backend.tvm import library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
@@ -78,12 +78,6 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     return loaded
 
 
-def clear_memory() -> None:
-    """Forget the executables of this process; those on disk stay."""
-    with _lock:
-        _loaded.clear()
-
-
 def _keyed_by_sources(source: Source) -> bool:
     """Whether the sources of this package decide what all computes of the program are."""
     payloads = (choice.implementation.payload for choice in source.choices.listed())
@@ -100,7 +94,7 @@ def cache_key(source: Source, fuse: bool, lowered: Lowered | None) -> str:
         *map(_choice_text, source.choices.listed()),
         repr((sorted(source.mutates.items()), len(source.constants), fuse, str(source.device), source.budget)),
         targets.identity(source.device.kind),
-        _own_sources(),
+        _identity(),
         "" if lowered is None else digest(lowered.module),
     ]
     return f"vm_{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:48]}"
@@ -114,13 +108,18 @@ def _choice_text(choice: Choice) -> str:
 
 
 @cache
-def _own_sources() -> str:
-    """A digest of the sources that decide what an executable is: those of lowering and of the Relax passes."""
+def _identity() -> str:
+    """A digest of the sources that decide what an executable is."""
     digest = hashlib.sha256()
-    for folder in (Path(lower.__file__).parent, Path(__file__).parent):
-        for path in sorted(folder.glob("*.py")):
-            digest.update(path.read_bytes())
+    for path in own_sources():
+        digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+def own_sources() -> list[Path]:
+    """The sources of lowering, of the Relax passes, and of the processes that compile."""
+    folders = (Path(file).parent for file in (lower.__file__, __file__, parallel.__file__))
+    return [path for folder in folders for path in sorted(folder.glob("*.py"))]
 
 
 _FACTS = ".json"

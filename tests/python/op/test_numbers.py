@@ -18,6 +18,7 @@ from meta.op import registry
 from meta.schema import Arg, Float, Schema, Tensor
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample
+from tests.python.kernels_in_memory import forget_kernels
 from tests.python.op.samples import first_rows, samples
 
 KINDS = ("Float", "Number", "NumberOrSize")
@@ -177,7 +178,7 @@ def test_derived_numbers_belong_to_the_kernel() -> None:
     for factor in (1.0, 3.0):
         op = _define("scaled_number", lambda x, b, factor=factor: topi.multiply(x, b * factor))
         assert op(x, 0.5).tolist() == [factor / 2] * 2
-        kernel.clear_memory()
+        forget_kernels()
         state(registry.get("scaled_number")).forget()
         assert op(x, 0.25).tolist() == [factor / 4] * 2
 

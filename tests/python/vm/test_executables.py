@@ -16,8 +16,8 @@ import meta
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import tensor_type
-from meta.vm.relax.executables import clear_memory
 from meta.vm.relax.pipeline import MOST_FUSED
+from tests.python.kernels_in_memory import forget_programs
 
 from .programs import assert_same, program, randoms
 
@@ -27,7 +27,7 @@ def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """An empty disk cache, and no executables in memory."""
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
     monkeypatch.setenv("META_CACHE", "1")
-    clear_memory()
+    forget_programs()
     return tmp_path
 
 
@@ -51,7 +51,7 @@ def test_loads_executables_from_disk(cache: Path) -> None:
     expected = executor(x, w)
     report = executor.memory(x, w)
     assert executor.program(x, w).loaded.origin == "built"
-    clear_memory()
+    forget_programs()
     again = meta.vm.compile(chain())
     assert again.program(x, w).loaded.origin == "disk"
     assert again.memory(x, w) == report
@@ -79,7 +79,7 @@ def test_rebuilds_damaged_entries(cache: Path, suffix: str, damage: str) -> None
         path.unlink()  # the old file is mapped, so it must not be written to
         if damage != "remove":
             path.write_bytes(content[:100] if damage == "truncate" else b"\x00" * 1000)
-    clear_memory()
+    forget_programs()
     again = meta.vm.compile(chain())
     assert again.program(x, w).loaded.origin == "built"
     assert_same(again(x, w), expected, rtol=0, atol=0)

@@ -13,7 +13,7 @@ from meta import nn
 from meta.errors import ArgumentError, NotSupportedError
 from meta.optim.sgd import with_sgd
 from meta.vm.byte_counts import parse_bytes
-from meta.vm.relax import executables
+from tests.python.kernels_in_memory import forget_programs
 from tests.python.vm.programs import assert_same, program, randoms
 
 BATCH, WIDTH = 256, 32
@@ -88,7 +88,7 @@ def test_programs_on_disk_know_their_trade(plain: tuple[int, list[float], list[A
     total, _, _ = plain
     step, _, batch = compiled(memory_budget=int(0.8 * total))
     trade = step.memory(*batch).trade
-    executables.clear_memory()
+    forget_programs()
     step, _, batch = compiled(memory_budget=int(0.8 * total))
     assert step.program(*batch).loaded.origin == "disk"
     assert step.memory(*batch).trade == trade

@@ -25,7 +25,8 @@ from meta.backend.tvm.parallel import pool
 from meta.backend.tvm.parallel.functions import UntransferableError, from_bytes, to_bytes
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.te.select import opaque_select
-from meta.vm.relax import executables, linked
+from meta.vm.relax import linked
+from tests.python.kernels_in_memory import forget_programs
 
 pytestmark = [
     pytest.mark.skipif(sys.platform == "win32", reason="programs are compiled by one process on Windows"),
@@ -41,9 +42,9 @@ def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setattr(pool, "_KERNELS", 1)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
-    executables.clear_memory()
+    forget_programs()
     yield
-    executables.clear_memory()
+    forget_programs()
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -63,7 +64,7 @@ X: Any = np.reshape(np.linspace(-1, 1, 48, dtype=np.float32), (8, 6))
 
 def results() -> list[Any]:
     """The results of a new executor, which compiles."""
-    executables.clear_memory()
+    forget_programs()
     found = meta.vm.compile(program)(meta.array(X), meta.array(X.T.copy()))
     return [r.astype("float32").numpy() for r in found]
 
@@ -118,7 +119,7 @@ def test_results_and_entries_do_not_depend_on_the_processes(
 
 def test_programs_compiled_by_processes_load_from_disk() -> None:
     first = results()
-    executables.clear_memory()
+    forget_programs()
     executor = meta.vm.compile(program)
     x, y = meta.array(X), meta.array(X.T.copy())
     assert executor.program(x, y).loaded.origin == "disk"

@@ -16,9 +16,10 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many, clear_memory, digest, prim_func
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, digest, prim_func
 from meta.cache import DiskCache
 from meta.errors import KernelError
+from tests.python.kernels_in_memory import forget_kernels
 
 _ROOT = Path(__file__).resolve().parents[4]
 _MN = TensorSpec(("m", "n"), "float32")
@@ -28,9 +29,9 @@ _MN = TensorSpec(("m", "n"), "float32")
 def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     monkeypatch.delenv("META_CACHE", raising=False)
-    clear_memory()
+    forget_kernels()
     yield
-    clear_memory()
+    forget_kernels()
 
 
 def _add_one(x: Any) -> Any:
@@ -41,7 +42,7 @@ def _run(spec: KernelSpec, *inputs: Any, shape: Any = None, dtype: str = "") -> 
     arrays = [tvm.tensor(np.asarray(x)) for x in inputs]
     out = np.zeros(inputs[0].shape if shape is None else shape, dtype or inputs[0].dtype)
     result = tvm.tensor(out)
-    build(spec)(*arrays, result)
+    build(spec).function(*arrays, result)
     return result.numpy()
 
 
@@ -63,7 +64,7 @@ import numpy as np
 n = TensorSpec(("n",), "float32")
 def scale(x, factor):
     return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")
-kernel = build(KernelSpec("k3", scale, (n, 3), (n,), "elemwise", key="1"))
+kernel = build(KernelSpec("k3", scale, (n, 3), (n,), "elemwise", key="1")).function
 x, y = np.ones(5, "float32"), np.zeros(5, "float32")
 kernel(tvm.from_dlpack(x), tvm.from_dlpack(y))
 assert (y == 3).all()
@@ -139,7 +140,7 @@ def test_results_that_are_inputs_or_each_other_are_copied() -> None:
         y = _add_one(x)
         return x, y, y
 
-    kernel = build(_spec("twice", compute=twice, outs=(_MN, _MN, _MN)))
+    kernel = build(_spec("twice", compute=twice, outs=(_MN, _MN, _MN))).function
     x = np.random.default_rng(0).normal(size=(3, 4)).astype(np.float32)
     outs = [tvm.tensor(np.zeros_like(x)) for _ in range(3)]
     kernel(tvm.tensor(x), *outs)
@@ -148,7 +149,7 @@ def test_results_that_are_inputs_or_each_other_are_copied() -> None:
 
 
 def test_tensors_at_any_address() -> None:
-    kernel = build(_spec(args=(TensorSpec((64,), "float32"),), outs=(TensorSpec((64,), "float32"),)))
+    kernel = build(_spec(args=(TensorSpec((64,), "float32"),), outs=(TensorSpec((64,), "float32"),))).function
     for offset in (0, 4, 20, 60):
         raw = np.zeros(1024, np.uint8)
         start = (-raw.ctypes.data) % 64 + offset
@@ -180,7 +181,7 @@ def test_a_compute_can_take_the_device_kind() -> None:
 
 
 def test_sizes_that_were_not_proved_equal_are_compared_at_each_call() -> None:
-    kernel = build(_spec(outs=(TensorSpec(("k", "l"), "float32"),)))
+    kernel = build(_spec(outs=(TensorSpec(("k", "l"), "float32"),))).function
     x = tvm.tensor(np.zeros((2, 3), np.float32))
     kernel(x, x)
     with pytest.raises(ValueError, match="shape"):
@@ -217,7 +218,7 @@ def test_a_kernel_comes_from_memory_then_disk_then_the_compiler(compilations: _C
     kernel = build(_spec())
     assert build(_spec()) is kernel
     assert len(compilations.modules) == 1
-    clear_memory()
+    forget_kernels()
     x = np.zeros((2, 2), np.float32)
     np.testing.assert_array_equal(_run(_spec(), x), x + 1)
     assert len(compilations.modules) == 1
@@ -234,7 +235,7 @@ def test_without_a_key_what_is_compiled_is_the_key(compilations: _Compilations) 
     for number in (1.0, 2.0, float(np.nextafter(np.float32(2), np.float32(3))), 1.0, 2.0):
         np.testing.assert_array_equal(_run(_spec(key="", compute=add(number)), x), x + np.float32(number))
     assert len(compilations.modules) == 3
-    clear_memory()
+    forget_kernels()
     np.testing.assert_array_equal(_run(_spec(key="", compute=add(1.0)), x), x + 1)
     assert len(compilations.modules) == 3
     build(_spec(key="", compute=add(1.0), pattern="injective"))
@@ -277,18 +278,6 @@ def test_the_digest_covers_strings_of_several_lines() -> None:
     assert digest(one) == digest(calling("a\nb")) != digest(two)
 
 
-def test_missing_kernels_are_built_in_one_module(compilations: _Compilations, tmp_path: Path) -> None:
-    specs = [_spec(name=f"k{i}") for i in range(5)]
-    build(specs[2])
-    kernels = build_many([*specs, specs[0]])
-    assert [len(symbols) for symbols in compilations.modules] == [1, 4]
-    assert kernels[0] is kernels[5]
-    assert len(_entries(tmp_path, ".so")) == (2 if library.linker() else 0)
-    clear_memory()
-    build_many(specs)
-    assert len(compilations.modules) == 2
-
-
 def test_threads_that_need_one_kernel_build_it_once(compilations: _Compilations) -> None:
     barrier, kernels = threading.Barrier(8), [None] * 8
 
@@ -318,7 +307,7 @@ def test_damaged_entries_are_rebuilt(compilations: _Compilations, tmp_path: Path
     files = _entries(tmp_path)
     assert len(files) == 2
     for count, path in enumerate(files, start=2):
-        clear_memory()
+        forget_kernels()
         damaged = path.read_bytes()[:-7]
         path.unlink()  # writing in place would change the file that this process may have mapped
         path.write_bytes(damaged)
@@ -353,7 +342,7 @@ def _scale(x: Any, factor: int) -> Any:
 
 def test_another_machine_or_version_builds_again(compilations: _Compilations, monkeypatch: pytest.MonkeyPatch) -> None:
     build(_spec())
-    clear_memory()
+    forget_kernels()
     monkeypatch.setattr(targets, "identity", lambda kind: "another processor")
     build(_spec())
     assert len(compilations.modules) == 2
@@ -366,7 +355,7 @@ def test_machines_without_a_linker(
     x = np.zeros((2, 2), np.float32)
     np.testing.assert_array_equal(_run(_spec(), x), x + 1)
     assert not _entries(tmp_path, ".so")
-    clear_memory()
+    forget_kernels()
     np.testing.assert_array_equal(_run(_spec(), x), x + 1)
     assert len(compilations.modules) == 1
 
@@ -375,12 +364,12 @@ _WORKER = """
 import sys
 import numpy as np
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, build_many
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build
 n = TensorSpec(("n",), "float32")
 def scale(x, factor):
     return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")
 specs = [KernelSpec(f"k{i}", scale, (n, i), (n,), "elemwise", key="1") for i in range(6)]
-kernels = build_many(specs[:3]) + [build(spec) for spec in specs[3:]]
+kernels = [build(spec).function for spec in specs]
 x, y = tvm.tensor(np.ones(5, "float32")), tvm.tensor(np.zeros(5, "float32"))
 for i, kernel in enumerate(kernels):
     kernel(x, y)

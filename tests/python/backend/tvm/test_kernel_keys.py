@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from meta.backend.tvm import compute
 from meta.backend.tvm import target as targets
 from meta.op.dispatch import implementations
 from meta.op.registry import all_ops, get
+from meta.vm.relax import executables
 
 
 def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -46,21 +48,55 @@ def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
     }
 
 
-def test_sources_cover_the_modules_that_computes_call() -> None:
-    """Each module outside the dialect that a compute imports is in the identity; memory decides no kernel."""
-    package = Path(targets.__file__).parents[2]
-    hashed = {"meta." + ".".join(p.relative_to(package).with_suffix("").parts) for p in targets.lowering_sources("cpu")}
-    hashed = {name.removesuffix(".__init__") for name in hashed}
-    folders = ("op/dialect/tvm", "backend/tvm/te", "backend/tvm/schedule")
-    imported: set[str] = set()
-    for path in (path for folder in folders for path in (package / folder).rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "meta":
-                names = {f"{node.module}.{alias.name}" for alias in node.names}
-                modules = {n for n in names if (package.parent / n.replace(".", "/")).with_suffix(".py").is_file()}
-                imported |= modules or {node.module or ""}
-    inside = ("meta.op.dialect.tvm", "meta.backend.tvm")
-    assert {name for name in imported if not name.startswith(inside)} - {"meta.backend.memory.allocation"} <= hashed
+_PACKAGE = Path(targets.__file__).parents[2]
+
+# What only runs: memory, processes that compile, arrays and calls. What a key has anyway: the schemas bind arguments.
+_RUNS_ONLY = ("meta.backend.memory", "meta.schema", "meta.eager", "meta._generated", "meta.tracing", "meta.op.grad")
+
+
+def _modules_of(paths: Iterable[Path]) -> set[str]:
+    names = {"meta." + ".".join(p.relative_to(_PACKAGE).with_suffix("").parts) for p in paths}
+    return {name.removesuffix(".__init__").removesuffix(".") for name in names}
+
+
+def _imported(module: str) -> set[str]:
+    """The modules of the package that a module imports anywhere in its file, but for type checkers."""
+    path = _PACKAGE.parent / module.replace(".", "/")
+    path = path / "__init__.py" if path.is_dir() else path.with_suffix(".py")
+    tree = ast.parse(path.read_text())
+    unchecked = (n for n in ast.walk(tree) if isinstance(n, ast.If) and ast.unparse(n.test) == "TYPE_CHECKING")
+    skipped = {id(n) for block in unchecked for n in ast.walk(block)}
+    imports = (n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and id(n) not in skipped)
+    modules: set[str] = set()
+    for node in imports:
+        for name in (f"{node.module}.{alias.name}" for alias in node.names if (node.module or "").startswith("meta")):
+            place = _PACKAGE.parent / name.replace(".", "/")
+            is_module = place.is_dir() or place.with_suffix(".py").is_file()
+            modules.add(name if is_module else str(node.module))
+    return modules - {"meta"}
+
+
+def _reached(modules: Iterable[str]) -> set[str]:
+    """The modules, and all that they import, directly or not."""
+    reached, pending = set[str](), set(modules)
+    while pending:
+        module = pending.pop()
+        reached.add(module)
+        pending |= {m for m in _imported(module) if not m.startswith(_RUNS_ONLY)} - reached
+    return reached
+
+
+def test_the_key_of_a_kernel_covers_the_modules_that_decide_it() -> None:
+    """A family's own file and its package's are in its source key."""
+    families = _modules_of((_PACKAGE / "op/dialect/tvm").glob("*.py"))
+    start = {*families, "meta.backend.tvm.kernel", "meta.backend.tvm.shape_generic"}
+    assert _reached(start) - families == _reached(start) & _modules_of(targets.lowering_sources("cuda"))
+
+
+def test_the_key_of_a_program_covers_the_modules_that_decide_it() -> None:
+    hashed = _modules_of([*targets.lowering_sources("cuda"), *executables.own_sources()])
+    start = _modules_of(p for folder in ("vm/lower", "vm/relax") for p in (_PACKAGE / folder).glob("*.py"))
+    assert not _reached(start) - hashed
 
 
 def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -70,7 +106,7 @@ def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyP
     monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), contents(path))[1])
     implementation = next(i for i in implementations(get("softmax")) if i.dialect.name == "tvm")
     compute.source_key.__wrapped__(implementation.payload.source)
-    assert {path.name for path in read} == {"nn.py"}
+    assert {path.name for path in read} == {"__init__.py", "nn.py"}
     assert not set(read) & set(targets.lowering_sources("cuda"))
 
 

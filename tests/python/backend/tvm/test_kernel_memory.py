@@ -19,6 +19,7 @@ from meta.dim import sym
 from meta.ir.type import tensor_type
 from meta.schema import Arg, Int, Schema, Tensor
 from meta.vm.relax import executables
+from tests.python.kernels_in_memory import forget_kernels, forget_programs
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory map of the process")
 
@@ -26,9 +27,9 @@ linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads t
 @pytest.fixture(autouse=True)
 def _empty_cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
-    kernel.clear_memory()
+    forget_kernels()
     yield
-    kernel.clear_memory()
+    forget_kernels()
 
 
 @pytest.fixture(name="scaled")
@@ -74,7 +75,7 @@ def test_a_runner_that_is_held_keeps_its_kernel(scaled: Any, monkeypatch: pytest
     monkeypatch.setenv("META_KERNELS", "2")
     x = meta.ones((2,))
     tensor = kernel.TensorSpec((2,), "float32")
-    held = kernel.build(kernel.KernelSpec("held", lambda x: topi.add(x, x), (tensor,), (tensor,), "elemwise"))
+    held = kernel.build(kernel.KernelSpec("held", lambda x: topi.add(x, x), (tensor,), (tensor,), "elemwise")).function
     for n in range(6):
         scaled(x, n)
     gc.collect()
@@ -122,7 +123,7 @@ def test_results_of_other_sizes_are_freed() -> None:
 @linux
 def test_dropped_programs_are_unloaded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(executables, "MAX_LOADED", 2)
-    executables.clear_memory()
+    forget_programs()
     for n in range(2, 8):
         x = meta.ones((n, 3))
         assert meta.vm.compile(meta.trace(lambda x: meta.tanh(x * 2.0) + 1.0))(x).shape == (n, 3)

@@ -47,7 +47,7 @@ def _apply(name: str, x: np.ndarray[Any, Any], dtype: str = "float32") -> np.nda
     def compute(t: Any) -> Any:
         return tvm.te.compute(t.shape, lambda i: function(t[i]), name="y")
 
-    kernel = build(KernelSpec(f"test_math_{name}", compute, (spec,), (spec,), "elemwise"))
+    kernel = build(KernelSpec(f"test_math_{name}", compute, (spec,), (spec,), "elemwise")).function
     source, result = tvm.tensor(x), tvm.tensor(np.zeros_like(x))
     kernel(source, result)
     return result.numpy()
@@ -155,7 +155,7 @@ def test_functions_of_functions_compile_in_linear_time() -> None:
         return tvm.te.compute(t.shape, lambda i: nested(t[i]), name="y")
 
     spec = TensorSpec(("n",), "float32")
-    kernel = build(KernelSpec("test_math_nested", compute, (spec,), (spec,), "elemwise"))
+    kernel = build(KernelSpec("test_math_nested", compute, (spec,), (spec,), "elemwise")).function
     x = np.linspace(-3, 3, 100).astype(np.float32)
     y = x.astype(np.float64)
     for name in ("sigmoid", "tanh", "exp", "log1p", "erf") * 2:

@@ -10,11 +10,12 @@ import pytest
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, clear_memory, prim_func
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, prim_func
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction
 from meta.backend.tvm.te import math as te_math
 from meta.ir.pattern import PATTERNS
+from tests.python.kernels_in_memory import forget_kernels
 
 Array = np.ndarray[Any, Any]
 
@@ -24,7 +25,7 @@ def _no_disk(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """The disk cache is off, so that every kernel is built."""
     monkeypatch.setenv("META_CACHE", "0")
     yield
-    clear_memory()
+    forget_kernels()
 
 
 # Computes like those of operators.
@@ -127,7 +128,7 @@ def _check_case(case: _Case, shape: tuple[int, ...], symbolic: bool) -> None:
     result = reference(x)
     expected = result if isinstance(result, tuple) else (result,)
     outs = tuple(TensorSpec(s, str(w.dtype)) for s, w in zip(results(extents), expected, strict=True))
-    kernel = build(KernelSpec("case", compute, (TensorSpec(extents, "float32"),), outs, pattern))
+    kernel = build(KernelSpec("case", compute, (TensorSpec(extents, "float32"),), outs, pattern)).function
     actual = [tvm.tensor(np.full(np.shape(w), 77).astype(w.dtype)) for w in expected]
     kernel(tvm.tensor(x), *actual)
     for a, w in zip(actual, expected, strict=True):
@@ -176,7 +177,7 @@ def test_sums_in_other_dtypes(dtype: str) -> None:
             args, outs = (TensorSpec(extents, dtype),), (TensorSpec((extents[1 - axis],), dtype),)
             spec = KernelSpec("sum", _reduce("sum", axis), args, outs, "reduce")
             out = tvm.tensor(np.zeros(x.shape[1 - axis], kind))
-            build(spec)(tvm.tensor(x), out)
+            build(spec).function(tvm.tensor(x), out)
             expected = x.astype(np.int64).sum(axis)
             np.testing.assert_array_equal(out.numpy().astype(np.int64), expected)
 
@@ -211,7 +212,7 @@ def test_products_in_every_layout(left: bool, right: bool) -> None:
             outs = (TensorSpec((m_, n_), "float32"),)
             spec = KernelSpec("product", _product(left, right), args, outs, "out_ewise_fusable")
             out = tvm.tensor(np.full((m, n), 5, np.float32))
-            build(spec)(tvm.tensor(x), tvm.tensor(y), out)
+            build(spec).function(tvm.tensor(x), tvm.tensor(y), out)
             np.testing.assert_allclose(out.numpy(), a.astype(np.float64) @ b, rtol=1e-4, atol=1e-4)
 
 
@@ -224,7 +225,7 @@ def test_product_with_an_epilogue_and_convolution() -> None:
     x, w, bias = (rng.normal(size=s).astype(np.float32) for s in ((40, 96), (64, 96), (64,)))
     tensors = tuple(TensorSpec(a.shape, "float32") for a in (x, w, bias))
     out = tvm.tensor(np.zeros((40, 64), np.float32))
-    build(KernelSpec("dense", dense, tensors, (TensorSpec((40, 64), "float32"),), "out_ewise_fusable"))(
+    build(KernelSpec("dense", dense, tensors, (TensorSpec((40, 64), "float32"),), "out_ewise_fusable")).function(
         *map(tvm.tensor, (x, w, bias)), out
     )
     np.testing.assert_allclose(out.numpy(), np.maximum(x @ w.T + bias, 0), rtol=1e-4, atol=1e-4)
@@ -242,7 +243,7 @@ def test_product_with_an_epilogue_and_convolution() -> None:
             "convolution", convolution, (TensorSpec(data.shape, "float32"), TensorSpec(weight.shape, "float32")),
             (TensorSpec(expected.shape, "float32"),), "out_ewise_fusable",
         )
-    )(tvm.tensor(data), tvm.tensor(weight), out)  # fmt: skip
+    ).function(tvm.tensor(data), tvm.tensor(weight), out)  # fmt: skip
     np.testing.assert_allclose(out.numpy(), expected, rtol=1e-4, atol=1e-4)
 
 
