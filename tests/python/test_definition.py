@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tvm import te, topi
+from tvm import te, tirx, topi
 
 import meta
 from meta.errors import KernelError, MetaError, RegistryError, TypeInferenceError
@@ -123,6 +123,20 @@ def test_errors_of_a_compute_in_a_program_name_operator_and_line() -> None:
     with pytest.raises(KernelError, match="its TVM compute raised ValueError") as caught:
         meta.vm.compile(meta.trace(lambda x: op(x)))(meta.ones((2,)))
     assert caught.value.location == f"{__file__}:{_fails.__code__.co_firstlineno + 1}"
+
+
+def test_errors_of_the_compiler_of_tvm() -> None:
+    def compute(x: Any, by: float) -> Any:
+        return te.compute(x.shape, lambda *i: tirx.call_intrin(x.dtype, "tirx.tvm_call_packed_lowered", x(*i)))
+
+    op = define(tvm=compute)
+    text = r"TVM's compiler raised .*: .*; expected a kernel that TVM compiles; change the sizes"
+    for call, subject in (op, op.__name__), (meta.vm.compile(meta.trace(lambda x: op(x))), "vm"):
+        with pytest.raises(KernelError, match=text) as caught:
+            call(meta.ones((3,)))
+        assert caught.value.subject == subject
+        assert caught.value.location.startswith(__file__)
+        assert "\n" not in str(caught.value)
 
 
 def test_an_error_inside_a_library_is_located_at_its_call() -> None:

@@ -14,6 +14,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
+from meta.backend.tvm.failures import compiling
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.results import check_results, distinct_outputs
@@ -267,14 +268,15 @@ def _compile(spec: KernelSpec, symbol: str, unscheduled: Unscheduled) -> Any:
     """The runnable module with the kernel as the function `symbol`."""
     from meta.backend.tvm.schedule import patterns  # kernels from disk do without it
 
-    target = targets.target(spec.target)
-    scheduled = patterns.schedule(unscheduled.function, spec.pattern, target)
-    if spec.positions is not None:
-        scheduled = with_position_check(scheduled, spec, unscheduled.parameters)
     if unscheduled.unproved is not None and not spec.key:
         raise unscheduled.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
+    target = targets.target(spec.target)
     asserts = spec.positions is not None or unscheduled.unproved is not None
-    return library.compile_functions({symbol: scheduled}, target, asserts=asserts)
+    with compiling(spec.name):
+        scheduled = patterns.schedule(unscheduled.function, spec.pattern, target)
+        if spec.positions is not None:
+            scheduled = with_position_check(scheduled, spec, unscheduled.parameters)
+        return library.compile_functions({symbol: scheduled}, target, asserts=asserts)
 
 
 _PARAMETERS = ".in"  # suffix of the entry with the parameters of a kernel, beside the one with its library

@@ -7,6 +7,7 @@ from typing import Any, Final
 from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.failures import compiling
 from meta.backend.tvm.lowering import pipeline
 from meta.vm.lower.source import Source
 from meta.vm.lower.translate import Lowered, lower
@@ -21,9 +22,10 @@ def plan_source(
     progress.stage("lower operators")
     lowered = lowered or lower(source.module, source.choices, source.calls)
     target = targets.target(source.device.kind)
-    return lowered, plan(
-        lowered, source.mutates, len(source.constants), target, fuse=fuse, arena=arena, budget=source.budget
-    )
+    with compiling("vm"):
+        return lowered, plan(
+            lowered, source.mutates, len(source.constants), target, fuse=fuse, arena=arena, budget=source.budget
+        )
 
 
 _COMPILED: Final = 400
@@ -39,8 +41,8 @@ def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
     mode = mode or execution_mode(planned)
     progress.stage("generate code")
     target = targets.target(source.device.kind)
-    module = finish(planned, target, static=source.static)
-    with tvm.PassContext(config={"tirx.disable_assert": source.device.kind == "cuda"}):
+    with compiling("vm"), tvm.PassContext(config={"tirx.disable_assert": source.device.kind == "cuda"}):
+        module = finish(planned, target, static=source.static)
         return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=pipeline(), exec_mode=mode).mod
 
 
