@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
-from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.adapter import IntImm, te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
@@ -24,10 +25,14 @@ compute = Registrar(__file__).compute
 Expr = Any
 Axes = tuple[int, ...]
 
+_FEW_ELEMENTS: Final = 64
+"""Batch norm over at most so many elements computes in float64: over two of them, the gradient is a difference of
+nearly equal numbers, which magnifies rounding by up to variance / eps."""
 
-def _moments(x: Any, axes: Axes) -> tuple[Any, Any]:
-    """The mean along `axes` and the sum of squared differences from it; the axes stay as size 1."""
-    value, size = elements_of(x), count_elements(x, axes, accumulation_dtype(x.dtype))
+
+def _moments(x: Any, axes: Axes, dtype: str) -> tuple[Any, Any]:
+    """The mean along `axes` and the sum of squared differences from it, in a dtype; the axes stay as size 1."""
+    value, size = elements_of(x, dtype), count_elements(x, axes, dtype)
     total = reduce_axes(x, axes, te.sum, value, "total")
     mean = te.compute(total.shape, lambda *i: total(*i) / size, "mean")
 
@@ -47,8 +52,9 @@ def _inverse_deviation(squares: Any, size: Expr, eps: float) -> Any:
 
 def _normalise_rows(x: Any, axes: Axes, eps: float) -> tuple[Value, Any, Expr]:
     """The normalised x, 1 / deviation, and the number of elements per row."""
-    value, size = elements_of(x), count_elements(x, axes, accumulation_dtype(x.dtype))
-    mean, squares = _moments(x, axes)
+    dtype = accumulation_dtype(x.dtype)
+    value, size = elements_of(x), count_elements(x, axes, dtype)
+    mean, squares = _moments(x, axes, dtype)
     invstd = _inverse_deviation(squares, size, eps)
     return lambda *i: (value(*i) - read_reduced(mean, axes, i)) * read_reduced(invstd, axes, i), invstd, size
 
@@ -125,20 +131,22 @@ def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: Axes, eps: float, *, out:
     return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps, out=out[1:])
 
 
-def _split_channel(x: Any, axis: int) -> tuple[int, Axes]:
-    """The channel axis and the other axes."""
+def _split_channel(x: Any, axis: int) -> tuple[int, Axes, str]:
+    """The channel axis, the other axes, and the dtype of computation."""
     channel = axis % len(x.shape)
-    return channel, tuple(a for a in range(len(x.shape)) if a != channel)
+    others = tuple(a for a in range(len(x.shape)) if a != channel)
+    sizes = [x.shape[a] for a in others]
+    is_few = all(isinstance(n, IntImm) for n in sizes) and math.prod(map(int, sizes)) <= _FEW_ELEMENTS
+    return channel, others, "float64" if is_few and x.dtype == "float32" else accumulation_dtype(x.dtype)
 
 
 @compute("batch_norm_train")
 def batch_norm_train(
     x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: float, eps: float, axis: int, *, out: Any
 ) -> Any:
-    channel, others = _split_channel(x, axis)
-    dtype, value = accumulation_dtype(x.dtype), elements_of(x)
-    size = count_elements(x, others, dtype)
-    mean, squares = _moments(x, others)
+    channel, others, dtype = _split_channel(x, axis)
+    value, size = elements_of(x, dtype), count_elements(x, others, dtype)
+    mean, squares = _moments(x, others, dtype)
     invstd = _inverse_deviation(squares, size, eps)
 
     def element(*i: Any) -> Expr:
@@ -170,8 +178,8 @@ def batch_norm_train(
 
 @compute("batch_norm_train_dxwb")
 def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
-    channel, others = _split_channel(x, axis)
-    dtype, grad, normalised = accumulation_dtype(x.dtype), elements_of(dy), _normalised_by(x, mean, invstd, axis)
+    channel, others, dtype = _split_channel(x, axis)
+    grad, normalised = elements_of(dy, dtype), _normalised_by(x, mean, invstd, axis)
     size = count_elements(x, others, dtype)
     projection, grad_sum = _channel_sums(dy, x, mean, invstd, axis)
 
@@ -189,9 +197,9 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 
 @compute("batch_norm_stats")
 def batch_norm_stats(x: Any, eps: float, axis: int, *, out: Any) -> Any:
-    _, others = _split_channel(x, axis)
-    mean, squares = _moments(x, others)
-    size = count_elements(x, others, accumulation_dtype(x.dtype))
+    _, others, dtype = _split_channel(x, axis)
+    mean, squares = _moments(x, others, dtype)
+    size = count_elements(x, others, dtype)
     invstd = _inverse_deviation(squares, size, eps)
     return (
         store_result(mean, others, out[0], "batch_mean"),
@@ -209,15 +217,16 @@ def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, *, out: 
 
 def _channel_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int) -> tuple[Any, Any]:
     """The sums of dy times the normalised x, and of dy, over all axes but the channels'; the axes stay as size 1."""
-    _, others = _split_channel(x, axis)
-    grad, normalised = elements_of(dy), _normalised_by(x, mean, invstd, axis)
+    _, others, dtype = _split_channel(x, axis)
+    grad, normalised = elements_of(dy, dtype), _normalised_by(x, mean, invstd, axis)
     projection = reduce_axes(x, others, te.sum, lambda *i: grad(*i) * normalised(*i), "projection")
     return projection, reduce_axes(x, others, te.sum, grad, "grad_sum")
 
 
 def _normalised_by(x: Any, mean: Any, invstd: Any, axis: int) -> Value:
     """(x - mean) * invstd, with one mean and invstd for each channel."""
-    channel, dtype, value = axis % len(x.shape), accumulation_dtype(x.dtype), elements_of(x)
+    channel, _, dtype = _split_channel(x, axis)
+    value = elements_of(x, dtype)
     return lambda *i: (value(*i) - cast(mean(i[channel]), dtype)) * cast(invstd(i[channel]), dtype)
 
 
