@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from meta.distributed.process import world_size as world_size
     from meta.distributed.sharding import gathered as gathered
     from meta.distributed.sharding import zero as zero
+    from meta.distributed.tensor.parallel import tensor_parallel as tensor_parallel
+    from meta.distributed.tensor.parameters import shard as shard
 else:
     _HOMES = {
         "meta.distributed.batch_norm": ("sync_batch_norm",),
@@ -51,5 +53,7 @@ else:
             "init", "is_initialized", "local_rank", "rank", "seed", "shutdown", "world_size",
         ),
         "meta.distributed.sharding": ("gathered", "zero"),
+        "meta.distributed.tensor.parallel": ("tensor_parallel",),
+        "meta.distributed.tensor.parameters": ("shard",),
     }  # fmt: skip
     __getattr__, __dir__ = exports(__name__, _HOMES)

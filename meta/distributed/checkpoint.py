@@ -17,7 +17,10 @@ import meta
 from meta.autograd.api import no_grad
 from meta.distributed import process
 from meta.distributed.collectives import barrier
-from meta.distributed.sharding import Shard, ShardedParameters, ShardedState
+from meta.distributed.exchanges import exchanges
+from meta.distributed.sharding import Shard, ShardedState, shards_of
+from meta.distributed.tensor.parallel import TensorParallel
+from meta.distributed.tensor.parameters import Part
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, FileError, MetaError
 from meta.optim.train_step import TrainStep
@@ -107,8 +110,8 @@ def load(folder: str | os.PathLike[str], step: TrainStep) -> None:
     with no_grad():
         for entry in entries:
             entry.assign(state[entry.name])
-        if isinstance(step.exchange, ShardedState):
-            for shard in step.exchange.shards:
+        for exchange in exchanges(step, ShardedState):
+            for shard in exchange.shards:
                 shard.array.update(shard.own_part(shard.parameter.detach()))
 
 
@@ -122,31 +125,48 @@ def _checkpoint_module() -> Any:
 class _Entry:
     """An array of a step's state as a checkpoint has it: a vector, under the name that it has in one process.
 
-    shard: of which parameter the array is this rank's part; None for arrays that all ranks have."""
+    shard: of which parameter the array is this rank's shard, as `zero` divides it; None for arrays that it does not.
+    part: of which parameter the array, gathered from shards, is this rank's part, as `tensor_parallel` divides it. Such
+        an array is gathered, and the checkpoint has it as one."""
 
     name: str
     array: NDArray
     shard: Shard | None
+    part: Part | None
 
     @property
     def size(self) -> int:
         """The number of elements of the whole vector."""
+        if self.part is not None:
+            return math.prod(self.part.kind.shape)  # type: ignore[arg-type]
         return math.prod(self.array.shape if self.shard is None else self.shard.shape)
 
     def tensor(self) -> Any:
         """torch's view of the array."""
         import torch
 
+        if self.part is not None:
+            with no_grad():
+                part = self.array.detach() if self.shard is None else self.shard.whole(self.array.detach())
+                return torch.from_dlpack(self.part.whole(part)).reshape(-1).cpu()
         return self._distributed(torch.from_dlpack(self.array.detach()).reshape(-1))
 
     def empty(self) -> Any:
         """A tensor of torch to read into."""
         import torch
 
-        return self._distributed(torch.empty_like(torch.from_dlpack(self.array.detach()).reshape(-1)))
+        own = torch.from_dlpack(self.array.detach()).reshape(-1)
+        if self.part is not None:
+            return torch.empty(self.size, dtype=own.dtype)
+        return self._distributed(torch.empty_like(own))
 
     def assign(self, tensor: Any) -> None:
         """Copy the values of a tensor of `empty`."""
+        if self.part is not None:
+            own = self.part.own_part(meta.from_dlpack(tensor).reshape(self.part.kind.shape))
+            own = own if self.shard is None else self.shard.own_part(own)
+            self.array.update(own.to(self.array.device))
+            return
         if self.shard is None or self.shard.group.ranks == 1:
             self.array.update(meta.from_dlpack(tensor)[: self.array.size].reshape(self.array.shape))
             return
@@ -182,19 +202,23 @@ def _entries(where: str, step: Any) -> Iterator[_Entry]:
     """The arrays of a step's state."""
     if not isinstance(step, TrainStep):
         raise ArgumentError(where, f"the step is of class {type(step).__name__}", "a TrainStep")
-    exchange = step.exchange
-    shards = exchange.shards if isinstance(exchange, (ShardedState, ShardedParameters)) else []
+    shards = shards_of(step)
     by_name = {shard.name: shard for shard in shards}
     by_id = {id(shard.array): shard for shard in shards}
+    parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
     for name, x in step.state_dict().items():
         match = _OF_SHARD.fullmatch(name)
         shard = by_name.get(match[2]) if match else None
         if match is None or shard is None:
-            yield _Entry(name, x, by_id.get(id(x)))
+            own_name, shard = name, by_id.get(id(x))
         elif match[3]:
             divided = x.shape == shard.array.shape and match[3] != ".step"
-            yield _Entry(f"{match[1]}.{match[2]}{match[3]}", x, shard if divided else None)
-        # Else it is a shard of a parameter that all ranks have.
+            own_name, shard = f"{match[1]}.{match[2]}{match[3]}", shard if divided else None
+        else:
+            continue  # a shard of a parameter that all ranks have
+        part = next((part for part in parts if part.owns(own_name.partition(".")[2])), None)
+        is_part = part is not None and (shard is not None or x.shape == part.shape)
+        yield _Entry(own_name, x, shard, part if is_part else None)
 
 
 def _check_stored(source: Path, entries: list[_Entry], stored: Any) -> None:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import meta
 from meta.autograd.api import no_grad
 from meta.distributed.buckets import Bucket, buckets
+from meta.distributed.exchanges import Exchange, add_exchange, check_step
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -37,24 +37,13 @@ def data_parallel(
         raise ArgumentError("data_parallel", f"bucket_bytes is {bucket_bytes!r}", "an int above 0")
 
     def wrap(step: TrainStep) -> TrainStep:
-        check_step("data_parallel", step)
+        check_step("data_parallel", step, group, MeanGradients)
         if broadcast:
             broadcast_state(step, group)
-        step.exchange = MeanGradients(group, bucket_bytes)
+        add_exchange(step, MeanGradients(group, bucket_bytes))
         return step
 
     return wrap
-
-
-def check_step(where: str, step: Any) -> None:
-    """Raise ArgumentError for something other than a training step that exchanges nothing yet."""
-    if not isinstance(step, TrainStep):
-        problem = f"the step is of class {type(step).__name__}"
-        raise ArgumentError(
-            where, problem, "a TrainStep", "make one: meta.optim.with_optimizer(meta.optim.SGD, 0.1)(model, loss)"
-        )
-    if step.exchange is not None:
-        raise ArgumentError(where, "the step takes part in an exchange already", "one exchange a step")
 
 
 def broadcast_state(step: TrainStep, group: Group) -> None:
@@ -65,19 +54,12 @@ def broadcast_state(step: TrainStep, group: Group) -> None:
                 x.update(meta.broadcast_from(x.detach(), 0, *group))
 
 
-class MeanGradients:
+class MeanGradients(Exchange):
     """Replaces gradients by their mean over the ranks, in buckets."""
 
     def __init__(self, group: Group, bucket_bytes: int) -> None:
         self.ranks = group
         self.bucket_bytes = bucket_bytes
-        self.group: tuple[str, int] | None = None
-
-    def parameters(self) -> AbstractContextManager[None]:
-        return nullcontext()
-
-    def after_backward(self) -> None:
-        """Nothing: gradients that are accumulated stay local."""
 
     def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
         if self.ranks.ranks == 1:
@@ -93,9 +75,6 @@ class MeanGradients:
                     means = meta.cond(last, partial(self._mean, bucket), _unchanged, *gradients)
                 for x, mean in zip(bucket.arrays, means, strict=True):
                     x.grad = mean
-
-    def after_update(self) -> None:
-        """Nothing: all ranks compute the same update."""
 
     def _mean(self, bucket: Bucket, *gradients: Any) -> tuple[Any, ...]:
         return bucket.divide(meta.all_reduce(bucket.join(gradients), "mean", *self.ranks))

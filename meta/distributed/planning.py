@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from meta.distributed.sharding import ShardedParameters, ShardedState
+from meta.distributed.sharding import shards_of
 from meta.dtype import itemsize
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import Call
@@ -94,8 +94,7 @@ def plan(step: TrainStep, *args: Any) -> Plan:
 
 
 def _placements(step: TrainStep) -> tuple[Placement, ...]:
-    exchange = step.exchange
-    shards = exchange.shards if isinstance(exchange, (ShardedState, ShardedParameters)) else []
+    shards = shards_of(step)
     ranks = {shard.array.shape: shard.group.ranks for shard in shards}
     own = {id(shard.array) for shard in shards}
     names = {f"{shard.name}.shard" for shard in shards}

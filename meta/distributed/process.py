@@ -115,12 +115,22 @@ def shutdown() -> None:
         _torch_distributed().destroy_process_group()
 
 
-def seed(value: int) -> None:
+def seed(value: int, same: tuple[str, int] | None = None) -> None:
     """`meta.random.seed`, with another stream of numbers on every rank: for dropout and augmentation. Call it after
     the model was built, for which all ranks use one seed.
 
-    value: an int from 0 to 2**62 - 1."""
+    value: an int from 0 to 2**62 - 1.
+    same: a group whose ranks get one stream, as `tensor_parallel` needs: `mesh["tp"]`."""
     if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError("distributed.seed", f"the seed is {value!r}", f"an int from 0 to {(1 << 62) - 1}")
     # Philox keys that differ in one bit give unrelated streams, so that any injective mixture will do.
-    generator.seed((value * 0x9E3779B97F4A7C15 + rank()) % (1 << 62))
+    generator.seed((value * 0x9E3779B97F4A7C15 + (rank() if same is None else _first(*same))) % (1 << 62))
+
+
+def _first(group: str, ranks: int) -> int:
+    """The number of the first rank of a group."""
+    if ranks == 1 or not _torch_is_initialized():
+        return rank()
+    from meta.backend.torch.groups import find_group
+
+    return find_group("distributed.seed", group, ranks).ranks[0]

@@ -4,15 +4,16 @@ parallelism whose ranks divide what they would all hold."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Callable, Generator, Iterator
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.distributed import process
-from meta.distributed.gradients import broadcast_state, check_step
+from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges
+from meta.distributed.gradients import broadcast_state
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
@@ -41,15 +42,15 @@ def zero(stage: int, mesh: GroupLike = None, *, broadcast: bool = True) -> Calla
     group = as_group("zero", mesh)
 
     def wrap(step: TrainStep) -> TrainStep:
-        check_step("zero", step)
+        check_step("zero", step, group, _Sharded)
         _check_supported(step, stage)
         if broadcast:
             broadcast_state(step, group)
         shards = shard_optimizer(step.optimizer, group)
         if stage == 3:
-            step.exchange = _divide_model(step, shards)
+            add_exchange(step, _divide_model(step, shards))
         else:
-            step.exchange = ShardedState(group, shards, sharded_gradients=stage == 2)
+            add_exchange(step, ShardedState(group, shards, sharded_gradients=stage == 2))
         step.renew_sums()
         return step
 
@@ -117,16 +118,29 @@ def shard_optimizer(optimizer: Optimizer, group: Group) -> list[Shard]:
     return list(shards.values())
 
 
-class ShardedState:
+class _Sharded(Exchange):
+    """An exchange of gradients of which every rank has shards."""
+
+    def __init__(self, group: Group, shards: list[Shard]) -> None:
+        self.ranks = group
+        self.shards = shards
+
+    def groups(self, name: str) -> tuple[tuple[str, int], ...]:
+        del name
+        return (tuple(self.ranks),)
+
+
+def shards_of(step: TrainStep) -> list[Shard]:
+    """The shards into which `zero` divided the parameters of a step."""
+    return [shard for exchange in exchanges(step, _Sharded) for shard in exchange.shards]
+
+
+class ShardedState(_Sharded):
     """Stages 1 and 2: whole parameters, shards of the optimizer's state."""
 
     def __init__(self, group: Group, shards: list[Shard], *, sharded_gradients: bool) -> None:
-        self.group: tuple[str, int] | None = group
-        self.shards = shards
+        super().__init__(group, shards)
         self.sharded_gradients = sharded_gradients
-
-    def parameters(self) -> AbstractContextManager[None]:
-        return nullcontext()
 
     def after_backward(self) -> None:
         """Move the mean of the ranks' gradients to the shards."""
@@ -141,9 +155,6 @@ class ShardedState:
                 else:
                     shard.array.grad = shard.own_part(meta.all_reduce(dx, "mean", *shard.group))
 
-    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
-        """Nothing: the gradients are there."""
-
     def after_update(self) -> None:
         """Gather the parameters from the shards."""
         with no_grad():
@@ -151,12 +162,11 @@ class ShardedState:
                 shard.parameter.update(shard.whole(shard.array.detach()))
 
 
-class ShardedParameters:
+class ShardedParameters(_Sharded):
     """Stage 3: the model's attributes are shards, except while it is called."""
 
     def __init__(self, group: Group, shards: list[Shard], places: list[tuple[Any, Any, Shard]]) -> None:
-        self.group: tuple[str, int] | None = group
-        self.shards = shards
+        super().__init__(group, shards)
         self.places = places
 
     def after_backward(self) -> None:
@@ -165,12 +175,6 @@ class ShardedParameters:
             for shard in self.shards:
                 if shard.array.grad is not None:
                     shard.array.grad = shard.array.grad / shard.group.ranks
-
-    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
-        """Nothing: the gradients are there."""
-
-    def after_update(self) -> None:
-        """Nothing: parameters are gathered where the model reads them."""
 
     @contextmanager
     def parameters(self) -> Generator[None, None, None]:
@@ -190,21 +194,21 @@ def _divide_model(step: TrainStep, shards: list[Shard]) -> ShardedParameters:
     model = step.model
     assert isinstance(model, Model)
     by_id = {id(shard.parameter): shard for shard in shards}
-    places = [(owner, key, by_id[id(x)]) for owner, key, x in _places(model) if id(x) in by_id]
-    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in places}
+    found = [(owner, key, by_id[id(x)]) for owner, key, x in places(model) if id(x) in by_id]
+    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in found}
     if missing:
         names = ", ".join(sorted(by_id[i].name for i in missing))
         problem = f"{names}: the optimizer updates parameters outside of the model"
         raise NotSupportedError("zero", problem, "parameters that are attributes of the model", "use stage 1 or 2")
-    exchange = ShardedParameters(shards[0].group, shards, places)
-    for owner, key, shard in places:
+    exchange = ShardedParameters(shards[0].group, shards, found)
+    for owner, key, shard in found:
         owner[key] = shard.array
         shard.parameter = shard.array
     tracing.invalidate()
     return exchange
 
 
-def _places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
+def places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
     """Where the model and its parts keep arrays: (dict or list, key, array)."""
     for _, part in model.named_models():
         yield from ((vars(part), key, x) for key, x in vars(part).items() if isinstance(x, NDArray))
@@ -216,11 +220,7 @@ def _places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
 
 @contextmanager
 def gathered(step: TrainStep) -> Generator[Any, None, None]:
-    """The model of a step of `zero(3)` with whole parameters in the place of shards: to evaluate it, or to copy its
-    `state_dict()`. Changes to the parameters are lost. All ranks enter together."""
-    exchange = step.exchange
-    if not isinstance(exchange, ShardedParameters):
-        yield step.model
-        return
-    with no_grad(), exchange.parameters():
+    """The model of a step of `zero(3)` or `tensor_parallel` with whole parameters in the place of shards: to evaluate
+    it, or to copy its `state_dict()`. Changes to the parameters are lost. All ranks enter together."""
+    with no_grad(), nullcontext() if step.exchange is None else step.exchange.parameters():
         yield step.model

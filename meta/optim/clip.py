@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import meta
@@ -27,7 +27,7 @@ def clip_grad_norm(
     norm_type: float = 2.0,
     *,
     error_if_nonfinite: bool = False,
-    group: tuple[str, int] | None = None,
+    group: tuple[str, int] | Callable[[NDArray], Sequence[tuple[str, int]]] | None = None,
 ) -> Any:
     """Scale the gradients of all parameters by min(1, max_norm / (norm + 1e-6)). Returns the norm before, that of the
     vector of all gradients: a 0-d tensor, float64 if a gradient is, else float32. Runs in traced steps, too.
@@ -38,7 +38,8 @@ def clip_grad_norm(
     error_if_nonfinite: raise GradientError for a norm that is infinite or NaN, which waits for the device; in a trace
     TraceError. Otherwise an infinite norm makes gradients 0 or NaN, as in torch.
     group: name and number of the ranks among which the gradients are divided (`mesh["dp"]`); the norm is that of all of
-    them. None for gradients that this process has all of."""
+    them. None for gradients that this process has all of. A function says for each parameter the groups, perhaps none,
+    among which its gradient is divided."""
     order = nonnegative("clip_grad_norm", "norm_type", norm_type, finite=False)
     if order == 0:
         raise ArgumentError("clip_grad_norm", "norm_type is 0", "a number above 0, or math.inf")
@@ -48,7 +49,7 @@ def clip_grad_norm(
         arrays = _with_gradients("clip_grad_norm", parameters)
         if not arrays:
             return meta.zeros(())
-        norm = _norm([x.grad for x in arrays], order, group)
+        norm = _norm(_by_groups(arrays, group), order)
         if error_if_nonfinite and not meta.isfinite(norm):
             raise GradientError(
                 "clip_grad_norm", f"the norm of the gradients is {norm.item()}", "a finite one",
@@ -71,19 +72,42 @@ def clip_grad_value(parameters: Clipped, clip_value: float) -> None:
             x.grad = meta.clip(x.grad, -bound, bound)
 
 
-def _norm(gradients: list[Any], order: float, group: tuple[str, int] | None) -> Any:
-    dtype = "float64" if any(g.dtype == "float64" for g in gradients) else "float32"
-    wide = [g if g.dtype == dtype else g.cast(dtype) for g in gradients]
+_Groups: TypeAlias = "tuple[tuple[str, int], ...]"
+
+
+def _by_groups(arrays: list[Any], group: Any) -> dict[_Groups, list[Any]]:
+    """The gradients of arrays by the groups among which they are divided."""
+    divided: dict[_Groups, list[Any]] = {}
+    for x in arrays:
+        groups = tuple(group(x)) if callable(group) else () if group is None else (group,)
+        divided.setdefault(groups, []).append(x.grad)
+    return divided
+
+
+def _norm(gradients: dict[_Groups, list[Any]], order: float) -> Any:
+    every = [g for listed in gradients.values() for g in listed]
+    dtype = "float64" if any(g.dtype == "float64" for g in every) else "float32"
     if math.isinf(order):
-        return _of_all(meta.max(meta.stack([meta.max(meta.abs(g)) for g in wide])), "max", group)
+        return _of_all(gradients, "max", lambda g: meta.max(meta.abs(_wide(g, dtype))))
     if order == 2:
-        return meta.sqrt(_of_all(meta.sum(meta.stack([meta.sum(g * g) for g in wide])), "sum", group))
-    return _of_all(meta.sum(meta.stack([meta.sum(meta.abs(g) ** order) for g in wide])), "sum", group) ** (1 / order)
+        return meta.sqrt(_of_all(gradients, "sum", lambda g: meta.sum(_wide(g, dtype) * _wide(g, dtype))))
+    return _of_all(gradients, "sum", lambda g: meta.sum(meta.abs(_wide(g, dtype)) ** order)) ** (1 / order)
 
 
-def _of_all(part: Any, reduction: Literal["sum", "max"], group: tuple[str, int] | None) -> Any:
-    """The reduction of the ranks' parts."""
-    return part if group is None else meta.all_reduce(part, reduction, *group)
+def _wide(x: Any, dtype: str) -> Any:
+    return x if x.dtype == dtype else x.cast(dtype)
+
+
+def _of_all(gradients: dict[_Groups, list[Any]], kind: Literal["sum", "max"], part: Callable[[Any], Any]) -> Any:
+    """The reduction of all ranks' gradients. part: that of one gradient on this rank."""
+    reduce = meta.max if kind == "max" else meta.sum
+    totals: list[Any] = []
+    for groups, listed in gradients.items():
+        total = reduce(meta.stack([part(g) for g in listed]))
+        for group in groups:
+            total = meta.all_reduce(total, kind, *group)
+        totals.append(total)
+    return totals[0] if len(totals) == 1 else reduce(meta.stack(totals))
 
 
 def _with_gradients(subject: str, parameters: Any) -> list[Any]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, cast
 
@@ -33,12 +33,7 @@ class Scaler(Protocol):
 
 
 class Exchange(Protocol):
-    """What the processes of a training step tell each other: see meta.distributed.
-
-    group: name and number of the ranks among which gradients are divided, for norms over all of them; None where each
-        rank has all gradients."""
-
-    group: tuple[str, int] | None
+    """What the processes of a training step tell each other: see meta.distributed."""
 
     def parameters(self) -> AbstractContextManager[None]:
         """Entered around the forward pass."""
@@ -54,6 +49,15 @@ class Exchange(Protocol):
     def after_update(self) -> None:
         """Called after every update."""
 
+    def groups(self, name: str) -> tuple[tuple[str, int], ...]:
+        """Name and number of the ranks among which the gradient of a parameter is divided, for norms over all of them:
+        the name is that in the optimizer. One for each group."""
+        ...
+
+    def rewrite(self, record: tracing.Record) -> tracing.Record:
+        """Called with the program of a step: the program to run instead."""
+        ...
+
 
 class TrainStep:
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
@@ -66,7 +70,7 @@ class TrainStep:
     clip_norm, clip_value: bounds for `clip_grad_norm` and `clip_grad_value` before each update.
     schedule: steps after each update.
     scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
-    exchange: what other processes take part in; `meta.distributed.data_parallel` and `zero` set it.
+    exchange: what other processes take part in; `meta.distributed.data_parallel`, `zero` and `tensor_parallel` set it.
     A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
     Raises ArgumentError for settings out of range and a schedule of another optimizer.
     """
@@ -138,8 +142,7 @@ class TrainStep:
         if self.clip_value is not None:
             clip_grad_value(self.optimizer, self.clip_value)
         if self.clip_norm is not None:
-            group = None if self.exchange is None else self.exchange.group
-            clip_grad_norm(self.optimizer, self.clip_norm, group=group)
+            clip_grad_norm(self.optimizer, self.clip_norm, group=self._gradient_groups())
         if self.scaler is not None:
             self.scaler.step(self.optimizer)
         else:
@@ -148,6 +151,14 @@ class TrainStep:
             self.schedule.step()
         if self.exchange is not None:
             self.exchange.after_update()
+
+    def _gradient_groups(self) -> Callable[[NDArray], Sequence[tuple[str, int]]] | None:
+        """The groups among which the gradient of each parameter is divided."""
+        exchange = self.exchange
+        if exchange is None:
+            return None
+        names = {id(x): name for name, x in self.optimizer.named}
+        return lambda x: exchange.groups(names[id(x)])
 
     def _accumulate(self) -> None:
         with no_grad():
@@ -241,7 +252,8 @@ class TrainStep:
 
     def record(self, *args: Any) -> tracing.Record:
         """The program of one step."""
-        return tracing.record(self.__call__, args, {}, {id(x): name for name, x in self.named_state()})
+        record = tracing.record(self.__call__, args, {}, {id(x): name for name, x in self.named_state()})
+        return record if self.exchange is None else self.exchange.rewrite(record)
 
     def ir(self, *args: Any) -> str:
         """The text of the program of one step."""

@@ -20,8 +20,8 @@ BATCH, STEPS = 8, 4
 
 
 class MLP(meta.Model):
-    def build(self) -> None:
-        self.layers = nn.Sequential(nn.Linear(5, 7), nn.Tanh(), nn.Linear(7, 3))
+    def build(self, features: int = 5, hidden: int = 7, classes: int = 3) -> None:
+        self.layers = nn.Sequential(nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes))
 
     def forward(self, x: Any) -> Any:
         return self.layers(x)
@@ -211,8 +211,10 @@ def check_four_ranks() -> None:
     def wrap(step: Any) -> Any:
         return distributed.zero(2, mesh["dp"])(distributed.data_parallel(mesh["other"])(step))
 
-    with pytest.raises(ArgumentError, match="exchange already"):
-        wrap(_step("mlp", "sgd", "float64"))
+    _compare(wrap, CASES[:1], clip_norm=0.1)
+    _compare(lambda step: distributed.data_parallel("other")(distributed.zero(3, "dp")(step)), CASES[1:2])
+    with pytest.raises(ArgumentError, match="the step takes part in an exchange already, over group 'dp'"):
+        distributed.data_parallel("dp")(wrap(_step("mlp", "sgd", "float64")))
     _compare(distributed.zero(2), CASES[:1])
     step = distributed.zero(3)(_step("mlp", "adamw", "float64"))
     distributed.load(os.environ["SAVED"], step)

@@ -45,9 +45,9 @@ def run_processes(arguments: Sequence[str], processes: int, folder: Path) -> tup
     return statuses, [(folder / f"{rank}.txt").read_text() for rank in range(processes)]
 
 
-def run_checks(module: str, processes: int, folder: Path, only: str = "") -> dict[str, str]:
+def run_checks(modules: str, processes: int, folder: Path, only: str = "") -> dict[str, str]:
     """Check -> "", or the traceback of the ranks on which it failed. only: a part of the checks' names."""
-    command = ["-m", "tests.python.distributed.worker", str(folder), module, only]
+    command = ["-m", "tests.python.distributed.worker", str(folder), modules, only]
     statuses, logs = run_processes(command, processes, folder)
     assert not any(statuses), f"statuses {statuses}:\n" + "\n".join(logs)
     outcomes = [json.loads((folder / f"{rank}.json").read_text()) for rank in range(processes)]

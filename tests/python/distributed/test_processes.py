@@ -17,8 +17,8 @@ from tests.python.distributed import checks_training
 from tests.python.distributed.processes import run_checks, run_processes
 
 
-def _run(module: str, processes: int, folder: Path, only: str = "") -> None:
-    outcomes = run_checks(f"tests.python.distributed.{module}", processes, folder, only)
+def _run(modules: str, processes: int, folder: Path, only: str = "") -> None:
+    outcomes = run_checks(modules, processes, folder, only)
     assert outcomes
     failed = {name: trace for name, trace in outcomes.items() if trace}
     assert not failed, "\n".join(failed.values())
@@ -29,7 +29,7 @@ def test_collectives_of_two_processes(tmp_path: Path) -> None:
 
 
 def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    _run("checks_training", 2, tmp_path, "two")
+    _run("checks_training,checks_tensor", 2, tmp_path, "two")
     # What two ranks saved goes on in one process and in four.
     expected = json.loads((tmp_path / "expected.json").read_text())
     meta.random.seed(0)
@@ -39,7 +39,7 @@ def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     np.testing.assert_allclose([step(meta.array(x), meta.array(y)).item() for _ in range(3)], expected, 1e-9)
     monkeypatch.setenv("SAVED", str(tmp_path / "step"))
     (tmp_path / "four").mkdir()
-    _run("checks_training", 4, tmp_path / "four", "four")
+    _run("checks_training,checks_tensor", 4, tmp_path / "four", "four")
 
 
 _FAULT = """

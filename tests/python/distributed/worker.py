@@ -1,4 +1,4 @@
-"""One of several processes that run checks together: `python -m tests.python.distributed.worker FOLDER MODULE`.
+"""One of several processes that run checks together: `python -m tests.python.distributed.worker FOLDER MODULE,MODULE`.
 
 A module of checks has functions `check_*()` that every rank runs, in the order of the file. The outcome of each is
 written to FOLDER: nothing, or the traceback."""
@@ -14,10 +14,11 @@ from pathlib import Path
 import meta
 
 
-def main(folder: str, module: str, only: str = "") -> None:
+def main(folder: str, modules: str, only: str = "") -> None:
     meta.distributed.init(timeout=90)
     outcomes: dict[str, str] = {}
-    for name, check in vars(import_module(module)).items():
+    checks = {n: f for m in modules.split(",") for n, f in vars(import_module(f"{__package__}.{m}")).items()}
+    for name, check in checks.items():
         if name.startswith("check_") and only in name:
             meta.random.seed(0)
             try:

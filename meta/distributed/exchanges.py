@@ -1,0 +1,103 @@
+"""What the ranks of a training step tell each other, and several such exchanges of one step."""
+
+from __future__ import annotations
+
+from collections.abc import Generator, Iterable
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
+from typing import Any, TypeVar
+
+from meta.distributed.mesh import Group
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
+from meta.optim.train_step import TrainStep
+from meta.tracing import Record
+
+
+class Exchange:
+    """An exchange in which nothing happens: what the others are made of. See meta.optim.train_step.Exchange.
+
+    ranks: the group that takes part."""
+
+    ranks: Group
+
+    def parameters(self) -> AbstractContextManager[None]:
+        return nullcontext()
+
+    def after_backward(self) -> None: ...
+
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None: ...
+
+    def after_update(self) -> None: ...
+
+    def groups(self, name: str) -> tuple[tuple[str, int], ...]:
+        del name
+        return ()
+
+    def rewrite(self, record: Record) -> Record:
+        return record
+
+
+class Exchanges(Exchange):
+    """Several exchanges of one step, over different groups, in the order in which they were applied."""
+
+    def __init__(self, parts: tuple[Exchange, ...]) -> None:
+        self.parts = parts
+
+    @contextmanager
+    def parameters(self) -> Generator[None, None, None]:
+        """The parameters that were divided last are gathered first."""
+        with ExitStack() as stack:
+            for part in reversed(self.parts):
+                stack.enter_context(part.parameters())
+            yield
+
+    def after_backward(self) -> None:
+        for part in self.parts:
+            part.after_backward()
+
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
+        listed = list(named)
+        for part in self.parts:
+            part.before_update(listed, last)
+
+    def after_update(self) -> None:
+        for part in self.parts:
+            part.after_update()
+
+    def groups(self, name: str) -> tuple[tuple[str, int], ...]:
+        return tuple(group for part in self.parts for group in part.groups(name))
+
+    def rewrite(self, record: Record) -> Record:
+        for part in self.parts:
+            record = part.rewrite(record)
+        return record
+
+
+E = TypeVar("E", bound=Exchange)
+
+
+def exchanges(step: TrainStep, kind: type[E]) -> list[E]:
+    """The exchanges of a class in which a step takes part."""
+    own: Any = step.exchange
+    parts = own.parts if isinstance(own, Exchanges) else () if own is None else (own,)
+    return [part for part in parts if isinstance(part, kind)]
+
+
+def add_exchange(step: TrainStep, exchange: Exchange) -> None:
+    """Let a step take part in one more exchange."""
+    before = exchanges(step, Exchange)
+    step.exchange = Exchanges((*before, exchange)) if before else exchange
+
+
+def check_step(where: str, step: Any, group: Group, kind: type[Exchange]) -> None:
+    """Raise ArgumentError for something other than a training step, and for one that has an exchange of this class or
+    over this group already."""
+    if not isinstance(step, TrainStep):
+        problem = f"the step is of class {type(step).__name__}"
+        raise ArgumentError(
+            where, problem, "a TrainStep", "make one: meta.optim.with_optimizer(meta.optim.SGD, 0.1)(model, loss)"
+        )
+    for other in exchanges(step, Exchange):
+        if isinstance(other, kind) or other.ranks.name == group.name:
+            problem = f"the step takes part in an exchange already, over group '{other.ranks.name}'"
+            raise ArgumentError(where, problem, "one exchange of each kind, over an axis of a mesh for each")

@@ -1,0 +1,1 @@
+"""Tensor parallelism: parameters divided along their axes, and programs that compute with the parts."""

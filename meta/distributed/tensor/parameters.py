@@ -1,0 +1,143 @@
+"""Parameters divided along an axis among the ranks of a group."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from fnmatch import fnmatchcase
+from typing import Any
+
+import meta
+from meta.autograd.api import no_grad
+from meta.autograd.function import Function
+from meta.distributed import process
+from meta.distributed.mesh import Group
+from meta.distributed.tensor.placement import Sharded, divides, part_type
+from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError, did_you_mean
+from meta.ir.type import TensorType
+from meta.modes import modes
+
+
+def shard(axis: int, blocks: int = 1) -> Sharded:
+    """Divide a parameter along an axis: in a plan of `tensor_parallel`.
+
+    axis: negative ones count from the end.
+    blocks: equal blocks that the axis consists of, each of which is divided; 3 for queries, keys and values in one
+        weight, so that every rank has those of its heads."""
+    for name, value in (("axis", axis), ("blocks", blocks)):
+        if isinstance(value, bool) or not isinstance(value, int) or (name == "blocks" and value < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ArgumentError("shard", f"{name} is {value!r}", "an int" + (" above 0" if name == "blocks" else ""))
+    return Sharded(axis, blocks)
+
+
+class _Gathered(Function):
+    """The parts of all ranks along an axis. The ranks compute one loss, so the gradient of a part is the ranks' mean of
+    the whole gradient, and not the sum that `all_gather` has."""
+
+    @staticmethod
+    def forward(ctx: Any, *args: Any) -> Any:
+        part, axis, group = args
+        ctx.where = axis, group
+        return meta.all_gather(part, axis, *group)
+
+    @staticmethod
+    def backward(ctx: Any, *dys: Any) -> Any:
+        axis, group = ctx.where
+        return meta.reduce_scatter(dys[0], axis, "mean", *group), None, None
+
+
+class Part:
+    """One parameter of which every rank has a part.
+
+    name: in the model.  own_name: in the optimizer, None for one that it does not update.  kind: of the whole one.
+    placement: how it is divided."""
+
+    __slots__ = ("group", "kind", "name", "own_name", "placement")
+
+    def __init__(self, name: str, own_name: str | None, kind: TensorType, placement: Sharded, group: Group) -> None:
+        self.name, self.own_name = name, own_name
+        self.kind = kind
+        self.placement = placement
+        self.group = group
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """The shape of a rank's part."""
+        return part_type(self.kind, self.placement, self.group.ranks).shape  # type: ignore[return-value]
+
+    def owns(self, name: str) -> bool:
+        """Whether a name is that of this parameter, or of its state: `w`, `w.velocity`, `w.shard`."""
+        names = (self.name,) if self.own_name is None else (self.name, self.own_name)
+        return any(name == own or name.startswith(f"{own}.") for own in names)
+
+    def array(self, whole: NDArray) -> NDArray:
+        """This rank's part of the parameter."""
+        with no_grad():
+            own = self.own_part(whole.detach())
+        own.requires_grad = whole.requires_grad
+        return own
+
+    def own_part(self, x: Any) -> Any:
+        """This rank's part of a tensor of the parameter's shape."""
+        axis, blocks = self.placement.axis, self.placement.blocks
+        size = x.shape[axis] // (blocks * self.group.ranks)
+        parts = meta.reshape(x, (*x.shape[:axis], blocks, self.group.ranks, size, *x.shape[axis + 1 :]))
+        rank = (
+            meta.array(process.position(*self.group), device=x.device)
+            if modes.trace is None
+            else meta.group_rank(*self.group, device=x.device)
+        )
+        own = meta.take(parts, rank, axis + 1)
+        return meta.reshape(own, (*x.shape[:axis], blocks * size, *x.shape[axis + 1 :]))
+
+    def whole(self, part: Any) -> Any:
+        """The parameter of which the ranks have parts; differentiable."""
+        axis, blocks = self.placement.axis, self.placement.blocks
+        if blocks == 1:
+            return _Gathered.apply(part, axis, tuple(self.group))
+        shape = part.shape
+        split = meta.reshape(part, (*shape[:axis], blocks, shape[axis] // blocks, *shape[axis + 1 :]))
+        return meta.reshape(_Gathered.apply(split, axis + 1, tuple(self.group)), self.kind.shape)
+
+
+def matched(plan: Mapping[str, Sharded], parameters: Mapping[str, NDArray], group: Group) -> dict[str, Sharded]:
+    """Parameter -> how it is divided. Raises ArgumentError for a plan that does not fit the parameters."""
+    if not isinstance(plan, Mapping) or not plan:  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise _wrong(f"the plan is {plan!r:.60}", _PLAN)
+    chosen: dict[str, tuple[str, Sharded]] = {}
+    for pattern, placement in plan.items():
+        if not isinstance(pattern, str) or not isinstance(placement, Sharded):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise _wrong(f"the plan has {pattern!r}: {placement!r:.60}", _PLAN)
+        names = [name for name in parameters if fnmatchcase(name, pattern)]
+        if not names:
+            some = ", ".join(list(parameters)[:6]) + (", ..." if len(parameters) > 6 else "")
+            hint = did_you_mean(pattern, list(parameters))
+            raise _wrong(f"no parameter is called '{pattern}'", f"patterns of names among {some}", hint)
+        for name in names:
+            if name in chosen:
+                problem = f"'{name}' is matched by '{chosen[name][0]}' and by '{pattern}'"
+                raise _wrong(problem, "one pattern for each parameter")
+            chosen[name] = pattern, _fitting(name, parameters[name], placement, group)
+    return {name: placement for name, (_, placement) in chosen.items()}
+
+
+_PLAN = 'a dict of patterns, such as {"layers.*.first.w": shard(0)}'
+
+
+def _fitting(name: str, x: NDArray, placement: Sharded, group: Group) -> Sharded:
+    """The placement with a positive axis."""
+    ndim = x.ndim
+    if not -ndim <= placement.axis < ndim:
+        raise _wrong(
+            f"'{name}' has shape {x.shape}, and is divided along axis {placement.axis}", f"an axis below {ndim}"
+        )
+    found = Sharded(placement.axis % ndim, placement.blocks)
+    if not divides(x.shape[found.axis], found, group.ranks):
+        parts = f"{group.ranks} ranks" if found.blocks == 1 else f"{found.blocks} blocks times {group.ranks} ranks"
+        problem = f"axis {found.axis} of '{name}' has size {x.shape[found.axis]}, which {parts} do not divide"
+        raise _wrong(problem, f"a multiple of {found.blocks * group.ranks}", "choose another axis, or leave it whole")
+    return found
+
+
+def _wrong(problem: str, expected: str, remedy: str = "") -> ArgumentError:
+    return ArgumentError("tensor_parallel", problem, expected, remedy)

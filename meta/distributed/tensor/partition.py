@@ -1,0 +1,371 @@
+"""A program that computes with parts of its values: the pass behind `tensor_parallel`.
+
+    w = all_gather(part)          # what the program says: parameters are gathered, and every rank computes everything
+    y = dense(x, w)
+    =>
+    y' = dense(x, part)           # what it becomes: y' is a part of y along its last axis
+
+The pass walks the program once and knows of each value where its elements are (`Placement`). A gathered parameter is
+sharded; what is computed from it is sharded, or a partial sum, as the rules of operators say (`rules`, `special`).
+Collectives are inserted where an operand is needed elsewhere than it is: an all_reduce of a partial sum, an all_gather
+of parts, a reduce_scatter where a sum is needed in parts. Gradients are computed in the same program, so the same rules
+place them. An operator without a rule computes with whole operands on every rank, which is always right.
+
+Contract: the program's inputs and results keep their types and values; inputs are equal on all ranks of the group,
+except for those that are named local.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
+from typing import Any
+
+from meta.distributed.mesh import Group
+from meta.distributed.tensor import special
+from meta.distributed.tensor.placement import (
+    LOCAL,
+    REPLICATED,
+    Distributed,
+    Partial,
+    Placement,
+    Replicated,
+    Sharded,
+    Value,
+    divides,
+    part_type,
+)
+from meta.distributed.tensor.rules import Axes, Typed, axes_of
+from meta.ir.builder import Builder
+from meta.ir.expr import (
+    ATOMS,
+    Atom,
+    Binding,
+    Call,
+    Expr,
+    FunctionExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    is_atom_list,
+)
+from meta.ir.module import Module
+from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.visitor import free_vars, nested_blocks, substituted, walk
+from meta.op.registry import Op, get
+from meta.passes.dce import dce
+from meta.passes.manager import Pass
+from meta.tracing.function_op import FunctionOp, forward_results, rule_of
+
+_OWN_RESULTS = frozenset({"group_rank", "reduce_scatter", "all_to_all", "reduce_to", "send_receive"})
+"""Collectives whose results differ by rank."""
+
+
+def partition(module: Module, group: Group, local: Collection[Var]) -> Module:
+    """The program with its values divided among the ranks of a group.
+
+    local: the parameters of main that differ by rank. See the module docstring."""
+    functions = dict(module.functions)
+    functions["main"] = Partitioner(group).function(module.main, local)
+    return dce(Module(functions))
+
+
+def partition_pass(group: Group, local: Collection[Var]) -> Pass:
+    """`partition` as a pass."""
+    return Pass("tensor_parallel", lambda module: partition(module, group, local), __doc__ or "")
+
+
+class Partitioner:
+    def __init__(self, group: Group) -> None:
+        self.group = group
+        self.ranks = group.ranks
+        self.builder = Builder(caller_spans=False)
+        self.env: dict[Any, Value] = {}
+        self.rank_atoms: dict[Any, Any] = {}
+        self.losses: dict[Any, Any] = {}
+        """Rows of losses: see `special`."""
+
+    def function(self, function: FunctionExpr, local: Collection[Var]) -> FunctionExpr:
+        for param in function.params:
+            self.env[param] = self.value(param, LOCAL if param in local else REPLICATED)
+        with self.builder.block() as scope:
+            for binding in function.body.bindings:
+                self.builder.span = binding.span
+                self.env[binding.var] = self.bound(binding)
+            result = function.body.result
+            if isinstance(result, Tuple):
+                scope.ret(replace(result, fields=tuple(self.whole(self.operand(f)) for f in result.fields)))
+            else:
+                scope.ret(self.whole(self.operand(result)))
+        return replace(function, body=scope.block)
+
+    def bound(self, binding: Binding) -> Value:
+        value = binding.value
+        if isinstance(value, Call) and isinstance(value.op, FunctionOp):
+            results = tuple(self.operand(atom) for atom in forward_results(value))
+            return results if isinstance(value.type, TupleType) else results[0]
+        if isinstance(value, Call) and isinstance(value.op, Op):
+            return self.call(value.op, self.arguments(value.args), value)
+        if isinstance(value, Tuple):
+            return tuple(map(self.operand, value.fields))
+        if isinstance(value, TupleGetItem):
+            operand = self.operand(value.value)
+            if isinstance(operand, tuple):
+                return operand[value.index]
+        return self.nested(binding)
+
+    def nested(self, binding: Binding) -> Value:
+        """Conditionals, closures and calls of functions compute with whole operands."""
+        value = binding.value
+        outer = [var for var in free_vars(value) if var in self.env]
+        atoms: dict[Any, Atom] = {var: self.whole(self.env[var]) for var in outer}
+        local = any(self.is_local(self.env[var]) for var in outer) or _has_own_results(value)
+        self.builder.bind(Binding(binding.var, substituted(value, atoms)))
+        return self.value(binding.var, LOCAL if local else REPLICATED)
+
+    # --- values ------------------------------------------------------------------------------------------------------
+
+    def value(self, atom: Atom, placement: Placement) -> Value:
+        """A value that an atom holds; of a tuple, one of each field."""
+        kind: Any = atom.type
+        if isinstance(kind, TupleType):
+            fields = [self.builder.get_item(atom, i) for i in range(len(kind.fields))] if kind.fields else []
+            return tuple(self.value(field, placement) for field in fields)
+        return Distributed(kind, placement, atom)
+
+    def operand(self, atom: Atom) -> Value:
+        if atom not in self.env:  # constants and functions of the module
+            self.env[atom] = Distributed(atom.type, REPLICATED, atom)  # type: ignore[arg-type]
+        return self.env[atom]
+
+    def arguments(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """Arguments with values in the place of atoms."""
+        return tuple(
+            self.operand(a) if isinstance(a, ATOMS) else tuple(map(self.operand, a)) if is_atom_list(a) else a
+            for a in args
+        )
+
+    def is_local(self, value: Value) -> bool:
+        return any(map(self.is_local, value)) if isinstance(value, tuple) else value.placement == LOCAL
+
+    def whole(self, value: Value) -> Any:
+        """An atom of the value's type in the program."""
+        if isinstance(value, tuple):
+            return self.builder.tuple([self.whole(field) for field in value])
+        return self.placed(value, LOCAL if value.placement == LOCAL else REPLICATED)
+
+    def placed(self, value: Distributed, placement: Placement) -> Any:
+        """An atom that holds a value in a placement."""
+        if placement not in value.atoms:
+            maker = value.makers.get(placement)
+            value.atoms[placement] = self.converted(value, placement) if maker is None else maker()
+        return value.atoms[placement]
+
+    def converted(self, value: Distributed, placement: Placement) -> Any:
+        """A collective that moves a value to a placement, or the slice of a replicated one."""
+        own = value.placement
+        if isinstance(placement, Replicated):
+            if isinstance(own, Sharded):
+                return self.gathered(value.atoms[own], own, value.type)
+            assert isinstance(own, Partial)
+            return self.emit("all_reduce", value.atoms[own], own.reduction, *self.group)
+        assert isinstance(placement, Sharded)
+        sums = isinstance(own, Partial) and own.reduction in ("sum", "mean")
+        if sums and placement.blocks == 1 and REPLICATED not in value.atoms:
+            return self.emit("reduce_scatter", value.atoms[own], placement.axis, own.reduction, *self.group)
+        return self.sliced(self.placed(value, REPLICATED), placement)
+
+    def gathered(self, part: Any, placement: Sharded, kind: TensorType) -> Any:
+        axis, blocks = placement.axis, placement.blocks
+        if blocks == 1:
+            return self.emit("all_gather", part, axis, *self.group)
+        shape = part.type.shape
+        split = self.emit("reshape", part, (*shape[:axis], blocks, shape[axis] // blocks, *shape[axis + 1 :]))
+        return self.emit("reshape", self.emit("all_gather", split, axis + 1, *self.group), kind.shape)
+
+    def sliced(self, whole: Any, placement: Sharded) -> Any:
+        """This rank's part of a replicated tensor."""
+        axis, blocks = placement.axis, placement.blocks
+        kind: TensorType = whole.type
+        outer = () if blocks == 1 else (blocks,)
+        size = kind.shape[axis] // (blocks * self.ranks)
+        parts = self.emit("reshape", whole, (*kind.shape[:axis], *outer, self.ranks, size, *kind.shape[axis + 1 :]))
+        own = self.emit("take", parts, self.rank(kind), axis + len(outer), mode="clip")
+        return own if blocks == 1 else self.emit("reshape", own, part_type(kind, placement, self.ranks).shape)
+
+    def rank(self, kind: TensorType) -> Any:
+        """The number of this rank, on the device of a tensor."""
+        if kind.device not in self.rank_atoms:
+            self.rank_atoms[kind.device] = self.emit("group_rank", *self.group, device=kind.device)
+        return self.rank_atoms[kind.device]
+
+    # --- calls -------------------------------------------------------------------------------------------------------
+
+    def emit(self, name: str, *args: Any, **options: Any) -> Any:
+        """Call an operator on atoms."""
+        op = get(name)
+        return self.builder.call(op, op.schema.bind(name, args, options))
+
+    def compute(self, name: str, *args: Any, **options: Any) -> Any:
+        """Call an operator on values, as the program would."""
+        op = get(name)
+        return self.call(op, op.schema.bind(name, args, options))
+
+    def call(self, op: Op, args: tuple[Any, ...], source: Call | None = None) -> Value:
+        """The value of a call in the program. source: the call there."""
+        operands = list(_values(args))
+        if op.family == "collective":
+            return self.collective(op, args, operands, source)
+        if any(map(self.is_local, operands)):
+            return self.as_written(op, args, LOCAL, source)
+        result = special.compute(self, op, args)
+        if result is None and any(v.placement != REPLICATED for v in operands):
+            result = self.linear(op, args, operands, source) or self.by_axes(op, args, operands, source)
+        return self.as_written(op, args, REPLICATED, source) if result is None else result
+
+    def as_written(self, op: Op, args: tuple[Any, ...], placement: Placement, source: Call | None) -> Value:
+        """The call with whole operands."""
+        return self.value(self.builder.emit(self.expression(op, args, self.whole, source)), placement)
+
+    def expression(
+        self, op: Op, args: tuple[Any, ...], atom_of: Callable[[Distributed], Any], source: Call | None
+    ) -> Call:
+        call = self.builder.call_expr(op, _replaced(args, atom_of))
+        return call if source is None else replace(call, attrs=source.attrs, dialect=source.dialect)
+
+    def collective(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value:
+        """Collectives stay as they are, but gathering a local tensor makes it a part, and scattering means of equal
+        tensors gives parts."""
+        named = dict(zip(op.schema.names, args, strict=True))
+        if (named["group"], named["ranks"]) == tuple(self.group) and operands:
+            (x,) = operands
+            placement = Sharded(named["axis"] % x.type.ndim) if "axis" in named else None
+            if op.name == "all_gather" and placement is not None and x.placement == LOCAL:
+                size = x.type.shape[placement.axis] * self.ranks
+                kind = x.type.with_shape(tuple(size if i == placement.axis else d for i, d in enumerate(x.type.shape)))
+                return Distributed(kind, placement, x.atoms[LOCAL])
+            is_mean = op.name == "reduce_scatter" and named["reduction"] == "mean"
+            if is_mean and placement is not None and x.placement != LOCAL:
+                return Distributed(part_type(x.type, placement, self.ranks), LOCAL, self.placed(x, placement))
+        in_group = named["group"] == self.group.name
+        differs = op.name in _OWN_RESULTS or (not in_group and any(map(self.is_local, operands)))
+        return self.as_written(op, args, LOCAL if differs else REPLICATED, source)
+
+    def linear(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value | None:
+        """Operators that a sum of the ranks' tensors may pass through: the sum of two, and changes of shape."""
+        first = operands[0].placement
+        if not isinstance(first, Partial) or first.reduction not in ("sum", "mean"):
+            return None
+        if any(v.placement != first for v in operands):
+            return None
+        rule = rule_of(op)
+        adds = op.name in ("add", "subtract") and len(operands) == 2
+        if not adds and (rule is None or rule.forward != "linear" or len(operands) != 1):
+            return None
+        kinds = {v.type.dtype for v in operands}
+        call = self.expression(op, args, lambda v: v.atoms[first], source)
+        if not isinstance(call.type, TensorType) or kinds != {call.type.dtype}:
+            return None
+        if not adds and call.type.size != operands[0].type.size:
+            return None
+        result = Distributed(call.type, first, self.builder.emit(call))
+        if not adds:  # one all_reduce serves the operand and all that is made of it
+            result.makers[REPLICATED] = lambda: self.builder.emit(self.expression(op, args, self.whole, source))
+        return result
+
+    def by_axes(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value | None:
+        """The call on parts, by the rule of its operator."""
+        typed = self.typed(op, args, operands)
+        axes = axes_of(typed)
+        if axes is None:
+            return None
+        for label, blocks in _labels(axes, operands):
+            if not all(label in labels or label in axes.reductions for labels in axes.results):
+                continue
+            result = self.on_parts(op, args, typed, axes, label, blocks, source)
+            if result is not None:
+                return result
+        return None
+
+    def typed(self, op: Op, args: tuple[Any, ...], operands: list[Distributed]) -> Typed:
+        types = _replaced(args, lambda value: value.type)
+        result = op.infer(types)
+        results = result.fields if isinstance(result, TupleType) else (result,)
+        named = dict(zip(op.schema.names, types, strict=True))
+        return Typed(op, named, tuple(v.type for v in operands), results)  # type: ignore[arg-type]
+
+    def on_parts(
+        self, op: Op, args: tuple[Any, ...], typed: Typed, axes: Axes, label: int, blocks: int, source: Call | None
+    ) -> Value | None:
+        """The call with its operands divided along the axes of one label."""
+        wanted = [_placement(labels, label, blocks) for labels in axes.operands]
+        results = [_placement(labels, label, blocks) for labels in axes.results]
+        pairs = [*zip(typed.operands, wanted, strict=True), *zip(typed.results, results, strict=True)]
+        if any(isinstance(p, Sharded) and not divides(kind.shape[p.axis], p, self.ranks) for kind, p in pairs):
+            return None
+        types = [self.local_type(kind, p) for kind, p in zip(typed.results, results, strict=True)]
+        places = iter(wanted)
+        sized = tuple(
+            types[0].shape if name == "shape" and not isinstance(arg, Distributed) else arg
+            for name, arg in zip(op.schema.names, args, strict=True)
+        )
+        call = self.expression(op, sized, lambda value: self.placed(value, next(places)), source)
+        if _fields(call.type) != tuple(types):
+            return None
+        atom = self.builder.emit(call)
+        atoms = (
+            [self.builder.get_item(atom, i) for i in range(len(types))] if isinstance(call.type, TupleType) else [atom]
+        )
+        values = tuple(
+            Distributed(kind, Partial(axes.reductions[label]) if p == REPLICATED else p, each)
+            for kind, p, each in zip(typed.results, results, atoms, strict=True)
+        )
+        return values if isinstance(call.type, TupleType) else values[0]
+
+    def local_type(self, kind: TensorType, placement: Placement) -> TensorType:
+        return part_type(kind, placement, self.ranks) if isinstance(placement, Sharded) else kind
+
+
+def _placement(labels: tuple[int | None, ...], label: int, blocks: int) -> Placement:
+    return Sharded(labels.index(label), blocks) if label in labels else REPLICATED
+
+
+def _labels(axes: Axes, operands: list[Distributed]) -> list[tuple[int, int]]:
+    """The labels along which operands are sharded and their numbers of blocks, those of most operands first."""
+    found: list[tuple[int, int]] = []
+    for labels, value in zip(axes.operands, operands, strict=True):
+        if isinstance(value.placement, Sharded):
+            label = labels[value.placement.axis]
+            if label is not None:
+                found.append((label, value.placement.blocks))
+    return sorted(dict.fromkeys(found), key=lambda each: -found.count(each))
+
+
+def _values(args: tuple[Any, ...]) -> Iterator[Distributed]:
+    """The values among arguments, in order."""
+    for arg in args:
+        if isinstance(arg, Distributed):
+            yield arg
+        elif isinstance(arg, tuple) and arg and isinstance(arg[0], Distributed):
+            yield from arg  # pyright: ignore[reportUnknownVariableType]
+
+
+def _replaced(args: tuple[Any, ...], function: Callable[[Distributed], Any]) -> tuple[Any, ...]:
+    """Arguments with something else in the place of values."""
+
+    def new(arg: Any) -> Any:
+        if isinstance(arg, Distributed):
+            return function(arg)
+        return tuple(map(function, arg)) if isinstance(arg, tuple) and arg and isinstance(arg[0], Distributed) else arg
+
+    return tuple(map(new, args))
+
+
+def _fields(kind: Type) -> tuple[Type, ...]:
+    return kind.fields if isinstance(kind, TupleType) else (kind,)
+
+
+def _has_own_results(value: Expr) -> bool:
+    """Whether something inside a value differs by rank."""
+    inner = (b.value for block in nested_blocks(value) for b in walk(block))
+    return any(isinstance(v, Call) and isinstance(v.op, Op) and v.op.name in _OWN_RESULTS for v in inner)

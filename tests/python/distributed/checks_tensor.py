@@ -1,0 +1,146 @@
+"""Checks that processes with parts of parameters train as one process does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta import distributed, nn, optim
+from meta.distributed import shard
+from tests.python.distributed.checks_training import BATCH, MLP, RANKS, STEPS, _vectors
+
+VOCABULARY, LENGTH, FEATURES = 12, 3, 8
+
+
+class Encoder(meta.Model):
+    """Layers with residuals, normalised after each, and attention to all positions, as in BERT; the scores are products
+    with the table of the embedding."""
+
+    def build(self, dropout: float = 0.0, is_causal: bool = False, norm_first: bool = False) -> None:
+        self.embedding = nn.Embedding(VOCABULARY, FEATURES)
+        self.positions = nn.Embedding(LENGTH, FEATURES)
+        self.layers = [
+            nn.TransformerEncoderLayer(FEATURES, 4, 16, dropout=dropout, batch_first=True, norm_first=norm_first)
+            for _ in range(2)
+        ]
+        self.is_causal = is_causal
+
+    def forward(self, x: Any) -> Any:
+        h = self.embedding(x) + self.positions(meta.arange(LENGTH))
+        for layer in self.layers:
+            h = layer(h, is_causal=self.is_causal)
+        return meta.dense(h, self.embedding.w).reshape(-1, VOCABULARY)
+
+
+class GPT(Encoder):
+    """Normalised before each layer, attention to earlier positions, and scores by a layer of its own."""
+
+    def build(self, dropout: float = 0.0) -> None:
+        super().build(dropout, is_causal=True, norm_first=True)
+        self.head = nn.Linear(FEATURES, VOCABULARY)
+
+    def forward(self, x: Any) -> Any:
+        h = self.embedding(x) + self.positions(meta.arange(LENGTH))
+        for layer in self.layers:
+            h = layer(h, is_causal=True)
+        return self.head(h).reshape(-1, VOCABULARY)
+
+
+def _tokens(generator: Any, dtype: str) -> tuple[Any, Any]:
+    return generator.integers(0, VOCABULARY, (BATCH, LENGTH)), generator.integers(0, VOCABULARY, BATCH * LENGTH)
+
+
+LAYERS = {
+    "layers.*.attention.project.*": shard(0, blocks=3), "layers.*.attention.out.w": shard(1),
+    "layers.*.first.*": shard(0), "layers.*.last.w": shard(-1),
+}  # fmt: skip
+MODELS: dict[str, tuple[Callable[..., Any], Callable[[Any, str], tuple[Any, Any]], dict[str, Any]]] = {
+    "mlp": (lambda: MLP(5, 8, 3), _vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
+    "bert": (Encoder, _tokens, LAYERS | {"embedding.w": shard(0)}),
+    "gpt": (GPT, _tokens, LAYERS | {"embedding.w": shard(0), "head.*": shard(0)}),
+    "dropout": (lambda: GPT(0.2), _tokens, LAYERS | {"positions.w": shard(1)}),
+}
+OPTIMIZERS: dict[str, Callable[..., Any]] = {
+    "sgd": optim.with_optimizer(optim.SGD, 0.1, momentum=0.9, weight_decay=0.01),
+    "adamw": optim.with_optimizer(optim.AdamW, 0.01),
+}
+
+
+def new_step(model: str, optimizer: str, dtype: str, **options: Any) -> Any:
+    meta.random.seed(0)
+    return OPTIMIZERS[optimizer](MODELS[model][0]().to(dtype=dtype), loss=meta.cross_entropy, **options)
+
+
+def part_of(x: Any, mesh: Any) -> Any:
+    """The part of a batch that the ranks of one position along "dp" share."""
+    return meta.array(np.split(x, mesh.sizes["dp"], 0)[mesh.rank("dp")] if mesh is not None else x)
+
+
+def losses(model: str, step: Any, dtype: str, mesh: Any, compiled: bool = True) -> list[float]:
+    """Of a few steps, means over the ranks."""
+    run = meta.vm.compile(step, device="cpu") if compiled else step
+    generator, found = np.random.default_rng(1), list[float]()
+    meta.random.seed(7)
+    for _ in range(STEPS):
+        x, y = MODELS[model][1](generator, dtype)
+        loss = run(part_of(x, mesh), part_of(y, mesh))
+        found.append((loss if mesh is None else distributed.all_reduce(loss, "mean")).item())
+    return found
+
+
+def compare(model: str, optimizer: str, dtype: str, wrap: Callable[[Any, Any], Any], mesh: Any, **options: Any) -> None:
+    """Losses and parameters of a wrapped step, compiled, equal those of one process."""
+    compiled = options.pop("compiled", True)
+    tolerance = 1e-9 if dtype == "float64" else 1e-5
+    one = new_step(model, optimizer, dtype, **options)
+    expected = losses(model, one, dtype, None, compiled=False)
+    step = wrap(new_step(model, optimizer, dtype, **options), MODELS[model][2])
+    what = f"{model} {optimizer} {dtype} {options}"
+    np.testing.assert_allclose(losses(model, step, dtype, mesh, compiled), expected, tolerance, err_msg=what)
+    with distributed.gathered(step) as whole:
+        for name, x in whole.state_dict().items():
+            np.testing.assert_allclose(
+                x.detach().numpy(), one.model.state_dict()[name].detach().numpy(), 10 * tolerance, 10 * tolerance,
+                err_msg=f"{what} {name}",
+            )  # fmt: skip
+
+
+def grid() -> Any:
+    return distributed.DeviceMesh({"dp": RANKS // 2, "tp": 2}, device="cpu")
+
+
+def check_two_tensor_parallel() -> None:
+    mesh = grid()
+
+    def wrap(step: Any, plan: Any) -> Any:
+        return distributed.tensor_parallel(plan, mesh["tp"])(step)
+
+    compare("mlp", "adamw", "float64", wrap, mesh, clip_norm=0.1)
+    compare("mlp", "sgd", "float64", wrap, mesh, compiled=False, accumulate=2)
+    compare("bert", "sgd", "float64", wrap, mesh)
+    compare("gpt", "adamw", "float32", wrap, mesh, clip_norm=0.5)
+    compare("dropout", "sgd", "float64", wrap, mesh)
+
+
+def check_four_data_and_tensor_parallel() -> None:
+    mesh = grid()
+
+    def wrap(step: Any, plan: Any) -> Any:
+        return distributed.data_parallel(mesh["dp"])(distributed.tensor_parallel(plan, mesh["tp"])(step))
+
+    compare("mlp", "sgd", "float64", wrap, mesh, clip_norm=0.1)
+    compare("gpt", "sgd", "float64", wrap, mesh)
+
+
+def check_four_zero_and_tensor_parallel() -> None:
+    mesh = grid()
+    for stage, dtype in (2, "float64"), (3, "float32"):
+
+        def wrap(step: Any, plan: Any, stage: int = stage) -> Any:
+            return distributed.zero(stage, mesh["dp"])(distributed.tensor_parallel(plan, mesh["tp"])(step))
+
+        compare("mlp", "adamw", "float64", wrap, mesh, clip_norm=0.1)
+        compare("gpt", "adamw", dtype, wrap, mesh)
