@@ -14,7 +14,6 @@ from meta.backend.tvm.parallel import pool
 from meta.backend.tvm.parallel.functions import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
 from meta.vm.lower.source import Source
-from meta.vm.relax.build import execution_mode
 from meta.vm.relax.pipeline import Planned, finish
 
 FEWEST: Final = 24
@@ -63,7 +62,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
         codes[number] = compile_functions(*requests[number]) if code is None else code
         for _ in requests[number][2]:
             progress.advance()
-    return _link(module, kernels, codes, execution_mode(planned), target)
+    return _link(module, kernels, codes, target)
 
 
 def _shares(written: dict[str, bytes], count: int) -> list[list[tuple[str, bytes]]]:
@@ -78,13 +77,15 @@ def _shares(written: dict[str, bytes], count: int) -> list[list[tuple[str, bytes
     return [shares[i] for i in order]
 
 
-def _link(module: Any, kernels: Iterable[str], codes: list[Any], mode: str, target: Any) -> bytes | None:
-    """The library of a program and of the codes of its kernels."""
+def _link(module: Any, kernels: Iterable[str], codes: list[Any], target: Any) -> bytes | None:
+    """The library of a program and of the codes of its kernels.
+
+    Bytecode calls the kernels: TVM declares a kernel of another module once for each call that it compiles, and all
+    declarations but the first have names that no code defines. It costs such programs 3 % at the most."""
     builder, compiled = tvm.ExecBuilder(), set(kernels)
-    generate = tvm.vm_compiled if mode == "compiled" else tvm.vm_bytecode
     rest = {
-        name: _calling_symbols(f, compiled)
-        for name, f in generate(builder, module).functions.items()
+        name: f
+        for name, f in tvm.vm_bytecode(builder, module).functions.items()
         if isinstance(f, tvm.PrimFunc) and name.name_hint not in compiled
     }
     host = tvm.build_tir(tvm.IRModule(rest or {_EMPTY: _empty()}), target, pipeline())
@@ -93,22 +94,6 @@ def _link(module: Any, kernels: Iterable[str], codes: list[Any], mode: str, targ
             host.import_module(tvm.get_global_func(_LOADER.format(kind))(data))
     executable = tvm.vm_link(builder, target, host, [], {})
     return library.link(executable, [code for code, _ in codes])
-
-
-def _calling_symbols(function: Any, kernels: set[str]) -> Any:
-    """A function with the calls of kernels by symbol. TVM adds the prefix for functions of the same module only."""
-
-    def call(node: Any) -> Any:
-        if not str(getattr(node.op, "name", "")).endswith("call_cpacked"):
-            return node
-        args = [_symbol(x) if isinstance(x, tvm.StringImm) and str(x.value) in kernels else x for x in node.args]
-        return tvm.Call(node.op, args, node.attrs, node.ty_args, ret_ty=node.ty)
-
-    return tvm.structural_map(function, (tvm.Call, call))
-
-
-def _symbol(name: Any) -> Any:
-    return tvm.StringImm(f"__tvm_ffi_{name.value}")
 
 
 _EMPTY: Final = "meta_empty"

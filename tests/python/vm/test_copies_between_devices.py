@@ -9,6 +9,8 @@ import pytest
 from meta.device import device
 from meta.errors import DeviceError
 from meta.ir.module import Module
+from meta.ir.parser import parse
+from meta.ir.printer import to_text
 from meta.ir.type import tensor_type
 from meta.op.dispatch import CallInfo, candidates
 from meta.op.registry import get
@@ -26,6 +28,12 @@ def copy(source: str, target: str) -> Module:
 def test_a_program_may_read_another_device() -> None:
     """Random keys are on the CPU, and copied to the device of the numbers."""
     choices = choose_all(copy("cpu", "cuda"), CUDA)
+    assert [c.implementation.dialect.name for c in choices.listed()] == ["tvm"]
+
+
+def test_a_program_from_a_file_names_the_dialect() -> None:
+    text = to_text(copy("cpu", "cuda")).replace("device_copy(", "tvm.device_copy(")
+    choices = choose_all(parse(text), CUDA)
     assert [c.implementation.dialect.name for c in choices.listed()] == ["tvm"]
 
 

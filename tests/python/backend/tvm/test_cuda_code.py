@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 
 from meta.backend.tvm import adapter as tvm
@@ -71,14 +72,14 @@ def schedule_sample(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any
         return []
     functions: list[Any] = []
 
-    def compiled(spec: KernelSpec) -> Compiled:
+    def build(spec: KernelSpec) -> Compiled:
         func = prim_func(spec)
         if spec.index == "int32":  # TVM miscompiled reductions with loops of both widths
             assert loop_widths(func) <= {"int32"}
         functions.append(patterns.schedule(func, spec.pattern, target))
         return Compiled(lambda *_: None)
 
-    monkeypatch.setattr(shape_generic, "compiled", compiled)
+    monkeypatch.setattr(shape_generic, "build", build)
     monkeypatch.setattr(shape_generic, "_constant", lambda value, t: None)
     shape_generic.kernel(candidates[0].payload, info)
     if functions:  # programs have static sizes, and their fused functions have no declared pattern
@@ -180,6 +181,25 @@ def test_constants_of_bfloat16(value: str, target: Any) -> None:
     module = library.compile_functions({"kernel": patterns.schedule(func, "elemwise", target)}, target)
     bits = {"nan": 0x7FC0, "inf": 0x7F80, "-inf": 0xFF80}[value]
     assert f"__ushort_as_bfloat16((ushort){bits})" in "".join(m.inspect_source() for m in module.imports)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
+def test_no_literal_has_an_address(dtype: str, target: Any) -> None:
+    """TVM reads the bits of a number through its address."""
+    x = tensor_type((64, 32), dtype, CUDA)
+    assert not re.search(r"\(&\(-?\d", generate_code(kernel_spec("nextafter", x, x, static=False), target))
+
+
+def test_literals_near_the_smallest_float32_are_exact(target: Any) -> None:
+    """NVRTC refuses others: the least probability whose logarithm exceeds -100 is denormal."""
+    x, weight = tensor_type((64,), "float32", CUDA), None
+    op = get("binary_cross_entropy")
+    info = CallInfo(op, (x, x, weight, "mean"), op.declare(x, x, weight, "mean"), CUDA)
+    payload = next(i for i in implementations(op) if i.dialect.name == "tvm").payload
+    code = generate_code(shape_generic.spec(payload, info, symbolic=False), target)
+    literals = {float.fromhex(text) for text in re.findall(r"(0x[0-9a-f.]+p[-+]\d+)f", code)}
+    assert min(literals - {0.0}) < 1e-43
+    assert all(float(np.float32(value)) == value for value in literals)
 
 
 @pytest.mark.parametrize(

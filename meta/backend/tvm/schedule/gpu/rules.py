@@ -20,6 +20,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device
 from meta.backend.tvm.schedule.gpu.elementwise import schedule_elementwise
@@ -60,8 +61,9 @@ def _is_empty(func: Any) -> bool:
 
 
 def _exact_constants(func: Any) -> Any:
-    """`func` with constants as bit patterns where TVM's text of them is wrong: float64 has 15 decimals, and NaN and
-    infinities of bfloat16 do not compile."""
+    """`func` with constants in a form whose text is right and compiles. TVM writes float64 with 15 decimals; NaN and
+    infinities of bfloat16, float32 with more digits than it holds near its smallest numbers, and reinterpreted literals
+    do not compile."""
 
     def to_bits(number: Any) -> Any:
         dtype, value = str(number.ty.dtype), float(number.value)
@@ -71,9 +73,20 @@ def _exact_constants(func: Any) -> Any:
         if dtype == "bfloat16" and not math.isfinite(value):
             (bits,) = struct.unpack("<I", struct.pack("<f", value))
             return tvm.tirx.call_pure_extern(dtype, "__ushort_as_bfloat16", tvm.IntImm("uint16", bits >> 16))
+        if dtype == "float32" and math.isfinite(value):
+            return tvm.FloatImm(dtype, rounded(value, dtype))
         return number
 
-    return tvm.structural_map(func, (tvm.FloatImm, to_bits))
+    def of_bits(call: Any) -> Any:
+        if str(getattr(call.op, "name", "")) != "tirx.reinterpret" or not isinstance(call.args[0], tvm.IntImm):
+            return call
+        dtype, bits = str(call.ty.dtype), int(call.args[0].value)
+        if dtype == "float64":
+            return tvm.tirx.call_pure_extern(dtype, "__longlong_as_double", tvm.IntImm("int64", bits))
+        (value,) = struct.unpack("<f", struct.pack("<i", bits)) if dtype == "float32" else (None,)
+        return call if value is None else tvm.FloatImm(dtype, value)
+
+    return tvm.structural_map(tvm.structural_map(func, (tvm.Call, of_bits)), (tvm.FloatImm, to_bits))
 
 
 def _apply(rule: Rule, func: Any, target: Any) -> Any:
