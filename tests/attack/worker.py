@@ -6,5 +6,5 @@ from pathlib import Path
 from tests.attack.workers import work
 
 if __name__ == "__main__":
-    name, seed, first, step, stop, until, state = sys.argv[1:]
-    work(name, int(seed), int(first), int(step), int(stop), float(until), Path(state))
+    name, *numbers, until, state = sys.argv[1:]
+    work(name, *map(int, numbers), float(until), Path(state))

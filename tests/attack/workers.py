@@ -17,13 +17,17 @@ from collections.abc import Callable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
+from itertools import islice
 from pathlib import Path
 from typing import Any, cast
 
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 16 << 30
 """Bytes of address space of a process: TVM and torch map several GiB."""
+_CHUNK = 4000
+"""Cases of one process that follow each other."""
 _STATE = struct.Struct("<qq")
+"""The case, and how many cases have ended before it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,38 +68,49 @@ def outcome(attack: str, seed: int, index: int) -> str:
         return traceback.format_exc(limit=-4)
 
 
-def work(attack: str, seed: int, first: int, step: int, stop: int, until: float, state: Path) -> None:
-    """Run the cases first, first + step, ... below `stop`, until the time `until`; findings go to standard output."""
+def indices(number: int, processes: int, count: int) -> Iterator[int]:
+    """The cases of one of several processes, in chunks, so that cases that follow each other find their kernels."""
+    chunk = min(_CHUNK, -(-count // processes))
+    for start in range(number * chunk, count, processes * chunk):
+        yield from range(start, min(start + chunk, count))
+
+
+def work(
+    attack: str, seed: int, number: int, processes: int, count: int, skipped: int, until: float, state: Path
+) -> None:
+    """Run the cases of one process but the first `skipped`, until the time `until`; findings go to standard output."""
     import resource
 
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     with state.open("r+b") as file, mmap.mmap(file.fileno(), _STATE.size) as memory:
-        for done, index in enumerate(range(first, stop, step)):
+        done = 0
+        for done, index in enumerate(islice(indices(number, processes, count), skipped, None)):
             memory[:] = _STATE.pack(index, done)
             if time.time() > until:
                 return
             problem = outcome(attack, seed, index)
             if problem:
                 print(json.dumps([index, problem]), flush=True)
-        memory[:] = _STATE.pack(stop, len(range(first, stop, step)))
+            memory[:] = _STATE.pack(index, done + 1)
 
 
 class _Worker:
-    """The cases first, first + step, ... of one process, which is started again after a crash or a hang."""
+    """The cases of one process, which is started again after a crash or a hang."""
 
-    def __init__(self, run: Run, first: int, step: int, stop: int, until: float, limit: float) -> None:
-        self.run, self.next, self.step, self.stop, self.until, self.limit = run, first, step, stop, until, limit
+    def __init__(self, run: Run, number: int, processes: int, count: int, until: float, limit: float) -> None:
+        self.run, self.number, self.processes, self.count = run, number, processes, count
+        self.until, self.limit, self.skipped = until, limit, 0
         self.folder = tempfile.TemporaryDirectory(prefix="meta-attack-")
         self.state, self.output = Path(self.folder.name, "state"), Path(self.folder.name, "output")
         self.process: subprocess.Popen[bytes] | None = None
         self.start()
 
     def start(self) -> None:
-        self.state.write_bytes(_STATE.pack(self.next, 0))
-        self.seen, self.since = self.next, time.time() + 60  # the imports take a while
-        options = [str(v) for v in (self.next, self.step, self.stop, self.until, self.state)]
-        command = [sys.executable, "-m", "tests.attack.worker", self.run.attack, str(self.run.seed), *options]
+        self.state.write_bytes(_STATE.pack(-1, 0))
+        self.seen, self.since = -1, time.time() + 60  # the imports take a while
+        options = [self.number, self.processes, self.count, self.skipped, self.until, self.state]
+        command = [sys.executable, "-m", "tests.attack.worker", self.run.attack, str(self.run.seed), *map(str, options)]
         with self.output.open("wb") as output:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
@@ -112,30 +127,33 @@ class _Worker:
         if code is None:
             process.send_signal(signal.SIGKILL)
             process.wait()
-            self.end(done + 1, index, "hang", f"no end after {self.limit:.0f} s")
+            self.end(
+                done + 1, Finding(self.run.attack, self.run.seed, index, "hang", f"no end after {self.limit:.0f} s")
+            )
         elif code:
-            self.end(done + 1, index, "crash", f"exit status {code}: {self.last_lines()}")
+            text = f"exit status {code}: {self.last_lines()}"
+            self.end(done + 1, Finding(self.run.attack, self.run.seed, index, "crash", text))
         else:
-            self.end(done, self.stop, "", "")
-        if self.next < self.stop and time.time() < self.until:
+            self.end(done)
+        if code != 0 and time.time() < self.until:
             self.start()
             return True
         self.folder.cleanup()
         return False
 
-    def end(self, done: int, index: int, kind: str, text: str) -> None:
-        """Take what the process has found. index: the case that ended it."""
+    def end(self, done: int, finding: Finding | None = None) -> None:
+        """Take what the process has found. finding: what ended it."""
         run = self.run
         run.done += done
+        self.skipped += done
         for line in self.output.read_text(errors="replace").splitlines():
             with suppress(ValueError):
                 found: Any = json.loads(line)
                 if isinstance(found, list):
                     case, problem = cast("tuple[int, str]", found)
                     run.findings.append(Finding(run.attack, run.seed, case, "wrong", problem))
-        if kind:
-            run.findings.append(Finding(run.attack, run.seed, index, kind, text))
-        self.next = index + self.step if kind else self.stop
+        if finding is not None:
+            run.findings.append(finding)
 
     def last_lines(self) -> str:
         return "\n".join(self.output.read_text(errors="replace").splitlines()[-8:])[-2000:]
@@ -147,7 +165,7 @@ def attack(name: str, seed: int, count: int, seconds: float, processes: int = 1,
     limit: seconds that one case may take."""
     run = Run(name, seed)
     start = time.time()
-    workers = [_Worker(run, i, processes, count, start + seconds, limit) for i in range(processes)]
+    workers = [_Worker(run, i, processes, count, start + seconds, limit) for i in range(min(processes, count))]
     while workers:
         workers = [worker for worker in workers if worker.poll()]
         time.sleep(0.05)
