@@ -127,7 +127,7 @@ class _Sharded(Exchange):
 
     def groups(self, name: str) -> tuple[tuple[str, int], ...]:
         del name
-        return (tuple(self.ranks),)
+        return (self.ranks,)
 
 
 def shards_of(step: TrainStep) -> list[Shard]:

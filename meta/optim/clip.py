@@ -79,7 +79,8 @@ def _by_groups(arrays: list[Any], group: Any) -> dict[_Groups, list[Any]]:
     """The gradients of arrays by the groups among which they are divided."""
     divided: dict[_Groups, list[Any]] = {}
     for x in arrays:
-        groups = tuple(group(x)) if callable(group) else () if group is None else (group,)
+        own: Any = group(x) if callable(group) else () if group is None else (group,)
+        groups: _Groups = tuple(own)
         divided.setdefault(groups, []).append(x.grad)
     return divided
 

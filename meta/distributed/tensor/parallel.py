@@ -134,7 +134,7 @@ class TensorParallel(Exchange):
                 owner[key] = own
 
     def groups(self, name: str) -> tuple[tuple[str, int], ...]:
-        return (tuple(self.ranks),) if any(part.owns(name) for part in self.parts) else ()
+        return (self.ranks,) if any(part.owns(name) for part in self.parts) else ()
 
     def rewrite(self, record: tracing.Record) -> tracing.Record:
         """The program on parts."""

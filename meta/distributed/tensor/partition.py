@@ -19,7 +19,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
-from typing import Any
+from typing import Any, TypeGuard
 
 from meta.distributed.mesh import Group
 from meta.distributed.tensor import special
@@ -170,8 +170,8 @@ class Partitioner:
             assert isinstance(own, Partial)
             return self.emit("all_reduce", value.atoms[own], own.reduction, *self.group)
         assert isinstance(placement, Sharded)
-        sums = isinstance(own, Partial) and own.reduction in ("sum", "mean")
-        if sums and placement.blocks == 1 and REPLICATED not in value.atoms:
+        scatters = placement.blocks == 1 and REPLICATED not in value.atoms
+        if isinstance(own, Partial) and own.reduction in ("sum", "mean") and scatters:
             return self.emit("reduce_scatter", value.atoms[own], placement.axis, own.reduction, *self.group)
         return self.sliced(self.placed(value, REPLICATED), placement)
 
@@ -346,8 +346,12 @@ def _values(args: tuple[Any, ...]) -> Iterator[Distributed]:
     for arg in args:
         if isinstance(arg, Distributed):
             yield arg
-        elif isinstance(arg, tuple) and arg and isinstance(arg[0], Distributed):
-            yield from arg  # pyright: ignore[reportUnknownVariableType]
+        elif _is_list(arg):
+            yield from arg
+
+
+def _is_list(arg: Any) -> TypeGuard[tuple[Distributed, ...]]:
+    return isinstance(arg, tuple) and len(arg) > 0 and isinstance(arg[0], Distributed)  # pyright: ignore[reportUnknownArgumentType]
 
 
 def _replaced(args: tuple[Any, ...], function: Callable[[Distributed], Any]) -> tuple[Any, ...]:
@@ -356,7 +360,7 @@ def _replaced(args: tuple[Any, ...], function: Callable[[Distributed], Any]) -> 
     def new(arg: Any) -> Any:
         if isinstance(arg, Distributed):
             return function(arg)
-        return tuple(map(function, arg)) if isinstance(arg, tuple) and arg and isinstance(arg[0], Distributed) else arg
+        return tuple(map(function, arg)) if _is_list(arg) else arg
 
     return tuple(map(new, args))
 

@@ -81,13 +81,9 @@ def _split(p: Partitioner, x: Distributed, sections: Any, axis: int) -> Value | 
     placement, size = x.placement, x.type.shape[axis]
     if not isinstance(placement, Sharded) or placement.axis != axis:
         return None
-    if isinstance(sections, tuple):
-        count = len(sections) + 1
-        if not isinstance(size, int) or sections != tuple(size // count * i for i in range(1, count)):
-            return None
-    else:
-        count = sections
-    if placement.blocks % count:
+    count: int = sections if isinstance(sections, int) else len(sections) + 1
+    equal = isinstance(sections, int) or sections == tuple(int(size) // count * i for i in range(1, count))
+    if not equal or placement.blocks % count:
         return None
     parts = p.emit("split", x.atoms[placement], count, axis)
     shape = x.type.shape
