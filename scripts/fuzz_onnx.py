@@ -2,31 +2,25 @@
 
     python -m scripts.fuzz_onnx 100000 --corpus DIR      models under DIR (.onnx), besides those of this file
 
-Mutations change bytes, or fields of the parsed model: names, types, sizes, attributes; nodes go, repeat and move. A run
-is determined by --seed. An input that does anything else, or takes longer than --slow seconds, is written to
---failures and reported; the exit status is 1 if there is one.
+Mutations change bytes, or fields of the parsed model: names, types, sizes, attributes; nodes go, repeat and move.
+scripts/fuzzing.py has what every fuzzer of readers does.
 """
 
 from __future__ import annotations
 
-import argparse
 import contextlib
 import copy
 import random
-import resource
 import sys
-import time
-import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 from meta.errors import MetaError
-from scripts.fuzz_relay import Report, mutate_bytes
+from scripts import fuzzing
+from scripts.fuzzing import LARGEST, Input, Report, mutate_bytes
 
-_MEMORY = 8 << 30
-_LARGEST = 200_000
 _NUMBERS = (-(2**31), -2, -1, 0, 1, 2, 3, 7, 8, 9, 13, 16, 21, 64, 1000, 2**31 - 1)
 _LONG = (*_NUMBERS, 2**40, 2**62, -(2**63), 2**63 - 1)
 _NAMES = ("", "x", "y", "h", "Add", "Conv", "Loop", "If", "Reshape", "Cast", "axis", "ai.onnx", "mine", "é", "a" * 5000)
@@ -70,10 +64,10 @@ def models() -> list[bytes]:
     import numpy as np
 
     onnx: Any = import_module("onnx")
-    found = [onnx.parser.parse_model(_HEAD + text) for text in TEXTS]
+    parsed = [onnx.parser.parse_model(_HEAD + text) for text in TEXTS]
     weights = onnx.numpy_helper.from_array(np.ones((2, 2, 3, 3), np.float32), "w")
-    found[0].graph.initializer.append(weights)
-    return [model.SerializeToString() for model in found]
+    parsed[0].graph.initializer.append(weights)
+    return [model.SerializeToString() for model in parsed]
 
 
 def mutate_model(data: bytes, rng: random.Random) -> bytes:
@@ -82,7 +76,7 @@ def mutate_model(data: bytes, rng: random.Random) -> bytes:
     model = onnx.ModelProto.FromString(data)
     for _ in range(rng.choice((1, 1, 2, 4))):
         _mutate_message(model, rng)
-    return model.SerializeToString()[:_LARGEST]
+    return model.SerializeToString()[:LARGEST]
 
 
 def _mutate_message(message: Any, rng: random.Random) -> None:
@@ -153,74 +147,36 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return mutate_bytes(data, rng) if rng.random() < 0.3 else mutate_model(data, rng)
 
 
-def attempt(report: Report, data: bytes, slow: float) -> str:
-    """Convert one input and enter the outcome; the reason if it is a failure, else ""."""
+def fuzz(models: Sequence[bytes], count: int, seed: int) -> Report:
+    """`count` mutations of `models`, determined by `seed`."""
+    return fuzzing.fuzz(_inputs(models), count, seed, _mutate, _read)
+
+
+def _inputs(models: Sequence[bytes]) -> list[Input]:
+    return [Input(data, "model.onnx") for data in models]
+
+
+def _mutate(given: Input, rng: random.Random) -> bytes:
+    return mutated(given.data, rng)
+
+
+def _read(given: Input) -> str:
     from meta.frontend.onnx import from_onnx
 
-    report.runs += 1
-    start = time.perf_counter()
-    problem = ""
-    try:
-        program = from_onnx(data)
-        report.outcomes["compiled" if program.undecided is None else "node by node"] += 1
-    except MetaError as error:
-        report.outcomes[type(error).__name__] += 1
-    except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - whatever it is, it is what this looks for
-        problem = traceback.format_exc(limit=-4)
-    taken = time.perf_counter() - start
-    if taken > report.worst[0]:
-        report.worst = (taken, f"{len(data)} bytes")
-    return problem or (f"took {taken:.1f} s" if taken > slow else "")
-
-
-def fuzz(
-    files: Sequence[bytes],
-    count: int,
-    seed: int,
-    slow: float = 10.0,
-    failed: Callable[[bytes, str], None] | None = None,
-) -> Report:
-    """`count` mutations of `files`, determined by `seed`."""
-    rng = random.Random(seed)
-    report = Report()
-    for data in files:  # imports and kernels of the models as they are count for no mutation
-        attempt(Report(), data, slow)
-    for number in range(count):
-        changed = mutated(rng.choice(files), rng)
-        problem = attempt(report, changed, slow)
-        if problem:
-            report.failures.append(f"mutation {number}: {problem}")
-            if failed is not None:
-                failed(changed, problem)
-    return report
+    return "compiled" if from_onnx(given.data).undecided is None else "node by node"
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts.fuzz_onnx", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("count", type=int, help="how many mutations")
+    parser = fuzzing.parser("scripts.fuzz_onnx", __doc__ or "")
     parser.add_argument("--corpus", type=Path, action="append", default=[], help="a directory of more models")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--slow", type=float, default=10.0, help="seconds that one input may take")
-    parser.add_argument("--failures", type=Path, default=None, help="where inputs that fail are written")
     options = parser.parse_args(arguments)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
+    fuzzing.limit_memory()
     corpus = [path.read_bytes() for directory in options.corpus for path in sorted(directory.rglob("*.onnx"))]
-    files = [*models(), *(data for data in corpus if len(data) <= _LARGEST)]
-
-    def failed(data: bytes, problem: str) -> None:
-        print(problem, flush=True)
-        if options.failures is not None:
-            options.failures.mkdir(parents=True, exist_ok=True)
-            (options.failures / f"{len(list(options.failures.iterdir())):04}.onnx").write_bytes(data)
-
-    start = time.perf_counter()
-    report = fuzz(files, options.count, options.seed, options.slow, failed)
-    print(f"{report.runs} mutations of {len(files)} models in {time.perf_counter() - start:.0f} s, "
-          f"{len(report.failures)} failures; slowest {report.worst[0]:.2f} s ({report.worst[1]})")  # fmt: skip
-    for outcome, times in sorted(report.outcomes.items()):
-        print(f"  {outcome}: {times}")
-    return 1 if report.failures else 0
+    files = _inputs([*models(), *(data for data in corpus if len(data) <= LARGEST)])
+    for given in files:  # the time of the first mutations is then without imports and kernels
+        with contextlib.suppress(MetaError):
+            _read(given)
+    return fuzzing.run(options, files, _mutate, _read)
 
 
 if __name__ == "__main__":

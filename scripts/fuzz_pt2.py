@@ -2,33 +2,24 @@
 
     python -m scripts.fuzz_pt2 100000
 
-Bytes of the archive are changed, and values of the JSON in it, after which the archive is written again. A run is
-determined by --seed. An input that does anything else, or takes longer than --slow seconds, is reported, and written to
---failures; the exit status is 1 if there is one.
+Bytes of the archive are changed, and values of the JSON in it, after which the archive is written again.
+scripts/fuzzing.py has what every fuzzer of readers does.
 """
 
 from __future__ import annotations
 
-import argparse
-import contextlib
 import io
 import random
-import resource
 import sys
-import time
-import traceback
 import zipfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from pathlib import Path
 from typing import Any
 
 from meta.device import CPU
-from meta.errors import MetaError
-from scripts.fuzz_relay import Report, mutate_bytes, mutate_json, mutate_tokens
-
-_MEMORY = 8 << 30
+from scripts import fuzzing
+from scripts.fuzzing import Input, Report, mutate_bytes, mutate_json, mutate_tokens
 
 
 def contents(archive: bytes) -> dict[str, bytes]:
@@ -84,30 +75,22 @@ def read(data: bytes) -> Any:
     return model
 
 
-def fuzz(
-    archives: Sequence[bytes], count: int, seed: int, slow: float = 10.0, failed: Callable[[bytes], None] | None = None
-) -> Report:
+def fuzz(archives: Sequence[bytes], count: int, seed: int) -> Report:
     """`count` mutations of `archives`, determined by `seed`."""
-    rng = random.Random(seed)
-    report = Report()
-    for number in range(count):
-        data = mutated(rng.choice(archives), rng)
-        report.runs += 1
-        start, problem = time.process_time(), ""
-        try:
-            read(data)
-            report.outcomes["accepted"] += 1
-        except MetaError as error:
-            report.outcomes[type(error).__name__] += 1
-        except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - whatever it is, it is what this looks for
-            problem = traceback.format_exc(limit=-3)
-        taken = time.process_time() - start
-        report.worst = max(report.worst, (taken, f"mutation {number}"))
-        if problem or taken > slow:
-            report.failures.append(f"mutation {number}: {problem or f'took {taken:.1f} s'}")
-            if failed is not None:
-                failed(data)
-    return report
+    return fuzzing.fuzz(_inputs(archives), count, seed, _mutate, _read)
+
+
+def _inputs(archives: Sequence[bytes]) -> list[Input]:
+    return [Input(data, "program.pt2") for data in archives]
+
+
+def _mutate(given: Input, rng: random.Random) -> bytes:
+    return mutated(given.data, rng)
+
+
+def _read(given: Input) -> str:
+    read(given.data)
+    return "accepted"
 
 
 def examples() -> list[bytes]:
@@ -141,29 +124,9 @@ def examples() -> list[bytes]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="scripts.fuzz_pt2", description=(__doc__ or "").split("\n", 1)[0])
-    parser.add_argument("count", type=int, help="how many mutations")
-    parser.add_argument("--seed", type=int, default=0)
-    parser.add_argument("--slow", type=float, default=10.0, help="seconds of processor time that one input may take")
-    parser.add_argument("--failures", type=Path, default=None, help="where inputs that fail are written")
-    options = parser.parse_args(arguments)
-    with contextlib.suppress(ValueError, OSError):
-        resource.setrlimit(resource.RLIMIT_AS, (_MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
-
-    def failed(data: bytes) -> None:
-        if options.failures is not None:
-            options.failures.mkdir(parents=True, exist_ok=True)
-            (options.failures / f"{len(list(options.failures.iterdir())):04}.pt2").write_bytes(data)
-
-    start = time.perf_counter()
-    report = fuzz(examples(), options.count, options.seed, options.slow, failed)
-    for failure in report.failures[:20]:
-        print(failure)
-    print(f"{report.runs} mutations in {time.perf_counter() - start:.0f} s, {len(report.failures)} failures; "
-          f"slowest {report.worst[0]:.2f} s ({report.worst[1]})")  # fmt: skip
-    for outcome, times in sorted(report.outcomes.items()):
-        print(f"  {outcome}: {times}")
-    return 1 if report.failures else 0
+    options = fuzzing.parser("scripts.fuzz_pt2", __doc__ or "").parse_args(arguments)
+    fuzzing.limit_memory()
+    return fuzzing.run(options, _inputs(examples()), _mutate, _read)
 
 
 if __name__ == "__main__":
