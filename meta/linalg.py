@@ -2,7 +2,7 @@
 
 Matrices are the last two axes of a tensor, all axes before them are batches. Every function runs on arrays and on
 traced values. Factorizations are LAPACK's, through torch or NumPy, and cuSOLVER's, through torch; they compute in
-float32 and float64, and compiled programs call them.
+float32, float64, complex64 and complex128, and compiled programs call them.
 """
 
 from __future__ import annotations

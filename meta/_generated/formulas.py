@@ -142,7 +142,7 @@ FORMULAS: dict[str, Any] = {
     "matmul": {'x1': 'matmul_dx1', 'x2': 'matmul_dx2', 'forward': 'multilinear'},
     "eig": {'x': 'eig_grad', 'undefined_gradients': [0, 1]},
     "cholesky_ex": {'x': 'cholesky_ex_grad', 'output_differentiability': [True, False], 'forward': 'cholesky_ex_tangent'},
-    "eigh": {'x': 'eigh_grad', 'undefined_gradients': [0, 1]},
+    "eigh": {'x': 'eigh_grad', 'undefined_gradients': [0, 1], 'forward': 'eigh_tangent'},
     "lu_factor_ex": {'x': 'lu_factor_ex_grad', 'output_differentiability': [True, False, False]},
     "pivots_to_permutation": 'non_differentiable',
     "qr": {'x': 'qr_grad'},

@@ -3444,7 +3444,7 @@ _r_cholesky_ex = _s_cholesky_ex.fast
 
 
 def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False) -> tuple[T, T]:
-    """The lower triangular factor L of symmetric positive-definite matrices L L^T, or the upper one of U^T U, and
+    """The lower triangular factor L of Hermitian positive-definite matrices L L^H, or the upper one of U^H U, and
     info, int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined
     then.
     x: Symmetric positive-definite matrices, (..., n, n); one triangle is read.
@@ -3468,8 +3468,8 @@ _r_eigh = _s_eigh.fast
 
 
 def eigh(x: T, upper: bool = False) -> tuple[T, T]:
-    """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of symmetric matrices. The
-    signs of eigenvectors are arbitrary; their gradient needs distinct eigenvalues.
+    """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of Hermitian matrices. The
+    signs (phases) of eigenvectors are arbitrary; their gradient needs distinct eigenvalues.
     x: Square matrices, (..., n, n), float32 or float64.
     upper: Whether to read the upper triangle of x, not the lower.
     """
@@ -3555,8 +3555,8 @@ _r_svd = _s_svd.fast
 
 def svd(x: T, full_matrices: bool = True) -> tuple[T, T, T]:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s) vh[...,
-    :k, :], k = min(m, n). The signs of singular vectors are arbitrary; their gradient needs distinct singular
-    values, and for u and vh those of a rank-deficient matrix do not exist.
+    :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
+    singular values, and for u and vh those of a rank-deficient matrix do not exist.
     x: Matrices, (..., m, n), float32 or float64.
     full_matrices: Whether u and vh are square; otherwise they have k = min(m, n) vectors.
     """
@@ -3686,7 +3686,8 @@ _r_slogdet = _s_slogdet.fast
 
 
 def slogdet(x: T) -> tuple[T, T]:
-    """The sign of determinants, 0 for singular matrices, and the logarithm of their absolute value, then -inf.
+    """The sign of determinants (a complex number of size 1 for complex ones), 0 for singular matrices, and the
+    logarithm of their absolute value, then -inf.
     x: Square matrices, (..., n, n), float32 or float64.
     """
     try:
@@ -6414,7 +6415,8 @@ _r_std = _s_std.fast
 
 
 def std(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> T:
-    """The standard deviation: the square root of `var`. Integers and booleans give float32.
+    """The standard deviation: the square root of `var`. Integers and booleans give float32, complex numbers the dtype
+    of their parts.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.
@@ -6487,7 +6489,7 @@ _r_var = _s_var.fast
 
 def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> T:
     """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is
-    0. Integers and booleans give float32.
+    0. Integers and booleans give float32, complex numbers the dtype of their parts.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.

@@ -476,6 +476,10 @@ def _eigh(needs: Any, x: Any, upper: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: A
     return (grad_linalg_factor.eigh_grad(y_0, y_1, dy_0, dy_1),)
 
 
+def _eigh_forward(x: Any, upper: Any, y_0: Any, y_1: Any, x_t: Any) -> Any:
+    return grad_linalg_factor.eigh_tangent(upper, y_0, y_1, x_t)
+
+
 def _lu_factor_ex(needs: Any, x: Any, pivot: Any, check_errors: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
     return (grad_linalg_factor.lu_factor_ex_grad(x, y_0, y_1, dy_0),)
 
@@ -509,7 +513,7 @@ def _pinv(needs: Any, x: Any, atol: Any, rtol: Any, hermitian: Any, y: Any, dy: 
 
 
 def _slogdet(needs: Any, x: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
-    return (grad_linalg_solve.slogdet_grad(x, dy_1),)
+    return (grad_linalg_solve.slogdet_grad(x, y_0, dy_0, dy_1),)
 
 
 def _solve_ex(needs: Any, a: Any, b: Any, check_errors: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
@@ -1361,7 +1365,7 @@ add_rules([
     GradRule("matmul", _matmul, (0, 1), saved_args=frozenset({0, 1}), forward="multilinear"),
     GradRule("eig", _eig, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
     GradRule("cholesky_ex", _cholesky_ex, (0,), saved_outputs=frozenset({0}), outputs=2, forward=_cholesky_ex_forward),
-    GradRule("eigh", _eigh, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1})),
+    GradRule("eigh", _eigh, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1}), undefined=frozenset({0, 1}), forward=_eigh_forward),
     GradRule("lu_factor_ex", _lu_factor_ex, (0,), saved_outputs=frozenset({0, 1}), outputs=3),
     GradRule("qr", _qr, (0,), saved_outputs=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("svd", _svd, (0,), saved_outputs=frozenset({0, 1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2}), undefined=frozenset({0, 1, 2})),
@@ -1370,7 +1374,7 @@ add_rules([
     GradRule("inv_ex", _inv_ex, (0,), saved_outputs=frozenset({0}), outputs=2),
     GradRule("matrix_exp", _matrix_exp, (0,), saved_args=frozenset({0})),
     GradRule("pinv", _pinv, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    GradRule("slogdet", _slogdet, (0,), saved_args=frozenset({0}), outputs=2, differentiable_outputs=frozenset({0, 1})),
+    GradRule("slogdet", _slogdet, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("solve_ex", _solve_ex, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0}), outputs=2),
     GradRule("solve_triangular", _solve_triangular, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("binary_cross_entropy", _binary_cross_entropy, (0, 1), saved_args=frozenset({0, 1, 2})),

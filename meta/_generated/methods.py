@@ -941,7 +941,8 @@ class TensorMethods(Casts):
         return meta.prod(self, axis, keepdims)
 
     def std(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
-        """The standard deviation: the square root of `var`. Integers and booleans give float32.
+        """The standard deviation: the square root of `var`. Integers and booleans give float32, complex numbers the
+        dtype of their parts.
         axis: Axis or axes to reduce; None for all of them.
         correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.
@@ -957,7 +958,7 @@ class TensorMethods(Casts):
 
     def var(self, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> Self:
         """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that
-        is 0. Integers and booleans give float32.
+        is 0. Integers and booleans give float32, complex numbers the dtype of their parts.
         axis: Axis or axes to reduce; None for all of them.
         correction: Subtracted from the number of elements: 1 for an unbiased estimate.
         keepdims: Keep reduced axes with size 1.

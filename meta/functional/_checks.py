@@ -47,6 +47,12 @@ def require_float(name: str, x: Any, label: str = "x") -> None:
     require(name, dtypes.is_float(x.dtype), f"'{label}' has dtype {x.dtype}", allowed, remedy)
 
 
+def require_inexact(name: str, x: Any, label: str = "x") -> None:
+    """Raise TypeInferenceError unless x is floating or complex."""
+    with attributed(name):
+        rules.require_inexact(label, x.type)
+
+
 def require_same_dtype(name: str, **tensors: Any) -> None:
     (first, head), *rest = tensors.items()
     for label, x in rest:

@@ -6,11 +6,13 @@ import math
 from typing import Any
 
 import meta
+from meta.dtype import is_complex
 
 
 def p_norm(x: Any, p: float, axis: Any = -1, keepdims: bool = False) -> Any:
     """sum(|x|**p)**(1/p) over axes: for p = inf and -inf the largest and the smallest |x|, for 0 the number of elements
     that are not 0. Elements of 0, and vectors of zeros, have the gradient 0, as in torch."""
+    x = meta.abs(x) if is_complex(x.dtype) else x
     if math.isinf(p):
         return (meta.max if p > 0 else meta.min)(meta.abs(x), axis, keepdims)
     if p == 0:

@@ -9,6 +9,7 @@ from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.functional._checks import require
 from meta.functional._matrices import main_diagonal
+from meta.op.grad.support import conjugate
 from meta.op.rules import show
 
 __all__ = ["corrcoef", "cov"]
@@ -20,10 +21,10 @@ def cov(x: Any, correction: int = 1, fweights: Any = None, aweights: Any = None)
 
     correction: subtracted from the number of observations.  fweights: how often each was made, integers.  aweights: the
     importance of each, floating. Integers give float32; no observations give NaN. Raises TypeInferenceError for more
-    axes, bool, and weights of another shape or kind."""
+    axes, bool, and weights of another shape or kind. Complex variables have Hermitian covariances."""
     require("cov", x.ndim <= 2, f"'x' has shape {show(x.shape)}", "at most 2 axes")
     require("cov", x.dtype != "bool", "'x' has dtype bool", "numbers", 'cast it: x.cast("float32")')
-    x = x if dtypes.is_float(x.dtype) else meta.cast(x, "float32")
+    x = x if dtypes.is_inexact(x.dtype) else meta.cast(x, "float32")
     rows = x if x.ndim == 2 else meta.reshape(x, (1, -1 if x.ndim else 1))
     count = rows.shape[1]
     weights = _weights(rows, fweights, aweights)
@@ -33,9 +34,9 @@ def cov(x: Any, correction: int = 1, fweights: Any = None, aweights: Any = None)
     if aweights is None or weights is None:
         freedom = total - correction
     else:
-        freedom = total - meta.sum(weights * meta.cast(aweights, x.dtype)) * correction / total
+        freedom = total - meta.sum(weights * meta.cast(aweights, weights.dtype)) * correction / total
     scaled = centred if weights is None else centred * weights
-    products = meta.matmul(scaled, centred, False, True)
+    products = meta.matmul(scaled, conjugate(centred), False, True)
     covariances = products / (max(freedom, 0) if isinstance(freedom, int) else meta.maximum(freedom, 0))
     return covariances if x.ndim == 2 and rows.shape[0] != 1 else meta.reshape(covariances, ())
 
@@ -50,7 +51,7 @@ def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
         fits = given.ndim == 1 and given.shape[0] == rows.shape[1]
         require("cov", fits, f"'{name}' has shape {show(given.shape)}", f"({rows.shape[1]},), one an observation")
         _require_no_negative(name, given)
-        weight = meta.cast(given, rows.dtype)
+        weight = meta.cast(given, dtypes.real_dtype(rows.dtype))
         weights = weight if weights is None else weights * weight
     return weights
 
@@ -70,6 +71,10 @@ def corrcoef(x: Any) -> Any:
     covariances = cov(x)
     if covariances.ndim == 0:
         return covariances / covariances
-    deviations = meta.sqrt(main_diagonal(covariances))
+    is_complex = dtypes.is_complex(covariances.dtype)
+    diagonal = main_diagonal(covariances)
+    deviations = meta.sqrt(meta.real(diagonal) if is_complex else diagonal)
     scaled = covariances / meta.expand_dims(deviations, 1) / meta.expand_dims(deviations, 0)
+    if is_complex:
+        return meta.complex(*(meta.clip(part, -1.0, 1.0) for part in (meta.real(scaled), meta.imag(scaled))))
     return meta.clip(scaled, -1.0, 1.0)

@@ -10,11 +10,14 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
+from meta.dtype import is_complex
 from meta.errors import PositionError
 
 if TYPE_CHECKING:
+    from meta.ir.type import TensorType
     from meta.op.implementation import CallInfo, Implementation, Kernel
 
 
@@ -98,14 +101,19 @@ def _refusal(call: CallInfo) -> Callable[[Sequence[Any]], None]:
 
     def refuse(tensors: Sequence[Any]) -> None:
         inputs = iter(tensors)
-        args = map_leaves(lambda leaf: next(inputs) if isinstance(leaf, TensorType) else leaf, call.args)
-        accepted = rule(*args, out=next(inputs))
+        args = map_leaves(lambda t: _sized(next(inputs), t) if isinstance(t, TensorType) else t, call.args)
+        accepted = rule(*args, out=_sized(next(inputs), call.outputs()[0]))
         assert accepted is not None
         data = tensors[len(flat_types(call.args[: accepted.argument]))]
         values = to_numpy(data, str(data.dtype), tuple(map(int, data.shape)), call.device)
         require_in_range(call.op.name, call.op.schema.names[accepted.argument], accepted, values)
 
     return refuse
+
+
+def _sized(raw: Any, kind: TensorType) -> Any:
+    """What has the shape of a tensor: raw memory of complex numbers has an axis more, for their parts."""
+    return SimpleNamespace(shape=raw.shape[:-1]) if is_complex(kind.dtype) else raw
 
 
 def require_in_range(subject: str, name: str, accepted: Positions, values: Any) -> None:

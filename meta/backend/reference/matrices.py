@@ -19,7 +19,7 @@ def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
     info = np.zeros(len(lu), np.int32)
     for j in range(k):
         if pivot:
-            column = np.abs(lu[:, j:, j])
+            column = np.abs(lu[:, j:, j].real) + np.abs(lu[:, j:, j].imag)  # LAPACK's size of complex numbers
             other = j + np.argmax(np.where(np.isnan(column), -1, column), 1)
             pivots[:, j] = other + 1
             lu[each, j], lu[each, other] = lu[each, other], lu[each, j]

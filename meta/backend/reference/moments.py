@@ -17,14 +17,16 @@ def mean(x: Any, axis: Axis = None, keepdims: bool = False) -> Any:
 
 def variance(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
     """The sum of squared distances from the mean, divided by the number of elements less `ddof`."""
-    total = np.sum((x - mean(x, axis, keepdims=True)) ** 2, axis=axis, keepdims=keepdims)
+    centred = x - mean(x, axis, keepdims=True)
+    squares = centred.real**2 + centred.imag**2 if x.dtype.kind == "c" else centred**2
+    total = np.sum(squares, axis=axis, keepdims=keepdims)
     return total / np.asarray(max(_count(x, axis) - ddof, 0), total.dtype)
 
 
 def deviation(x: Any, axis: Axis = None, ddof: int = 0, keepdims: bool = False) -> Any:
     """The square root of the variance, which may overflow where this does not."""
     largest = np.max(np.abs(x), initial=0)
-    scale = largest if np.isfinite(largest) and largest > 1 else x.dtype.type(1)
+    scale = largest if np.isfinite(largest) and largest > 1 else x.real.dtype.type(1)
     return np.sqrt(variance(x / scale, axis, ddof, keepdims)) * scale
 
 

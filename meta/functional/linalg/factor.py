@@ -6,13 +6,15 @@ from typing import Any, Literal
 
 import meta
 from meta.dim import same_dim
-from meta.functional._checks import require, require_float, require_matrix, require_square
+from meta.dtype import real_dtype
+from meta.functional._checks import in_dtype, require, require_inexact, require_matrix, require_square
 from meta.functional._matrices import identity
+from meta.op.grad.support import adjoint
 from meta.op.rules import show
 
 
 def cholesky(x: Any, upper: bool = False) -> Any:
-    """The lower triangular factor L of symmetric positive-definite matrices x = L L^T, or the upper one of U^T U.
+    """The lower triangular factor L of Hermitian positive-definite matrices x = L L^H, or the upper one of U^H U.
 
     x: (..., n, n), of which only one triangle is read. Raises LinAlgError that names the first matrix of the batch that
     is not positive-definite, TypeInferenceError for other shapes and dtypes. `cholesky_ex` raises no LinAlgError."""
@@ -62,7 +64,7 @@ def _permutation_matrix(factors: Any, pivots: Any) -> Any:
     """P with P[order[i], i] = 1, for rows that were put in that order."""
     m = factors.shape[-2]
     order = meta.pivots_to_permutation(pivots, m)
-    return meta.one_hot(order, m, factors.dtype, -2)
+    return in_dtype(meta.one_hot(order, m, real_dtype(factors.dtype), -2), factors.dtype)
 
 
 def _smaller(m: Any, n: Any) -> Any:
@@ -95,14 +97,14 @@ def eigvals(x: Any) -> Any:
 
 
 def eigvalsh(x: Any, upper: bool = False) -> Any:
-    """The eigenvalues of symmetric matrices, (..., n, n) to (..., n), ascending; one triangle of x is read.
+    """The eigenvalues of Hermitian matrices, (..., n, n) to (..., n), ascending; one triangle of x is read.
 
     Raises TypeInferenceError for other shapes and dtypes."""
     return meta.eigh(x, upper)[0]
 
 
 def cholesky_inverse(x: Any, upper: bool = False) -> Any:
-    """The inverses of L L^T, or of U^T U, from the factors of `cholesky`, (..., n, n).
+    """The inverses of L L^H, or of U^H U, from the factors of `cholesky`, (..., n, n).
 
     Raises TypeInferenceError for other shapes and dtypes."""
     require_square("cholesky_inverse", x)
@@ -110,12 +112,12 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
 
 
 def cholesky_solve(b: Any, x: Any, upper: bool = False) -> Any:
-    """The solution y of L L^T y = b, or of U^T U y = b, from the factors x of `cholesky`.
+    """The solution y of L L^H y = b, or of U^H U y = b, from the factors x of `cholesky`.
 
     b: (..., n, k), x: (..., n, n); batches broadcast. Raises TypeInferenceError for other shapes and dtypes."""
     require_matrix("cholesky_solve", b, "b")
     require_square("cholesky_solve", x)
-    require_float("cholesky_solve", x)
-    turned = meta.swap_axis(x, -2, -1)
+    require_inexact("cholesky_solve", x)
+    turned = adjoint(x)
     first, second = (turned, x) if upper else (x, turned)
     return meta.solve_triangular(second, meta.solve_triangular(first, b, False), True)

@@ -8,9 +8,9 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
-from meta.functional._checks import require, require_float, require_matrix, require_square
+from meta.functional._checks import require, require_inexact, require_matrix, require_square
 from meta.functional._p_norm import p_norm
-from meta.functional.linalg.solve import as_tensor
+from meta.functional.linalg.solve import as_tensor, epsilon
 from meta.op.rules import axis_indices, reduced_shape, show
 
 Order = float | Literal["fro", "nuc"]
@@ -30,12 +30,12 @@ def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = Fals
     empty = any(x.shape[a] == 0 for a in reduced)
     problem = f"the norm of order {ord} of no elements: x has shape {show(x.shape)}"
     require("vector_norm", not empty or (ord >= 0 and ord != math.inf), problem, "an order from 0 up, and not inf")
-    return _cast(p_norm(wide, ord, axes, keepdims), x.dtype)
+    return _cast(p_norm(wide, ord, axes, keepdims), dtypes.real_dtype(x.dtype))
 
 
 def _operand(name: str, x: Any) -> Any:
     """x in the dtype that its norm is computed in. Raises TypeInferenceError for integers."""
-    require_float(name, x)
+    require_inexact(name, x)
     wide = dtypes.accumulation_dtype(x.dtype)
     return x if x.dtype == wide else meta.cast(x, wide)
 
@@ -65,11 +65,12 @@ def matrix_norm(
         values = meta.svd(meta.moveaxis(wide, (rows, columns), (-2, -1)), False)[1]
         norm = meta.sum(values, -1) if ord == "nuc" else _extreme(values, ord, -1, False)
         kept = meta.reshape(norm, reduced_shape(x.shape, (rows, columns), True)) if keepdims else norm
-        return _cast(kept, x.dtype)
+        return _cast(kept, dtypes.real_dtype(x.dtype))
     summed, compared = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
     sums = meta.sum(meta.abs(wide), summed, True)
     extreme = _extreme(sums, ord, compared, True)
-    return _cast(extreme if keepdims else meta.squeeze(extreme, (rows, columns)), x.dtype)
+    norm = extreme if keepdims else meta.squeeze(extreme, (rows, columns))
+    return _cast(norm, dtypes.real_dtype(x.dtype))
 
 
 def _extreme(x: Any, ord: Order, axis: int, keepdims: bool) -> Any:
@@ -115,7 +116,7 @@ def cond(x: Any, p: Order | None = None) -> Any:
     Raises TypeInferenceError for other orders than those of `matrix_norm`, shapes and dtypes."""
     require_matrix("cond", x)
     if x.shape[-1] == 0 and x.shape[-2] == 0:
-        return meta.zeros(x.shape[:-2], x.dtype, x.device)
+        return meta.zeros(x.shape[:-2], dtypes.real_dtype(x.dtype), x.device)
     if p in (None, 2, -2):
         values = meta.svd(x, False)[1]
         first, last = values[..., 0], values[..., -1]
@@ -131,14 +132,14 @@ def matrix_rank(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = Fa
     """How many singular values of matrices are larger than max(atol, rtol * the largest), int64, (..., m, n) to (...,).
 
     atol, rtol: numbers, or tensors that broadcast to the batch. Without both, rtol is max(m, n) times the distance of 1
-    to the next number.  hermitian: x is symmetric, and its lower triangle is read. Raises TypeInferenceError for other
+    to the next number.  hermitian: x is Hermitian, and its lower triangle is read. Raises TypeInferenceError for other
     shapes and dtypes."""
     values = meta.abs(meta.eigh(x)[0]) if hermitian else meta.svd(x, False)[1]
     if values.shape[-1] == 0:
         return meta.zeros(x.shape[:-2], "int64", x.device)
     largest = meta.max(values, -1)
     if rtol is None:
-        rtol = 0.0 if atol is not None else max(x.shape[-2:]) * 2.0 ** (1 - dtypes.significand_bits(x.dtype))
+        rtol = 0.0 if atol is not None else max(x.shape[-2:]) * epsilon(x)
     least = largest * as_tensor(rtol, x)
     if atol is not None:
         least = meta.maximum(least, as_tensor(atol, x))

@@ -7,17 +7,18 @@ from string import ascii_letters
 from typing import Any
 
 import meta
-from meta.functional._checks import require, require_float, require_same_dtype
+from meta.functional._checks import require, require_inexact, require_same_dtype
+from meta.op.grad.support import conjugate
 from meta.op.rules import show
 
 
 def vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
-    """Sums of products along an axis; the shapes broadcast.
+    """Sums of products along an axis, of the conjugates of x1 with x2; the shapes broadcast.
 
     Raises TypeInferenceError for integers, different dtypes and shapes that do not broadcast."""
     require_same_dtype("vecdot", x1=x1, x2=x2)
-    require_float("vecdot", x1, "x1")
-    return meta.sum(x1 * x2, axis)
+    require_inexact("vecdot", x1, "x1")
+    return meta.sum(conjugate(x1) * x2, axis)
 
 
 def multi_dot(xs: Sequence[Any]) -> Any:

@@ -7,9 +7,10 @@ from typing import Any
 
 import meta
 from meta.dim import product, same_dim
-from meta.dtype import significand_bits
-from meta.functional._checks import require, require_matrix, require_square
+from meta.dtype import is_complex, real_dtype, significand_bits
+from meta.functional._checks import in_dtype, require, require_matrix, require_square
 from meta.functional._matrices import transposed
+from meta.op.grad.support import adjoint as conjugate_transposed
 from meta.op.rules import broadcast_shapes, same_shape, show
 
 
@@ -58,7 +59,7 @@ def solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangul
 
 
 def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool = False) -> Any:
-    """The solution x of a x = b from the results of `lu_factor(a)`, of x a = b without `left`, and with a^T in place of
+    """The solution x of a x = b from the results of `lu_factor(a)`, of x a = b without `left`, and with a^H in place of
     a with `adjoint`. Batches broadcast.
 
     Raises TypeInferenceError for other shapes and dtypes."""
@@ -68,12 +69,12 @@ def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool
     require("lu_solve", fits, f"'pivots' has shape {show(pivots.shape)}", f"shape {show(factors.shape[:-1])}")
     require("lu_solve", pivots.dtype == "int32", f"'pivots' has dtype {pivots.dtype}", "int32")
     if not left:
-        return transposed(lu_solve(factors, pivots, transposed(b), True, not adjoint))
+        return conjugate_transposed(lu_solve(factors, pivots, conjugate_transposed(b), True, not adjoint))
     order = meta.pivots_to_permutation(pivots, factors.shape[-1])
     if not adjoint:
         rows = meta.solve_triangular(factors, _permuted(b, order), False, True)
         return meta.solve_triangular(factors, rows, True)
-    turned = transposed(factors)
+    turned = conjugate_transposed(factors)
     rows = meta.solve_triangular(turned, meta.solve_triangular(turned, b, False), True, True)
     return _permuted(rows, meta.argsort(order, -1))
 
@@ -93,18 +94,18 @@ def pinv(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) ->
     """The pseudo-inverses (E. Moore, R. Penrose) of matrices, (..., m, n) to (..., n, m).
 
     atol, rtol: singular values up to max(atol, rtol * the largest) count as zero: numbers, or tensors that broadcast to
-    the batch. Without both, rtol is max(m, n) times the distance of 1 to the next number.  hermitian: x is symmetric,
+    the batch. Without both, rtol is max(m, n) times the distance of 1 to the next number.  hermitian: x is Hermitian,
     and its lower triangle is read. Raises TypeInferenceError for other shapes and dtypes."""
     return meta.pinv(x, as_tensor(atol, x), as_tensor(rtol, x), hermitian)
 
 
 def as_tensor(value: Any, like: Any) -> Any:
-    """A tolerance as a tensor of the dtype of `like`; None for None."""
+    """A tolerance as a tensor of the dtype of the parts of `like`; None for None."""
     if value is None:
         return None
     if isinstance(value, (int, float)):
-        return meta.full((), value, like.dtype, like.device)
-    return value if value.dtype == like.dtype else meta.cast(value, like.dtype)
+        return meta.full((), value, real_dtype(like.dtype), like.device)
+    return in_dtype(value, real_dtype(like.dtype))
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, Any]:
@@ -123,18 +124,20 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, An
     require("lstsq", fits, f"'a' has shape {show(a.shape)}, 'b' has {show(b.shape)}", f"{m} rows in b")
     x = meta.matmul(pinv(a, rtol=rcond), right)
     values = meta.svd(a, False)[1]
-    fraction = _epsilon(a) * max(m, n) if rcond is None else rcond
+    fraction = epsilon(a) * max(m, n) if rcond is None else rcond
     least = meta.max(values, -1, True) * fraction if n and m else values
     rank = meta.sum(meta.greater(values, least), -1)
-    residuals = meta.zeros((0,), a.dtype, a.device)
+    residuals = meta.zeros((0,), real_dtype(a.dtype), a.device)
     if m > n:
         missed = meta.matmul(a, x) - right
+        missed = meta.abs(missed) if is_complex(missed.dtype) else missed
         residuals = meta.sum(missed * missed, -2)
     return (meta.squeeze(x, -1) if is_vector else x), residuals, rank, values
 
 
-def _epsilon(x: Any) -> float:
-    return 2.0 ** (1 - significand_bits(x.dtype))
+def epsilon(x: Any) -> float:
+    """The distance of 1 to the next number in the dtype of x or of its parts."""
+    return 2.0 ** (1 - significand_bits(real_dtype(x.dtype)))
 
 
 def tensorinv(x: Any, ind: int = 2) -> Any:
@@ -183,8 +186,11 @@ def matrix_power(x: Any, n: int) -> Any:
 
 
 def logdet(x: Any) -> Any:
-    """The logarithm of determinants, (..., n, n) to (...,); -inf for singular matrices, NaN for negative determinants.
+    """The logarithm of determinants, (..., n, n) to (...,); -inf for singular matrices, NaN for negative determinants;
+    of complex ones the principal logarithm.
 
     Raises TypeInferenceError for other shapes and dtypes."""
     sign, logabsdet = meta.slogdet(x)
+    if is_complex(sign.dtype):
+        return meta.log(sign) + logabsdet
     return meta.where(meta.less(sign, 0), float("nan"), logabsdet)

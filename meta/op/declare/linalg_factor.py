@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meta.dim import Dim, same_dim
+from meta.dtype import real_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import matrices, rules
 from meta.op.registry import declare
@@ -19,10 +20,15 @@ def _smaller(m: Dim, n: Dim) -> Dim:
 
 
 @declare(
-    "cholesky_ex", schema=schema.cholesky_ex, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("factor", "info")
+    "cholesky_ex",
+    schema=schema.cholesky_ex,
+    amp="never",
+    no_compute=matrices.NO_COMPUTE,
+    outputs=("factor", "info"),
+    complex="as_is",
 )
 def cholesky_ex(x: TensorType, upper: bool, check_errors: bool) -> TupleType:
-    """The lower triangular factor L of symmetric positive-definite matrices L L^T, or the upper one of U^T U, and info,
+    """The lower triangular factor L of Hermitian positive-definite matrices L L^H, or the upper one of U^H U, and info,
     int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined then."""
     matrices.require_square("x", x)
     return TupleType((x, x.with_shape(x.shape[:-2]).with_dtype("int32")))
@@ -34,6 +40,7 @@ def cholesky_ex(x: TensorType, upper: bool, check_errors: bool) -> TupleType:
     amp="never",
     no_compute=matrices.NO_COMPUTE,
     outputs=("lu", "pivots", "info"),
+    complex="analytic",
 )
 def lu_factor_ex(x: TensorType, pivot: bool, check_errors: bool) -> TupleType:
     """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal (whose
@@ -57,7 +64,7 @@ def pivots_to_permutation(pivots: TensorType, size: Dim) -> TensorType:
     return pivots.with_shape((*pivots.shape[:-1], size)).with_dtype("int64")
 
 
-@declare("qr", schema=schema.qr, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("q", "r"))
+@declare("qr", schema=schema.qr, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("q", "r"), complex="as_is")
 def qr(x: TensorType, complete: bool) -> TupleType:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs are
     those of LAPACK's Householder reflections: the diagonal of r may be negative."""
@@ -68,22 +75,25 @@ def qr(x: TensorType, complete: bool) -> TupleType:
     return TupleType((x.with_shape((*batch, m, k)), x.with_shape((*batch, k, n))))
 
 
-@declare("svd", schema=schema.svd, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("u", "s", "vh"))
+@declare(
+    "svd", schema=schema.svd, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("u", "s", "vh"), complex="as_is"
+)
 def svd(x: TensorType, full_matrices: bool) -> TupleType:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s)
-    vh[..., :k, :], k = min(m, n). The signs of singular vectors are arbitrary; their gradient needs distinct singular
-    values, and for u and vh those of a rank-deficient matrix do not exist."""
+    vh[..., :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
+    singular values, and for u and vh those of a rank-deficient matrix do not exist."""
     matrices.require_matrix("x", x)
     m, n = x.shape[-2:]
     k = _smaller(m, n)
     batch = x.shape[:-2]
     rows, columns = (m, n) if full_matrices else (k, k)
-    return TupleType((x.with_shape((*batch, m, rows)), x.with_shape((*batch, k)), x.with_shape((*batch, columns, n))))
+    values = x.with_shape((*batch, k)).with_dtype(real_dtype(x.dtype))
+    return TupleType((x.with_shape((*batch, m, rows)), values, x.with_shape((*batch, columns, n))))
 
 
-@declare("eigh", schema=schema.eigh, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("w", "v"))
+@declare("eigh", schema=schema.eigh, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("w", "v"), complex="as_is")
 def eigh(x: TensorType, upper: bool) -> TupleType:
-    """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of symmetric matrices. The
-    signs of eigenvectors are arbitrary; their gradient needs distinct eigenvalues."""
+    """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of Hermitian matrices. The
+    signs (phases) of eigenvectors are arbitrary; their gradient needs distinct eigenvalues."""
     matrices.require_square("x", x)
-    return TupleType((x.with_shape(x.shape[:-1]), x))
+    return TupleType((x.with_shape(x.shape[:-1]).with_dtype(real_dtype(x.dtype)), x))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from meta.dim import same_dim
+from meta.dtype import real_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import matrices, rules
 from meta.op.registry import declare
@@ -76,15 +77,23 @@ def cofactor(x: TensorType) -> TensorType:
     return x
 
 
-@declare("slogdet", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("sign", "logabsdet"))
+@declare(
+    "slogdet",
+    schema=schema.square,
+    amp="never",
+    no_compute=matrices.NO_COMPUTE,
+    outputs=("sign", "logabsdet"),
+    complex="as_is",
+)
 def slogdet(x: TensorType) -> TupleType:
-    """The sign of determinants, 0 for singular matrices, and the logarithm of their absolute value, then -inf."""
+    """The sign of determinants (a complex number of size 1 for complex ones), 0 for singular matrices, and the
+    logarithm of their absolute value, then -inf."""
     matrices.require_square("x", x)
     scalar = x.with_shape(x.shape[:-2])
-    return TupleType((scalar, scalar))
+    return TupleType((scalar, scalar.with_dtype(real_dtype(x.dtype))))
 
 
-@declare("pinv", schema=schema.pinv, amp="never", no_compute=matrices.NO_COMPUTE)
+@declare("pinv", schema=schema.pinv, amp="never", no_compute=matrices.NO_COMPUTE, complex="as_is")
 def pinv(x: TensorType, atol: TensorType | None, rtol: TensorType | None, hermitian: bool) -> TensorType:
     """Pseudo-inverses, (..., m, n) to (..., n, m), by singular values; those up to max(atol, rtol * the largest) count
     as zero. The gradient supposes that the rank does not change near x."""
@@ -93,7 +102,7 @@ def pinv(x: TensorType, atol: TensorType | None, rtol: TensorType | None, hermit
         if tolerance is None:
             continue
         rules.same_device(x, tolerance)
-        rules.require_same_dtype(**{"x": x, name: tolerance})
+        rules.require_same_dtype(**{"x": x.with_dtype(real_dtype(x.dtype)), name: tolerance})
         shapes = f"'{name}' has shape {rules.show(tolerance.shape)}, x {rules.show(x.shape)}"
         joint = rules.broadcast_shapes(x.shape[:-2], tolerance.shape)
         rules.require(rules.same_shape(joint, x.shape[:-2]), shapes, "a shape that broadcasts to the batch of x")

@@ -28,20 +28,26 @@ standard_reduce(
     empty=False,
     aliases=("amin",),
 )
-standard_reduce("prod", "The product; 1 for no elements.", result="sum", amp="never")
+standard_reduce("prod", "The product; 1 for no elements.", result="sum", amp="never", complex="analytic")
 standard_reduce("sum", "The sum; 0 for no elements.", result="sum", amp="never", complex="analytic")
 standard_reduce(
     "logsumexp", "log(sum(exp(x))), computed without overflow; -inf for no elements.", result="float", amp="never"
 )
 standard_reduce(
-    "std", "The standard deviation: the square root of `var`.", result="float", schema=reduce.moment, amp="never"
+    "std",
+    "The standard deviation: the square root of `var`.",
+    result="float part",
+    schema=reduce.moment,
+    amp="never",
+    complex="as_is",
 )
 standard_reduce(
     "var",
     "The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is 0.",
-    result="float",
+    result="float part",
     schema=reduce.moment,
     amp="never",
+    complex="as_is",
 )
 
 
@@ -72,7 +78,8 @@ def _scan(name: str, doc: str) -> None:
         return x.with_dtype(result_dtype("sum", x.dtype))
 
     doc += " Integers and booleans give int64."
-    declare(name, schema=reduce.scan, doc=doc, pattern="opaque", amp="never", method=True)(typed)
+    facts = {"pattern": "opaque", "amp": "never", "method": True, "complex": "analytic"}
+    declare(name, schema=reduce.scan, doc=doc, **facts)(typed)
 
 
 _scan("cumprod", "Cumulative products along an axis.")
@@ -109,7 +116,7 @@ def max_dx(x: TensorType, y: TensorType, dy: TensorType, axis: tuple[int, ...] |
     return x
 
 
-@declare("prod_dx", schema=reduce.prod_dx, pattern="reduce", amp="never")
+@declare("prod_dx", schema=reduce.prod_dx, pattern="reduce", amp="never", complex="analytic")
 def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
     """Gradient of prod: dy times the product of the other elements, also at 0 and infinities; NaN at NaN."""
     _require_reduced(x, axis, keepdims, dy=dy)
@@ -117,7 +124,7 @@ def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdim
 
 
 def _require_reduced(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, **types: TensorType) -> None:
-    rules.require_float("x", x)
+    rules.require_inexact("x", x)
     result = x.with_shape(rules.reduced_shape(x.shape, axis, keepdims))
     rules.require_same_shape(result=result, **types)
     rules.require_same_dtype(x=x, **types)

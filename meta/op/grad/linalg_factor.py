@@ -7,8 +7,10 @@ from typing import Any
 
 import meta
 from meta.dim import Dim, same_dim
+from meta.dtype import is_complex
 from meta.errors import GradientError
 from meta.ir.type import TensorType
+from meta.op.grad.support import adjoint, conjugate
 
 
 def _transposed(x: Any) -> Any:
@@ -39,23 +41,25 @@ def _right_solved(triangle: Any, x: Any, upper: bool, unitriangular: bool = Fals
 
 
 def cholesky_ex_grad(upper: bool, y_0: Any, dy_0: Any) -> Any:
-    """L^-T P L^-1, symmetric, with P the lower triangle of L^T dL mirrored and halved (I. Murray, "Differentiation of
+    """L^-H P L^-1, Hermitian, with P the lower triangle of L^H dL mirrored and halved (I. Murray, "Differentiation of
     the Cholesky decomposition", 2016, section 3)."""
-    factor, d = (_transposed(y_0), _transposed(dy_0)) if upper else (y_0, dy_0)
-    triangle = meta.tril(meta.matmul(factor, d, True))
-    mirrored = (triangle + _transposed(meta.tril(triangle, -1))) * 0.5
-    back = _transposed(factor)
+    factor, d = (adjoint(y_0), adjoint(dy_0)) if upper else (y_0, dy_0)
+    triangle = meta.tril(meta.matmul(conjugate(factor), d, True))
+    mirrored = (triangle + adjoint(meta.tril(triangle, -1))) * 0.5
+    back = adjoint(factor)
     half = meta.solve_triangular(back, mirrored, True)
-    return meta.solve_triangular(back, _transposed(half), True)
+    solved = meta.solve_triangular(back, adjoint(half), True)
+    # An imaginary diagonal, which no Hermitian x can follow, stays as it is in torch.
+    return adjoint(solved) if is_complex(solved.dtype) else solved
 
 
 def cholesky_ex_tangent(x: Any, upper: bool, y_0: Any, x_t: Any) -> tuple[Any, None]:
-    """L P, with P the lower triangle of L^-1 dx L^-T with a halved diagonal (I. Murray, 2016, section 3.1)."""
-    factor = _transposed(y_0) if upper else y_0
-    inner = _right_solved(factor, meta.solve_triangular(factor, x_t, False), False)
+    """L P, with P the lower triangle of L^-1 dx L^-H with a halved diagonal (I. Murray, 2016, section 3.1)."""
+    factor = adjoint(y_0) if upper else y_0
+    inner = adjoint(meta.solve_triangular(factor, adjoint(meta.solve_triangular(factor, x_t, False)), False))
     half = (meta.tril(inner) + meta.tril(inner, -1)) * 0.5
     out = meta.matmul(factor, half)
-    return (_transposed(out) if upper else out), None
+    return (adjoint(out) if upper else out), None
 
 
 def lu_factor_ex_grad(x: TensorType, y_0: Any, y_1: Any, dy_0: Any) -> Any:
@@ -86,7 +90,7 @@ def lu_factor_ex_grad(x: TensorType, y_0: Any, y_1: Any, dy_0: Any) -> Any:
 
 
 def qr_grad(x: TensorType, complete: bool, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
-    """(dQ + Q copyltu(M)) R^-T with M = R dR^T - dQ^T Q and copyltu mirroring the lower triangle (M. Seeger et al.,
+    """(dQ + Q copyltu(M)) R^-H with M = R dR^H - dQ^H Q and copyltu mirroring the lower triangle (M. Seeger et al.,
     "Auto-Differentiating Linear Algebra", 2017, for as many rows as columns, or more; D. Roberts, L. Roberts, "QR and
     LQ Decomposition Matrix Backpropagation Algorithms for Square, Wide, and Deep Matrices", 2020, for fewer)."""
     m, n = x.shape[-2:]
@@ -97,41 +101,54 @@ def qr_grad(x: TensorType, complete: bool, y_0: Any, y_1: Any, dy_0: Any, dy_1: 
     if same_dim(k, n):
         return _qr_of_tall(y_0, y_1, dy_0, dy_1)
     rest, d_rest = y_1[..., :, k:], dy_1[..., :, k:]
-    from_rest = meta.matmul(y_0, meta.matmul(rest, d_rest, False, True))
+    from_rest = meta.matmul(y_0, meta.matmul(rest, conjugate(d_rest), False, True))
     square = _qr_of_tall(y_0, y_1[..., :, :k], dy_0 + from_rest, dy_1[..., :, :k])
     return meta.concatenate([square, meta.matmul(y_0, d_rest)], -1)
 
 
 def _qr_of_tall(q: Any, r: Any, dq: Any, dr: Any) -> Any:
-    inner = meta.matmul(r, dr, False, True) - meta.matmul(dq, q, True)
-    mirrored = meta.tril(inner) + _transposed(meta.tril(inner, -1))
-    return _right_solved(r, dq + meta.matmul(q, mirrored), True)
+    inner = meta.matmul(r, conjugate(dr), False, True) - meta.matmul(conjugate(dq), q, True)
+    return _right_solved(conjugate(r), dq + meta.matmul(q, _mirrored(inner)), True)
+
+
+def _mirrored(x: Any) -> Any:
+    """The Hermitian matrices of these lower triangles; of the diagonal the real part."""
+    triangle = meta.tril(x)
+    if not is_complex(x.dtype):
+        return triangle + _transposed(meta.tril(triangle, -1))
+    half = (triangle + meta.tril(triangle, -1)) * 0.5
+    return half + adjoint(half)
 
 
 def svd_grad(y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> Any:
-    """U [(F * (U^T dU - dU^T U)) S + S (F * (V^T dV - dV^T V)) + diag(dS)] V^T, with F_ij = 1 / (s_j^2 - s_i^2) off the
-    diagonal, and (I - U U^T) dU S^-1 V^T + U S^-1 dV^T (I - V V^T) for columns beyond the square part (J. Townsend,
-    "Differentiating the Singular Value Decomposition", 2016). Gradients of columns of full matrices beyond the singular
-    values, which are arbitrary, do not count."""
+    """U [(F * (U^H dU - dU^H U)) S + S (F * (V^H dV - dV^H V)) + diag(dS)] V^H, with F_ij = 1 / (s_j^2 - s_i^2) off the
+    diagonal, and (I - U U^H) dU S^-1 V^H + U S^-1 dV^H (I - V V^H) for columns beyond the square part (J. Townsend,
+    "Differentiating the Singular Value Decomposition", 2016). A loss that does not depend on the phases of complex
+    singular vectors adds the imaginary diagonal of U^H dU / S. Gradients of columns of full matrices beyond the
+    singular values, which are arbitrary, do not count."""
     s, k = y_1, y_1.shape[-1]
     u, vh = _cut(y_0, -1, k), _cut(y_2, -2, k)
     if dy_0 is None and dy_2 is None:
         return meta.matmul(u * _over_columns(dy_1), vh)
+    is_phased = is_complex(y_0.dtype)
     gaps = _differences(s * s)
     inner = meta.zeros_like(gaps) if dy_1 is None else _eye(s, k, s.dtype) * _over_rows(dy_1)
     outside: list[Any] = []
     if dy_0 is not None:
         du = _cut(dy_0, -1, k)
-        along = meta.matmul(u, du, True)
-        inner = inner + (along - _transposed(along)) / gaps * _over_columns(s)
+        along = meta.matmul(conjugate(u), du, True)
+        turned = along - adjoint(along)
+        inner = inner + turned / gaps * _over_columns(s)
+        if is_phased:
+            inner = inner + _eye(s, k, s.dtype) * turned / (_over_columns(s) * 2)
         if not same_dim(u.shape[-2], k):
             outside.append(meta.matmul((du - meta.matmul(u, along)) / _over_columns(s), vh))
     if dy_2 is not None:
         dvh = _cut(dy_2, -2, k)
-        along = meta.matmul(vh, dvh, False, True)
-        inner = inner + (along - _transposed(along)) / gaps * _over_rows(s)
+        along = meta.matmul(vh, conjugate(dvh), False, True)
+        inner = inner + (along - adjoint(along)) / gaps * _over_rows(s)
         if not same_dim(vh.shape[-1], k):
-            beyond = dvh - meta.matmul(along, vh, True)
+            beyond = dvh - meta.matmul(conjugate(along), vh, True)
             outside.append(meta.matmul(u, beyond / _over_rows(s)))
     return sum(outside, meta.matmul(meta.matmul(u, inner), vh))
 
@@ -144,12 +161,21 @@ def _cut(x: Any, axis: int, size: Dim) -> Any:
 
 
 def eigh_grad(y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
-    """V (diag(dw) + (V^T dV - dV^T V) / 2 / (w_j - w_i)) V^T, symmetric (M. Giles, "An extended collection of matrix
+    """V (diag(dw) + (V^H dV - dV^H V) / 2 / (w_j - w_i)) V^H, Hermitian (M. Giles, "An extended collection of matrix
     derivative results for forward and reverse mode algorithmic differentiation", 2008, section 3.1)."""
     if dy_1 is None:
-        return meta.matmul(y_1 * _over_columns(dy_0), y_1, False, True)
-    along = meta.matmul(y_1, dy_1, True)
-    inner = (along - _transposed(along)) * 0.5 / _differences(y_0)
+        return meta.matmul(y_1 * _over_columns(dy_0), conjugate(y_1), False, True)
+    along = meta.matmul(conjugate(y_1), dy_1, True)
+    inner = (along - adjoint(along)) * 0.5 / _differences(y_0)
     diagonal = meta.zeros_like(inner) if dy_0 is None else meta.broadcast_to(_over_rows(dy_0), inner.shape)
     inner = meta.where(_eye(inner, y_0.shape[-1], "bool"), diagonal, inner)
-    return meta.matmul(meta.matmul(y_1, inner), y_1, False, True)
+    return meta.matmul(meta.matmul(y_1, inner), conjugate(y_1), False, True)
+
+
+def eigh_tangent(upper: bool, y_0: Any, y_1: Any, x_t: Any) -> tuple[Any, Any]:
+    """The real diagonal of P = V^H dx V, and V times the rest of P / (w_j - w_i) (M. Giles, 2008, section 3.1)."""
+    along = meta.matmul(meta.matmul(conjugate(y_1), x_t, True), y_1)
+    diagonal = _eye(along, y_0.shape[-1], "bool")
+    values = meta.sum(meta.where(diagonal, along, 0), -1)
+    turned = meta.where(diagonal, 0, along / _differences(y_0))
+    return (meta.real(values) if is_complex(values.dtype) else values), meta.matmul(y_1, turned)

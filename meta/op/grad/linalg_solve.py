@@ -6,8 +6,9 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dtype import is_complex
 from meta.ir.type import TensorType
-from meta.op.grad.support import fit
+from meta.op.grad.support import adjoint, conjugate, fit
 
 
 def _transposed(x: Any) -> Any:
@@ -52,18 +53,21 @@ def cofactor_grad(x: Any, y: Any, dy: Any) -> Any:
     return y * along - meta.matmul(meta.matmul(y, dy, False, True), back)
 
 
-def slogdet_grad(x: Any, dy_1: Any) -> Any:
-    """dy x^-T for the logarithm; the sign is flat."""
+def slogdet_grad(x: Any, y_0: Any, dy_0: Any, dy_1: Any) -> Any:
+    """dy x^-H for the logarithm. The sign of real determinants is flat; that of complex ones, exp(i p), has the
+    gradient i Im(dy conj(sign)) x^-H, from dp = Im(tr(x^-1 dx))."""
     inverse, _ = meta.inv_ex(x)
-    return _transposed(inverse) * _as_matrix(dy_1)
+    factor = meta.complex(dy_1, meta.imag(dy_0 * meta.conj(y_0))) if is_complex(x.dtype) else dy_1
+    return adjoint(inverse) * _as_matrix(factor)
 
 
 def pinv_grad(x: Any, y: Any, dy: Any) -> Any:
-    """-y^T dy y^T + (I - x y) dy^T y y^T + y^T y dy^T (I - y x), for matrices of constant rank (G. Golub, V. Pereyra,
+    """-y^H dy y^H + (I - x y) dy^H y y^H + y^H y dy^H (I - y x), for matrices of constant rank (G. Golub, V. Pereyra,
     "The Differentiation of Pseudo-Inverses and Nonlinear Least Squares Problems Whose Variables Separate", 1973)."""
-    inner = -meta.matmul(meta.matmul(y, dy, True), y, False, True)
-    rows = meta.matmul(dy, meta.matmul(y, y, False, True), True)
-    columns = meta.matmul(meta.matmul(y, y, True), dy, False, True)
+    y_c, dy_c = conjugate(y), conjugate(dy)
+    inner = -meta.matmul(meta.matmul(y_c, dy, True), y_c, False, True)
+    rows = meta.matmul(dy_c, meta.matmul(y, y_c, False, True), True)
+    columns = meta.matmul(meta.matmul(y_c, y, True), dy_c, False, True)
     rows = rows - meta.matmul(x, meta.matmul(y, rows))
     columns = columns - meta.matmul(meta.matmul(columns, y), x)
     return inner + rows + columns

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal, cast
 
-import meta
-from meta.dtype import is_complex
 from meta.errors import GradientError
+from meta.op.grad.support import conjugate
 from meta.op.registry import get, owner
 from meta.tree import map_leaves
 
@@ -81,14 +80,10 @@ def _conjugated(rule: GradRule) -> GradientFunction:
     count, function = max(rule.outputs, 1), rule.function
 
     def run(needs: tuple[bool, ...], *values: Any) -> tuple[Any, ...]:
-        dys = map_leaves(_conjugate, values[-count:])
-        return map_leaves(_conjugate, function(needs, *values[:-count], *dys))
+        dys = map_leaves(conjugate, values[-count:])
+        return map_leaves(conjugate, function(needs, *values[:-count], *dys))
 
     return run
-
-
-def _conjugate(value: Any) -> Any:
-    return meta.conj(value) if is_complex(getattr(value, "dtype", "bool")) else value
 
 
 _rules: dict[str, GradRule] = {}

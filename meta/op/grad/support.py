@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta.dim import Dim, SymDim
-from meta.dtype import accumulation_dtype
+from meta.dtype import accumulation_dtype, is_complex
 from meta.ir.type import TensorType
 
 __all__ = ["fit", "nothing", "widen"]
@@ -19,6 +19,16 @@ def fit(dy: Any, x: TensorType) -> Any:
     if dy.shape != x.shape:
         dy = meta.sum_to(dy, x.shape)
     return dy if dy.dtype == x.dtype else meta.cast(dy, x.dtype)
+
+
+def conjugate(x: Any) -> Any:
+    """The conjugate of a complex tensor; anything else itself."""
+    return meta.conj(x) if is_complex(getattr(x, "dtype", "bool")) else x
+
+
+def adjoint(x: Any) -> Any:
+    """The conjugate transposes of matrices, the last two axes."""
+    return conjugate(meta.swap_axis(x, -2, -1))
 
 
 def widen(x: Any) -> Any:

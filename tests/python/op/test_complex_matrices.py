@@ -11,6 +11,7 @@ import torch
 
 import meta
 from meta.errors import TypeInferenceError
+from meta.op.grad.support import adjoint
 
 Function = Callable[..., Any]
 
@@ -31,6 +32,55 @@ def _vectors(m: Any, x: Any) -> Any:
     return m.abs(v) * m.real(w)[..., None, :] if m is torch else m.abs(v) * m.expand_dims(m.real(w), -2)
 
 
+_POSITIVE = _COMPLEX @ np.conj(_COMPLEX.swapaxes(-1, -2)) + 3 * np.eye(3)
+_TALL, _WIDE = _COMPLEX[..., :2], _COMPLEX[..., :2, :]
+_ROW = _COMPLEX[0, 0] * 0.7
+
+
+def _symmetric(m: Any, x: Any) -> Any:
+    return (x + (x.mH if m is torch else adjoint(x))) * 0.5
+
+
+def _cholesky(upper: bool) -> Function:
+    return lambda m, x: m.linalg.cholesky(_symmetric(m, x), upper=upper)
+
+
+def _symmetric_vectors(m: Any, x: Any) -> Any:
+    """What does not depend on the phases of eigenvectors."""
+    w, v = m.linalg.eigh(_symmetric(m, x)) if m is torch else m.eigh(_symmetric(m, x))
+    return m.matmul(v, (w.exp() * w)[..., :, None] * (v.mH if m is torch else adjoint(v)))[..., 0, :] * w
+
+
+def _singular(m: Any, x: Any) -> Any:
+    """What does not depend on the phases of singular vectors: a function of x^H x, and U V^H of other weights."""
+    u, s, vh = m.linalg.svd(x, full_matrices=False) if m is torch else m.svd(x, False)
+    return m.matmul(u * s.exp()[..., None, :], vh)
+
+
+def _qr(m: Any, x: Any) -> Any:
+    q, r = m.linalg.qr(x) if m is torch else m.qr(x)
+    return m.matmul(q * (1.5 - 0.5j), r * r)
+
+
+def _signed_logarithm(m: Any, x: Any) -> Any:
+    sign, logarithm = m.linalg.slogdet(x) if m is torch else m.slogdet(x)
+    return sign * (logarithm + 2)
+
+
+def _moments(m: Any, x: Any) -> Any:
+    if m is torch:
+        return x.var(-1) * x.std(-1, correction=0) + x.var()
+    return meta.var(x, -1, 1) * meta.std(x, -1, 0) + meta.var(x, None, 1)
+
+
+def _products(m: Any, x: Any) -> Any:
+    return x.prod(-1) + m.prod(x) if m is torch else m.prod(x, -1) + m.prod(x)
+
+
+def _scans(m: Any, x: Any) -> Any:
+    return m.cumprod(x, -1) * m.cumsum(x, -1)
+
+
 _CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "eigenvalues": (_values, (_COMPLEX,)),
     "eigenvalues of real matrices": (_values, (_REAL,)),
@@ -43,6 +93,29 @@ _CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
         (_COMPLEX, _SIDE),
     ),
     "determinant": (lambda m, x: m.linalg.det(x) if m is torch else m.det(x), (_COMPLEX,)),
+    "cholesky": (_cholesky(False), (_POSITIVE,)),
+    "upper cholesky": (_cholesky(True), (_POSITIVE,)),
+    "eigenvectors of Hermitian matrices": (_symmetric_vectors, (_POSITIVE,)),
+    "singular vectors": (_singular, (_COMPLEX,)),
+    "singular vectors of tall matrices": (_singular, (_TALL,)),
+    "singular vectors of wide matrices": (_singular, (_WIDE,)),
+    "qr": (_qr, (_COMPLEX,)),
+    "qr of tall matrices": (_qr, (_TALL,)),
+    "qr of wide matrices": (lambda m, x: (m.linalg.qr(x) if m is torch else m.qr(x))[1], (_WIDE,)),
+    "sign and logarithm of the determinant": (_signed_logarithm, (_COMPLEX,)),
+    "logarithm of the determinant": (lambda m, x: m.logdet(x) if m is torch else m.linalg.logdet(x), (_COMPLEX,)),
+    "lu": (lambda m, x: m.linalg.lu(x)[1] * 2 + m.linalg.lu(x)[2], (_COMPLEX,)),
+    "pseudo-inverse": (lambda m, x: m.linalg.pinv(x), (_TALL,)),
+    "least squares": (lambda m, x, y: m.linalg.lstsq(x, y)[0], (_TALL, _SIDE)),
+    "products of vectors": (lambda m, x, y: m.linalg.vecdot(x, y), (_COMPLEX[..., 0], _SIDE[..., 0])),
+    "norms": (
+        lambda m, x: m.linalg.vector_norm(x) + m.linalg.vector_norm(x, 3) + m.linalg.matrix_norm(x, 1).sum(),
+        (_COMPLEX,),
+    ),
+    "moments": (_moments, (_COMPLEX,)),
+    "products": (_products, (_ROW,)),
+    "scans": (_scans, (_ROW,)),
+    "covariances": (lambda m, x: m.cov(x) + m.corrcoef(x), (_COMPLEX[0],)),
     "exponential": (lambda m, x: m.linalg.matrix_exp(x) if m is torch else m.matrix_exp(x), (_COMPLEX * 0.3,)),
 }
 
@@ -74,14 +147,27 @@ def test_dialects_agree() -> None:
         with meta.with_dialect(name):
             results.append([
                 meta.inv_ex(x)[0], meta.solve_ex(x, y)[0], meta.solve_triangular(x, y, True), meta.det(x),
-                meta.cofactor(x), meta.matrix_exp(x), meta.matmul(x, y),
+                meta.cofactor(x), meta.matrix_exp(x), meta.matmul(x, y), *meta.slogdet(x), *meta.lu_factor_ex(x),
+                meta.cholesky_ex(meta.array(_POSITIVE))[0], meta.cholesky_ex(meta.array(_POSITIVE), True)[0],
+                meta.eigh(meta.array(_POSITIVE))[0], meta.svd(x)[1], meta.linalg.pinv(x[..., :2]), meta.qr(x)[0],
+                meta.linalg.pinv(meta.array(_POSITIVE), hermitian=True), meta.prod(x, -1), meta.prod(x, ()),
+                meta.var(x, -1, 1), meta.std(x, (0, 1), 0, True), meta.var(x, ()), meta.cumsum(x, 1, True, True),
+                meta.cumprod(x, 1, True), meta.prod_dx(x, y[..., 0], (-1,)), meta.prod_dx(x, meta.sum(x), None),
             ])  # fmt: skip
     for a, b in zip(*results, strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-9, atol=1e-9)
 
 
-def test_factorizations_of_complex_matrices_are_refused() -> None:
-    with pytest.raises(
-        TypeInferenceError, match=r"\[qr\] 'x' has dtype complex128; expected a real dtype; take a part"
-    ):
-        meta.qr(meta.array(_COMPLEX))
+def test_operators_of_real_numbers_refuse_complex_ones() -> None:
+    with pytest.raises(TypeInferenceError, match=r"\[logcumsumexp\] 'x' has dtype complex128; expected a real dtype"):
+        meta.logcumsumexp(meta.array(_COMPLEX), 0)
+
+
+def test_packed_factors_solve_with_the_conjugate_transpose() -> None:
+    factors, pivots = meta.linalg.lu_factor(meta.array(_COMPLEX))
+    theirs = torch.linalg.lu_factor(torch.tensor(_COMPLEX))
+    for left, adjoint_of in ((True, True), (False, False), (False, True)):
+        side = _SIDE if left else _SIDE.swapaxes(-1, -2).copy()
+        ours = meta.linalg.lu_solve(factors, pivots, meta.array(side), left, adjoint_of)
+        expected = torch.linalg.lu_solve(*theirs, torch.tensor(side), left=left, adjoint=adjoint_of)
+        np.testing.assert_allclose(ours.numpy(), expected.resolve_conj().numpy(), rtol=1e-9, atol=1e-9)

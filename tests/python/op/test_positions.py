@@ -152,3 +152,12 @@ def test_programs_refuse_if_asked():
     run = [sys.executable, "-c", _CHECKED]
     done = subprocess.run(run, env={**os.environ, "META_CHECK": "1"}, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr[-2000:]
+
+
+def test_axes_of_complex_tensors_count_from_the_end() -> None:
+    x = meta.array([[1 + 2j, 3j], [4.0, 5.0], [6.0, 7j]])
+    assert meta.gather(x, -2, meta.array([[2, 0]])).tolist() == [[6, 3j]]
+    assert meta.take(x, meta.array([2]), -2).tolist() == [[6, 7j]]
+    assert meta.scatter_add(x, -2, meta.array([[2, 2]]), x[:1]).tolist()[2] == [7 + 2j, 10j]
+    with pytest.raises(PositionError, match=r"indices\[0, 0\] is 3, out of range for size 3"):
+        meta.gather(x, -2, meta.array([[3, 0]]))

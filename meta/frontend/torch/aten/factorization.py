@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.dtype import accumulation_dtype
+from meta.dtype import accumulation_dtype, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import in_dtype
+from meta.op.grad.support import adjoint
 
 ROWS: Rows = {
     "cholesky": "linalg.cholesky", "det": "det", "inverse": "linalg.inv", "linalg_cholesky": "linalg.cholesky",
@@ -70,7 +71,7 @@ def _require_no_driver(name: str, driver: str | None) -> None:
 def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
     if compute_uv:
         u, s, vh = meta.svd(self, not some)
-        return u, s, meta.swap_axis(vh, -2, -1)
+        return u, s, adjoint(vh)
     *batch, m, n = self.shape
     empty = [meta.zeros((*batch, k, k), self.dtype, self.device) for k in (m, n)]
     return empty[0], meta.linalg.svdvals(self), empty[1]
@@ -106,7 +107,7 @@ def _with_whole_gradient(factor: Any, upper: bool) -> Any:
 
 
 def _solved(b: Any, factor: Any, upper: bool) -> Any:
-    turned = meta.swap_axis(factor, -2, -1)
+    turned = adjoint(factor)
     first, second = (turned, factor) if upper else (factor, turned)
     return meta.solve_ex(second, meta.solve_ex(first, b)[0])[0]
 
@@ -139,7 +140,7 @@ def linalg_lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str |
     if chosen not in _DRIVERS:
         raise ArgumentError("lstsq", f"driver is {driver!r}", f"one of {', '.join(_DRIVERS)}")
     solution, residuals, rank, values = meta.linalg.lstsq(self, b, rcond)
-    no_rank, nothing = (meta.zeros((0,), dtype, self.device) for dtype in ("int64", self.dtype))
+    no_rank, nothing = (meta.zeros((0,), dtype, self.device) for dtype in ("int64", real_dtype(self.dtype)))
     return (
         solution,
         nothing if chosen == "gelsy" else residuals,

@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta.dim import is_static, product
-from meta.dtype import is_float
+from meta.dtype import is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
@@ -25,8 +25,8 @@ def sum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None)
 
 @into(ROWS)
 def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    if not is_float(dtype or self.dtype):
-        raise ArgumentError("mean", f"x is {self.dtype}, dtype {dtype}", "a floating dtype", "pass dtype")
+    if not is_inexact(dtype or self.dtype):
+        raise ArgumentError("mean", f"x is {self.dtype}, dtype {dtype}", "a floating or complex dtype", "pass dtype")
     return meta.mean(in_dtype(self, dtype), axes(dim), keepdim)
 
 

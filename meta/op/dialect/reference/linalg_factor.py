@@ -14,17 +14,17 @@ from meta.op.dialect.reference import DIALECT
 
 def cholesky_ex(x: Any, upper: bool, check_errors: bool) -> Any:
     # Algorithm: the columns of the lower factor from left to right (G. Golub, C. Van Loan, "Matrix Computations", 4.2).
-    lower = np.tril(x.swapaxes(-1, -2) if upper else x).copy()
+    lower = np.tril(x.swapaxes(-1, -2).conj() if upper else x).copy()
     info = np.zeros(x.shape[:-2], np.int32)
     for j in range(x.shape[-1]):
-        row = lower[..., j, :j, None]
+        row = lower[..., j, :j, None].conj()
         lower[..., j:, j] -= (lower[..., j:, :j] @ row)[..., 0]
-        pivot = lower[..., j, j]
+        pivot = lower[..., j, j].real
         info = np.where((info == 0) & ~(pivot > 0), j + 1, info).astype(np.int32)
         lower[..., j:, j] /= np.sqrt(pivot)[..., None]
     if check_errors:
         matrices.require_positive_definite(info)
-    return (lower.swapaxes(-1, -2) if upper else lower), info
+    return (lower.swapaxes(-1, -2).conj() if upper else lower), info
 
 
 def lu_factor_ex(x: Any, pivot: bool, check_errors: bool) -> Any:

@@ -67,14 +67,14 @@ def pinv(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
         return np.zeros((*batch, n, m), x.dtype)
     if hermitian:
         values, u = np.linalg.eigh(x)
-        vh = u.swapaxes(-1, -2)
+        vh = u.swapaxes(-1, -2).conj()
     else:
         u, values, vh = np.linalg.svd(x, full_matrices=False)
     size = np.abs(values)
     relative = (max(m, n) * np.finfo(x.dtype).eps if atol is None else 0.0) if rtol is None else rtol[..., None]
     least = np.maximum(0.0 if atol is None else atol[..., None], relative * size.max(-1, keepdims=True))
-    inverse = np.where(size > least, 1 / np.where(values == 0, 1, values), 0).astype(x.dtype)
-    return vh.swapaxes(-1, -2) @ (inverse[..., None] * u.swapaxes(-1, -2))
+    inverse = np.where(size > least, 1 / np.where(values == 0, 1, values), 0).astype(size.dtype)
+    return vh.swapaxes(-1, -2).conj() @ (inverse[..., None] * u.swapaxes(-1, -2).conj())
 
 
 def matrix_exp(x: Any) -> Any:
