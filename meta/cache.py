@@ -35,6 +35,7 @@ from pathlib import Path
 from typing import Final
 
 from meta.cache_files import TEMPORARY, encoded, files, read_verified, write_atomically
+from meta.files.atomic import has_ended
 from meta.folders import Folder, opened
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
@@ -325,13 +326,8 @@ def _add_to_total(folder: Folder, size: int) -> int | None:
 def _is_abandoned(workspace: os.DirEntry[str]) -> bool:
     """Whether the process that made a workspace has died; on other machines, whether that is likely."""
     pid, _, rest = workspace.name.partition("-")
-    if os.name == "posix" and pid.isdecimal() and rest.partition("@")[2] == socket.gethostname():
-        try:
-            os.kill(int(pid), 0)
-        except ProcessLookupError:
-            return True
-        except (OSError, OverflowError):
-            pass
+    if rest.partition("@")[2] == socket.gethostname() and has_ended(pid):
+        return True
     with contextlib.suppress(OSError):
         return time.time() - workspace.stat(follow_symlinks=False).st_mtime > _ORPHAN_AFTER
     return False

@@ -8,20 +8,16 @@ any order, on arrays as in traced functions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from sys import getrefcount
 from typing import Any
 
 import meta
-from meta._generated.methods import TensorMethods
-from meta.device import Device
-from meta.dim import Count, Dim
 from meta.eager.call import invoke, state
-from meta.eager.indexing import Index, getitem, setitem
+from meta.eager.indexing import Index, setitem
 from meta.eager.inplace import fitted
-from meta.eager.numpy_functions import array_function
-from meta.eager.ufuncs import array_ufunc
+from meta.eager.typed_tensor import TypedTensor
 from meta.errors import ArgumentError, GradientError, NotSupportedError, TraceError, TypeInferenceError
 from meta.ir.type import TensorType
 from meta.modes import modes, scopes
@@ -31,15 +27,12 @@ from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten, leaves_of, map_leaves
 
 
-class Lifted(TensorMethods):
+class Lifted(TypedTensor):
     """A tensor inside of a level, with the methods and operators of an array. value: the tensor of the level around.
 
     A write in place replaces `value` and what the level keeps with it."""
 
     __slots__ = ("__weakref__", "level", "origin", "value")
-
-    __array_ufunc__ = array_ufunc
-    __array_function__ = array_function
 
     def __init__(self, level: Level, value: Any) -> None:
         self.level = level
@@ -52,45 +45,9 @@ class Lifted(TensorMethods):
         return self.value.type
 
     @property
-    def shape(self) -> tuple[Dim, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        return self.type.dtype
-
-    @property
-    def device(self) -> Device:
-        return self.type.device
-
-    @property
-    def ndim(self) -> int:
-        return self.type.ndim
-
-    @property
-    def size(self) -> Dim:
-        """Number of elements."""
-        size = self.type.size
-        return Count(size) if isinstance(size, int) else size
-
-    @property
-    def nbytes(self) -> Dim:
-        """Bytes of the data."""
-        return self.type.nbytes
-
-    @property
     def scope(self) -> str:
         """The transformation that this tensor is inside of."""
         return self.level.name
-
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> Any:
-        """This tensor on `device` with `dtype`."""
-        out: Any = self if dtype is None else self.cast(dtype)
-        return out if device is None else out.device_copy(device)
-
-    def detach(self) -> Any:
-        """The value, through which no derivative flows."""
-        return self.stop_gradient()
 
     # --- gradients of the tape ---------------------------------------------------------------------------------------
 
@@ -156,22 +113,10 @@ class Lifted(TensorMethods):
         self.assign(fitted(function.__name__, self, function(self, other)))  # type: ignore[arg-type]
         return self
 
-    def __getitem__(self, index: Index) -> Any:
-        """NumPy indexing (see meta.eager.indexing)."""
-        return getitem(self, index)  # type: ignore[arg-type]
-
     def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place."""
         check_whole("setitem", self)
         self.assign(setitem(self, index, value))  # type: ignore[arg-type]
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TraceError("len", "the tensor is 0-d", "at least one dimension")
-        return self.shape[0].__index__()
-
-    def __iter__(self) -> Iterator[Any]:
-        return (self[i] for i in range(len(self)))
 
     def item(self) -> bool | int | float:
         """The value of a tensor with one element, as a Python number, through which no derivative flows."""

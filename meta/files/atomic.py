@@ -116,13 +116,13 @@ def _temporary(target: str) -> str:
     start = f".{name[:40]}-{hashlib.sha256(name.encode()).hexdigest()[:8]}{_PARTIAL}{host}-"
     with contextlib.suppress(OSError):
         for entry in os.listdir(folder):
-            if entry.startswith(start) and _is_dead(entry[len(start) :].partition("-")[0]):
+            if entry.startswith(start) and has_ended(entry[len(start) :].partition("-")[0]):
                 os.unlink(os.path.join(folder, entry))
     return os.path.join(folder, f"{start}{os.getpid()}-{secrets.token_hex(8)}")
 
 
-def _is_dead(pid: str) -> bool:
-    """Whether no process of this machine has the number."""
+def has_ended(pid: str) -> bool:
+    """Whether no process of this machine has the number; False if that cannot be told."""
     if os.name != "posix" or not pid.isdecimal():
         return False
     try:

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
-from meta._generated.methods import TensorMethods
-from meta.device import Device
-from meta.dim import Count, Dim
 from meta.dtype import is_float
-from meta.eager.indexing import Index, getitem, setitem
-from meta.eager.numpy_functions import array_function
-from meta.eager.ufuncs import array_ufunc
+from meta.eager.indexing import Index, setitem
+from meta.eager.typed_tensor import TypedTensor
 from meta.errors import GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes
@@ -22,15 +18,12 @@ if TYPE_CHECKING:
     from meta.ir.expr import Constant, Var
 
 
-class Symbol(TensorMethods):
+class Symbol(TypedTensor):
     """A traced tensor: an atom of the IR (a Var or a Constant) with the methods and operators of an array.
 
     A write in place replaces the atom."""
 
     __slots__ = ("__weakref__", "atom", "origin")
-
-    __array_ufunc__ = array_ufunc
-    __array_function__ = array_function
 
     def __init__(self, atom: Var | Constant) -> None:
         self.atom = atom
@@ -40,38 +33,6 @@ class Symbol(TensorMethods):
     @property
     def type(self) -> TensorType:
         return self.atom.type  # type: ignore[return-value]  # symbols are tensors
-
-    @property
-    def shape(self) -> tuple[Dim, ...]:
-        return self.type.shape
-
-    @property
-    def dtype(self) -> str:
-        return self.type.dtype
-
-    @property
-    def device(self) -> Device:
-        return self.type.device
-
-    @property
-    def ndim(self) -> int:
-        return self.type.ndim
-
-    @property
-    def size(self) -> Dim:
-        """Number of elements."""
-        size = self.type.size
-        return Count(size) if isinstance(size, int) else size
-
-    @property
-    def nbytes(self) -> Dim:
-        """Bytes of the data."""
-        return self.type.nbytes
-
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> Symbol:
-        """This tensor on `device` with `dtype`."""
-        out: Symbol = self if dtype is None else self.cast(dtype)
-        return out if device is None else out.device_copy(device)
 
     # --- gradients ---------------------------------------------------------------------------------------------------
 
@@ -112,10 +73,6 @@ class Symbol(TensorMethods):
             raise GradientError("backward", "a symbol is differentiated outside of a trace", "inside a traced function")
         modes.trace.backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
 
-    def detach(self) -> Symbol:
-        """The value, through which no gradient flows."""
-        return self.stop_gradient()
-
     def register_hook(self, hook: Callable[[Any], Any]) -> Any:
         """Not available: a program has no place for Python calls."""
         raise TraceError(
@@ -145,22 +102,10 @@ class Symbol(TensorMethods):
         modes.trace.assign(function.__name__, self, function(self, other))
         return self
 
-    def __getitem__(self, index: Index) -> Symbol:
-        """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
-        return getitem(self, index)
-
     def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place."""
         check_whole("setitem", self)
         self.update(setitem(self, index, value))
-
-    def __len__(self) -> int:
-        if not self.shape:
-            raise TraceError("len", "the tensor is 0-d", "at least one dimension")
-        return self.shape[0].__index__()
-
-    def __iter__(self) -> Iterator[Symbol]:
-        return (self[i] for i in range(len(self)))
 
     def _no_value(self, *_: object, **__: object) -> Any:
         raise TraceError(

@@ -16,16 +16,6 @@ class UnsupportedError(TorchProgramError, NotSupportedError):
 
     operators: the operators that meta lacks, with the number of their calls; empty for other reasons."""
 
-    def __init__(
-        self,
-        subject: str,
-        problem: str,
-        expected: str = "",
-        remedy: str = "",
-        *,
-        location: str | None = None,
-        details: str = "",
-        operators: Mapping[str, int] | None = None,
-    ) -> None:
-        super().__init__(subject, problem, expected, remedy, location=location, details=details)
+    def __init__(self, *parts: str, operators: Mapping[str, int] | None = None, **fields: str) -> None:
+        super().__init__(*parts, **fields)
         self.operators: Mapping[str, int] = operators or {}
