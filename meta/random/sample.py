@@ -117,5 +117,5 @@ def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = 
 
     if n < 0:
         raise ArgumentError("permutation", f"n is {n}", "an int of at least 0")
-    high, low, *_ = words(next_key(CPU, generator).numpy(), (n,))
+    high, low = words(next_key(CPU, generator).numpy(), (n,), 2)
     return array(np.lexsort((low, high)).astype(np.int64), device=device)

@@ -13,19 +13,26 @@ from meta.dtype import significand_bits
 Array = Any
 
 ROUNDS: Final = 10
+LANES: Final = 256
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _LOW: Final = np.uint64(0xFFFFFFFF)
 _HALF: Final = np.uint64(32)
 
 
-def words(key: Array, shape: tuple[int, ...]) -> list[Array]:
-    """Four uint32 arrays of `shape`: the block of each element, at its position in the stream `key` (int64: seed,
-    offset)."""
+def words(key: Array, shape: tuple[int, ...], count: int) -> list[Array]:
+    """`count` (1, 2 or 4) uint32 arrays of `shape`: the words of each element in the stream `key`, int64
+    (seed, offset).
+
+    Elements that need fewer than the four words of a block share it with others that are `LANES` away."""
     seed, offset = (np.asarray(v).astype(np.int64).view(np.uint64) for v in np.asarray(key))
     index = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
-    counter = [index & _LOW, index >> _HALF, *(np.broadcast_to(v, shape) for v in (offset & _LOW, offset >> _HALF))]
-    return [word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])]
+    lanes, sharing = np.uint64(LANES), np.uint64(4 // count)
+    block = index // (lanes * sharing) * lanes + index % lanes if count < 4 else index
+    counter = [block & _LOW, block >> _HALF, *(np.broadcast_to(v, shape) for v in (offset & _LOW, offset >> _HALF))]
+    four = np.stack([word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])])
+    first = (index // lanes % sharing * np.uint64(count)).astype(np.int64)
+    return [np.take_along_axis(four, (first + i)[None], 0)[0] for i in range(count)]
 
 
 def philox(counter: list[Array], key: list[Array]) -> list[Array]:
@@ -40,7 +47,7 @@ def philox(counter: list[Array], key: list[Array]) -> list[Array]:
 
 def uniform01(key: Array, shape: tuple[int, ...], dtype: str = "float32") -> Array:
     """Uniform numbers in [0, 1) with the significand bits of `dtype`: float64 for that dtype, float32 otherwise."""
-    return unit(words(key, shape), dtype)
+    return unit(words(key, shape, 2 if dtype == "float64" else 1), dtype)
 
 
 def unit(block: list[Array], dtype: str) -> Array:
@@ -54,7 +61,7 @@ def unit(block: list[Array], dtype: str) -> Array:
 
 def integer(key: Array, shape: tuple[int, ...], low: int, high: int) -> Array:
     """Uniform int64 in [low, high)."""
-    first, second, *_ = words(key, shape)
+    first, second = words(key, shape, 2)
     bits = second.astype(np.uint64) << _HALF | first.astype(np.uint64)
     span = np.uint64(max(high - low, 1))
     return np.int64(low) + (bits % span).astype(np.int64)

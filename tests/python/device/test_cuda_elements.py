@@ -46,6 +46,25 @@ def run_on_cuda(function: Any, vm: bool, *arrays: Any) -> Any:
 
 
 @VM
+@pytest.mark.parametrize("shape", [(7,), (3000,), (64, 768), (5, 4097), (1447, 1451), (4096, 768)], ids=str)
+def test_random_numbers_are_those_of_the_cpu(shape: tuple[int, ...], vm: bool) -> None:
+    """Elements of one word, of two and of four of a block of random bits."""
+
+    def draw(key: Any) -> Any:
+        words, pairs = meta.uniform(key, shape), meta.randint(key, shape, 0, 1 << 40)
+        mask = meta.dropout(words, key, 0.25)[1]
+        return words, pairs, mask, meta.uniform(key, shape, dtype="float64"), meta.normal(key, shape, dtype="float64")
+
+    key = np.array([-7, 11])
+    expected = [x.numpy() for x in draw(meta.array(key))]
+    run: Any = meta.vm.compile(meta.trace(draw), device="cuda") if vm else draw
+    results = [x.numpy() for x in run(meta.array(key, device="cuda"))]
+    for ours, theirs in zip(results[:4], expected[:4], strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    np.testing.assert_allclose(results[4], expected[4], rtol=1e-12, atol=1e-12)
+
+
+@VM
 @DTYPES
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_computes_every_element(shape: tuple[int, ...], dtype: str, vm: bool) -> None:

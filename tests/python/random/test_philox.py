@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 import pytest
 
@@ -44,6 +46,21 @@ def test_compiled_integers_are_exact(key: tuple[int, int]) -> None:
     ours = meta.randint(k, (300,), -(2**61), 2**62).numpy()
     with meta.with_dialect("reference"):
         assert np.array_equal(ours, meta.randint(k, (300,), -(2**61), 2**62).numpy())
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_elements_that_share_a_block(compiled: bool) -> None:
+    """Those of one word and of two, in whole chunks and in the rest; a program of fixed sizes computes a block once."""
+    k = meta.array(np.array([-3, 5]))
+
+    def draw(key: Any) -> Any:
+        words, pairs = meta.uniform(key, (9, 1000)), meta.randint(key, (4700,), 0, 1 << 40)
+        return words, pairs, meta.dropout(meta.ones((2, 4200)), key, 0.5)[1]
+
+    results = (meta.vm.compile(meta.trace(draw)) if compiled else draw)(k)
+    with meta.with_dialect("reference"):
+        for ours, theirs in zip(results, draw(k), strict=True):
+            assert np.array_equal(ours.numpy(), theirs.numpy())
 
 
 @pytest.mark.parametrize("dtype", FLOATS)

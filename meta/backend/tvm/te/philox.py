@@ -1,11 +1,13 @@
 """Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers:
 As Easy as 1, 2, 3", 2011).
 
-A key is an int64 tensor (seed, offset). Element i of a tensor is computed from the block with the 128-bit counter
-(i, offset) and the 64-bit key seed. An element depends on its position only, so that every schedule on every device
-gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
+A key is an int64 tensor (seed, offset). Block b of a stream is that of the 128-bit counter (b, offset) and the 64-bit
+key seed. Elements that need one or two of its four words share blocks with others `LANES` before and after them, which
+one thread of a GPU computes as well, and CPUs as further vectors. An element depends on its position only, so that
+every schedule on every device gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
 
-A pair of words is an operator of meta. After TVM's last pass `expand` computes it before the statement that reads it.
+The words of an element are an operator of meta. After TVM's last pass `expand` computes them before the statement that
+reads them: by then the index of an element on a GPU is that of its thread, so that its block and its words are known.
 The rounds are variables, because each reads two products twice; TVM's simplifier fails for variables that are bound in
 the condition of a selection or in the value of another variable, as in kernels with several random operators.
 """
@@ -23,16 +25,23 @@ from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 from meta.dtype import significand_bits
 
 ROUNDS: Final = 10
+LANES: Final = 256
+"""The distance of elements that share a block: that of the elements of a thread on GPUs."""
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 PHILOX: Final = "meta.philox_"
 """Prefix of the operators of this module."""
+SHARING: Final = {f"{PHILOX}pair": 2, f"{PHILOX}word": 4}
+"""The elements that share a block, by the operator of their words."""
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 
 
-def words(key: Any, index: Expr) -> tuple[Expr, ...]:
-    """The block of four uint32 words at `index` (int64) of the stream `key`."""
-    arguments = [x.astype("uint64") for x in (key(0), key(1), index)]
-    pairs = [tirx.call_intrin("uint64", pair, *arguments) for pair in _pairs()]
+def words(key: Any, index: Expr, count: int) -> tuple[Expr, ...]:
+    """The `count` (1, 2 or 4) uint32 words of the element at `index` (int64, row-major) in the stream `key`."""
+    arguments = key(0).astype("uint64"), key(1).astype("uint64"), index
+    if count == 1:
+        return (tirx.call_intrin("uint32", _operators()["word"], *arguments),)
+    names = ("pair",) if count == 2 else ("first", "second")
+    pairs = [tirx.call_intrin("uint64", _operators()[name], *arguments) for name in names]
     return tuple(half for pair in pairs for half in _halves(pair))
 
 
@@ -72,75 +81,149 @@ def integer(block: tuple[Expr, ...], low: Expr, high: Expr) -> Expr:
 
 def register_operators() -> None:
     """Make the operators of this module known to TVM, for a function that another process wrote."""
-    _pairs()
+    _operators()
 
 
 @cache
-def _pairs() -> tuple[Any, Any]:
-    """The operators (seed, offset, index), all uint64 -> the words 0 and 1, and the words 2 and 3, as one uint64. They
-    are registered with TVM on first use."""
-    first, second = (operator(f"{PHILOX.removeprefix('meta.')}{name}", 3) for name in ("first", "second"))
-    return first, second
+def _operators() -> dict[str, Any]:
+    """Operators of (seed, offset, index), registered with TVM on first use. `first` and `second` are the pairs of words
+    of block `index`, and `pair` and `word` the one or two words of element `index`. Pairs are one uint64."""
+    names = "first", "second", "pair", "word"
+    return {name: operator(PHILOX.removeprefix("meta.") + name, 3) for name in names}
 
 
 def expand(func: Any) -> Any:
     """`func` with the operators of this module expanded. A statement follows those that compute its pairs of words."""
     if not list_calls(func):
         return func
-    return tvm.structural_map(func, [(tvm.BufferStore, _expand_store), (tvm.SeqStmt, _expand_bindings)])
+    analyzer = _analyzer(func)
+
+    def sequence(node: Any) -> Any:
+        return _expand_sequence(node, analyzer)
+
+    def store(node: Any) -> Any:
+        statements = _Words(analyzer).before(node)
+        return tvm.SeqStmt(statements) if len(statements) > 1 else node
+
+    # Stores that follow each other read the same words, which are computed once.
+    return tvm.structural_map(tvm.structural_map(func, (tvm.SeqStmt, sequence)), (tvm.BufferStore, store))
 
 
-def _expand_store(store: Any) -> Any:
-    value, statements = _expand(store.value)
-    return tvm.SeqStmt([*statements, tvm.BufferStore(store.buffer, value, store.indices)]) if statements else store
+def _analyzer(func: Any) -> Any:
+    """An analyzer that knows the ranges of the loops and threads of a function."""
+    analyzer = tvm.Analyzer()
+
+    def bind_loop(loop: Any) -> None:
+        analyzer.bind(loop.loop_var, tvm.Range.from_min_extent(loop.min, loop.extent))
+
+    def bind_thread(node: Any) -> None:
+        if str(node.attr_key) == "thread_extent":
+            analyzer.bind(node.node.var, tvm.Range(0, node.value))
+
+    tvm.structural_walk(func, (tvm.For, bind_loop))
+    tvm.structural_walk(func, (tirx.AttrStmt, bind_thread))
+    return analyzer
 
 
-def _expand_bindings(sequence: Any) -> Any:
-    """A sequence of statements with the words in the value of a `Bind` computed by statements before it."""
-    out: list[Any] = []
-    for statement in sequence.seq:
-        if isinstance(statement, tirx.Bind):
-            value, statements = _expand(statement.value)
-            out += statements
-            statement = tirx.Bind(statement.var, value) if statements else statement
-        out.append(statement)
+def _expand_sequence(sequence: Any, analyzer: Any) -> Any:
+    """A sequence of statements with the words that its stores and bindings read computed by statements before them."""
+    words = _Words(analyzer)
+    out = [each for statement in sequence.seq for each in words.before(statement)]
     return tvm.SeqStmt(out) if len(out) > len(sequence.seq) else sequence
 
 
-def _expand(value: Expr) -> tuple[Expr, list[Any]]:
-    """`value` with loads in place of calls, and the statements that store what they load.
+class _Words:
+    """Pairs of words that statements have computed.
 
-    The words are in memory, which becomes registers: TVM's generators of code put the values of variables in the place
-    of the variables wherever they simplify, for which a function of a function of random bits takes minutes."""
-    statements: list[Any] = []
-    pairs: list[tuple[Any, Expr]] = []
+    They are in memory, which becomes registers: TVM's generators of code put the values of variables in the place of
+    the variables wherever they simplify, for which a function of a function of random bits takes minutes."""
 
-    def load(call: Any) -> Expr:
-        if not _is_pair(call):
+    def __init__(self, analyzer: Any) -> None:
+        self.analyzer = analyzer
+        self.statements: list[Any] = []
+        self.pairs: list[tuple[tuple[Expr, ...], Expr]] = []
+
+    def before(self, statement: Any) -> list[Any]:
+        """A store or a binding that reads words, after the statements that compute them; others as they are."""
+        if not isinstance(statement, (tirx.Bind, tvm.BufferStore)):
+            return [statement]
+        value = tvm.structural_map(statement.value, (tvm.Call, self.load))
+        if value.same_as(statement.value):
+            return [statement]
+        computed, self.statements = self.statements, []
+        if isinstance(statement, tirx.Bind):
+            return [*computed, tirx.Bind(statement.var, value)]
+        return [*computed, tvm.BufferStore(statement.buffer, value, statement.indices)]
+
+    def load(self, call: Any) -> Expr:
+        """The words of a call of an operator of this module; other calls as they are."""
+        if not _is_random(call):
             return call
-        for computed, words in pairs:
-            if tvm.structural_equal(computed, call):
+        name, (seed, offset, index) = call.op.name.removeprefix(PHILOX), call.args
+        if name in ("first", "second"):
+            return self.pair(seed, offset, index, tirx.const(name == "first", "bool"))
+        sharing = SHARING[call.op.name]
+        block, part = (_by_shifts(self.analyzer.simplify(x)) for x in _block_and_part(index, sharing))
+        words = self.pair(seed, offset, block, self.analyzer.simplify(part < _like(part, sharing // 2)))
+        if name == "pair":
+            return words
+        is_low = tirx.EQ(part & _like(part, 1), _like(part, 0))
+        return _chosen(self.analyzer.simplify(is_low), *_halves(words))
+
+    def pair(self, *arguments: Expr) -> Expr:
+        """Two words of a block; see `_pair`."""
+        for others, words in self.pairs:
+            if all(map(tvm.structural_equal, arguments, others)):
                 return words
-        buffer = tirx.decl_buffer((1,), dtype_of(call), "words", scope="local")
-        statements.extend([tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, _words_of(call), [0])])
-        pairs.append((call, tirx.BufferLoad(buffer, [0])))
-        return pairs[-1][1]
+        words = _pair(*arguments)
+        buffer = tirx.decl_buffer((1,), dtype_of(words), "words", scope="local")
+        self.statements += [tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, words, [0])]
+        self.pairs.append((arguments, tirx.BufferLoad(buffer, [0])))
+        return self.pairs[-1][1]
 
-    return tvm.structural_map(value, (tvm.Call, load)), statements
+
+def _block_and_part(index: Expr, sharing: int) -> tuple[Expr, Expr]:
+    """The block of an element, and which of its parts belongs to it. sharing: the elements of a block."""
+    lanes = _like(index, LANES)
+    group, lane = tirx.floordiv(index, _like(index, LANES * sharing)), tirx.floormod(index, lanes)
+    return group * lanes + lane, tirx.floormod(tirx.floordiv(index, lanes), _like(index, sharing))
 
 
-def _words_of(call: Any) -> Expr:
-    """The two words of a call as one uint64."""
+def _by_shifts(x: Expr) -> Expr:
+    """An expression with shifts and masks in place of floored quotients and remainders, which TVM has lowered already.
+    Those by other numbers than powers of two, which simplification may bring, are of what is not negative."""
+
+    def shifted(node: Any) -> Expr:
+        divisor, is_quotient = int(node.b), isinstance(node, tirx.FloorDiv)
+        if divisor & (divisor - 1):
+            return tirx.truncdiv(node.a, node.b) if is_quotient else tirx.truncmod(node.a, node.b)
+        if is_quotient:
+            return node.a >> _like(node.a, divisor.bit_length() - 1)
+        return node.a & _like(node.a, divisor - 1)
+
+    return tvm.structural_map(x, ((tirx.FloorDiv, tirx.FloorMod), shifted))
+
+
+def _chosen(condition: Expr, x: Expr, y: Expr) -> Expr:
+    """A selection, of which a constant condition leaves one side."""
+    if isinstance(condition, tvm.IntImm):
+        return x if int(condition.value) else y
+    return select(condition, x, y)
+
+
+def _pair(seed: Expr, offset: Expr, block: Expr, is_first: Expr) -> Expr:
+    """The words 0 and 1 of a block, or 2 and 3, as one uint64."""
     bindings: list[tuple[Any, Expr]] = []
 
     def name(expr: Expr) -> Expr:
         bindings.append((tirx.Var("t", dtype_of(expr)), expr))
         return bindings[-1][0]
 
-    seed, offset, index = (_halves(name(x)) for x in call.args)
-    start = 0 if call.op.same_as(_pairs()[0]) else 2
-    words = _after_rounds((*index, *offset), seed, name)[start : start + 2]
-    low, high = (_cast(word, "uint64") for word in words)
+    _, vector, lanes = dtype_of(block).partition("x")
+    index = block.astype(f"uint64{vector}{lanes}")
+    key, offset_words, counter = (_halves(name(x)) for x in (seed, offset, index))
+    words = _after_rounds((*counter, *offset_words), key, name)
+    low, high = (_cast(_chosen(is_first, words[i], words[i + 2]), "uint64") for i in (0, 1))
     out = high << _like(high, 32) | low
     for var, bound in reversed(bindings):
         out = tirx.Let(var, bound, out)
@@ -150,11 +233,11 @@ def _words_of(call: Any) -> Expr:
 def list_calls(node: Any) -> list[Any]:
     """The calls of the operators of this module in a statement or an expression."""
     calls: list[Any] = []
-    tvm.structural_walk(node, (tvm.Call, lambda call: calls.append(call) if _is_pair(call) else None))
+    tvm.structural_walk(node, (tvm.Call, lambda call: calls.append(call) if _is_random(call) else None))
     return calls
 
 
-def _is_pair(call: Any) -> bool:
+def _is_random(call: Any) -> bool:
     return getattr(call.op, "name", "").startswith(PHILOX)
 
 

@@ -22,7 +22,7 @@ def uniform(key: Array, shape: Shape, low: float, high: float, dtype: str) -> Ar
 
 
 def normal(key: Array, shape: Shape, mean: float, std: float, dtype: str) -> Array:
-    words = philox.words(key, shape)
+    words = philox.words(key, shape, 4 if dtype == "float64" else 2)
     if dtype == "float64":
         share = 1 - philox.unit(words, dtype)
         turn = philox.unit(words[2:], dtype)

@@ -18,11 +18,11 @@ compute = Registrar(__file__).compute
 Expr = Any
 
 
-def _generate(key: Any, out: Any, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
-    """A tensor like `out` of `value(random words)` per element."""
+def _generate(key: Any, out: Any, count: int, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
+    """A tensor like `out` of `value(random words)` per element. count: the words of an element."""
 
     def element_at(*i: Any) -> Expr:
-        return cast(value(philox.words(key, philox.position(i, out.shape))), out.dtype)
+        return cast(value(philox.words(key, philox.position(i, out.shape), count)), out.dtype)
 
     return te.compute(out.shape, element_at, name)
 
@@ -37,15 +37,15 @@ def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) 
         x = lower + philox.unit(block, dtype).astype(value_dtype) * (upper - lower)
         return select(cast(cast(x, dtype), value_dtype) < upper, x, lower)
 
-    return _generate(key, out[0], value, "uniform")
+    return _generate(key, out[0], 2 if dtype == "float64" else 1, value, "uniform")
 
 
 @compute("normal", sizes=("shape",), lift=("mean", "std"))
 def normal(key: Any, shape: Any, mean: Any, std: Any, dtype: str, *, out: Any) -> Any:
     value_dtype = accumulation_dtype(dtype)
     centre, scale = element(mean, (), value_dtype), element(std, (), value_dtype)
-    gaussian = _gaussian_float64 if value_dtype == "float64" else _gaussian_float32
-    return _generate(key, out[0], lambda block: centre + gaussian(block) * scale, "normal")
+    gaussian, count = (_gaussian_float64, 4) if value_dtype == "float64" else (_gaussian_float32, 2)
+    return _generate(key, out[0], count, lambda block: centre + gaussian(block) * scale, "normal")
 
 
 def _gaussian_float32(block: tuple[Expr, ...]) -> Expr:
@@ -71,10 +71,10 @@ def _cosine_of_turn(turn: Expr) -> Expr:
 @compute("randint", sizes=("shape",), lift=("low", "high"))
 def randint(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
     lower, upper = element(low, (), "int64"), element(high, (), "int64")
-    return _generate(key, out[0], lambda block: philox.integer(block, lower, upper), "randint")
+    return _generate(key, out[0], 2, lambda block: philox.integer(block, lower, upper), "randint")
 
 
 @compute("bernoulli", sizes=("shape",), lift=("p",))
 def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
     probability = element(p, (), "float32")
-    return _generate(key, out[0], lambda block: philox.bernoulli(block, probability), "bernoulli")
+    return _generate(key, out[0], 1, lambda block: philox.bernoulli(block, probability), "bernoulli")

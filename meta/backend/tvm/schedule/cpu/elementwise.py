@@ -89,7 +89,8 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
         return
     extents = block.extents[shared_loops:] if len(block.extents) >= shared_loops + len(loops) else block.extents
     total = blocks.volume(extents)
-    is_flat = shared_loops == 0 and blocks.is_elementwise(block)
+    sharing = _elements_of_random_block(block)
+    is_flat = shared_loops == 0 and blocks.is_elementwise(block, _without_keys(block) if sharing > 1 else None)
     if is_flat:
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
     transposed_axis = None if is_flat or shared_loops else _find_transposed_axis(block)
@@ -98,6 +99,14 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
         for axis in (transposed_axis, -1)
     ):
         _tile_transpose(sch, loops, transposed_axis, is_parallel_work(block, total))
+        return
+    if is_flat and sharing > 1 and _has_whole_chunks(total, philox.LANES * sharing):
+        chunk, part, lane = sch.split(loops[-1], factors=[None, sharing, philox.LANES])
+        sch.reorder(chunk, lane, part)
+        sch.unroll(part)
+        sch.annotate(chunk, PARTITION_HINT, 1)
+        if is_parallel_work(block, total):
+            sch.parallel(chunk)
         return
     inner_extent = total if is_flat else extents[-1]
     vector_lanes = choose_vector_lanes(block, inner_extent) if is_flat or is_contiguous(block) else None
@@ -181,6 +190,22 @@ def _choose_short_row_lanes(block: Block, extent: Any) -> int | None:
     if not isinstance(extent, int) or not _MIN_ROW_LENGTH <= extent < _UNROLL_LIMIT:
         return None
     return min(targets.lanes(block.element_bits), 1 << (extent.bit_length() - 1))
+
+
+def _has_whole_chunks(total: int | None, chunk: int) -> bool:
+    """Whether most elements are in chunks that share blocks of random bits: the last one computes all of its blocks."""
+    return total is not None and (total % chunk == 0 or total >= 8 * chunk)
+
+
+def _elements_of_random_block(block: Block) -> int:
+    """The elements that share a block of random bits, which a loop over them computes once; 1 without random bits."""
+    return max((philox.SHARING.get(str(call.op.name), 1) for call in philox.list_calls(block.node.body)), default=1)
+
+
+def _without_keys(block: Block) -> list[Any]:
+    """The operands of a block, but for those that it reads at constant positions, as random keys."""
+    loads = blocks.list_loads(block)
+    return [load.source for load in loads if not all(isinstance(i, tvm.IntImm) for i in load.indices)]
 
 
 def _has_random_bits(block: Block) -> bool:
