@@ -95,15 +95,20 @@ class Shard:
     def own_part(self, x: Any) -> Any:
         """This rank's part of a tensor that all ranks have."""
         rows = meta.reshape(self.padded(x), (self.group.ranks, -1))
-        if modes.trace is None:
-            return rows[process.position(*self.group)]
-        return meta.take(rows, meta.group_rank(*self.group, device=x.device), 0)
+        return meta.take(rows, own_rank(self.group, x.device), 0)
 
     def whole(self, part: Any) -> Any:
         """The tensor of the parameter's shape of which the ranks have parts; differentiable."""
         flat = meta.all_gather(part, 0, *self.group)
         size = math.prod(self.shape)
         return meta.reshape(flat if flat.shape[0] == size else flat[:size], self.shape)
+
+
+def own_rank(group: Group, device: Any) -> Any:
+    """The number of this rank in a group, a 0-d tensor; in programs, one that is known at run time."""
+    if modes.trace is not None:
+        return meta.group_rank(*group, device=device)
+    return meta.array(process.position(*group), device=device)
 
 
 def shard_optimizer(optimizer: Optimizer, group: Group) -> list[Shard]:

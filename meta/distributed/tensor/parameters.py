@@ -9,13 +9,12 @@ from typing import Any
 import meta
 from meta.autograd.api import no_grad
 from meta.autograd.function import Function
-from meta.distributed import process
 from meta.distributed.mesh import Group
+from meta.distributed.sharding import own_rank
 from meta.distributed.tensor.placement import Sharded, divides, part_type
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
-from meta.modes import modes
 
 
 def shard(axis: int, blocks: int = 1) -> Sharded:
@@ -82,12 +81,7 @@ class Part:
         axis, blocks = self.placement.axis, self.placement.blocks
         size = x.shape[axis] // (blocks * self.group.ranks)
         parts = meta.reshape(x, (*x.shape[:axis], blocks, self.group.ranks, size, *x.shape[axis + 1 :]))
-        rank = (
-            meta.array(process.position(*self.group), device=x.device)
-            if modes.trace is None
-            else meta.group_rank(*self.group, device=x.device)
-        )
-        own = meta.take(parts, rank, axis + 1)
+        own = meta.take(parts, own_rank(self.group, x.device), axis + 1)
         return meta.reshape(own, (*x.shape[:axis], blocks * size, *x.shape[axis + 1 :]))
 
     def whole(self, part: Any) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -112,35 +114,51 @@ def grid() -> Any:
     return distributed.DeviceMesh({"dp": RANKS // 2, "tp": 2}, device="cpu")
 
 
+def _parallel(mesh: Any, then: Callable[[Any], Any] = lambda step: step) -> Callable[[Any, Any], Any]:
+    """Tensor parallelism over one axis, and something else over the other."""
+    return lambda step, plan: then(distributed.tensor_parallel(plan, mesh["tp"])(step))
+
+
 def check_two_tensor_parallel() -> None:
     mesh = grid()
-
-    def wrap(step: Any, plan: Any) -> Any:
-        return distributed.tensor_parallel(plan, mesh["tp"])(step)
-
-    compare("mlp", "adamw", "float64", wrap, mesh, clip_norm=0.1)
-    compare("mlp", "sgd", "float64", wrap, mesh, compiled=False, accumulate=2)
-    compare("bert", "sgd", "float64", wrap, mesh)
-    compare("gpt", "sgd", "float32", wrap, mesh, clip_norm=0.5)
-    compare("dropout", "sgd", "float64", wrap, mesh)
+    compare("mlp", "adamw", "float64", _parallel(mesh), mesh, clip_norm=0.1)
+    compare("mlp", "sgd", "float64", _parallel(mesh), mesh, compiled=False, accumulate=2)
+    compare("bert", "sgd", "float64", _parallel(mesh), mesh)
+    compare("gpt", "sgd", "float32", _parallel(mesh), mesh, clip_norm=0.5)
+    compare("dropout", "sgd", "float64", _parallel(mesh), mesh)
 
 
 def check_four_data_and_tensor_parallel() -> None:
     mesh = grid()
-
-    def wrap(step: Any, plan: Any) -> Any:
-        return distributed.data_parallel(mesh["dp"])(distributed.tensor_parallel(plan, mesh["tp"])(step))
-
-    compare("mlp", "sgd", "float64", wrap, mesh, clip_norm=0.1)
-    compare("gpt", "sgd", "float64", wrap, mesh)
+    compare("mlp", "sgd", "float64", _parallel(mesh, distributed.data_parallel(mesh["dp"])), mesh, clip_norm=0.1)
+    compare("gpt", "sgd", "float64", _parallel(mesh, distributed.data_parallel(mesh["dp"])), mesh)
 
 
 def check_four_zero_and_tensor_parallel() -> None:
     mesh = grid()
-    for stage, dtype in (2, "float64"), (3, "float32"):
+    compare("mlp", "adamw", "float64", _parallel(mesh, distributed.zero(2, mesh["dp"])), mesh, clip_norm=0.1)
+    compare("gpt", "sgd", "float64", _parallel(mesh, distributed.zero(3, mesh["dp"])), mesh, clip_norm=0.5)
 
-        def wrap(step: Any, plan: Any, stage: int = stage) -> Any:
-            return distributed.zero(stage, mesh["dp"])(distributed.tensor_parallel(plan, mesh["tp"])(step))
 
-        compare("mlp", "adamw", "float64", wrap, mesh, clip_norm=0.1)
-        compare("gpt", "sgd", dtype, wrap, mesh)
+def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any) -> None:
+    """What each wrapped step saves goes on in the next one, as in itself."""
+    folder, plan = Path(os.environ["CHECKPOINTS"], "parts"), MODELS["mlp"][2]
+    for i, wrap in enumerate(wraps):
+        step = wrap(new_step("mlp", "adamw", "float64"), plan)
+        losses("mlp", step, "float64", mesh, compiled=False)
+        distributed.save(folder, step)
+        expected = losses("mlp", step, "float64", mesh, compiled=False)
+        for other in step, wraps[i - 1](new_step("mlp", "adamw", "float64"), plan):
+            distributed.load(folder, other)
+            np.testing.assert_allclose(losses("mlp", other, "float64", mesh, compiled=False), expected, 1e-9)
+
+
+def check_two_parts_are_saved_as_wholes() -> None:
+    mesh = grid()
+    _saved_and_loaded([_parallel(mesh), lambda step, plan: distributed.zero(1)(step)], mesh)
+
+
+def check_four_shards_of_parts_are_saved_as_wholes() -> None:
+    mesh = grid()
+    zeros = [_parallel(mesh, distributed.zero(stage, mesh["dp"])) for stage in (2, 3)]
+    _saved_and_loaded([*zeros, lambda step, plan: distributed.data_parallel(mesh["dp"])(step)], mesh)
