@@ -206,7 +206,7 @@ def _new_loss_rows(p: Partitioner, x: Distributed, target: Distributed, ignore_i
     assert isinstance(x.placement, Sharded)
     axis, ndim, dtype = x.placement.axis, x.type.ndim, "float32" if x.type.dtype in HALVES else x.type.dtype
     classes = int(x.type.shape[axis])
-    wide = x if x.type.dtype == dtype else p.compute("cast", x, dtype)
+    wide = p.compute("cast", x, dtype)  # mixed precision, which comes later, keeps it
     shifted = p.compute("subtract", wide, p.compute("max", wide, (axis,), True))
     powers = p.compute("exp", shifted)
     numbers = p.emit("arange", 0, classes, 1, "int64", x.type.device)

@@ -12,6 +12,8 @@ import numpy as np
 import meta
 from meta import distributed, nn, optim
 from meta.distributed import shard
+from meta.interpreter.run import run as interpret
+from meta.random.generator import default_generator
 from tests.python.distributed.checks_training import BATCH, MLP, RANKS, STEPS, _vectors
 
 VOCABULARY, LENGTH, FEATURES = 12, 3, 8
@@ -21,12 +23,12 @@ class Encoder(meta.Model):
     """Layers with residuals, normalised after each, and attention to all positions, as in BERT; the scores are products
     with the table of the embedding."""
 
-    def build(self, dropout: float = 0.0, is_causal: bool = False, norm_first: bool = False) -> None:
+    def build(self, dropout: float = 0.0, layers: int = 2, is_causal: bool = False, norm_first: bool = False) -> None:
         self.embedding = nn.Embedding(VOCABULARY, FEATURES)
         self.positions = nn.Embedding(LENGTH, FEATURES)
         self.layers = [
             nn.TransformerEncoderLayer(FEATURES, 4, 16, dropout=dropout, batch_first=True, norm_first=norm_first)
-            for _ in range(2)
+            for _ in range(layers)
         ]
         self.is_causal = is_causal
 
@@ -40,8 +42,8 @@ class Encoder(meta.Model):
 class GPT(Encoder):
     """Normalised before each layer, attention to earlier positions, and scores by a layer of its own."""
 
-    def build(self, dropout: float = 0.0) -> None:
-        super().build(dropout, is_causal=True, norm_first=True)
+    def build(self, dropout: float = 0.0, layers: int = 2) -> None:
+        super().build(dropout, layers, is_causal=True, norm_first=True)
         self.head = nn.Linear(FEATURES, VOCABULARY)
 
     def forward(self, x: Any) -> Any:
@@ -63,7 +65,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[Any, str], tuple[Any, Any]
     "mlp": (lambda: MLP(5, 8, 3), _vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
     "bert": (Encoder, _tokens, LAYERS | {"embedding.w": shard(0)}),
     "gpt": (GPT, _tokens, LAYERS | {"embedding.w": shard(0), "head.*": shard(0)}),
-    "dropout": (lambda: GPT(0.2), _tokens, LAYERS | {"positions.w": shard(1)}),
+    "dropout": (lambda: GPT(0.2, 1), _tokens, LAYERS | {"positions.w": shard(1)}),
 }
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": optim.with_optimizer(optim.SGD, 0.1, momentum=0.9, weight_decay=0.01),
@@ -81,10 +83,34 @@ def part_of(x: Any, mesh: Any) -> Any:
     return meta.array(np.split(x, mesh.sizes["dp"], 0)[mesh.rank("dp")] if mesh is not None else x)
 
 
-def losses(model: str, step: Any, dtype: str, mesh: Any, compiled: bool = True) -> list[float]:
+def interpreted(step: Any) -> Callable[..., Any]:
+    """A step whose program runs operator by operator: what it computes, without compiling it."""
+    records: list[Any] = []
+
+    def run(*args: Any) -> Any:
+        if not records:
+            records.append(step.record(*args))
+        (record,) = records
+        keys = [(draws.generator or default_generator).draw(count=draws.count) for draws in record.random]
+        arrays = [*args, *(x for _, x in record.state), *keys]
+        with meta.autograd.no_grad():
+            results = interpret(record.module, *arrays)
+            for i, changed in record.main.attrs["mutates"].items():
+                arrays[changed].update(results[i])
+        return results[0]
+
+    return run
+
+
+HOW: dict[str, Callable[[Any], Callable[..., Any]]] = {
+    "eager": lambda step: step, "interpreted": interpreted,
+    "compiled": lambda step: meta.vm.compile(step, device="cpu"),
+}  # fmt: skip
+
+
+def losses(model: str, step: Any, dtype: str, mesh: Any, how: str) -> list[float]:
     """Of a few steps, means over the ranks."""
-    run = meta.vm.compile(step, device="cpu") if compiled else step
-    generator, found = np.random.default_rng(1), list[float]()
+    run, generator, found = HOW[how](step), np.random.default_rng(1), list[float]()
     meta.random.seed(7)
     for _ in range(STEPS):
         x, y = MODELS[model][1](generator, dtype)
@@ -93,15 +119,16 @@ def losses(model: str, step: Any, dtype: str, mesh: Any, compiled: bool = True) 
     return found
 
 
-def compare(model: str, optimizer: str, dtype: str, wrap: Callable[[Any, Any], Any], mesh: Any, **options: Any) -> None:
-    """Losses and parameters of a wrapped step, compiled, equal those of one process."""
-    compiled = options.pop("compiled", True)
+def compare(
+    model: str, optimizer: str, dtype: str, wrap: Callable[[Any, Any], Any], mesh: Any, how: str, **options: Any
+) -> None:
+    """Losses and parameters of a wrapped step equal those of one process."""
     tolerance = 1e-9 if dtype == "float64" else 1e-5
     one = new_step(model, optimizer, dtype, **options)
-    expected = losses(model, one, dtype, None, compiled=False)
+    expected = losses(model, one, dtype, None, "eager")
     step = wrap(new_step(model, optimizer, dtype, **options), MODELS[model][2])
     what = f"{model} {optimizer} {dtype} {options}"
-    np.testing.assert_allclose(losses(model, step, dtype, mesh, compiled), expected, tolerance, err_msg=what)
+    np.testing.assert_allclose(losses(model, step, dtype, mesh, how), expected, tolerance, err_msg=what)
     with distributed.gathered(step) as whole:
         for name, x in whole.state_dict().items():
             np.testing.assert_allclose(
@@ -121,23 +148,27 @@ def _parallel(mesh: Any, then: Callable[[Any], Any] = lambda step: step) -> Call
 
 def check_two_tensor_parallel() -> None:
     mesh = grid()
-    compare("mlp", "adamw", "float64", _parallel(mesh), mesh, clip_norm=0.1)
-    compare("mlp", "sgd", "float64", _parallel(mesh), mesh, compiled=False, accumulate=2)
-    compare("bert", "sgd", "float64", _parallel(mesh), mesh)
-    compare("gpt", "sgd", "float32", _parallel(mesh), mesh, clip_norm=0.5)
-    compare("dropout", "sgd", "float64", _parallel(mesh), mesh)
+    compare("mlp", "adamw", "float64", _parallel(mesh), mesh, "compiled", clip_norm=0.1)
+    compare("mlp", "sgd", "float64", _parallel(mesh), mesh, "eager", accumulate=2)
+    compare("mlp", "sgd", "float64", _parallel(mesh), mesh, "interpreted", accumulate=2)
+    compare("bert", "sgd", "float64", _parallel(mesh), mesh, "interpreted")
+    compare("gpt", "sgd", "float32", _parallel(mesh), mesh, "interpreted", clip_norm=0.5)
+    compare("dropout", "sgd", "float64", _parallel(mesh), mesh, "compiled")
 
 
 def check_four_data_and_tensor_parallel() -> None:
     mesh = grid()
-    compare("mlp", "sgd", "float64", _parallel(mesh, distributed.data_parallel(mesh["dp"])), mesh, clip_norm=0.1)
-    compare("gpt", "sgd", "float64", _parallel(mesh, distributed.data_parallel(mesh["dp"])), mesh)
+    both = _parallel(mesh, distributed.data_parallel(mesh["dp"]))
+    compare("mlp", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.1)
+    compare("gpt", "sgd", "float64", both, mesh, "interpreted")
 
 
 def check_four_zero_and_tensor_parallel() -> None:
     mesh = grid()
-    compare("mlp", "adamw", "float64", _parallel(mesh, distributed.zero(2, mesh["dp"])), mesh, clip_norm=0.1)
-    compare("gpt", "sgd", "float64", _parallel(mesh, distributed.zero(3, mesh["dp"])), mesh, clip_norm=0.5)
+    for stage in 2, 3:
+        both = _parallel(mesh, distributed.zero(stage, mesh["dp"]))
+        compare("mlp", "adamw", "float64", both, mesh, "interpreted", clip_norm=0.1)
+        compare("gpt", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.5)
 
 
 def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any) -> None:
@@ -145,12 +176,12 @@ def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any) -> None
     folder, plan = Path(os.environ["CHECKPOINTS"], "parts"), MODELS["mlp"][2]
     for i, wrap in enumerate(wraps):
         step = wrap(new_step("mlp", "adamw", "float64"), plan)
-        losses("mlp", step, "float64", mesh, compiled=False)
+        losses("mlp", step, "float64", mesh, how="eager")
         distributed.save(folder, step)
-        expected = losses("mlp", step, "float64", mesh, compiled=False)
+        expected = losses("mlp", step, "float64", mesh, how="eager")
         for other in step, wraps[i - 1](new_step("mlp", "adamw", "float64"), plan):
             distributed.load(folder, other)
-            np.testing.assert_allclose(losses("mlp", other, "float64", mesh, compiled=False), expected, 1e-9)
+            np.testing.assert_allclose(losses("mlp", other, "float64", mesh, how="eager"), expected, 1e-9)
 
 
 def check_two_parts_are_saved_as_wholes() -> None:
