@@ -50,10 +50,10 @@ class KernelSpec:
     Attributes:
         name: the operator, for symbols and messages.
         compute: called as `compute(*args)` with a `te.Tensor` for each `TensorSpec`, a list for a tuple of
-            `TensorSpec`s, a `Number` for a `NumberSpec`, and other arguments unchanged; returns a `te.Tensor` or a
-            sequence of them. A parameter named `out` receives the output specs, with TVM expressions for the extents;
-            one named `kind` receives the kind of the device; one named `checked` whether the kernel fails for positions
-            out of range.
+            `TensorSpec`s, a `Number` for a `NumberSpec`, and other arguments unchanged; returns a `te.Tensor`, a
+            sequence of them, or a `PrimFunc` over the inputs and the results. A parameter named `out` receives the
+            output specs, with TVM expressions for the extents; one named `kind` receives the kind of the device; one
+            named `checked` whether the kernel fails for positions out of range.
         args: the arguments in the order of `compute`'s parameters; attribute values must be hashable.
         outs: the results, in order.
         pattern: "elemwise", "broadcast", "injective", "reduce", "softmax" (row-wise, several passes),
@@ -149,6 +149,8 @@ def _unscheduled(spec: KernelSpec) -> Unscheduled:
         raise
     except Exception as error:
         raise raised(KernelError, spec.name, "its TVM compute", error) from error
+    if isinstance(results, tvm.PrimFunc):
+        return Unscheduled(results, parameters.all, None)
     results = list(results) if isinstance(results, Sequence) else [results]
     unproved = check_results(spec, results, outs)
     tensors = [*inputs, *distinct_outputs(results, inputs)]

@@ -1,10 +1,17 @@
-"""Relax programs of TVM: `to_relax` writes them."""
+"""Relax programs of TVM: `from_relax`, `load` and `examine` read them, `to_relax` writes them."""
 
 from __future__ import annotations
 
+from meta.frontend.examination import Examination, OperatorUse
+from meta.frontend.relax.api import examine, from_relax, load
+from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.export import to_relax
+from meta.frontend.relax.model import RelaxModel
 
-__all__ = ["to_relax"]
+__all__ = [
+    "Examination", "OperatorUse", "RelaxError", "RelaxModel", "UnsupportedError", "examine", "from_relax", "load",
+    "to_relax",
+]  # fmt: skip
 
 
 def __dir__() -> list[str]:

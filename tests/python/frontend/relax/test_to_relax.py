@@ -9,7 +9,7 @@ import meta
 from meta.backend.tvm import adapter as tvm
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
-from meta.frontend.relax import to_relax
+from meta.frontend.relax import from_relax, to_relax
 from meta.frontend.relax.export_ops._table import rows
 from meta.ir.type import tensor_type
 from meta.op.registry import names
@@ -76,6 +76,29 @@ def test_operators_of_relax_compute_what_those_of_meta_do():
     for sample, host, call in zip(samples, hosts, programs, strict=True):
         ours = [meta.array(next(results)) for _ in flat_results(call.run())]
         check_values(sample, host, ours[0] if len(ours) == 1 else tuple(ours), f"{sample!r} in Relax")
+    flat = [x for each in arrays for x in each]
+    back = iter(leaves(meta.interpreter.run.run(from_relax(module), *flat)))
+    for sample, host, call in zip(samples, hosts, programs, strict=True):
+        ours = [next(back) for _ in flat_results(call.run())]
+        check_values(sample, host, ours[0] if len(ours) == 1 else tuple(ours), f"{sample!r} read back")
+
+
+def test_kernels_read_back():
+    """Operators without an operator in Relax become kernels, also those over open sizes."""
+
+    @meta.trace
+    def program(x):
+        y = meta.max_pool2d(meta.relu(x), 2)
+        largest, positions = meta.topk(y.reshape((x.shape[0], -1)), 3)
+        return meta.roll(y, 1, 2), meta.logsumexp(x, (1, 2, 3)), meta.maximum(largest, 0.1), positions
+
+    x = np.random.RandomState(0).randn(3, 2, 6, 4).astype("float32")
+    module = to_relax(program, x, dynamic={"x": {0: "n"}})
+    assert sum(isinstance(f, tvm.PrimFunc) for f in module.functions.values()) >= 5
+    back = meta.vm.compile(from_relax(module))
+    for size in (3, 1):
+        for ours, expected in zip(back(x[:size]), program(meta.array(x[:size])), strict=True):
+            np.testing.assert_allclose(ours.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_a_model_with_an_open_size(classifier):

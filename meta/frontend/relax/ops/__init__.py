@@ -1,0 +1,1 @@
+"""Operators of Relax as operators of meta, by family (see `_table`)."""

@@ -1,0 +1,91 @@
+"""Elementwise operators."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.dtype import is_float
+from meta.frontend.relax.ops._table import number, row, shared, tensor
+from meta.frontend.relay.convert.call import OpCall, operands
+from meta.frontend.relay.ops.unary import as_dtype, clipped
+
+shared(
+    "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
+    "bitwise_xor", "ceil", "cos", "cosh", "divide", "equal", "erf", "exp", "floor", "floor_divide", "floor_mod",
+    "greater", "greater_equal", "isfinite", "isinf", "isnan", "left_shift", "less", "less_equal", "log", "logical_and",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative", "nn.relu",
+    "not_equal", "power", "right_shift", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
+    "subtract", "tan", "tanh", "trunc", "where",
+)  # fmt: skip
+row("nn.leakyrelu")(lambda call: meta.leaky_relu(tensor(call, 0), call.float("alpha")))
+
+
+@row("atan2", "log_add_exp")
+def binary(call: OpCall) -> Any:
+    function: Any = {"atan2": meta.atan2, "log_add_exp": meta.logaddexp}[call.name]
+    return function(*operands(call))
+
+
+@row("ewise_fma")
+def ewise_fma(call: OpCall) -> Any:
+    """x1 * x2 + x3."""
+    x1, x2, x3 = call.tensors(3)
+    return meta.add(meta.multiply(x1, x2), x3)
+
+
+@row("clip")
+def clip(call: OpCall) -> Any:
+    return clipped(tensor(call, 0), number(call, 1, "min"), number(call, 2, "max"))
+
+
+@row("astype", "wrap_param")
+def astype(call: OpCall) -> Any:
+    return as_dtype(tensor(call, 0), call.text("dtype"))
+
+
+@row("round")
+def round_(call: OpCall) -> Any:
+    """Halves to even, as ONNX and torch round, whose models Relax's importers convert to this operator. TVM's code for
+    CPUs rounds them away from zero."""
+    x = tensor(call, 0)
+    return meta.round(x) if is_float(x.dtype) else x
+
+
+@row("nn.gelu", "nn.gelu_tanh")
+def gelu(call: OpCall) -> Any:
+    return meta.gelu(tensor(call, 0), "tanh" if call.name == "nn.gelu_tanh" else "none")
+
+
+@row("nn.selu", "nn.silu")
+def unary(call: OpCall) -> Any:
+    function: Any = {"nn.selu": meta.selu, "nn.silu": meta.silu}[call.name]
+    return function(tensor(call, 0))
+
+
+@row("nn.softplus")
+def softplus(call: OpCall) -> Any:
+    return meta.softplus(tensor(call, 0), call.float("beta", 1.0), call.float("threshold", 20.0))
+
+
+@row("nn.prelu")
+def prelu(call: OpCall) -> Any:
+    """x where positive, elsewhere x times the slope of its channel."""
+    x, alpha = call.tensors(2)
+    axis = call.int("axis", 1) % x.ndim
+    shape = tuple(d if i == axis else 1 for i, d in enumerate(x.shape))
+    slope = meta.reshape(meta.broadcast_to(alpha, (x.shape[axis],)) if alpha.size == 1 else alpha, shape)
+    return meta.where(meta.greater(x, 0), x, meta.multiply(x, slope))
+
+
+@row("to_vdevice", "hint_on_device", "builtin.stop_lift_params", "grad.start_checkpoint", "grad.end_checkpoint")
+def identity(call: OpCall) -> Any:
+    """Devices in programs are ignored: the program runs on the device that it is compiled for."""
+    for name in call.attrs:
+        call.get(name)
+    return tensor(call, 0)
+
+
+@row("grad.no_grad")
+def no_grad(call: OpCall) -> Any:
+    return meta.stop_gradient(tensor(call, 0))

@@ -1,0 +1,124 @@
+"""Operators that move elements, and shapes as values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dim import SymDim, product
+from meta.frontend.relax.ops._table import Shape, row, shape_of, shared, tensor
+from meta.frontend.relay.convert.call import OpCall
+
+shared("collapse_sum_like", "meshgrid", "nn.batch_flatten", "repeat", "reverse_sequence", "split", "stack")
+
+
+@row("reshape")
+def reshape(call: OpCall) -> Any:
+    x, shape = tensor(call, 0), shape_of(call, 1)
+    return x if shape == x.shape else meta.reshape(x, tuple(shape))
+
+
+@row("flatten")
+def flatten(call: OpCall) -> Any:
+    return meta.reshape(tensor(call, 0), (-1,))
+
+
+@row("permute_dims")
+def permute_dims(call: OpCall) -> Any:
+    x, axes = tensor(call, 0), call.axes("axes")
+    return meta.transpose(x, tuple(range(x.ndim))[::-1] if axes is None else axes)
+
+
+@row("expand_dims")
+def expand_dims(call: OpCall) -> Any:
+    x, axes = tensor(call, 0), call.axes() or ()
+    return meta.expand_dims(x, axes) if axes else x
+
+
+@row("squeeze")
+def squeeze(call: OpCall) -> Any:
+    return meta.squeeze(tensor(call, 0), call.axes())
+
+
+@row("concat")
+def concat(call: OpCall) -> Any:
+    axis = call.get("axis")
+    xs = call.tuple()
+    return (
+        meta.concatenate(xs, int(axis)) if axis is not None else meta.concatenate([meta.reshape(x, (-1,)) for x in xs])
+    )
+
+
+@row("broadcast_to")
+def broadcast_to(call: OpCall) -> Any:
+    x, shape = tensor(call, 0), shape_of(call, 1)
+    return x if shape == x.shape else meta.broadcast_to(x, tuple(shape))
+
+
+@row("collapse_sum_to")
+def collapse_sum_to(call: OpCall) -> Any:
+    x, shape = tensor(call, 0), shape_of(call, 1)
+    return x if shape == x.shape else meta.sum_to(x, tuple(shape))
+
+
+@row("tile")
+def tile(call: OpCall) -> Any:
+    return meta.tile(tensor(call, 0), call.sizes("repeats"))
+
+
+@row("flip")
+def flip(call: OpCall) -> Any:
+    return meta.flip(tensor(call, 0), (call.int("axis"),))
+
+
+@row("layout_transform")
+def layout_transform(call: OpCall) -> Any:
+    """A permutation of the axes; other maps of indices are refused."""
+    x, index_map = tensor(call, 0), call.get("index_map")
+    call.get("pad_value")
+    initial = [hash(v) for v in index_map.initial_indices]
+    final = [hash(i) for i in index_map.final_indices]
+    if sorted(initial) != sorted(final):
+        call.refuse(f"the map of indices {index_map}", "a permutation of the axes")
+    return meta.transpose(x, tuple(initial.index(i) for i in final))
+
+
+@row("shape_of")
+def sizes(call: OpCall) -> Any:
+    return Shape(tensor(call, 0).shape)
+
+
+@row("size")
+def size(call: OpCall) -> Any:
+    return _size_tensor(call, product(tensor(call, 0).shape))
+
+
+@row("shape_to_tensor")
+def shape_to_tensor(call: OpCall) -> Any:
+    shape = shape_of(call, 0)
+    if not any(isinstance(d, SymDim) for d in shape):
+        return call.tensor(np.asarray(shape, "int64"), "int64")
+    y = meta.stack([_size_tensor(call, d) for d in shape])
+    call.shapes[y.atom] = tuple(shape)
+    return y
+
+
+def _size_tensor(call: OpCall, dim: Any) -> Any:
+    return meta.full((), dim, "int64") if isinstance(dim, SymDim) else call.tensor(dim, "int64")
+
+
+@row("tensor_to_shape")
+def tensor_to_shape(call: OpCall) -> Any:
+    return Shape(call.ints(tensor(call, 0), "the shape"))
+
+
+@row("inspect.tensor_shape_i")
+def tensor_shape_i(call: OpCall) -> Any:
+    return tensor(call, 0).shape[int(call.args[1])]
+
+
+@row("inspect.tensor_ndim")
+def tensor_ndim(call: OpCall) -> Any:
+    return tensor(call, 0).ndim

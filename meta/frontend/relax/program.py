@@ -1,0 +1,296 @@
+"""`convert`: a function of an IRModule as a program of meta."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import meta
+from meta.dim import Dim, SymDim, find, names, sym, unify
+from meta.dtype import ALL
+from meta.errors import ArgumentError, did_you_mean
+from meta.frontend.examination import missing_operators
+from meta.frontend.relax.convert import Converter, Functions, dtype_of
+from meta.frontend.relax.errors import RelaxError, UnsupportedError
+from meta.frontend.relax.operator_use import operators
+from meta.frontend.relax.sizes import Shape, dim_of, key, size_name, variable_name
+from meta.frontend.relay.convert.call import constant
+from meta.frontend.relay.convert.values import OpaqueError, describe, identifier, leaves
+from meta.ir.expr import Var
+from meta.ir.module import Module
+from meta.ir.type import TensorType, tensor_type
+from meta.limits import MAX_DIMENSIONS
+from meta.tracing import recording
+from meta.tracing.symbol import Symbol
+
+Arrays = Mapping[str, Any]
+Shapes = Mapping[str, Sequence[Dim] | int]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Program:
+    """A function of a module, which a conversion begins with.
+
+    module: an IRModule.  entry: the name of the function.  function: a function of Relax."""
+
+    module: Any
+    entry: str
+    function: Any
+
+    @property
+    def names(self) -> list[str]:
+        """The names of its parameters."""
+        return [variable_name(p) for p in self.function.params]
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Imported:
+    """A converted program. module: its "main" takes the tensors of `inputs`, in order."""
+
+    module: Module
+    inputs: tuple[str, ...]
+
+
+def read(module: Any, entry: str) -> Program:
+    """The function of a module to convert. entry: its name; by default "main", or the only public function.
+
+    Raises ArgumentError for something other than an IRModule and for an unknown name."""
+    if type(module).__name__ != "IRModule" or not hasattr(module, "functions"):
+        kind = f"{type(module).__module__}.{type(module).__name__}"
+        raise ArgumentError("relax", f"the program is a {kind}", "a tvm.IRModule", "pass the module itself")
+    found = {str(g.name_hint): f for g, f in module.functions.items() if type(f).__name__ == "Function"}
+    public = [name for name, f in found.items() if f.attrs is not None and "global_symbol" in f.attrs]
+    name = entry or ("main" if "main" in found else public[0] if len(public) == 1 else "")
+    if name not in found:
+        problem = f"there is no function @{entry}" if entry else f"{len(public)} functions are public and none is @main"
+        listed = ", ".join(f"@{n}" for n in sorted(found)) or "a function of Relax, of which the module has none"
+        raise ArgumentError("relax", problem, listed, did_you_mean(entry, found) or "name one: entry=...")
+    return Program(module, name, found[name])
+
+
+def convert(program: Program, params: Arrays, shapes: Shapes, functions: Functions) -> Imported:
+    """Convert a program.
+
+    params: values of parameters, which become constants.  shapes: shapes of tensors and values of shapes and numbers
+    among the parameters.  functions: what computes kernels and packed functions.
+    Sizes that the program requires to be equal (R.match_cast, operands of operators) become one size.
+    Raises UnsupportedError for what cannot be converted, all of it at once, RelaxError for invalid programs, and
+    ArgumentError for params and shapes that do not fit."""
+    for argument, mapping in (("params", params), ("shapes", shapes)):
+        unknown = [name for name in mapping if name not in program.names]
+        if unknown:
+            problem = f"{argument} has '{unknown[0]}', which is not a parameter of @{program.entry}"
+            raise ArgumentError("relax", problem, ", ".join(program.names), did_you_mean(unknown[0], program.names))
+    try:
+        return _converted(program, params, shapes, functions, {})
+    except UnsupportedError:
+        raise
+    except RelaxError:
+        tied = _tied_sizes(program, params, shapes, functions)
+        if not tied:
+            raise
+    return _converted(program, params, shapes, functions, tied)
+
+
+def _tied_sizes(program: Program, params: Arrays, shapes: Shapes, functions: Functions) -> dict[Any, Dim]:
+    """The sizes that must be equal to another one for the program to be valid, with that size."""
+    with unify() as parent:
+        try:
+            _converted(program, params, shapes, functions, {})
+        except RelaxError:
+            return {}
+        return {size: find(size, parent) for size in parent}
+
+
+def _converted(
+    program: Program, params: Arrays, shapes: Shapes, functions: Functions, tied: Mapping[Any, Dim]
+) -> Imported:
+    converter = Converter(program.module, functions)
+    emission = converter.emission
+    entry = _Entry(program, shapes, tied)
+    args = [
+        _bound(p, params[variable_name(p)]) if variable_name(p) in params else entry.argument(p)
+        for p in program.function.params
+    ]
+    with recording(emission.builder), emission.builder.function("main", entry.variables) as scope:
+        try:
+            value = converter.function(program.entry, program.function, args, entry.sizes)
+        except RelaxError:
+            _check_supported(program, functions, converter)  # what follows from a call without a value is no news
+            raise
+        _check_supported(program, functions, converter)
+        _check_result(program, value)
+        scope.ret(value.atom if isinstance(value, Symbol) else [emission.packed(field) for field in value])
+    return Imported(Module({"main": scope.function, **emission.functions}), tuple(entry.names))
+
+
+def _check_supported(program: Program, functions: Functions, converter: Converter) -> None:
+    """Raise UnsupportedError about everything that is not supported."""
+    errors = [e for e in converter.unsupported.values() if not e.operators]
+    problems = [problem for error in errors for problem in error.problems]
+    missing = [use for use in operators(program.module, program.entry, functions) if not use.supported]
+    if missing:
+        counts = {use.name: use.count for use in missing}
+        remedy = "docs/relax.md lists the supported ones; functions={...} gives what computes others"
+        raise UnsupportedError("relax", missing_operators(missing), remedy=remedy, operators=counts, problems=problems)
+    if len(errors) == 1:
+        raise errors[0]
+    if errors:
+        raise UnsupportedError("relax", f"{len(errors)} calls are not supported", problems=problems)
+
+
+def _check_result(program: Program, value: Any) -> None:
+    try:
+        leaves(value)
+    except OpaqueError as error:
+        problem = f"the result of @{program.entry} holds {describe(error.value)}"
+        raise UnsupportedError("relax", problem, "tensors and tuples of them") from None
+
+
+def _bound(param: Any, value: Any) -> Symbol:
+    """A parameter as a constant, checked against its declared type."""
+    array = value.numpy() if hasattr(value, "numpy") else value
+    symbol = constant(array)
+    expected = dtype_of(param.ty) if type(param.ty).__name__ == "TensorType" else "no tensor"
+    if expected not in ("", symbol.dtype):
+        raise ArgumentError("relax", f"'{variable_name(param)}' is {symbol.type!r}", f"{param.ty}")
+    return symbol
+
+
+class _Entry:
+    """The parameters of the function that becomes main.
+
+    sizes: of its variables.  variables, names: the parameters of main, and what Relax calls them."""
+
+    def __init__(self, program: Program, shapes: Shapes, tied: Mapping[Any, Dim]) -> None:
+        self.program = program
+        self.shapes = shapes
+        self.sizes: dict[int, Dim] = {}
+        self.variables: list[Var] = []
+        self.names: list[str] = []
+        self._taken: Counter[str] = Counter()
+        self._define_sizes(tied)
+
+    def _define_sizes(self, tied: Mapping[Any, Dim]) -> None:
+        """Give the variables in the types of the parameters their sizes: those that `shapes` fixes, or symbols."""
+        known: dict[Any, Dim] = {}
+        variables: list[Any] = []
+        for param in self.program.function.params:
+            given = self.shapes.get(variable_name(param))
+            if type(param.ty).__name__ == "PrimType" and given is not None:
+                known[key(param)] = given  # type: ignore[assignment]
+            for kind in _flat(param.ty):
+                extents = _extents(kind)
+                variables += [d for extent in extents for d in _variables(extent)]
+                if isinstance(given, Sequence) and len(given) == len(extents):
+                    known.update((key(d), n) for d, n in zip(extents, given, strict=True) if _is_variable(d))
+        for variable in variables:
+            if key(variable) not in known:
+                known[key(variable)] = size_name(variable, known)
+        self.sizes = {variable: tied.get(size, size) for variable, size in known.items()}
+
+    def argument(self, param: Any) -> Any:
+        """The value of a parameter: symbols of new parameters of main for its tensors."""
+        name, given = variable_name(param), self.shapes.get(variable_name(param))
+        return self._value(name, param.ty, given, param)
+
+    def _value(self, name: str, kind: Any, given: Any, param: Any) -> Any:
+        match type(kind).__name__:
+            case "TensorType":
+                return self._tensor(name, kind, given)
+            case "TupleType":
+                return tuple(self._value(f"{name}.{i}", k, None, param) for i, k in enumerate(kind.fields))
+            case "ShapeType":
+                return self._shape(name, kind, given)
+            case "PrimType":
+                return self._number(name, given, param)
+            case other:
+                raise UnsupportedError("relax", f"the parameter '{name}' of @{self.program.entry} is of type {other}",
+                                       "tensors, tuples, shapes and numbers")  # fmt: skip
+
+    def _tensor(self, name: str, kind: Any, given: Any) -> Symbol:
+        dtype = dtype_of(kind)
+        where = f"the parameter '{name}' of @{self.program.entry}"
+        if dtype not in ALL:
+            raise UnsupportedError(
+                "relax", f"{where} has {f'dtype {dtype}' if dtype else 'no dtype'}", "a dtype of meta"
+            )
+        shape: tuple[Dim, ...]
+        if given is not None:
+            if kind.ndim not in (-1, len(given)):
+                raise ArgumentError("relax", f"shape {tuple(given)} for '{name}'", f"a shape for {kind}")
+            shape = tuple(given)
+        elif _has_sizes(kind):
+            shape = tuple(dim_of(d, self.sizes) for d in kind.shape.values)
+        elif 0 <= kind.ndim <= MAX_DIMENSIONS:
+            shape = tuple(sym(f"{identifier(name)}_{i}") for i in range(kind.ndim))
+        else:
+            raise UnsupportedError("relax", f"{where} has no known rank", remedy=f"pass it: shapes={{{name!r}: (...)}}")
+        return self._variable(name, tensor_type(shape, dtype, meta.device("cpu")))
+
+    def _variable(self, name: str, kind: TensorType) -> Symbol:
+        unique = identifier(name)
+        while self._taken[unique]:
+            unique = f"{unique}_{self._taken[identifier(name)]}"
+        self._taken[unique] += 1
+        self._taken[identifier(name)] += unique != identifier(name)
+        self.variables.append(Var(unique, kind))
+        self.names.append(name)
+        return Symbol(self.variables[-1])
+
+    def _shape(self, name: str, kind: Any, given: Any) -> Shape:
+        if given is not None:
+            return Shape(given)
+        if kind.values is None:
+            raise self._free(name, name)
+        return Shape(self._known(name, dim_of(d, self.sizes)) for d in kind.values)
+
+    def _number(self, name: str, given: Any, param: Any) -> Any:
+        if given is not None:
+            return given
+        if key(param) not in self.sizes:
+            raise self._free(name, name)
+        return self._known(name, self.sizes[key(param)])
+
+    def _known(self, name: str, size: Dim) -> Dim:
+        """A size that is an argument: a tensor has it, so that it need not be passed."""
+        tensors = [p for p in self.program.function.params if type(p.ty).__name__ != "ShapeType"]
+        dims = [d for p in tensors for kind in _flat(p.ty) if _has_sizes(kind) for d in kind.shape.values]
+        found = {n for d in dims if _is_variable(d) for n in names(self.sizes[key(d)])}
+        if isinstance(size, SymDim) and not names(size) <= found:
+            raise self._free(name, size)
+        return size
+
+    def _free(self, name: str, size: Any) -> UnsupportedError:
+        """The error about a parameter whose value no tensor tells."""
+        problem = f"the parameter '{name}' of @{self.program.entry} is the size {size}, which no tensor has"
+        return UnsupportedError("relax", problem, remedy=f"pass its value: shapes={{{name!r}: ...}}")
+
+
+def _flat(kind: Any) -> list[Any]:
+    return [k for field in kind.fields for k in _flat(field)] if type(kind).__name__ == "TupleType" else [kind]
+
+
+def _has_sizes(kind: Any) -> bool:
+    return type(kind).__name__ == "TensorType" and kind.shape is not None and hasattr(kind.shape, "values")
+
+
+def _extents(kind: Any) -> list[Any]:
+    """The sizes in the type of a tensor or shape."""
+    if _has_sizes(kind):
+        return list(kind.shape.values)
+    return list(kind.values or ()) if type(kind).__name__ == "ShapeType" else []
+
+
+def _is_variable(expression: Any) -> bool:
+    return type(expression).__name__ == "Var"
+
+
+def _variables(expression: Any) -> list[Any]:
+    """The variables of an integer expression."""
+    if _is_variable(expression):
+        return [expression]
+    parts = [getattr(expression, name) for name in ("a", "b", "value") if hasattr(expression, name)]
+    return [v for part in parts if not isinstance(part, int) for v in _variables(part)]
