@@ -208,7 +208,7 @@ _r_softsign = _s_softsign.fast
 
 
 def softsign(x: T) -> T:
-    """x / (1 + |x|).
+    """x / (1 + |x|). Integers and booleans give float32.
     x: Input of any shape.
     """
     try:
@@ -228,7 +228,7 @@ _r_tanhshrink = _s_tanhshrink.fast
 
 
 def tanhshrink(x: T) -> T:
-    """x - tanh(x), accurate near 0.
+    """x - tanh(x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
     try:

@@ -191,11 +191,11 @@ class TensorMethods(Casts):
         return meta.softshrink(self, lambd)
 
     def softsign(self) -> Self:
-        """x / (1 + |x|)."""
+        """x / (1 + |x|). Integers and booleans give float32."""
         return meta.softsign(self)
 
     def tanhshrink(self) -> Self:
-        """x - tanh(x), accurate near 0."""
+        """x - tanh(x), accurate near 0. Integers and booleans give float32."""
         return meta.tanhshrink(self)
 
     def __add__(self, other: Self | Number) -> Self:

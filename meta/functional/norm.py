@@ -6,6 +6,7 @@ from typing import Any
 
 import meta
 from meta.dim import product
+from meta.dtype import is_float
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 
@@ -36,13 +37,18 @@ def instance_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5
 def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
     """x / (k + alpha * mean(x**2))**beta, with the mean over `size` neighbouring channels, zeros beyond the first and
     the last (A. Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012). x: (n, c,
-    ...). Raises ArgumentError for less than three axes and a size below 1."""
+    ...). Integers give float32; their means are rounded down. Raises ArgumentError for less than three axes and a size
+    below 1."""
     if x.ndim < 3 or size < 1:
         problem = f"x has shape {tuple(x.shape)}, size is {size}"
         raise ArgumentError("local_response_norm", problem, "(n, channels, ...) and a size of at least 1")
     if x.size == 0:
-        return x
+        return x if is_float(x.dtype) else meta.cast(x, "float32")
     squares = meta.reshape(x * x, (x.shape[0], 1, x.shape[1], -1))
     squares = meta.pad(squares, ((0, 0), (0, 0), (size // 2, (size - 1) // 2), (0, 0)))
-    means = meta.reshape(meta.avg_pool2d(squares, (size, 1), 1), x.shape)
-    return x / meta.power(means * alpha + k, beta)
+    if is_float(x.dtype):
+        means = meta.avg_pool2d(squares, (size, 1), 1)
+    else:
+        windows = [squares[:, :, i : i + x.shape[1]] for i in range(size)]
+        means = sum(windows[1:], windows[0]) // size
+    return x / meta.power(meta.reshape(means, x.shape) * alpha + k, beta)

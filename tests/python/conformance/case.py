@@ -54,6 +54,14 @@ class Case:
         wide = self._wide()
         return [torch.as_tensor(y) for y in wide.call(wide.op, [t.detach() for t in wide.tensors])]
 
+    def exact_inputs(self) -> list[torch.Tensor]:
+        """The tensors after a call of torch's operator on the widened sample."""
+        wide = self._wide()
+        copies = [t.detach().clone() for t in wide.tensors]
+        torch.manual_seed(0)
+        wide.call(wide.op, copies)
+        return copies
+
     def _wide(self) -> Case:
         wide = object.__new__(Case)
         wide.op, wide._tree, wide._places, wide.leaves = self.op, self._tree, self._places, self.leaves

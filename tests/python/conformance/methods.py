@@ -9,6 +9,7 @@ from typing import Any
 import torch
 
 import meta
+from meta.dtype import is_complex
 from meta.frontend.torch import aten
 from meta.schema._types import TensorLike
 
@@ -100,14 +101,22 @@ CALLS["nonzero"] = lambda x, as_tuple=False: need("nonzero_numpy" if as_tuple el
 CALLS["sum_to_size"] = lambda x, *size: need("sum_to_size")(x, size[0] if isinstance(size[0], (list, tuple)) else size)
 CALLS["where"] = lambda x, condition, other: need("where")(condition, x, other)
 CALLS["nn.functional.logsigmoid"] = need("log_sigmoid")
-CALLS["nn.functional.softsign"] = meta.softsign
-CALLS["nn.functional.tanhshrink"] = meta.tanhshrink
 CALLS["zero_"] = need("zero")
 CALLS["T"] = need("numpy_T")
 CALLS["max.binary"] = need("maximum")
 CALLS["min.binary"] = need("minimum")
 CALLS["slice"] = need("slice")
 CALLS["special.polygamma"] = lambda x, n: need("polygamma")(n, x)
+
+
+@call("nn.functional.softsign")
+def softsign(x: Any) -> Any:
+    return x / (abs(x) + 1) if is_complex(x.dtype) else meta.softsign(x)
+
+
+@call("nn.functional.tanhshrink")
+def tanhshrink(x: Any) -> Any:
+    return x - meta.tanh(x) if is_complex(x.dtype) else meta.tanhshrink(x)
 
 
 @call("addmm.decomposed")

@@ -78,7 +78,8 @@ torch keeps a database of sample inputs for its operators, OpInfo. `make conform
 meta through the table `meta.frontend.torch.aten` and compares shapes, dtypes and values of results, gradients and
 second gradients with torch's, within the tolerances of `torch.testing.assert_close` (gradients: four times those,
 second ones: sixteen times). A value outside of them also passes if it is as close to a float64 run of torch as twice
-torch's own error. Random operators are compared in shape and dtype. Bad input that torch refuses has to be refused.
+torch's own error. Random operators are compared in shape and dtype, and unstable sorts up to the order of equal
+elements. Bad input that torch refuses has to be refused.
 
 This page was written by `{command}`. Cells are samples that passed of those that were checked: `eager` calls, programs
 `compiled` for the virtual machine, and eager calls with non-contiguous (`strided`) inputs."""

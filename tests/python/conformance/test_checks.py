@@ -10,10 +10,12 @@ import torch
 
 import meta
 from tests.python.conformance.adapter import ADAPTER
+from tests.python.conformance.case import Case
 from tests.python.conformance.checks import Result, check_entry
 from tests.python.conformance.compare import difference, differences
 from tests.python.conformance.opinfos import database, spread
 from tests.python.conformance.report import Report, decoded, encoded
+from tests.python.conformance.ties import tie_order
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -76,3 +78,24 @@ def test_a_value_near_the_float64_run_passes() -> None:
 def test_samples_are_spread_evenly() -> None:
     assert spread(range(10), 4) == [0, 2, 5, 7]
     assert spread(range(3), 0) == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("values", "places", "differs"),
+    [
+        ([1, 2, 2], [0, 2, 1], False),
+        ([1, 2, 2], [0, 1, 1], True),
+        ([1, 2, 2], [1, 0, 2], True),
+        ([2, 2, 1], [0, 1, 2], True),
+    ],
+)
+def test_positions_of_equal_elements_may_be_in_any_order(values: list[int], places: list[int], differs: bool) -> None:
+    op = database()["sort"]
+    theirs = [torch.tensor([1, 2, 2]), torch.tensor([0, 1, 2])]
+    ours = [torch.tensor(values), torch.tensor(places)]
+    from torch.testing._internal.opinfo.core import SampleInput
+
+    case = Case(op, SampleInput(torch.tensor([1, 2, 2]), args=(0,)))
+    assert bool(tie_order(case, ours, theirs, "off")) == differs
+    stable = Case(op, SampleInput(torch.tensor([1, 2, 2]), kwargs={"dim": 0, "stable": True}))
+    assert tie_order(stable, ours, theirs, "off") == "off"

@@ -102,3 +102,17 @@ def test_tanhshrink_keeps_its_digits_near_zero() -> None:
     wide = x.astype(np.float64)
     np.testing.assert_allclose(meta.tanhshrink(meta.array(x)).numpy(), wide - np.tanh(wide), rtol=2e-4)
     np.testing.assert_allclose(meta.tanhshrink(meta.array(x[:3])).numpy(), (wide - np.tanh(wide))[:3], rtol=1e-6)
+
+
+@pytest.mark.parametrize("dtype", ["int64", "uint8", "bool"])
+def test_integers_give_float32(dtype: str) -> None:
+    values = np.array([0, 1, 3, 7]).astype(dtype)
+    x = np.array(values, np.float32)
+    check(meta.softsign(meta.array(values)), tf.softsign(torch.tensor(x)).numpy())
+    check(meta.tanhshrink(meta.array(values)), tf.tanhshrink(torch.tensor(x)).numpy())
+
+
+def test_local_response_of_integers_rounds_the_means_down() -> None:
+    values = np.arange(24).reshape(2, 4, 3) % 7
+    expected = tf.local_response_norm(torch.tensor(values), 3, 0.5, 0.75, 2.0)
+    check(meta.local_response_norm(meta.array(values), 3, 0.5, 0.75, 2.0), expected.numpy())
