@@ -22,7 +22,7 @@ _activation(
     "ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017).",
 )
 _activation("softsign", "x / (1 + |x|).", result="float", accepts="any")
-_activation("tanhshrink", "x - tanh(x), accurate near 0.", result="float", accepts="any")
+_activation("tanhshrink", "x - tanh(x), accurate near 0.", result="float", accepts="number")
 
 
 @declare("hardtanh", schema=activation.hardtanh, pattern="elemwise", method=True)

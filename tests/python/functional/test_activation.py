@@ -109,7 +109,8 @@ def test_integers_give_float32(dtype: str) -> None:
     values = np.array([0, 1, 3, 7]).astype(dtype)
     x = np.array(values, np.float32)
     check(meta.softsign(meta.array(values)), tf.softsign(torch.tensor(x)).numpy())
-    check(meta.tanhshrink(meta.array(values)), tf.tanhshrink(torch.tensor(x)).numpy())
+    if dtype != "bool":
+        check(meta.tanhshrink(meta.array(values)), tf.tanhshrink(torch.tensor(x)).numpy())
 
 
 def test_local_response_of_integers_rounds_the_means_down() -> None:
