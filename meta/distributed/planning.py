@@ -8,7 +8,9 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from meta.distributed.exchanges import exchanges
 from meta.distributed.sharding import shards_of
+from meta.distributed.tensor.parallel import TensorParallel
 from meta.dtype import itemsize
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import Call
@@ -29,11 +31,13 @@ _SENT: Mapping[str, Callable[[int, int], float]] = {
 @dataclass(frozen=True, slots=True)
 class Placement:
     """An array of a step's state. share: of its elements that a rank keeps, 1 for the whole array.
-    size: bytes on a rank, with the padding of a shard."""
+    size: bytes on a rank, with the padding of a shard.  where: "each rank", or what is divided among which ranks, such
+    as "axis 0 over tp, elements over dp"."""
 
     name: str
     share: float
     size: int
+    where: str = "each rank"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,8 +72,8 @@ class Plan:
 
     def __str__(self) -> str:
         width = max([*(len(a.name) for a in self.arrays), 10])
-        lines = [f"{'array':{width}}  share  bytes of a rank"]
-        lines += [f"{a.name:{width}}  {a.share:5.3g}  {a.size:15,}" for a in self.arrays]
+        lines = [f"{'array':{width}}  share  bytes of a rank  where"]
+        lines += [f"{a.name:{width}}  {a.share:5.3g}  {a.size:15,}  {a.where}" for a in self.arrays]
         lines += [
             f"{'all':{width}}         {self.held:15,}",
             "",
@@ -95,14 +99,19 @@ def plan(step: TrainStep, *args: Any) -> Plan:
 
 def _placements(step: TrainStep) -> tuple[Placement, ...]:
     shards = shards_of(step)
-    ranks = {shard.array.shape: shard.group.ranks for shard in shards}
+    parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
+    ranks = {shard.array.shape: shard.group for shard in shards}
     own = {id(shard.array) for shard in shards}
     names = {f"{shard.name}.shard" for shard in shards}
     placements: list[Placement] = []
     for name, x in step.named_state():
         divided = id(x) in own or (name.rpartition(".")[0] in names and x.shape in ranks)
-        share = 1 / ranks[x.shape] if divided else 1.0
-        placements.append(Placement(name, share, math.prod(x.shape) * itemsize(x.dtype)))
+        part = next((p for p in parts if p.owns(name) and (divided or x.shape == p.shape)), None)
+        where = [] if part is None else [f"{part.placement} over {part.group.name}"]
+        where += [f"elements over {ranks[x.shape].name}"] if divided else []
+        share = (1 / ranks[x.shape].ranks if divided else 1.0) / (1 if part is None else part.group.ranks)
+        size = math.prod(x.shape) * itemsize(x.dtype)
+        placements.append(Placement(name, share, size, ", ".join(where) or "each rank"))
     return tuple(placements)
 
 

@@ -31,6 +31,9 @@ class Sharded:
     axis: int
     blocks: int = 1
 
+    def __str__(self) -> str:
+        return f"axis {self.axis}" + (f" in {self.blocks} blocks" if self.blocks > 1 else "")
+
 
 @dataclass(frozen=True, slots=True)
 class Partial:

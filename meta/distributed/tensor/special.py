@@ -51,12 +51,10 @@ def _followed(shape: tuple[Dim, ...], placement: Sharded, new: tuple[Dim, ...], 
     outer = product((*shape[: placement.axis], placement.blocks))
     for axis in reversed(range(len(new))):
         before = product(new[:axis])
-        if before == outer:
-            found = Sharded(axis)
-        elif isinstance(outer, int) and isinstance(before, int) and before and outer % before == 0:
-            found = Sharded(axis, outer // before)
-        else:
+        blocks = outer // before if before != 0 else 0
+        if not isinstance(blocks, int) or blocks * before != outer:
             continue
+        found = Sharded(axis, blocks)
         if divides(new[axis], found, ranks):
             return found
     return None
