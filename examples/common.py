@@ -169,8 +169,8 @@ def digits() -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """1797 images of handwritten digits, (n, 1, 8, 8) in [0, 1], and labels: scikit-learn's copy of UCI's data."""
     from sklearn.datasets import load_digits
 
-    found: Any = load_digits()
-    return (found.images[:, None] / 16).astype(np.float32), found.target.astype(np.int64)
+    digits: Any = load_digits()
+    return (digits.images[:, None] / 16).astype(np.float32), digits.target.astype(np.int64)
 
 
 def colours(classes: int, size: int, samples: int) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:

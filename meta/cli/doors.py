@@ -48,10 +48,10 @@ def door(path: Path) -> Door:
     """The format of a file. Raises ArgumentError for files of other formats, and for files that do not exist."""
     if not path.exists():
         raise ArgumentError("import", f"there is no file {path}", "a model")
-    found = DOORS.get(path.suffix.lower())
-    if found is None:
+    frontend = DOORS.get(path.suffix.lower())
+    if frontend is None:
         raise ArgumentError("import", f"{path.name} is of an unknown format", f"one of {', '.join(DOORS)}")
-    return found
+    return frontend
 
 
 def _relay_examine(request: Request) -> Examination:

@@ -46,15 +46,15 @@ def _configure_running(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Examine, import and run the program, as the options ask; 1 if --examine finds what is not supported."""
-    found = door(options.model)
+    frontend = door(options.model)
     request = Request(options.model, options.params, model_inputs.shapes(options.shape), options.device)
     if options.examine:
-        report = found.examine(request)
+        report = frontend.examine(request)
         print(report)
         return 0 if report.supported else 1
     if options.explain:
-        print(found.examine(request))
-    program = _imported(found, request)
+        print(frontend.examine(request))
+    program = _imported(frontend, request)
     if options.explain:
         print(program.module)
     if options.run or options.profile:
@@ -64,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _imported(found: Door, request: Request) -> Program:
+def _imported(frontend: Door, request: Request) -> Program:
     start = time.perf_counter()
-    program = found.load(request)
+    program = frontend.load(request)
     seconds = time.perf_counter() - start
     calls = sum(op_counts(program.module.main).values())
-    print(f"imported {request.path.name} ({found.name}) in {seconds * 1e3:.0f} ms: {calls} operator calls")
+    print(f"imported {request.path.name} ({frontend.name}) in {seconds * 1e3:.0f} ms: {calls} operator calls")
     return program
 
 
@@ -92,8 +92,8 @@ def _outputs(kind: Type, name: str) -> Iterator[tuple[str, Type]]:
 def _run(program: Program, options: argparse.Namespace) -> None:
     import meta
 
-    files, known = model_inputs.pairs(options.input, "--input"), model_inputs.sizes(options.size)
-    values = model_inputs.arrays(program.module.main, program.inputs, files, known, options.seed)
+    files, sizes = model_inputs.pairs(options.input, "--input"), model_inputs.sizes(options.size)
+    values = model_inputs.arrays(program.module.main, program.inputs, files, sizes, options.seed)
     inputs = [*(meta.array(x, device=options.device) for x in values), *program.state]
     executor = meta.vm.compile(program.module, options.device)
 

@@ -49,18 +49,18 @@ def shapes(items: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
 
 
 def arrays(
-    main: FunctionExpr, inputs: tuple[str, ...], files: Mapping[str, str], known: Mapping[str, int], seed: int
+    main: FunctionExpr, inputs: tuple[str, ...], files: Mapping[str, str], sizes: Mapping[str, int], seed: int
 ) -> list[Any]:
     """An array for each of the first parameters of main.
 
-    inputs: their names.  files: of arrays, by name; the other inputs are drawn at random.  known: symbolic sizes."""
+    inputs: their names.  files: of arrays, by name; the other inputs are drawn at random.  sizes: the symbolic ones."""
     for name in files:
         if name not in inputs:
             expected = f"one of {', '.join(inputs)}"
             raise ArgumentError("import", f"there is no input '{name}'", expected, did_you_mean(name, inputs))
     params = main.params[: len(inputs)]
     drawn = {name: param for name, param in zip(inputs, params, strict=True) if name not in files}
-    _check_sizes(main, drawn, known)
+    _check_sizes(main, drawn, sizes)
     rng, roles = np.random.RandomState(seed), _roles(main)
     out: list[Any] = []
     for name, param in zip(inputs, params, strict=True):
@@ -68,7 +68,7 @@ def arrays(
             out.append(_read(files[name], name))
         else:
             kind = _tensor(name, param)
-            out.append(_draw(rng, _numbers(kind.shape, known), kind.dtype, roles.get(param, "")))
+            out.append(_draw(rng, _numbers(kind.shape, sizes), kind.dtype, roles.get(param, "")))
     if drawn:
         more = f" and {len(drawn) - _NAMED} more" if len(drawn) > _NAMED else ""
         print(f"drawn at random (seed {seed}): {', '.join(list(drawn)[:_NAMED])}{more}")
@@ -81,11 +81,11 @@ def _tensor(name: str, param: Var) -> TensorType:
     return param.type
 
 
-def _check_sizes(main: FunctionExpr, drawn: Mapping[str, Var], known: Mapping[str, int]) -> None:
-    """Raise unless `known` has the symbolic sizes of the inputs to draw, and no others."""
+def _check_sizes(main: FunctionExpr, drawn: Mapping[str, Var], sizes: Mapping[str, int]) -> None:
+    """Raise unless `sizes` has the symbolic sizes of the inputs to draw, and no others."""
     kinds = [param.type for param in main.params if isinstance(param.type, TensorType)]
     symbols = sorted({symbol for kind in kinds for size in kind.shape for symbol in names(size)})
-    unknown = [name for name in known if name not in symbols]
+    unknown = [name for name in sizes if name not in symbols]
     if unknown:
         expected = f"one of {', '.join(symbols)}" if symbols else "none: all sizes are numbers"
         raise ArgumentError(
@@ -93,15 +93,15 @@ def _check_sizes(main: FunctionExpr, drawn: Mapping[str, Var], known: Mapping[st
         )
     for name, param in drawn.items():
         kind = _tensor(name, param)
-        missing = sorted({symbol for size in kind.shape for symbol in names(size)} - known.keys())
+        missing = sorted({symbol for size in kind.shape for symbol in names(size)} - sizes.keys())
         if missing:
             options = " ".join(f"--size {symbol}=..." for symbol in missing)
             remedy = f"pass {options}, or --input {name}=FILE"
             raise NotSupportedError("import", f"the shape of '{name}' is open: {kind!r}", "known sizes", remedy)
 
 
-def _numbers(shape: Sequence[Any], known: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(d if isinstance(d, int) else compute(d, known.__getitem__, int, int.__floordiv__) for d in shape)
+def _numbers(shape: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
+    return tuple(d if isinstance(d, int) else compute(d, sizes.__getitem__, int, int.__floordiv__) for d in shape)
 
 
 def _roles(main: FunctionExpr) -> dict[Var, str]:

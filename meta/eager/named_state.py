@@ -53,14 +53,14 @@ def fitting_state(
 def refuse_names(
     where: str,
     unmatched: Unmatched,
-    known: Mapping[str, Any],
+    expected: Mapping[str, Any],
     owner: str,
     remedy: str = "strict=False loads what both have",
 ) -> None:
-    """Raise ArgumentError for names that only one side has. known: the names that would fit."""
+    """Raise ArgumentError for names that only one side has. expected: the names that fit."""
     sides = (("missing", unmatched.missing), ("unknown", unmatched.unknown))
     parts = [f"{side}: {_listed(names)}" for side, names in sides if names]
-    hint = did_you_mean(unmatched.unknown[0], known) if unmatched.unknown else ""
+    hint = did_you_mean(unmatched.unknown[0], expected) if unmatched.unknown else ""
     raise ArgumentError(where, ", ".join(parts), f"the names of {owner}", f"{hint} {remedy}".strip())
 
 

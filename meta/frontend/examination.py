@@ -103,8 +103,8 @@ def operator_uses(
 
     places: of the uses of each operator.  supported: the operators that can be converted.  reasons: why others cannot,
     where that is more than that the operator is missing."""
-    known, why = frozenset(supported), reasons or {}
-    return tuple(OperatorUse(name, name in known, tuple(where), why.get(name, ""))
+    converted, why = frozenset(supported), reasons or {}
+    return tuple(OperatorUse(name, name in converted, tuple(where), why.get(name, ""))
                  for name, where in sorted(places.items()))  # fmt: skip
 
 

@@ -147,8 +147,8 @@ def nanquantile(
 def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, interpolation: str, skip_nan: bool) -> Any:
     require_float(name, x)
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
-        known = '"linear", "lower", "higher", "midpoint" or "nearest"'
-        raise ArgumentError(name, f"interpolation is {interpolation!r}", known)
+        interpolations = '"linear", "lower", "higher", "midpoint" or "nearest"'
+        raise ArgumentError(name, f"interpolation is {interpolation!r}", interpolations)
     fractions = _fractions(name, x, q)
     require(name, product(x.shape) != 0, f"x has shape {rules.show(x.shape)}", "at least one element")
     rank = x.ndim

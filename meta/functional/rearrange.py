@@ -305,12 +305,12 @@ def unflatten(x: Any, axis: int, sizes: Sequence[int]) -> Any:
     require_rank("unflatten", x, least=1)
     require("unflatten", len(sizes) > 0, "sizes is empty", "at least one size")
     axis = axis_of("unflatten", axis, x.ndim)
-    known = product(size for size in sizes if size != -1)
+    fixed = product(size for size in sizes if size != -1)
     unknown = sum(size == -1 for size in sizes)
     size = x.shape[axis]
-    fits = known == size if not unknown else unknown == 1 and known != 0 and same_dim(size // known * known, size)
+    fits = fixed == size if not unknown else unknown == 1 and fixed != 0 and same_dim(size // fixed * fixed, size)
     require("unflatten", bool(fits), f"sizes {tuple(sizes)} for an axis of size {size}", "sizes of that product")
-    divided = tuple(size // known if part == -1 else part for part in sizes)
+    divided = tuple(size // fixed if part == -1 else part for part in sizes)
     return meta.reshape(x, (*x.shape[:axis], *divided, *x.shape[axis + 1 :]))
 
 

@@ -122,9 +122,9 @@ def scatter_reduce(x: Any, axis: int, indices: Any, src: Any, reduction: Reducti
     return _reduced(x, axis, indices, values, reduction, include_self) if product(indices.shape) else meta.copy(x)
 
 
-def _require_reduction(name: str, reduction: str, known: Sequence[str]) -> None:
-    if reduction not in known:
-        raise ArgumentError(name, f"reduction is {reduction!r}", ", ".join(map(repr, known)))
+def _require_reduction(name: str, reduction: str, reductions: Sequence[str]) -> None:
+    if reduction not in reductions:
+        raise ArgumentError(name, f"reduction is {reduction!r}", ", ".join(map(repr, reductions)))
 
 
 def _cropped(name: str, src: Any, indices: Any) -> Any:

@@ -79,11 +79,11 @@ def isin(x: Any, elements: Any, invert: bool = False) -> Any:
     """Whether each element of x is among `elements` (or, inverted, is not), as bool. One of them may be a number."""
     if not isinstance(x, TensorLike) and not isinstance(elements, TensorLike):
         raise ArgumentError("isin", "both arguments are numbers", "at least one tensor", "use meta.array(x)")
-    values, known = promoted("isin", [tensor_of(x, elements), tensor_of(elements, x)])
-    if not product(known.shape):
+    values, candidates = promoted("isin", [tensor_of(x, elements), tensor_of(elements, x)])
+    if not product(candidates.shape):
         return meta.full(values.shape, invert, "bool", values.device)
-    ordered = meta.sort(meta.reshape(known, (product(known.shape),)), 0)
-    places = meta.minimum(meta.binary_search(ordered, values), product(known.shape) - 1)
+    ordered = meta.sort(meta.reshape(candidates, (product(candidates.shape),)), 0)
+    places = meta.minimum(meta.binary_search(ordered, values), product(candidates.shape) - 1)
     nearest = meta.take(ordered, places, 0, "clip")
     return meta.not_equal(nearest, values) if invert else meta.equal(nearest, values)
 

@@ -32,8 +32,8 @@ def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
     order = meta.argsort(flat, 0)
     group, first, counts = _groups(meta.reshape(meta.take(flat, order, 0), (-1, 1)) if order.size else flat)
     inverse = meta.scatter_elements(meta.zeros_like(group), 0, order, group)
-    found = meta.take(order, first, 0)
-    return meta.take(flat, found, 0), found, inverse, counts
+    indices = meta.take(order, first, 0)
+    return meta.take(flat, indices, 0), indices, inverse, counts
 
 
 def unique_consecutive(x: Any, axis: int | None = None) -> tuple[Any, Any, Any]:

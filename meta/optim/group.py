@@ -196,7 +196,7 @@ def _is_flag(value: Any) -> bool:
     return isinstance(value, bool)
 
 
-def _unknown(names: Sequence[str], known: Iterable[str]) -> ArgumentError:
-    allowed = list(known)
+def _unknown(names: Sequence[str], options: Iterable[str]) -> ArgumentError:
+    allowed = list(options)
     problem = f"a group has no {', '.join(map(repr, names))}"
     return ArgumentError("optimizer", problem, ", ".join(allowed), did_you_mean(names[0], allowed))

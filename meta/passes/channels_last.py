@@ -115,8 +115,8 @@ class _Converter:
     def as_before(self, atom: Any) -> Any:
         """A value in the layout of the program; attribute values as they are."""
         if atom in self.tuples and atom not in self.before:
-            made, positions = self.tuples[atom]
-            values = [self.builder.get_item(made, i) for i in range(len(atom.type.fields))]
+            new, positions = self.tuples[atom]
+            values = [self.builder.get_item(new, i) for i in range(len(atom.type.fields))]
             moved = (self.moved(v, _to_second) if i in positions else v for i, v in enumerate(values))
             self.before[atom] = self.builder.tuple(moved)
         if atom in self.last and atom not in self.before:
@@ -358,8 +358,8 @@ def _broadcast(to: _Converter, atom: Any, ndim: int) -> Atom:
 def _field(to: _Converter, value: TupleGetItem) -> _New | None:
     if value.value not in to.tuples:
         return None
-    made, positions = to.tuples[value.value]
-    return _New(replace(value, value=made), last=value.index in positions)
+    new, positions = to.tuples[value.value]
+    return _New(replace(value, value=new), last=value.index in positions)
 
 
 _RULES: Final[dict[str, _Rule]] = {

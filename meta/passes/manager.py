@@ -12,7 +12,6 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from threading import local
-from types import TracebackType
 from typing import TYPE_CHECKING, Any, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean
@@ -61,7 +60,7 @@ class PassContext:
         _stack.contexts.append(self)
         return self
 
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+    def __exit__(self, *_: object) -> None:
         _stack.contexts.pop()
 
     def report(self) -> str:

@@ -137,7 +137,7 @@ def scan(
     if not _traced():
         return _scan_eagerly(step, state, elements, count, reverse)
     if modes.transform is not None:
-        first, rows = (tree.build(x for _, x in found) for found, tree in (state, elements))
+        first, rows = (tree.build(x for _, x in pairs) for pairs, tree in (state, elements))
         return modes.transform.scan(step, first, rows, count, reverse)
     emitter, span = current_emitter(), user_span()
     start = [emitter.value(x, "scan") for _, x in state[0]]

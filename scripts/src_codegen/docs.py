@@ -62,12 +62,12 @@ def _entry(op: Op) -> str:
     return "".join(lines) + f"{' '.join(facts)}\n"
 
 
-def _gradient(found: Gradient) -> str:
-    if found.state == "non_differentiable":
+def _gradient(gradient: Gradient) -> str:
+    if gradient.state == "non_differentiable":
         return "Not differentiable."
-    if found.state != "differentiable":
-        return f"Gradient: not implemented, {found.reason}."
-    rows = [f"- {', '.join(f'`{name}`' for name in f.arguments)}: {_formula(f)}" for f in found.formulas]
+    if gradient.state != "differentiable":
+        return f"Gradient: not implemented, {gradient.reason}."
+    rows = [f"- {', '.join(f'`{name}`' for name in f.arguments)}: {_formula(f)}" for f in gradient.formulas]
     return "\n".join(["Gradient:\n", *rows])
 
 

@@ -48,8 +48,8 @@ def substitute(a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:
     n = a.shape[-1]
     x = np.array(np.broadcast_to(b, (*batch, *b.shape[-2:])))
     for i in reversed(range(n)) if upper else range(n):
-        known = slice(i + 1, n) if upper else slice(0, i)
-        x[..., i, :] -= (a[..., i, None, known] @ x[..., known, :])[..., 0, :]
+        solved = slice(i + 1, n) if upper else slice(0, i)
+        x[..., i, :] -= (a[..., i, None, solved] @ x[..., solved, :])[..., 0, :]
         if not unitriangular:
             x[..., i, :] /= a[..., i, i, None]
     return x

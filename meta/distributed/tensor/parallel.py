@@ -103,10 +103,10 @@ def _divided(step: TrainStep, model: Model, chosen: Mapping[str, Sharded], group
     step.optimizer.replace_parameters(
         {name: (name, arrays[key]) for key, part in parts.items() for name in (part.own_name,) if name is not None}
     )
-    found = [(owner, key, x) for owner, key, x in places(model) if id(x) in parts]
-    for owner, key, x in found:
+    placed = [(owner, key, x) for owner, key, x in places(model) if id(x) in parts]
+    for owner, key, x in placed:
         owner[key] = arrays[id(x)]
-    return TensorParallel(step, group, list(parts.values()), [(o, key, parts[id(x)]) for o, key, x in found])
+    return TensorParallel(step, group, list(parts.values()), [(o, key, parts[id(x)]) for o, key, x in placed])
 
 
 class TensorParallel(Exchange):

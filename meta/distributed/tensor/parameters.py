@@ -125,12 +125,12 @@ def _fitting(name: str, x: NDArray, placement: Sharded, group: Group) -> Sharded
         raise _wrong(
             f"'{name}' has shape {x.shape}, and is divided along axis {placement.axis}", f"an axis below {ndim}"
         )
-    found = Sharded(placement.axis % ndim, placement.blocks)
-    if not divides(x.shape[found.axis], found, group.ranks):
-        parts = f"{group.ranks} ranks" if found.blocks == 1 else f"{found.blocks} blocks times {group.ranks} ranks"
-        problem = f"axis {found.axis} of '{name}' has size {x.shape[found.axis]}, which {parts} do not divide"
-        raise _wrong(problem, f"a multiple of {found.blocks * group.ranks}", "choose another axis, or leave it whole")
-    return found
+    sharded = Sharded(placement.axis % ndim, placement.blocks)
+    if not divides(x.shape[sharded.axis], sharded, group.ranks):
+        parts = f"{group.ranks} ranks" if sharded.blocks == 1 else f"{sharded.blocks} blocks times {group.ranks} ranks"
+        problem = f"axis {sharded.axis} of '{name}' has size {x.shape[sharded.axis]}, which {parts} do not divide"
+        raise _wrong(problem, f"a multiple of {sharded.blocks * group.ranks}", "choose another axis, or leave it whole")
+    return sharded
 
 
 def _wrong(problem: str, expected: str, remedy: str = "") -> ArgumentError:

@@ -332,13 +332,13 @@ def _placement(labels: tuple[int | None, ...], label: int, blocks: int) -> Place
 
 def _labels(axes: Axes, operands: list[Distributed]) -> list[tuple[int, int]]:
     """The labels along which operands are sharded and their numbers of blocks, those of most operands first."""
-    found: list[tuple[int, int]] = []
+    wishes: list[tuple[int, int]] = []
     for labels, value in zip(axes.operands, operands, strict=True):
         if isinstance(value.placement, Sharded):
             label = labels[value.placement.axis]
             if label is not None:
-                found.append((label, value.placement.blocks))
-    return sorted(dict.fromkeys(found), key=lambda each: -found.count(each))
+                wishes.append((label, value.placement.blocks))
+    return sorted(dict.fromkeys(wishes), key=lambda each: -wishes.count(each))
 
 
 def _values(args: tuple[Any, ...]) -> Iterator[Distributed]:

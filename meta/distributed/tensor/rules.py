@@ -69,7 +69,7 @@ def _elementwise(call: Typed) -> Axes | None:
         return None  # a mean depends on the number of elements
     out = call.results[0].shape
     labels = [_aligned(kind.shape, out) for kind in (*call.operands, *call.results)]
-    if any(found is None for found in labels) or any(kind.shape != out for kind in call.results):
+    if any(label is None for label in labels) or any(kind.shape != out for kind in call.results):
         return None
     count = len(call.operands)
     return Axes(tuple(labels[:count]), tuple(labels[count:]))  # type: ignore[arg-type]

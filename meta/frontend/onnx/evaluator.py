@@ -230,10 +230,10 @@ def _kind(error: MetaError) -> type[OnnxError]:
 
 def _are_known(inputs: Sequence[Any]) -> bool:
     """Whether a node can be computed at conversion: all of its inputs are known, and there is one."""
-    known = [v for v in inputs if isinstance(v, np.ndarray)]
-    if not known or len(known) != sum(v is not None for v in inputs) or any(v.dtype.kind in "OU" for v in known):
+    values = [v for v in inputs if isinstance(v, np.ndarray)]
+    if not values or len(values) != sum(v is not None for v in inputs) or any(v.dtype.kind in "OU" for v in values):
         return False
-    return sum(v.size for v in known) <= MAX_FOLDED
+    return sum(v.size for v in values) <= MAX_FOLDED
 
 
 def _is_moderate(op_type: str, inputs: Sequence[Any]) -> bool:

@@ -153,10 +153,10 @@ class _Writer:
 
     def _refuse_types(self) -> None:
         kinds: list[Type] = [*(p.type for p in self.program.main.params), *self.program.result_types]
-        found = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
-        if found:
+        complex_dtypes = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
+        if complex_dtypes:
             remedy = "pass and return real and imaginary parts: meta.view_as_real(x)"
-            raise NotSupportedError(_DOOR, f"the program takes or returns {found[0]}", "real dtypes", remedy)
+            raise NotSupportedError(_DOOR, f"the program takes or returns {complex_dtypes[0]}", "real dtypes", remedy)
 
     def _raise_missing(self) -> None:
         if not self.missing:

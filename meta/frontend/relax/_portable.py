@@ -36,10 +36,10 @@ def _initialised(func: Any) -> Any:
     """The function with the initial values of reductions over no elements, which their loops would never write."""
     schedule = tvm.Schedule(func)
     try:
-        found = blocks.list_blocks(schedule)
+        loops = blocks.list_blocks(schedule)
     except tvm.ScheduleError:  # loops written by hand, which initialise what they write
         return func
-    empty = [block for block in found if block.is_reduction and _has_no_steps(block)]
+    empty = [block for block in loops if block.is_reduction and _has_no_steps(block)]
     if not empty:
         return func
     initialise_first(schedule, empty)

@@ -150,11 +150,11 @@ class _Standard(Lowering):
 
 def _refuse_complex(program: Outgoing) -> None:
     kinds: list[Type] = [*(p.type for p in program.main.params), *program.result_types]
-    found = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
-    if found:
+    complex_dtypes = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
+    if complex_dtypes:
         raise NotSupportedError(
             _DOOR,
-            f"the program takes or returns {found[0]}",
+            f"the program takes or returns {complex_dtypes[0]}",
             "real dtypes, which are all that TVM has",
             "pass and return real and imaginary parts: meta.view_as_real(x)",
         )

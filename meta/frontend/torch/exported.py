@@ -92,8 +92,8 @@ def read_program(program: Any, device: Any) -> Exported:
     values: dict[str, Any] = {}
     for spec in inputs:
         if spec.target:
-            known = spec.target in program.state_dict
-            values[spec.target] = program.state_dict[spec.target] if known else program.constants[spec.target]
+            is_state = spec.target in program.state_dict
+            values[spec.target] = program.state_dict[spec.target] if is_state else program.constants[spec.target]
     entry = program.module_call_graph[0].signature
     arguments = tree_of(program.call_spec.in_spec)
     return Exported(
@@ -180,11 +180,11 @@ def _rebuild(spec: Any) -> Any:
     return lambda *items: node.unflatten_fn(list(items), spec.context)
 
 
-def argument_names(arguments: Tree, known: Any) -> tuple[str, ...]:
+def argument_names(arguments: Tree, names: Any) -> tuple[str, ...]:
     """Names of the parameters of forward: those that torch keeps, `arg0` and so on without them."""
     args, kwargs = arguments.children
     count = len(args.children) + len(kwargs.children)
-    listed = [str(name) for name in known or ()]
+    listed = [str(name) for name in names or ()]
     if len(listed) != count or len(set(listed)) != count or not all(name.isidentifier() for name in listed):
         listed = [f"arg{i}" for i in range(len(args.children))] + [str(key) for key in kwargs.keys]
     return tuple(listed)

@@ -61,8 +61,8 @@ def read_exported(
     if parts != ["tuple", "dict"] or arguments.count() != users or result.count() != results:
         raise bad_file(source, f"a signature of {arguments.count()} inputs and {result.count()} results",
                        f"{users} and {results}, which the graph has")  # fmt: skip
-    known = entry.get("forward_arg_names")
-    listed = argument_names(arguments, known if isinstance(known, list) else None)
+    listed_names = entry.get("forward_arg_names")
+    listed = argument_names(arguments, listed_names if isinstance(listed_names, list) else None)
     return Exported(graph, inputs, outputs, values, shared, arguments, listed, result, _bounds(top, source))
 
 
@@ -176,21 +176,21 @@ class _Reader:
 
     def check_order(self, graph: Graph) -> None:
         """Raise TorchProgramError for a name that is defined twice, or read before it is defined."""
-        known: set[str] = set()
+        values: set[str] = set()
         for placeholder in graph.inputs:
-            if placeholder.name in known:
+            if placeholder.name in values:
                 raise bad_file(self.source, f"two inputs '{placeholder.name}'"[:200])
-            known.add(placeholder.name)
+            values.add(placeholder.name)
         for node in graph.nodes:
             for name in references((node.args, node.kwargs)):
-                if name not in known:
+                if name not in values:
                     raise bad_file(f"{self.source}, node '{node.name[:100]}'", f"'{name[:100]}' has no value there")
             for name in defined(node):
-                if name in known:
+                if name in values:
                     raise bad_file(self.source, f"'{name[:100]}' is defined twice")
-                known.add(name)
+                values.add(name)
         for name in references(graph.output):
-            if name not in known:
+            if name not in values:
                 raise bad_file(self.source, f"the output '{name[:100]}' has no value")
 
     def placeholder(self, position: int, arg: Any, name: str) -> Placeholder:

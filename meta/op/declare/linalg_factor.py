@@ -14,8 +14,10 @@ def _smaller(m: Dim, n: Dim) -> Dim:
     """The smaller of two sizes. Raises TypeInferenceError for symbolic sizes that differ."""
     if same_dim(m, n):
         return n
-    known = isinstance(m, int) and isinstance(n, int)
-    rules.require(known, f"matrices of {m} rows and {n} columns", "known sizes, or a square", "trace with static sizes")
+    is_static = isinstance(m, int) and isinstance(n, int)
+    rules.require(
+        is_static, f"matrices of {m} rows and {n} columns", "known sizes, or a square", "trace with static sizes"
+    )
     return min(m, n)  # type: ignore[type-var]
 
 

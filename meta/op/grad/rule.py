@@ -66,10 +66,10 @@ def conjugated(rule: GradRule) -> GradRule:
     op = owner(rule.op)
     if op is None or op.complex != "analytic" or not (rule.saved_args or rule.saved_outputs):
         return rule
-    known = _conjugates.get(rule.op)
-    if known is None or known[0] is not rule:  # operators are redefined
-        known = _conjugates[rule.op] = rule, replace(rule, function=_conjugated(rule))
-    return known[1]
+    entry = _conjugates.get(rule.op)
+    if entry is None or entry[0] is not rule:  # operators are redefined
+        entry = _conjugates[rule.op] = rule, replace(rule, function=_conjugated(rule))
+    return entry[1]
 
 
 _conjugates: dict[str, tuple[GradRule, GradRule]] = {}

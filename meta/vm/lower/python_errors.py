@@ -36,8 +36,8 @@ def kept(function: Callable[..., Any]) -> Callable[..., Any]:
 def reraise(error: Exception) -> NoReturn:
     """Raise the exception of a Python function that arrived as `error`; DeviceError where memory
     ran out; `error` itself if it began elsewhere."""
-    found, _raised.error = _raised.error, None
-    if found is None or str(found) not in str(error):
+    original, _raised.error = _raised.error, None
+    if original is None or str(original) not in str(error):
         refuse(error, "a compiled call (executor.memory says what it needs)")
         raise error
-    raise found from found.__cause__
+    raise original from original.__cause__

@@ -182,7 +182,7 @@ def _linked(
 
 def _results(main: Any, steps: Steps) -> set[Any]:
     """The tensors that "main" returns."""
-    pending, found = [main.body.body], set[Any]()
+    pending, roots = [main.body.body], set[Any]()
     tuples = {s.var: s.value for s in steps.list if isinstance(s.value, tvm.RelaxTuple)}
     while pending:
         value = pending.pop()
@@ -190,8 +190,8 @@ def _results(main: Any, steps: Steps) -> set[Any]:
         if isinstance(value, tvm.RelaxTuple):
             pending.extend(value.fields)
         else:
-            found.add(steps.root(value))
-    return found
+            roots.add(steps.root(value))
+    return roots
 
 
 def _returns_nothing(step: Step, module: Any) -> bool:

@@ -61,8 +61,8 @@ def running_positions(keys: Any, axis: int, largest: bool) -> Any:
         best[0] = _int(0)
         with script_tirx.serial(0, keys.shape[axis]) as step:
             here = (*index[:axis], step, *index[axis:])
-            key, known = read[here], read[(*index[:axis], best[0], *index[axis:])]
-            with script_tirx.If(key >= known if largest else key <= known), script_tirx.Then():
+            key, best_key = read[here], read[(*index[:axis], best[0], *index[axis:])]
+            with script_tirx.If(key >= best_key if largest else key <= best_key), script_tirx.Then():
                 best[0] = step
             write[here] = best[0]
 

@@ -11,7 +11,7 @@ from typing import Any, NoReturn, Protocol, TypeVar
 import numpy as np
 
 from meta.errors import NotSupportedError, TypeInferenceError
-from meta.frontend.onnx.ops._values import is_host, known, tensor
+from meta.frontend.onnx.ops._values import is_host, tensor, value_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Fold = Callable[..., Any]
@@ -44,7 +44,7 @@ class Row:
 
     function: (node, *inputs, **attributes) -> a value, or a tuple of one value an output; absent optional inputs are
         None. Its keyword-only parameters are the attributes, without defaults if they are required.
-    since: the first opset.  known: names of inputs whose values must be known at conversion: NumPy arrays.
+    since: the first opset.  constants: names of inputs whose values must be known at conversion: NumPy arrays.
     raw: whether the inputs are passed as they come, tensors or NumPy arrays; otherwise NumPy arrays become tensors.
     fold: the operator in NumPy, for inputs that are all known: (*inputs, **attributes).
     folds: whether a node of known inputs is computed at conversion; False for random operators.
@@ -54,7 +54,7 @@ class Row:
     domain: str
     since: int
     function: Callable[..., Any]
-    known: frozenset[str]
+    constants: frozenset[str]
     raw: bool
     fold: Fold | None
     folds: bool = True
@@ -81,8 +81,8 @@ class Row:
     def _operand(self, node: Node, name: str, value: Any) -> Any:
         if value is None or isinstance(value, (list, tuple)):
             return value  # pyright: ignore[reportUnknownVariableType]
-        if name in self.known:
-            return known(node, value, name)
+        if name in self.constants:
+            return value_of(node, value, name)
         return value if self.raw else tensor(value)
 
     def _check(self, inputs: Sequence[Any], values: list[inspect.Parameter], attributes: dict[str, Any]) -> None:
@@ -112,7 +112,7 @@ ROWS: dict[tuple[str, str], list[Row]] = {}
 
 
 def row(
-    *names: str, since: int = 1, domain: str = "", known: Sequence[str] = (), raw: bool = False,
+    *names: str, since: int = 1, domain: str = "", constants: Sequence[str] = (), raw: bool = False,
     fold: Fold | None = None, folds: bool = True,
 ) -> Callable[[F], F]:  # fmt: skip
     """Enter the decorated function as the operators `names`, from opset `since` on (see Row)."""
@@ -121,7 +121,7 @@ def row(
         for name in names:
             rows = ROWS.setdefault((domain, name), [])
             assert all(r.since != since for r in rows), f"{name} has two rows for opset {since}"
-            rows.append(Row(name, domain, since, function, frozenset(known), raw, fold, folds))
+            rows.append(Row(name, domain, since, function, frozenset(constants), raw, fold, folds))
             rows.sort(key=lambda r: -r.since)
         return function
 

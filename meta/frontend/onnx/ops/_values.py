@@ -30,7 +30,7 @@ def is_host(value: Any) -> bool:
     return isinstance(value, (np.ndarray, np.generic))
 
 
-def known(node: _Constants, value: Any, what: str) -> Host:
+def value_of(node: _Constants, value: Any, what: str) -> Host:
     """The value of input `what` of a node. Raises NotSupportedError unless it is known at conversion."""
     if is_host(value):
         return np.asarray(value)
@@ -49,11 +49,11 @@ def tensor(value: Any) -> Any:
 
 def sizes(values: Sequence[Dim] | Host) -> Host:
     """Sizes as an array: int64 if all are known, otherwise of dtype object."""
-    found = list(values)
-    if is_static(found):
-        return np.array([int(size) for size in found], "int64")
-    out = np.empty(len(found), object)
-    out[:] = found
+    sizes = list(values)
+    if is_static(sizes):
+        return np.array([int(size) for size in sizes], "int64")
+    out = np.empty(len(sizes), object)
+    out[:] = sizes
     return out
 
 

@@ -129,7 +129,7 @@ def hardmax_1(node: Node, input: Any, *, axis: int = 1) -> Any:
 # --- dropout ---------------------------------------------------------------------------------------------------------
 
 
-@row("Dropout", since=12, known=("ratio", "training_mode"), folds=False)
+@row("Dropout", since=12, constants=("ratio", "training_mode"), folds=False)
 def dropout(node: Node, data: Any, ratio: Any = None, training_mode: Any = None, *, seed: int | None = None) -> Any:
     """Data and mask; unless training, the data as they are. The draws are meta's own."""
     p = 0.5 if ratio is None else float(number(ratio, "ratio"))

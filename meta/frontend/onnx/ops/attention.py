@@ -236,8 +236,8 @@ def linear_attention(
             state = meta.multiply(state, meta.expand_dims(meta.exp(x["g"]), 3))
         update = x["v"]
         if delta:
-            known = meta.squeeze(meta.matmul(meta.expand_dims(x["k"], 2), state), 2)
-            update = meta.multiply(x["b"], meta.subtract(update, known))
+            predicted = meta.squeeze(meta.matmul(meta.expand_dims(x["k"], 2), state), 2)
+            update = meta.multiply(x["b"], meta.subtract(update, predicted))
         state = meta.add(state, meta.multiply(meta.expand_dims(x["k"], 3), meta.expand_dims(update, 2)))
         read = state if shared == 1 else meta.repeat(state, shared, 1)
         return state, meta.squeeze(meta.matmul(meta.expand_dims(x["q"], 2), read), 2)

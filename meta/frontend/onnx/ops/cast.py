@@ -35,7 +35,7 @@ def cast_like(node: Node, input: Any, target_type: Any, *, saturate: int = 1, ro
     return cast_to(node, input, "int64" if target_type.dtype == object else str(target_type.dtype))
 
 
-@row("BitCast", since=26, known=("input",))
+@row("BitCast", since=26, constants=("input",))
 def bit_cast(node: Node, input: Any, *, to: int) -> Any:
     """The same bits as another dtype of the same size, for values that are known."""
     dtype = dtype_of("BitCast", to)

@@ -13,7 +13,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.frontend.onnx.errors import OnnxError, UndecidedError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import axis_of, known, tensor
+from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
 from meta.frontend.onnx.types import empty_stack
 from meta.modes import modes
 from meta.schema._types import TensorLike
@@ -173,7 +173,7 @@ def _limit(node: Node, most: Any) -> int | None:
     """The number of steps if it is known; None for one that is computed, or no bound."""
     if most is None:
         return None
-    return int(known(node, most, "M").reshape(()).item()) if _is_known(most) else None
+    return int(value_of(node, most, "M").reshape(()).item()) if _is_known(most) else None
 
 
 def _stacked(node: Node, items: list[Any], declared: Any) -> Any:
@@ -192,7 +192,7 @@ def _is_known(value: Any) -> bool:
 
 
 def _flag(node: Node, value: Any) -> bool:
-    array = known(node, value, "the condition")
+    array = value_of(node, value, "the condition")
     if array.size != 1:
         raise OnnxError("onnx", f"{node.name}: the condition has shape {array.shape}", "one bool")
     return bool(array.reshape(()).item())

@@ -101,7 +101,7 @@ def tensor_scatter(
 # --- one hot ---------------------------------------------------------------------------------------------------------
 
 
-@row("OneHot", since=9, known=("depth",))
+@row("OneHot", since=9, constants=("depth",))
 def one_hot(node: Node, indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
     """Positions out of range give only off values."""
     size = int(number(depth, "depth"))
@@ -151,7 +151,7 @@ def unique(node: Node, X: Any, *, axis: int | None = None, sorted: int = 1) -> A
 # --- order -----------------------------------------------------------------------------------------------------------
 
 
-@row("TopK", since=10, known=("K",))
+@row("TopK", since=10, constants=("K",))
 def topk(node: Node, X: Any, K: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
     values, positions = meta.topk(X, int(number(K, "K")), axis_of("TopK", axis, X.ndim), bool(largest))
     return values, as_dtype(positions, "int64")
@@ -174,13 +174,13 @@ def reverse_sequence(
     return meta.gather(input, time, meta.broadcast_to(source, input.shape))
 
 
-@row("Trilu", since=14, known=("k",))
+@row("Trilu", since=14, constants=("k",))
 def trilu(node: Node, input: Any, k: Any = None, *, upper: int = 1) -> Any:
     offset = 0 if k is None else int(number(k, "k"))
     return (meta.triu if upper else meta.tril)(input, offset)
 
 
-@row("NonMaxSuppression", since=10, known=("max_output_boxes_per_class", "iou_threshold", "score_threshold"))
+@row("NonMaxSuppression", since=10, constants=("max_output_boxes_per_class", "iou_threshold", "score_threshold"))
 def non_max_suppression(
     node: Node, boxes: Any, scores: Any, max_output_boxes_per_class: Any = None, iou_threshold: Any = None,
     score_threshold: Any = None, *, center_point_box: int = 0,

@@ -50,8 +50,8 @@ def imputer(
     """A replaced value of NaN replaces every NaN."""
     values = imputed_value_floats if is_float(X.dtype) else imputed_value_int64s
     old = replaced_value_float if is_float(X.dtype) else replaced_value_int64
-    found = meta.isnan(X) if isinstance(old, float) and math.isnan(old) else meta.equal(X, old)
-    return meta.where(found, meta.array(np.asarray(values, host_dtype(X.dtype))), X)
+    is_old = meta.isnan(X) if isinstance(old, float) and math.isnan(old) else meta.equal(X, old)
+    return meta.where(is_old, meta.array(np.asarray(values, host_dtype(X.dtype))), X)
 
 
 @row("Scaler", domain=_DOMAIN)
@@ -90,8 +90,8 @@ def label_encoder(
     if keys.dtype.kind == "f" and np.isnan(keys).any():
         hit = meta.logical_or(hit, meta.logical_and(meta.isnan(x), meta.array(np.isnan(keys))))
     last = meta.subtract(len(keys) - 1, meta.argmax(meta.cast(meta.flip(hit, -1), "int32"), -1))
-    found = meta.take(meta.array(values), last, 0)
-    return meta.where(meta.any(hit, -1), found, meta.full_like(found, np.asarray(fallback).item()))
+    labels = meta.take(meta.array(values), last, 0)
+    return meta.where(meta.any(hit, -1), labels, meta.full_like(labels, np.asarray(fallback).item()))
 
 
 def _given(lists: dict[str, Any]) -> Any:
@@ -212,9 +212,9 @@ def _sets(modes: Any, members: Any, leaves: int, kind: Any) -> Any:
     if not len(nodes):
         return None
     flat = np.asarray(members).astype(kind).reshape(-1)
-    found = [part[~np.isnan(part)] for part in np.split(flat, np.flatnonzero(np.isnan(flat)))][: len(nodes)]
-    table = np.full((len(modes) + leaves, max(map(len, found), default=1) or 1), np.nan, kind)
-    for place, part in zip(nodes, found, strict=True):
+    sets = [part[~np.isnan(part)] for part in np.split(flat, np.flatnonzero(np.isnan(flat)))][: len(nodes)]
+    table = np.full((len(modes) + leaves, max(map(len, sets), default=1) or 1), np.nan, kind)
+    for place, part in zip(nodes, sets, strict=True):
         table[place, : len(part)] = part
     return meta.array(table)
 

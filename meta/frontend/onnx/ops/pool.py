@@ -101,7 +101,7 @@ def _by_columns(flat: Any, sizes: tuple[Any, ...]) -> Any:
     return total
 
 
-@row("MaxUnpool", since=9, known=("output_shape",))
+@row("MaxUnpool", since=9, constants=("output_shape",))
 def max_unpool(
     node: Node, X: Any, I: Any, output_shape: Any = None, *, kernel_shape: Any, strides: Any = None, pads: Any = None  # noqa: E741
 ) -> Any:  # fmt: skip
@@ -147,7 +147,7 @@ def global_lp_pool(node: Node, X: Any, *, p: int = 2) -> Any:
 # --- columns of windows ----------------------------------------------------------------------------------------------
 
 
-@row("Col2Im", since=18, known=("image_shape", "block_shape"))
+@row("Col2Im", since=18, constants=("image_shape", "block_shape"))
 def col2im(
     node: Node, input: Any, image_shape: Any, block_shape: Any, *, strides: Any = None, pads: Any = None,
     dilations: Any = None,

@@ -97,8 +97,8 @@ def _layer(
         raise TypeInferenceError(node.op_type, f"{len(chosen)} activations and weights of shape {w.shape}",
                                  f"{len(default)} activations and weights for each direction, {len(ways)}")  # fmt: skip
     a, c = iter(alphas or ()), iter(betas or ())
-    found = [_activation(name, a, c, clip) for name in chosen]
-    groups = tuple(tuple(found[i : i + len(default)]) for i in range(0, len(found), len(default)))
+    functions = [_activation(name, a, c, clip) for name in chosen]
+    groups = tuple(tuple(functions[i : i + len(default)]) for i in range(0, len(functions), len(default)))
     steps = meta.transpose(x, (1, 0, 2)) if layout else x
     return _Layer(steps, w, r, b, lengths, ways, groups, layout)
 

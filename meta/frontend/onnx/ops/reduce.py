@@ -10,7 +10,7 @@ import numpy as np
 import meta
 from meta.dtype import int_range, is_float
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import as_dtype, axes_of, axis_of, ints, known, number
+from meta.frontend.onnx.ops._values import as_dtype, axes_of, axis_of, ints, number, value_of
 
 Reduction = Callable[[Any, Any, bool], Any]
 
@@ -112,14 +112,14 @@ def _fold(name: str) -> Callable[..., Any] | None:
 
 def _register(name: str) -> None:
     def convert(node: Node, data: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
-        wanted = None if axes is None else axes_of(name, known(node, axes, "axes"), data.ndim)
+        wanted = None if axes is None else axes_of(name, value_of(node, axes, "axes"), data.ndim)
         chosen = wanted or (() if noop_with_empty_axes else None)
         return _reduced(name, data, chosen, bool(keepdims))
 
     def convert_old(node: Node, data: Any, *, axes: Any = None, keepdims: int = 1) -> Any:
         return _reduced(name, data, axes_of(name, axes, data.ndim) if axes else None, bool(keepdims))
 
-    row(name, since=_INPUT_SINCE.get(name, 18), known=("axes",), fold=_fold(name))(convert)
+    row(name, since=_INPUT_SINCE.get(name, 18), constants=("axes",), fold=_fold(name))(convert)
     row(name)(convert_old)
 
 
@@ -148,13 +148,13 @@ _position("ArgMin", meta.argmin)
 # --- running sums and products ---------------------------------------------------------------------------------------
 
 
-@row("CumSum", since=11, known=("axis",))
+@row("CumSum", since=11, constants=("axis",))
 def cumsum(node: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
     place = axis_of("CumSum", number(axis, "axis"), x.ndim)
     return as_dtype(meta.cumsum(x, place, bool(exclusive), bool(reverse)), x.dtype)
 
 
-@row("CumProd", since=26, known=("axis",))
+@row("CumProd", since=26, constants=("axis",))
 def cumprod(node: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
     place = axis_of("CumProd", number(axis, "axis"), x.ndim)
     return as_dtype(meta.cumprod(x, place, bool(exclusive), bool(reverse)), x.dtype)

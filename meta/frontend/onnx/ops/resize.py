@@ -68,7 +68,7 @@ def _from_sizes(x: Any, chosen: Sequence[int], sizes: Sequence[Any], policy: str
     return [(int(ratio * x.shape[axis] + 0.5), ratio) for axis in chosen]
 
 
-@row("Resize", since=11, known=("roi", "scales", "sizes"))
+@row("Resize", since=11, constants=("roi", "scales", "sizes"))
 def resize(
     node: Node, X: Any, roi: Any = None, scales: Any = None, sizes: Any = None, *, mode: str = "nearest",
     coordinate_transformation_mode: str = "half_pixel", nearest_mode: str = "round_prefer_floor",
@@ -79,10 +79,10 @@ def resize(
         refuse(node, f"mode is {mode!r}", "nearest, linear or cubic")
     chosen = axes_of("Resize", range(X.ndim) if axes is None else axes, X.ndim)
     if sizes is not None and sizes.size:
-        found = _from_sizes(X, chosen, ints(sizes), keep_aspect_ratio_policy)
+        targets = _from_sizes(X, chosen, ints(sizes), keep_aspect_ratio_policy)
     elif scales is not None and scales.size:
         factors = [float(s) for s in scales.reshape(-1)]
-        found = [(_scaled(node, X.shape[a], s), s) for a, s in zip(chosen, factors, strict=True)]
+        targets = [(_scaled(node, X.shape[a], s), s) for a, s in zip(chosen, factors, strict=True)]
     else:
         raise TypeInferenceError("Resize", "there are neither scales nor sizes", "one of them")
     parts = [(0.0, 1.0)] * len(chosen)
@@ -91,7 +91,7 @@ def resize(
         parts = list(zip(numbers[: len(chosen)], numbers[len(chosen) :], strict=True))
     method = _Method(mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(antialias),
                      bool(exclude_outside), extrapolation_value)  # fmt: skip
-    resized = [_Axis(a, X.shape[a], *found[i], parts[i]) for i, a in enumerate(chosen)]
+    resized = [_Axis(a, X.shape[a], *targets[i], parts[i]) for i, a in enumerate(chosen)]
     return _resized(node, X, [a for a in resized if _changes(a, method)], method)
 
 
@@ -233,7 +233,7 @@ def _cubic(distance: Any, a: float) -> Any:
 # --- older forms -----------------------------------------------------------------------------------------------------
 
 
-@row("Resize", "Upsample", since=9, known=("scales",))
+@row("Resize", "Upsample", since=9, constants=("scales",))
 def upsample(node: Node, X: Any, scales: Any, *, mode: str = "nearest") -> Any:
     """Positions are divided by the scales, and rounded down for the nearest."""
     modes = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}

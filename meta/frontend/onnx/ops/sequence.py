@@ -9,7 +9,7 @@ import numpy as np
 import meta
 from meta.frontend.onnx.errors import OnnxError
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import axis_of, known, tensor
+from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
 
 
 @row("SequenceEmpty", raw=True, folds=False)
@@ -53,11 +53,11 @@ def split_to_sequence(node: Node, input: Any, split: Any = None, *, axis: int = 
     place = axis_of("SplitToSequence", axis, x.ndim)
     size = x.shape[place]
     if not isinstance(size, int):
-        known(node, x, f"the size of axis {axis}")
+        value_of(node, x, f"the size of axis {axis}")
     if split is None:
         parts = _parts(node, x, [1] * size, place)
         return parts if keepdims else [meta.squeeze(p, (place,)) for p in parts]
-    wanted = known(node, split, "split")
+    wanted = value_of(node, split, "split")
     if wanted.ndim:
         return _parts(node, x, [int(n) for n in wanted], place)
     step = int(wanted)
@@ -127,7 +127,7 @@ def _items(node: Node, sequence: Any) -> list[Any]:
 
 def _position(node: Node, position: Any, last: int, count: int) -> int:
     """A position counted from the front. Raises OnnxError for one that the sequence does not have."""
-    place = int(known(node, position, "position").reshape(()).item())
+    place = int(value_of(node, position, "position").reshape(()).item())
     if not -count <= place <= last:
         raise OnnxError("onnx", f"{node.name}: position {place} of {count} values", f"{-count} to {last}")
     return place + count if place < 0 else place

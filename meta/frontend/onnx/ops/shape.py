@@ -19,10 +19,10 @@ from meta.frontend.onnx.ops._values import (
     host_dtype,
     ints,
     is_host,
-    known,
     number,
     sizes,
     tensor,
+    value_of,
 )  # fmt: skip
 
 # --- reading ---------------------------------------------------------------------------------------------------------
@@ -79,7 +79,7 @@ def _fold_reshape(data: Any, shape: Any, *, allowzero: int = 0) -> Any:
     return data.reshape(tuple(int(n) for n in new))
 
 
-@row("Reshape", since=5, known=("shape",), fold=_fold_reshape)
+@row("Reshape", since=5, constants=("shape",), fold=_fold_reshape)
 def reshape(node: Node, data: Any, shape: Any, *, allowzero: int = 0) -> Any:
     return meta.reshape(data, _new_shape(data.shape, shape, allowzero))
 
@@ -105,7 +105,7 @@ def _squeezed(x: Any, axes: Any) -> tuple[int, ...]:
     return axes_of("Squeeze", axes, x.ndim)
 
 
-@row("Squeeze", since=13, known=("axes",), fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
+@row("Squeeze", since=13, constants=("axes",), fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
 def squeeze(node: Node, data: Any, axes: Any = None) -> Any:
     chosen = _squeezed(data, axes)
     return meta.squeeze(data, chosen) if chosen else data
@@ -121,7 +121,7 @@ def _unsqueezed(x: Any, axes: Any) -> tuple[int, ...]:
     return tuple(sorted(axes_of("Unsqueeze", wanted, x.ndim + len(wanted))))
 
 
-@row("Unsqueeze", since=13, known=("axes",), fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
+@row("Unsqueeze", since=13, constants=("axes",), fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
 def unsqueeze(node: Node, data: Any, axes: Any) -> Any:
     chosen = _unsqueezed(data, axes)
     return meta.expand_dims(data, chosen) if chosen else data
@@ -151,9 +151,9 @@ def _check_folded(op: str, shape: tuple[Any, ...]) -> None:
         raise TypeInferenceError(op, f"a known value of shape {shape}", f"at most {MAX_FOLDED} elements")
 
 
-@row("Expand", since=8, known=("shape",), raw=True)
+@row("Expand", since=8, constants=("shape",), raw=True)
 def expand(node: Node, input: Any, shape: Any) -> Any:
-    new: Any = _expanded(tuple(input.shape), ints(known(node, shape, "shape")))
+    new: Any = _expanded(tuple(input.shape), ints(value_of(node, shape, "shape")))
     count = product(new)
     if is_host(input) and isinstance(count, int) and count <= MAX_FOLDED:
         return np.broadcast_to(input, new)
@@ -167,7 +167,7 @@ def _fold_tile(x: Any, repeats: Any) -> Any:
     return np.tile(x, reps)
 
 
-@row("Tile", since=6, known=("repeats",), fold=_fold_tile)
+@row("Tile", since=6, constants=("repeats",), fold=_fold_tile)
 def tile(node: Node, input: Any, repeats: Any) -> Any:
     return meta.tile(input, ints(repeats))
 
@@ -212,9 +212,9 @@ def _range(x: Any, axis: int, start: Any, end: Any) -> Any:
     return meta.strided_slice(x, begin, tuple(end if i == axis else n for i, n in enumerate(x.shape)))
 
 
-@row("Split", since=13, known=("split",), raw=True)
+@row("Split", since=13, constants=("split",), raw=True)
 def split(node: Node, input: Any, split: Any = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
-    wanted = None if split is None else known(node, split, "split")
+    wanted = None if split is None else value_of(node, split, "split")
     return _split(input, axis, wanted, num_outputs or len(node.outputs))
 
 
@@ -265,10 +265,10 @@ def _sliced(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
     return meta.strided_slice(x, tuple(begin), tuple(end), tuple(stride))
 
 
-@row("Slice", since=10, known=("starts", "ends", "axes", "steps"), raw=True)
+@row("Slice", since=10, constants=("starts", "ends", "axes", "steps"), raw=True)
 def slice_10(node: Node, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    given = (None if v is None else known(node, v, w) for v, w in ((axes, "axes"), (steps, "steps")))
-    return _sliced(data, known(node, starts, "starts"), known(node, ends, "ends"), *given)
+    given = (None if v is None else value_of(node, v, w) for v, w in ((axes, "axes"), (steps, "steps")))
+    return _sliced(data, value_of(node, starts, "starts"), value_of(node, ends, "ends"), *given)
 
 
 @row("Slice", raw=True)
@@ -297,7 +297,7 @@ def _checked_mode(mode: str) -> str:
     return mode
 
 
-@row("Pad", since=11, known=("pads", "constant_value", "axes"))
+@row("Pad", since=11, constants=("pads", "constant_value", "axes"))
 def pad(
     node: Node, data: Any, pads: Any, constant_value: Any = None, axes: Any = None, *, mode: str = "constant"
 ) -> Any:
@@ -319,7 +319,7 @@ def pad_1(
     return _padded(data, tuple(pads or paddings), value, _checked_mode(mode))
 
 
-@row("CenterCropPad", since=18, known=("shape",))
+@row("CenterCropPad", since=18, constants=("shape",))
 def center_crop_pad(node: Node, input_data: Any, shape: Any, *, axes: Any = None) -> Any:
     """Cut or padded with zeros at both ends alike; of an odd difference the end has more."""
     chosen = axes_of("CenterCropPad", range(input_data.ndim) if axes is None else axes, input_data.ndim)
@@ -357,9 +357,9 @@ def space_to_depth(node: Node, input: Any, *, blocksize: int, mode: str = "DCR")
 # --- new tensors -----------------------------------------------------------------------------------------------------
 
 
-@row("ConstantOfShape", since=9, known=("input",), raw=True)
+@row("ConstantOfShape", since=9, constants=("input",), raw=True)
 def constant_of_shape(node: Node, input: Any, *, value: Any = None) -> Any:
-    shape = ints(known(node, input, "the shape"))
+    shape = ints(value_of(node, input, "the shape"))
     fill = np.zeros((1,), np.float32) if value is None else np.asarray(value)
     count = product(shape)
     if isinstance(count, int) and count <= 4096:
@@ -371,7 +371,7 @@ def constant_of_shape(node: Node, input: Any, *, value: Any = None) -> Any:
 def range_11(node: Node, start: Any, limit: Any, delta: Any, *, stash_type: int = 1) -> Any:
     """A float16 or bfloat16 range is computed in stash_type."""
     first, last, step = (
-        number(known(node, v, w), w) for v, w in ((start, "start"), (limit, "limit"), (delta, "delta"))
+        number(value_of(node, v, w), w) for v, w in ((start, "start"), (limit, "limit"), (delta, "delta"))
     )
     dtype = start.dtype
     if any(not isinstance(v, (int, float)) for v in (first, last, step)):

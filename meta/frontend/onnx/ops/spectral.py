@@ -34,7 +34,7 @@ def _transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) ->
     return as_dtype(meta.view_as_real(meta.fft.ifft(signal, n, axis)), x.dtype)
 
 
-@row("DFT", since=20, known=("dft_length", "axis"))
+@row("DFT", since=20, constants=("dft_length", "axis"))
 def dft(
     node: Node, input: Any, dft_length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0
 ) -> Any:
@@ -43,14 +43,14 @@ def dft(
     return _transformed(input, dft_length, place, inverse, onesided)
 
 
-@row("DFT", since=17, known=("dft_length",))
+@row("DFT", since=17, constants=("dft_length",))
 def dft_17(
     node: Node, input: Any, dft_length: Any = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Any:
     return _transformed(input, dft_length, axis, inverse, onesided)
 
 
-@row("STFT", since=17, known=("frame_step", "frame_length"))
+@row("STFT", since=17, constants=("frame_step", "frame_length"))
 def stft(
     node: Node, signal: Any, frame_step: Any, window: Any = None, frame_length: Any = None, *, onesided: int = 1
 ) -> Any:
@@ -82,7 +82,7 @@ def _cosines(name: str, *coefficients: float) -> None:
         terms = [(-1) ** i * c * np.cos(i * angles) for i, c in enumerate(coefficients)]
         return np.asarray(sum(terms)).astype(host_dtype(dtype_of(name, output_datatype)))
 
-    row(name, since=17, known=("size",))(convert)
+    row(name, since=17, constants=("size",))(convert)
 
 
 _cosines("HannWindow", 0.5, 0.5)
@@ -91,7 +91,7 @@ _cosines("BlackmanWindow", 0.42, 0.5, 0.08)
 
 
 @row("MelWeightMatrix", since=17,
-     known=("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"))  # fmt: skip
+     constants=("num_mel_bins", "dft_length", "sample_rate", "lower_edge_hertz", "upper_edge_hertz"))  # fmt: skip
 def mel_weight_matrix(
     node: Node, num_mel_bins: Any, dft_length: Any, sample_rate: Any, lower_edge_hertz: Any, upper_edge_hertz: Any, *,
     output_datatype: int = 1,

@@ -28,7 +28,7 @@ def grid_sample(
     return meta.grid_sample(X, places, _MODES[mode], padding_mode, bool(align_corners))  # type: ignore[arg-type]
 
 
-@row("AffineGrid", since=20, known=("size",))
+@row("AffineGrid", since=20, constants=("size",))
 def affine_grid(node: Node, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
     """Places (batch, *spatial, axes) that an affine map takes the places of the result to."""
     spatial = ints(size)[2:]

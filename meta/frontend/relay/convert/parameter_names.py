@@ -26,20 +26,20 @@ def matched(program: ast.Program, given: Iterable[str], argument: str) -> dict[s
     ArgumentError, about `argument`, for a name that means none or could mean several."""
     names = [param.name for param in program.functions["main"].params]
     keys = list(given)
-    found = {key: key for key in keys if key in names}
-    others = [key for key in keys if key not in found]
+    matched = {key: key for key in keys if key in names}
+    others = [key for key in keys if key not in matched]
     if not others:
-        return found
-    free = [name for name in names if name not in found]
+        return matched
+    free = [name for name in names if name not in matched]
     declared = _declared(program) - set(free)
     for key in others:
         candidates = [name for name in free if _may_mean(key, name, declared)]
         alike = [other for other in keys if other != key and printed(other) == printed(key)]
         if len(candidates) != 1 or alike:
             raise _error(argument, key, alike or candidates, names)
-        found[key] = candidates[0]
+        matched[key] = candidates[0]
         free.remove(candidates[0])
-    return found
+    return matched
 
 
 def _may_mean(key: str, name: str, declared: set[str]) -> bool:

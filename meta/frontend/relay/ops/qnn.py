@@ -274,9 +274,9 @@ def simulated(call: OpCall) -> Any:
     else:
         y = meta.add(rounded(meta.divide(x, factor)), offset)
         results = {n: meta.clip(y, *map(float, (np.iinfo(t).min, np.iinfo(t).max))) for n, t in _CODES.items()}
-    known = fold(code, call.builder)
-    if known is not None:
-        return results.get(int(known.item()), x)
+    folded = fold(code, call.builder)
+    if folded is not None:
+        return results.get(int(folded.item()), x)
     kind = meta.reshape(code, ())
     for number, result in results.items():
         x = meta.where(meta.equal(kind, number), result, x)

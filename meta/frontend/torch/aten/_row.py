@@ -44,7 +44,7 @@ class Direct:
         """The function's name of ATen's argument; the same name if it has none."""
         parameters = _parameters(self.resolve())
         candidates = (*filter(None, (self.renames.get(name),)), name, *RENAMES.get(name, ()))
-        return next((known for known in candidates if known in parameters), name)
+        return next((candidate for candidate in candidates if candidate in parameters), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         return self.resolve()(*args, **{self.rename(name): value for name, value in kwargs.items()})

@@ -22,8 +22,8 @@ def pullback(function: Callable[..., Any], xs: Sequence[Any], dy: Any) -> tuple[
     if not result.requires_grad:  # such as the distances that count unequal elements
         return tuple(meta.zeros_like(x) for x in xs)
     create = any(isinstance(x, meta.NDArray) and x.requires_grad for x in (*xs, dy))
-    found = meta.autograd.grad([result], sources, [dy], create_graph=create, allow_unused=True)
-    return tuple(meta.zeros_like(x) if g is None else g for g, x in zip(found, xs, strict=True))
+    gradients = meta.autograd.grad([result], sources, [dy], create_graph=create, allow_unused=True)
+    return tuple(meta.zeros_like(x) if g is None else g for g, x in zip(gradients, xs, strict=True))
 
 
 def _source(x: Any) -> Any:

@@ -25,9 +25,9 @@ def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Calla
 
     def run(x: Any, output_size: Any, align_corners: bool, scales: Sequence[float | None]) -> Any:
         spatial = x.shape[2:]
-        known = len(scales) == len(spatial) and all(s is not None for s in scales)
+        has_scales = len(scales) == len(spatial) and all(s is not None for s in scales)
         factors: Any = tuple(scales)
-        if known and (output_size is None or _sizes(spatial, factors) == tuple(output_size)):
+        if has_scales and (output_size is None or _sizes(spatial, factors) == tuple(output_size)):
             return meta.interpolate(x, None, factors, mode, align_corners, antialias=antialias)
         return meta.interpolate(x, tuple(output_size), None, mode, align_corners, antialias=antialias)
 

@@ -121,8 +121,8 @@ def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> An
     """The loss, and which classes are targets: those before the first negative one."""
     listed = meta.cumprod(meta.cast(meta.greater_equal(target, 0), self.dtype), -1)
     places = meta.maximum(target, 0)
-    found = meta.scatter_reduce(meta.zeros_like(self), -1, places, listed, "amax")
-    return multilabel_margin_loss(self, target, reduction), found
+    is_target = meta.scatter_reduce(meta.zeros_like(self), -1, places, listed, "amax")
+    return multilabel_margin_loss(self, target, reduction), is_target
 
 
 @into(ROWS)

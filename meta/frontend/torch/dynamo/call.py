@@ -85,16 +85,16 @@ class _Source:
 
 
 def _symbol_sources(values: Sequence[Any]) -> dict[str, _Source]:
-    found: dict[str, _Source] = {}
+    sources: dict[str, _Source] = {}
     for i, value in enumerate(values):
         if isinstance(value, torch.Tensor):
             for axis, size in enumerate(value.shape):
                 name = plain_symbol(size)
                 if name is not None:
-                    found.setdefault(name, _Source(i, axis))
+                    sources.setdefault(name, _Source(i, axis))
         elif (name := plain_symbol(value)) is not None:
-            found[name] = _Source(i, None)
-    return found
+            sources[name] = _Source(i, None)
+    return sources
 
 
 def _per_size(

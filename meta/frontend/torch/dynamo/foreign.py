@@ -90,14 +90,14 @@ def _filled(x: Any, tensors: Sequence[Any], sizes: dict[str, int]) -> Any:
 def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, tuple[int, int]]:
     """For each name of a size in the arguments, a tensor and an axis that has it."""
     needed = {name for x in template if isinstance(x, SymDim) for name in names(x)}
-    found: dict[str, tuple[int, int]] = {}
+    sources: dict[str, tuple[int, int]] = {}
     for i, kind in enumerate(types):
         for axis, dim in enumerate(kind.shape):
             if isinstance(dim, SymDim) and dim.name in needed:
-                found.setdefault(str(dim.name), (i, axis))
-    if needed - found.keys():
-        raise NeedsSizes(f"no tensor of the call has the size {min(needed - found.keys())}")
-    return found
+                sources.setdefault(str(dim.name), (i, axis))
+    if needed - sources.keys():
+        raise NeedsSizes(f"no tensor of the call has the size {min(needed - sources.keys())}")
+    return sources
 
 
 def _text(x: Any) -> str:

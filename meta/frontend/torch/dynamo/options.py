@@ -64,12 +64,12 @@ def read_options(mode: Any, options: Any) -> Options:
     given: Any = {} if options is None else options
     if not isinstance(given, Mapping):
         raise ArgumentError("torch.compile", f"options is {type(given).__name__}", "a dict such as {'fuse': False}")
-    known = [each.name for each in fields(Options)]
+    option_names = [each.name for each in fields(Options)]
     values: dict[str, Any] = {}
     for name, value in given.items():  # pyright: ignore[reportUnknownVariableType]
-        if name not in known:
-            hint = did_you_mean(str(name), known)  # pyright: ignore[reportUnknownArgumentType]
-            raise ArgumentError("torch.compile", f"meta has no option {name!r:.80}", ", ".join(known), hint)
+        if name not in option_names:
+            hint = did_you_mean(str(name), option_names)  # pyright: ignore[reportUnknownArgumentType]
+            raise ArgumentError("torch.compile", f"meta has no option {name!r:.80}", ", ".join(option_names), hint)
         values[name] = _checked(name, value)  # pyright: ignore[reportUnknownArgumentType]
     if mode == "max-autotune-no-cudagraphs":
         values.setdefault("graphs", False)

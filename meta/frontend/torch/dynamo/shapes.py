@@ -69,8 +69,8 @@ class Sizes:
         return tensor_type(tuple(map(self.dim, value.shape)), dtype, str(value.device))
 
     def _value(self, expression: Any) -> Any:
-        known = {symbol: self.known[str(symbol)] for symbol in expression.free_symbols if str(symbol) in self.known}
-        return expression.xreplace(known)
+        values = {symbol: self.known[str(symbol)] for symbol in expression.free_symbols if str(symbol) in self.known}
+        return expression.xreplace(values)
 
 
 def same_type(a: TensorType, b: TensorType) -> bool:

@@ -82,11 +82,11 @@ def problem(call: CallInfo, tf32: bool) -> Problem:
 def _described(wanted: Problem, handle: Handle) -> Graph:
     graph = Graph(str(wanted), handle, wanted.dtype, "float64" if wanted.dtype == "float64" else "float32")
     shapes = {X: wanted.x, W: wanted.w, Y: wanted.y}
-    made = {"fprop": Y, "dgrad": X, "wgrad": W}[wanted.kind]
+    output = {"fprop": Y, "dgrad": X, "wgrad": W}[wanted.kind]
     given = {
         number: graph.input(number, shape, channels_last=wanted.channels_last)
         for number, shape in shapes.items()
-        if number != made
+        if number != output
     }
     attributes = {
         "pre_padding": list(wanted.before),
@@ -100,7 +100,7 @@ def _described(wanted: Problem, handle: Handle) -> Graph:
         out = graph.graph.conv_dgrad(loss=given[Y], filter=given[W], **attributes)
     else:
         out = graph.graph.conv_wgrad(image=given[X], loss=given[Y], **attributes)
-    graph.output(out, made, shapes[made], channels_last=wanted.channels_last)
+    graph.output(out, output, shapes[output], channels_last=wanted.channels_last)
     return graph
 
 
@@ -140,14 +140,14 @@ def _prefers_channels_last(call: CallInfo) -> bool:
 def _convolution(call: CallInfo) -> Run:
     first, second, third = _KINDS[call.op.name.partition("_")[2]][1]
     current = handle_getter(call.device)
-    known: dict[bool, Solution] = {}
+    solutions: dict[bool, Solution] = {}
     single = call.outputs()[0].dtype == "float32"
 
     def run(a: Any, b: Any, out: Any) -> None:
         handle, tf32 = current(), single and settings.tf32_allowed()
-        solution = known.get(tf32)
+        solution = solutions.get(tf32)
         if solution is None:
-            solution = known[tf32] = _solution(problem(call, tf32), handle)
+            solution = solutions[tf32] = _solution(problem(call, tf32), handle)
         solution.run(handle, {first: a.data_ptr(), second: b.data_ptr(), third: out.data_ptr()})
 
     return run

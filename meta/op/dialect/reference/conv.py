@@ -44,8 +44,8 @@ def conv(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups:
         for d, k, s, t in zip(data.shape[3:], w.shape[2:], spreads, steps, strict=True)
     )
     out = np.zeros((x.shape[0], groups, w.shape[0] // groups, *counts), data.dtype)
-    for r, at in _taps(w.shape[2:], counts, stride, dilation):
-        out += np.einsum("ngc...,goc->ngo...", data[(..., *at)], kernel[(..., *r)])
+    for r, place in _taps(w.shape[2:], counts, stride, dilation):
+        out += np.einsum("ngc...,goc->ngo...", data[(..., *place)], kernel[(..., *r)])
     return out.reshape(x.shape[0], w.shape[0], *counts)
 
 
@@ -54,8 +54,8 @@ def conv_dx(w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilati
     grad, kernel = _grouped(widen(dy), groups, 1), _grouped(widen(w), groups, 0)
     sizes = tuple(d + before + after for d, (before, after) in zip(shape[2:], pads, strict=True))
     out = np.zeros((shape[0], groups, shape[1] // groups, *sizes), grad.dtype)
-    for r, at in _taps(w.shape[2:], dy.shape[2:], stride, dilation):
-        out[(..., *at)] += np.einsum("ngo...,goc->ngc...", grad, kernel[(..., *r)])
+    for r, place in _taps(w.shape[2:], dy.shape[2:], stride, dilation):
+        out[(..., *place)] += np.einsum("ngo...,goc->ngc...", grad, kernel[(..., *r)])
     inner = tuple(slice(before, before + d) for d, (before, _) in zip(shape[2:], pads, strict=True))
     return out.reshape(shape[0], shape[1], *sizes)[(..., *inner)]
 
@@ -63,8 +63,8 @@ def conv_dx(w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilati
 def conv_dw(x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
     data, grad = _grouped(_padded(widen(x), padding), groups, 1), _grouped(widen(dy), groups, 1)
     out = np.zeros((groups, shape[0] // groups, *shape[1:]), data.dtype)
-    for r, at in _taps(shape[2:], dy.shape[2:], stride, dilation):
-        met = data[(..., *at)]
+    for r, place in _taps(shape[2:], dy.shape[2:], stride, dilation):
+        met = data[(..., *place)]
         over = [0, *range(2, met.ndim - 1)]
         for g in range(groups):
             out[(g, ..., *r)] = np.tensordot(grad[:, g], met[:, g], axes=(over, over))

@@ -67,7 +67,7 @@ def resize(x: Any, size: Any, *how: Any) -> Any:
     out = widen(x)
     for axis, count in enumerate(sizes, 2):
         rows = np.moveaxis(out, axis, -1)
-        parts = [_weighted(rows[..., at], weight) for at, weight in _taps(x.shape[axis], count, *how)]
+        parts = [_weighted(rows[..., place], weight) for place, weight in _taps(x.shape[axis], count, *how)]
         out = np.moveaxis(np.sum(parts, axis=0), -1, axis) if len(parts) > 1 else np.moveaxis(parts[0], -1, axis)
     return out
 
@@ -77,8 +77,8 @@ def resize_dx(dy: Any, shape: Any, *how: Any) -> Any:
     for axis, size in enumerate(shape[2:], 2):
         rows = np.moveaxis(out, axis, -1)
         total = np.zeros((*rows.shape[:-1], size), rows.dtype)
-        for at, weight in _taps(size, dy.shape[axis], *how):
-            index: Any = (..., at)
+        for place, weight in _taps(size, dy.shape[axis], *how):
+            index: Any = (..., place)
             np.add.at(total, index, _weighted(rows, weight))
         out = np.moveaxis(total, -1, axis)
     return out

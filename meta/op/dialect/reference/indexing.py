@@ -56,10 +56,10 @@ def _missing(dtype: Any) -> Any:
     return np.nan if dtypes.is_inexact(name) else dtypes.int_range(name)[0]
 
 
-def _read(found: Any, inside: Any) -> Any:
-    """`found` where `inside`, which has the leading axes of it, holds."""
-    inside = np.reshape(inside, (*np.shape(inside), *(1,) * (found.ndim - np.ndim(inside))))
-    return np.where(inside, found, np.asarray(_missing(found.dtype)).astype(found.dtype))
+def _read(elements: Any, inside: Any) -> Any:
+    """`elements` where `inside`, which has the leading axes of it, holds."""
+    inside = np.reshape(inside, (*np.shape(inside), *(1,) * (elements.ndim - np.ndim(inside))))
+    return np.where(inside, elements, np.asarray(_missing(elements.dtype)).astype(elements.dtype))
 
 
 def take(x: Any, indices: Any, axis: int | None, mode: str) -> Any:

@@ -27,9 +27,9 @@ def _windows(axes: _Axes) -> Iterator[tuple[_Ints, tuple[Any, ...]]]:
         yield i, np.ix_(*(np.array(m[a], np.int64) for m, a in zip(members, i, strict=True)))
 
 
-def _taken(data: Any, at: tuple[Any, ...]) -> Any:
+def _taken(data: Any, window: tuple[Any, ...]) -> Any:
     """The elements of a window as one axis after batch and channels."""
-    out = data[(..., *at)]
+    out = data[(..., *window)]
     return out.reshape(*out.shape[:2], int(np.prod(out.shape[2:])))
 
 
@@ -54,11 +54,11 @@ def _max_with_indices(x: Any, axes: _Axes) -> tuple[Any, Any]:
     shape = (*x.shape[:2], *(axis.count for axis in axes))
     out, indices = np.full(shape, _lowest(data.dtype), data.dtype), np.full(shape, -1, np.int64)
     flat = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:])
-    for i, at in _windows(axes):
-        inside = _taken(data, at)
+    for i, window in _windows(axes):
+        inside = _taken(data, window)
         if inside.shape[-1]:
             out[(..., *i)] = inside.max(-1)
-            indices[(..., *i)] = flat[at].reshape(-1)[_argmax(inside)]
+            indices[(..., *i)] = flat[window].reshape(-1)[_argmax(inside)]
     return out, indices
 
 
@@ -74,17 +74,17 @@ def _max_dx(dy: Any, indices: Any, shape: _Ints) -> Any:
 def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     data = widen(x)
     out = np.zeros((*x.shape[:2], *(axis.count for axis in axes)), data.dtype)
-    for i, at in _windows(axes):
-        out[(..., *i)] = _taken(data, at).sum(-1) / _elements(axes, i, include_pad)
+    for i, window in _windows(axes):
+        out[(..., *i)] = _taken(data, window).sum(-1) / _elements(axes, i, include_pad)
     return out
 
 
 def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
     grad = widen(dy)
     out = np.zeros(shape, grad.dtype)
-    for i, at in _windows(axes):
+    for i, window in _windows(axes):
         share = grad[(..., *i)] / _elements(axes, i, include_pad)
-        out[(..., *at)] += share.reshape(*shape[:2], *[1] * len(axes))
+        out[(..., *window)] += share.reshape(*shape[:2], *[1] * len(axes))
     return out
 
 

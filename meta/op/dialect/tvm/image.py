@@ -44,7 +44,7 @@ def _taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, str, float]
 
     Weights that sizes of 1 make literals are opaque: times NaN or infinity, one of 0 is NaN."""
     taps = _simplified_taps(i, size, count, options, dtype)
-    return [(at, constant(w.value, dtype) if isinstance(w, tvm.FloatImm) else w) for at, w in taps]
+    return [(index, constant(w.value, dtype) if isinstance(w, tvm.FloatImm) else w) for index, w in taps]
 
 
 def _simplified_taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, str, float], dtype: str) -> Taps:

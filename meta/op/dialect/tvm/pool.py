@@ -229,8 +229,8 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     r = _reduction_axes(axes)
 
     def element(n: Any, c: Any, *i: Any) -> Any:
-        at, inside = _element(axes, i, r)
-        return te.sum(_where(inside, widen(x(n, c, *at)), tirx.const(0, dtype)), r)
+        place, inside = _element(axes, i, r)
+        return te.sum(_where(inside, widen(x(n, c, *place)), tirx.const(0, dtype)), r)
 
     total = te.compute(_pooled_shape(x, axes), element, "sum_pool")
 

@@ -51,7 +51,7 @@ def test_rows_take_the_inputs_and_attributes_that_onnx_defines(domain: str, name
     assert {p.name for p in attributes.values() if p.default is p.empty} <= required
     variadic = bool(inputs) and inputs[-1].kind is kinds.VAR_POSITIONAL
     assert variadic or len(inputs) == len(schema.inputs)
-    assert row.known <= {p.name for p in inputs}
+    assert row.constants <= {p.name for p in inputs}
 
 
 @pytest.mark.parametrize(("domain", "name"), sorted(rows().keys() & _NEWEST.keys()))
