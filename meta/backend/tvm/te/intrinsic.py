@@ -10,6 +10,9 @@ from meta.locks import new_lock
 
 _lock = new_lock("operators of TVM")
 
+_known: set[str] = set()
+"""Names of TVM's operators."""
+
 Expr = Any
 """A TVM expression, scalar or vector."""
 Lowering = Callable[[Expr], Expr]
@@ -27,8 +30,12 @@ def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
     lowerings: its expansion by target kind, such as `llvm`, and `default` for all other kinds."""
     full = f"meta.{name}"
     with _lock:
-        if full in set(tvm.Op.list_op_names()):
+        # Names are listed once: a walk over TVM's thousand names takes 10 ms, and only this module adds some of meta.
+        if not _known:
+            _known.update(tvm.Op.list_op_names())
+        if full in _known:
             return tvm.Op.get(full)
+        _known.add(full)
         return _register(full, inputs, lowerings)
 
 

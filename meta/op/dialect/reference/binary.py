@@ -25,7 +25,8 @@ def _shift(function: Callable[[Array, Array], Array], overflow: Callable[[Array]
 
     def run(a: Array, b: Array) -> Array:
         is_defined = (b >= 0) & (b < a.dtype.itemsize * 8)
-        return np.where(is_defined, function(a, np.where(is_defined, b, 0)), overflow(a))
+        shifted = function(a, np.where(is_defined, b, 0))
+        return np.where(is_defined, shifted, overflow(a).astype(shifted.dtype))  # uint64 beside int64 is float64
 
     return run
 

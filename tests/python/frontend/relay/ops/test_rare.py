@@ -263,13 +263,14 @@ def threefry(key: list[int], counter: list[int]) -> list[int]:
     return x
 
 
-def test_random_words_are_those_of_threefry() -> None:
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
+def test_random_words_are_those_of_threefry(dialect: str) -> None:
     key = [1, 2, 3, 4, 0, 0, 0, 7, 1 << 63, 0]
     body = """%0 = random.threefry_generate(%a, out_shape=[2, 4]);
   %1 = random.threefry_split(%a);
   %2 = random.uniform(%a, -1f, 3f, out_shape=[8], out_dtype="float32");
   (%0.0, %0.1, %1.0, %1.1, %2.1)"""
-    after, words, left, right, uniform = evaluate(body, np.array(key, "uint64"), dialect="tvm")
+    after, words, left, right, uniform = evaluate(body, np.array(key, "uint64"), dialect=dialect)
     expected = [word for i in range(2) for word in threefry(key[:4], [(c + i) & _WORD for c in key[4:8]])]
     assert [int(v) for v in words.reshape(-1)] == expected
     assert [int(v) for v in after] == [*key[:6], 0, 15, *key[8:]]
