@@ -99,9 +99,19 @@ def synchronize_all() -> None:
 
 def make_stream_wait(stream: int, other: int) -> None:
     """Have work queued on `stream` from now on wait for the work queued on `other` so far."""
+    wait_for_event(stream, record_event(other))
+
+
+def record_event(stream: int) -> Any:
+    """An event that happens when the work queued on the stream so far is done; `wait_for_event` frees it."""
     event = call("cuEventCreate", library().CUevent_flags.CU_EVENT_DISABLE_TIMING.value)
+    call("cuEventRecord", event, stream)
+    return event
+
+
+def wait_for_event(stream: int, event: Any) -> None:
+    """Have work queued on `stream` from now on wait for an event of `record_event`, which is freed."""
     try:
-        call("cuEventRecord", event, other)
         call("cuStreamWaitEvent", stream, event, 0)
     finally:
         call("cuEventDestroy", event)

@@ -22,10 +22,10 @@ ANSWER_SECONDS = 3.0
 
 
 class Group:
-    """Ranks that communicate. Collectives work on contiguous tensors, in place or with a new result.
+    """Ranks that communicate. Collectives work on contiguous tensors.
 
     name: how operators refer to it.  ranks: their numbers in the world, in the order of the group.
-    rank: the position of this process among them.  process_group: torch's."""
+    rank: the position of this process among them.  process_group: torch's.  calls: collectives so far."""
 
     def __init__(self, name: str, ranks: tuple[int, ...], process_group: Any) -> None:
         self.name = name
@@ -45,87 +45,88 @@ class Group:
         return DeviceMesh.from_group(members, device)
 
     # --- collectives -------------------------------------------------------------------------------------------------
+    # On the CPU they return the work to wait for; on a GPU they are queued on the current stream of torch.
 
-    def all_reduce(self, x: torch.Tensor, reduction: str) -> None:
-        """Reduce in place."""
-        dist.all_reduce(x, _operation(reduction), group=self.process_group)
-        self._divide(x, reduction)
+    def all_reduce(self, x: torch.Tensor, reduction: str) -> Any:
+        """Reduce in place; see `divide`."""
+        operation = self._operation(x, reduction)
+        return dist.all_reduce(x, operation, group=self.process_group, async_op=not x.is_cuda)
 
-    def reduce(self, x: torch.Tensor, destination: int, reduction: str) -> None:
-        """Reduce in place on one rank; the others' tensors are undefined afterwards."""
-        dist.reduce(x, self.ranks[destination], _operation(reduction), group=self.process_group)
-        self._divide(x, reduction)
+    def reduce(self, x: torch.Tensor, destination: int, reduction: str) -> Any:
+        """Reduce in place on one rank; the others' tensors are undefined afterwards. See `divide`."""
+        target, operation = self.ranks[destination], self._operation(x, reduction)
+        return dist.reduce(x, target, operation, group=self.process_group, async_op=not x.is_cuda)
 
-    def all_gather(self, x: torch.Tensor) -> torch.Tensor:
-        """The ranks' tensors, stacked along a new first axis."""
-        out = x.new_empty((len(self), *x.shape))
-        dist.all_gather_single(out.reshape(-1), x.reshape(-1), group=self.process_group)
-        return out
+    def all_gather(self, x: torch.Tensor, out: torch.Tensor) -> Any:
+        """Write the ranks' tensors to `out` one after the other."""
+        return _all_gather(out.reshape(-1), x.reshape(-1), group=self.process_group, async_op=not x.is_cuda)
 
-    def reduce_scatter(self, parts: torch.Tensor, reduction: str) -> torch.Tensor:
-        """The reduction of `parts[i]`, where this rank has position i."""
-        out = torch.empty_like(parts[0])
-        operation = _operation(reduction)
-        dist.reduce_scatter_single(out.reshape(-1), parts.reshape(-1), operation, group=self.process_group)
-        self._divide(out, reduction)
-        return out
+    def reduce_scatter(self, parts: torch.Tensor, out: torch.Tensor, reduction: str) -> Any:
+        """Write the reduction of the part of this rank's position to `out`; see `divide`."""
+        operation = self._operation(out, reduction)
+        return _reduce_scatter(
+            out.reshape(-1), parts.reshape(-1), operation, group=self.process_group, async_op=not out.is_cuda
+        )
 
-    def broadcast(self, x: torch.Tensor, source: int) -> None:
+    def broadcast(self, x: torch.Tensor, source: int) -> Any:
         """Overwrite the tensors by that of one rank."""
-        dist.broadcast(x, self.ranks[source], group=self.process_group)
+        return dist.broadcast(x, self.ranks[source], group=self.process_group, async_op=not x.is_cuda)
 
-    def all_to_all(self, parts: torch.Tensor) -> torch.Tensor:
-        """`parts[i]` of rank j becomes part j on rank i."""
-        out = torch.empty_like(parts)
-        dist.all_to_all_single(out, parts, group=self.process_group)
-        return out
+    def all_to_all(self, parts: torch.Tensor, out: torch.Tensor) -> Any:
+        """Write part j of this rank to part i of rank j, where this rank has position i."""
+        return dist.all_to_all_single(
+            out.reshape(-1), parts.reshape(-1), group=self.process_group, async_op=not out.is_cuda
+        )
 
-    def send_receive(self, x: torch.Tensor, receivers: Mapping[int, int]) -> torch.Tensor | None:
-        """The tensor of the rank that sends to this one, None if there is none. receivers: sender -> receiver."""
-        senders = {receiver: sender for sender, receiver in receivers.items()}
-        source, target = senders.get(self.rank), receivers.get(self.rank)
-        if source == self.rank:
-            return x
-        received = None if source is None else torch.empty_like(x)
+    def send_receive(self, x: torch.Tensor, out: torch.Tensor, receivers: Mapping[int, int]) -> list[Any]:
+        """Write the tensor of the rank that sends to this one to `out`. receivers: sender -> receiver."""
+        source, target = self.sender(receivers), receivers.get(self.rank)
         transfers: list[Any] = []
         if target is not None:
             transfers.append(dist.P2POp(dist.isend, x, self.ranks[target], self.process_group))
-        if received is not None and source is not None:
-            transfers.append(dist.P2POp(dist.irecv, received, self.ranks[source], self.process_group))
-        for work in dist.batch_isend_irecv(transfers) if transfers else ():
-            work.wait()
-        return received
+        if source is not None:
+            transfers.append(dist.P2POp(dist.irecv, out, self.ranks[source], self.process_group))
+        return dist.batch_isend_irecv(transfers) if transfers else []
+
+    def sender(self, receivers: Mapping[int, int]) -> int | None:
+        """The position of the rank that sends to this one, None if there is none."""
+        return {receiver: sender for sender, receiver in receivers.items()}.get(self.rank)
 
     def barrier(self) -> None:
         dist.barrier(group=self.process_group)
 
-    def _divide(self, x: torch.Tensor, reduction: str) -> None:
-        if reduction == "mean":
+    def divide(self, x: torch.Tensor, reduction: str) -> None:
+        """What is left of a mean after a reduction: NCCL computes means, gloo sums."""
+        if reduction == "mean" and not x.is_cuda:
             x.div_(len(self))
+
+    def _operation(self, x: torch.Tensor, reduction: str) -> Any:
+        return dist.ReduceOp.AVG if reduction == "mean" and x.is_cuda else _OPERATIONS[reduction]
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
     @contextmanager
-    def reporting(self, name: str) -> Generator[None, None, None]:
-        """Raise CommunicationError for a failed collective: it names the operator and the ranks that do not answer."""
-        self.calls += 1
+    def reporting(self, name: str, call: int) -> Generator[None, None, None]:
+        """Raise CommunicationError for a failed collective: it names the operator and the ranks that do not answer.
+
+        call: its number in this group, from 1."""
         try:
             yield
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
-            call = f"call {self.calls} of group '{self.name}' failed on rank {self.ranks[self.rank]}"
             raise CommunicationError(
                 name,
-                f"{call}: {self._silent()}{reason}",
+                f"call {call} of group '{self.name}' failed on rank {self.ranks[self.rank]}: "
+                f"{self._silent(call)}{reason}",
                 f"all of ranks {', '.join(map(str, self.ranks))} running the same program",
                 "restart the ranks from their last checkpoint; meta.distributed.init(timeout=...) bounds the wait",
             ) from error
 
-    def _silent(self) -> str:
-        """The ranks of the group that do not report a failure too, for a message."""
+    def _silent(self, call: int) -> str:
+        """The ranks of the group that do not report a failure of this call too, for a message."""
         try:
             store = _store()
-            key = f"meta/failed/{self.name}/{self.calls}"
+            key = f"meta/failed/{self.name}/{call}"
             store.set(f"{key}/{self.ranks[self.rank]}", "failed")
             deadline = time.monotonic() + ANSWER_SECONDS
             missing = set(self.ranks)
@@ -137,11 +138,12 @@ class Group:
         return f"{_listed(missing)} did not answer; " if missing else ""
 
 
-def _operation(reduction: str) -> Any:
-    return {"sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN}[
-        reduction
-    ]
-
+_OPERATIONS: Mapping[str, Any] = {
+    "sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN,
+}  # fmt: skip
+# Before torch 2.13 two functions have other names.
+_all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
+_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
 
 _groups: dict[str, Group] = {}
 

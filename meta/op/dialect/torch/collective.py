@@ -8,114 +8,167 @@ from typing import Any
 import torch
 
 from meta.backend.torch.groups import Group, find_group
+from meta.backend.torch.transfers import Steps, communicate
 from meta.op.dialect.torch import DIALECT
 
+_WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}
+"""Dtypes that not every backend reduces, and what they are reduced in."""
 
-def _widened(x: Any) -> Any:
-    """A contiguous copy or view of a tensor in a dtype that every backend reduces, complex numbers as pairs."""
+
+def _reduced(x: Any) -> Any:
+    """A tensor as one that backends reduce: complex numbers as pairs, truth values as bytes."""
     if x.is_complex():
-        return torch.view_as_real(x.resolve_conj()).contiguous()
-    wide = {torch.bool: torch.uint8, torch.int16: torch.int32, torch.uint16: torch.int32}.get(x.dtype, x.dtype)
-    return x.to(wide).contiguous()
+        return torch.view_as_real(x.resolve_conj())
+    return x.view(torch.uint8) if x.dtype == torch.bool else x
 
 
-def _narrowed(wide: Any, out: Any) -> Any:
-    """The inverse of `_widened`, for a result of the dtype of `out`."""
-    return torch.view_as_complex(wide) if out.is_complex() else wide
+def _operand(x: Any, out: Any) -> Any:
+    """A contiguous copy of x that may be reduced in place: in the memory of `out` where that has a fitting dtype."""
+    if x.dtype in _WIDER:
+        return x.to(_WIDER[x.dtype], memory_format=torch.contiguous_format)
+    target = _reduced(out)
+    return (
+        target.copy_(_reduced(x))
+        if target.is_contiguous()
+        else _reduced(x).clone(memory_format=torch.contiguous_format)
+    )
+
+
+def _write(reduced: Any, out: Any) -> None:
+    """Copy a result of `_operand`'s form to `out`, unless it is there."""
+    target = _reduced(out)
+    if reduced.data_ptr() != target.data_ptr():
+        target.copy_(reduced)
 
 
 def _bytes(x: Any) -> Any:
-    """A contiguous copy or view of a tensor in a dtype that every backend moves, of the same first axes."""
+    """A view of a tensor in a dtype that every backend moves, of the same first axes."""
     if x.is_complex():
-        return torch.view_as_real(x.resolve_conj()).contiguous()
-    x = x.contiguous()
+        return torch.view_as_real(x.resolve_conj())
     return x.view({1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
-def _from_bytes(moved: Any, out: Any) -> Any:
-    return torch.view_as_complex(moved) if out.is_complex() else moved.view(out.dtype)
-
-
-def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, run: Callable[[Group], Any]) -> None:
-    """Write the result of `run(group)` to `out`; x itself if there is one rank, and nothing if there is no element."""
+def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, steps: Callable[[Group], Steps]) -> None:
+    """Run a collective of several ranks; nothing for a tensor without elements, and a copy of x with one rank."""
     if ranks == 1:
         out.copy_(x)
         return
     members = find_group(name, group, ranks)
     if x.numel():
-        with members.reporting(name):
-            out.copy_(run(members))
+        communicate(name, members, steps(members))
 
 
 def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> None:
-    def run(members: Group) -> Any:
-        total = _widened(x).clone()
-        members.all_reduce(total, reduction)
-        return _narrowed(total, out)
+    def steps(members: Group) -> Steps:
+        total = _operand(x, out)
+        yield members.all_reduce(total, reduction)
+        members.divide(total, reduction)
+        _write(total, out)
 
-    _communicate("all_reduce", group, ranks, x, out, run)
+    _communicate("all_reduce", group, ranks, x, out, steps)
 
 
 def all_gather(x: Any, axis: int, group: str, ranks: int, *, out: Any) -> None:
-    def run(members: Group) -> Any:
-        parts = _from_bytes(members.all_gather(_bytes(x)), out)
-        return torch.cat(parts.unbind(0), axis)
+    def steps(members: Group) -> Steps:
+        own, target = _bytes(x.contiguous()), _bytes(out)
+        if axis in (0, -x.ndim) and target.is_contiguous():
+            yield members.all_gather(own, target)
+            return
+        parts = own.new_empty((ranks, *own.shape))
+        yield members.all_gather(own, parts)
+        torch.cat(parts.unbind(0), axis % x.ndim, out=target)
 
-    _communicate("all_gather", group, ranks, x, out, run)
+    _communicate("all_gather", group, ranks, x, out, steps)
 
 
 def reduce_scatter(x: Any, axis: int, reduction: str, group: str, ranks: int, *, out: Any) -> None:
-    def run(members: Group) -> Any:
-        parts = _widened(torch.stack(x.chunk(ranks, axis)))
-        return _narrowed(members.reduce_scatter(parts, reduction), out)
+    def steps(members: Group) -> Steps:
+        parts = _reduced(_stacked(x, ranks, axis))
+        parts = parts.to(_WIDER.get(parts.dtype, parts.dtype)).contiguous()
+        target = _reduced(out)
+        fits = target.dtype == parts.dtype and target.is_contiguous()
+        total = target if fits else torch.empty_like(parts[0])
+        yield members.reduce_scatter(parts, total, reduction)
+        members.divide(total, reduction)
+        _write(total, out)
 
-    _communicate("reduce_scatter", group, ranks, x, out, run)
+    _communicate("reduce_scatter", group, ranks, x, out, steps)
 
 
 def broadcast_from(x: Any, source: int, group: str, ranks: int, *, out: Any) -> None:
-    def run(members: Group) -> Any:
-        sent = _bytes(x).clone()
-        members.broadcast(sent, source)
-        return _from_bytes(sent, out)
+    def steps(members: Group) -> Steps:
+        out.copy_(x)
+        target = _bytes(out)
+        sent = target if target.is_contiguous() else target.contiguous()
+        yield members.broadcast(sent, source)
+        if sent is not target:
+            target.copy_(sent)
 
-    _communicate("broadcast_from", group, ranks, x, out, run)
+    _communicate("broadcast_from", group, ranks, x, out, steps)
 
 
 def reduce_to(x: Any, destination: int, reduction: str, group: str, ranks: int, *, out: Any) -> None:
-    def run(members: Group) -> Any:
-        total = _widened(x).clone()
-        members.reduce(total, destination, reduction)
-        return _narrowed(total, out) if members.rank == destination else torch.zeros_like(out)
+    def steps(members: Group) -> Steps:
+        total = _operand(x, out)
+        yield members.reduce(total, destination, reduction)
+        if members.rank == destination:
+            members.divide(total, reduction)
+            _write(total, out)
+        else:
+            out.zero_()
 
-    _communicate("reduce_to", group, ranks, x, out, run)
+    _communicate("reduce_to", group, ranks, x, out, steps)
 
 
 def all_to_all(x: Any, split_axis: int, concat_axis: int, group: str, ranks: int, *, out: Any) -> None:
-    def run(members: Group) -> Any:
-        parts = _bytes(torch.stack(x.chunk(ranks, split_axis)))
-        return torch.cat(_from_bytes(members.all_to_all(parts), out).unbind(0), concat_axis)
+    def steps(members: Group) -> Steps:
+        parts = _bytes(_stacked(x, ranks, split_axis).contiguous())
+        received = torch.empty_like(parts)
+        yield members.all_to_all(parts, received)
+        torch.cat(received.unbind(0), concat_axis % x.ndim, out=_bytes(out))
 
-    _communicate("all_to_all", group, ranks, x, out, run)
+    _communicate("all_to_all", group, ranks, x, out, steps)
+
+
+def _stacked(x: Any, ranks: int, axis: int) -> Any:
+    """The equal parts of a tensor along an axis, along a new first axis; a view for the first axis."""
+    if axis in (0, -x.ndim):
+        return x.contiguous().view(ranks, x.shape[0] // ranks, *x.shape[1:])
+    return torch.stack(x.chunk(ranks, axis))
 
 
 def send_receive(x: Any, pairs: tuple[int, ...], group: str, ranks: int, *, out: Any) -> None:
     if ranks == 1 and not pairs:
         out.zero_()
         return
+    receivers = dict(zip(pairs[::2], pairs[1::2], strict=True))
 
-    def run(members: Group) -> Any:
-        received = members.send_receive(_bytes(x), dict(zip(pairs[::2], pairs[1::2], strict=True)))
-        return torch.zeros_like(out) if received is None else _from_bytes(received, out)
+    def steps(members: Group) -> Steps:
+        source = members.sender(receivers)
+        if source == members.rank:
+            out.copy_(x)
+            return
+        received = _bytes(out) if out.is_contiguous() else _bytes(torch.empty_like(x))
+        if source is None:
+            out.zero_()
+        yield members.send_receive(_bytes(x.contiguous()), received, receivers)
+        if source is not None and not out.is_contiguous():
+            _bytes(out).copy_(received)
 
-    _communicate("send_receive", group, ranks, x, out, run)
+    _communicate("send_receive", group, ranks, x, out, steps)
 
 
 def barrier(x: Any, group: str, ranks: int, *, out: Any) -> None:
+    def steps(members: Group) -> Steps:
+        members.barrier()
+        out.copy_(x)
+        yield None
+
     if ranks > 1:
         members = find_group("barrier", group, ranks)
-        with members.reporting("barrier"):
-            members.barrier()
-    out.copy_(x)
+        communicate("barrier", members, steps(members))
+    else:
+        out.copy_(x)
 
 
 def group_rank(group: str, ranks: int, device: Any, *, out: Any) -> None:
