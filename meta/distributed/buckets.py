@@ -10,6 +10,7 @@ from typing import Any
 import meta
 from meta.dtype import itemsize
 from meta.eager.ndarray import NDArray
+from meta.errors import ArgumentError
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,6 +33,16 @@ class Bucket:
         for shape in shapes[:-1]:
             ends.append((ends[-1] if ends else 0) + math.prod(shape))
         return tuple(meta.reshape(p, s) for p, s in zip(meta.split(vector, ends, 0), shapes, strict=True))
+
+
+BUCKET_BYTES = 25 << 20
+"""Tensors are communicated in buckets of about this size, as torch's DistributedDataParallel does by default."""
+
+
+def check_bucket_bytes(where: str, value: Any) -> None:
+    """Raise ArgumentError for something other than a positive int."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise ArgumentError(where, f"bucket_bytes is {value!r}", "an int above 0")
 
 
 def buckets(arrays: Iterable[NDArray], least_bytes: int) -> Iterator[Bucket]:

@@ -8,15 +8,12 @@ from typing import Any
 
 import meta
 from meta.autograd.api import no_grad
-from meta.distributed.buckets import Bucket, buckets
+from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket_bytes
 from meta.distributed.exchanges import Exchange, add_exchange, check_step
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.optim.train_step import TrainStep
-
-BUCKET_BYTES = 25 << 20
-"""Gradients are communicated in buckets of about this size, as torch's DistributedDataParallel does by default."""
 
 
 def data_parallel(
@@ -33,8 +30,7 @@ def data_parallel(
     broadcast: start from the parameters and the state of the group's first rank.
     The step given is changed and returned. Raises ArgumentError for something else."""
     group = as_group("data_parallel", mesh)
-    if isinstance(bucket_bytes, bool) or not isinstance(bucket_bytes, int) or bucket_bytes < 1:  # pyright: ignore[reportUnnecessaryIsInstance]
-        raise ArgumentError("data_parallel", f"bucket_bytes is {bucket_bytes!r}", "an int above 0")
+    check_bucket_bytes("data_parallel", bucket_bytes)
 
     def wrap(step: TrainStep) -> TrainStep:
         check_step("data_parallel", step, group, MeanGradients)

@@ -84,7 +84,7 @@ class Plan:
                 f"{c.operator:14}  {c.group:8} {c.ranks:5}  {c.calls:5}  {c.sent:13,}  {c.after:4.0%} of the operators"
             )
         lines.append(f"all {'':36}{self.sent:15,}")
-        return "\n".join([*lines, "Collectives run in the order of the program: they overlap with nothing."])
+        return "\n".join(lines)
 
 
 def plan(step: TrainStep, *args: Any) -> Plan:

@@ -4,14 +4,16 @@ parallelism whose ranks divide what they would all hold."""
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Generator, Iterator
+from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
+from itertools import accumulate
 from typing import Any
 
 import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.distributed import process
+from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket_bytes
 from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges
 from meta.distributed.gradients import broadcast_state
 from meta.distributed.mesh import Group, GroupLike, as_group
@@ -24,7 +26,9 @@ from meta.optim.optimizer import Optimizer
 from meta.optim.train_step import TrainStep
 
 
-def zero(stage: int, mesh: GroupLike = None, *, broadcast: bool = True) -> Callable[[TrainStep], TrainStep]:
+def zero(
+    stage: int, mesh: GroupLike = None, *, bucket_bytes: int = BUCKET_BYTES, broadcast: bool = True
+) -> Callable[[TrainStep], TrainStep]:
     """`zero(2, mesh["dp"])(step)`: data parallelism with divided state.
 
     Each parameter is a vector, padded to a multiple of the number of ranks, of which every rank keeps a shard.
@@ -32,6 +36,7 @@ def zero(stage: int, mesh: GroupLike = None, *, broadcast: bool = True) -> Calla
         too: a rank gets the sum of its shard alone. 3 divides the parameters too: they are gathered where the model
         reads them; between steps the model's attributes are shards, which `gathered(step)` replaces by parameters.
     mesh: the ranks, as a group, an axis of a mesh, or None for all processes.
+    bucket_bytes: least size of the parameters or gradients that are sent together.
     broadcast: start from the parameters and the state of the group's first rank.
     The updates equal those of `data_parallel`. The step given is changed and returned; so is its optimizer, which then
     has shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
@@ -40,6 +45,7 @@ def zero(stage: int, mesh: GroupLike = None, *, broadcast: bool = True) -> Calla
     if isinstance(stage, bool) or stage not in (1, 2, 3):
         raise ArgumentError("zero", f"stage is {stage!r}", "1, 2 or 3")
     group = as_group("zero", mesh)
+    check_bucket_bytes("zero", bucket_bytes)
 
     def wrap(step: TrainStep) -> TrainStep:
         check_step("zero", step, group, _Sharded)
@@ -48,9 +54,9 @@ def zero(stage: int, mesh: GroupLike = None, *, broadcast: bool = True) -> Calla
             broadcast_state(step, group)
         shards = shard_optimizer(step.optimizer, group)
         if stage == 3:
-            add_exchange(step, _divide_model(step, shards))
+            add_exchange(step, _divide_model(step, shards, bucket_bytes))
         else:
-            add_exchange(step, ShardedState(group, shards, sharded_gradients=stage == 2))
+            add_exchange(step, ShardedState(group, shards, bucket_bytes, sharded_gradients=stage == 2))
         step.renew_sums()
         return step
 
@@ -97,10 +103,9 @@ class Shard:
         rows = meta.reshape(self.padded(x), (self.group.ranks, -1))
         return meta.take(rows, own_rank(self.group, x.device), 0)
 
-    def whole(self, part: Any) -> Any:
-        """The tensor of the parameter's shape of which the ranks have parts; differentiable."""
-        flat = meta.all_gather(part, 0, *self.group)
-        size = math.prod(self.shape)
+    def unpadded(self, rows: Any) -> Any:
+        """The tensor of the parameter's shape, from the ranks' shards in the rows of a tensor."""
+        flat, size = meta.reshape(rows, (-1,)), math.prod(self.shape)
         return meta.reshape(flat if flat.shape[0] == size else flat[:size], self.shape)
 
 
@@ -109,6 +114,36 @@ def own_rank(group: Group, device: Any) -> Any:
     if modes.trace is not None:
         return meta.group_rank(*group, device=device)
     return meta.array(process.position(*group), device=device)
+
+
+def gather(shards: Sequence[Shard], parts: Sequence[Any]) -> list[Any]:
+    """Whole tensors, of which `parts` are the shards of this rank, in one message; differentiable."""
+    ranks = shards[0].group.ranks
+    joined = parts[0] if len(parts) == 1 else meta.concatenate(parts, 0)
+    rows = meta.reshape(meta.all_gather(joined, 0, *shards[0].group), (ranks, -1))
+    pieces = (rows,) if len(parts) == 1 else meta.split(rows, _ends(shards), 1)
+    return [shard.unpadded(piece) for shard, piece in zip(shards, pieces, strict=True)]
+
+
+def scatter_mean(shards: Sequence[Shard], tensors: Sequence[Any]) -> list[Any]:
+    """This rank's shards of the means of the ranks' tensors, in one message."""
+    ranks = shards[0].group.ranks
+    rows = [meta.reshape(shard.padded(x), (ranks, -1)) for shard, x in zip(shards, tensors, strict=True)]
+    joined = rows[0] if len(rows) == 1 else meta.concatenate(rows, 1)
+    own = meta.reshape(meta.reduce_scatter(joined, 0, "mean", *shards[0].group), (-1,))
+    return [own] if len(rows) == 1 else list(meta.split(own, _ends(shards), 0))
+
+
+def _ends(shards: Sequence[Shard]) -> list[int]:
+    """Where in a vector of shards each but the last ends."""
+    return list(accumulate(shard.array.size for shard in shards))[:-1]
+
+
+def shard_buckets(shards: Sequence[Shard], bucket_bytes: int) -> list[list[Shard]]:
+    """Shards whose parameters are communicated together, in their order."""
+    by_id = {id(shard.array): shard for shard in shards}
+    least = -(-bucket_bytes // shards[0].group.ranks)
+    return [[by_id[id(x)] for x in bucket.arrays] for bucket in buckets([s.array for s in shards], least)]
 
 
 def shard_optimizer(optimizer: Optimizer, group: Group) -> list[Shard]:
@@ -126,9 +161,10 @@ def shard_optimizer(optimizer: Optimizer, group: Group) -> list[Shard]:
 class _Sharded(Exchange):
     """An exchange of gradients of which every rank has shards."""
 
-    def __init__(self, group: Group, shards: list[Shard]) -> None:
+    def __init__(self, group: Group, shards: list[Shard], bucket_bytes: int) -> None:
         self.ranks = group
         self.shards = shards
+        self.bucket_bytes = bucket_bytes
 
     def groups(self, name: str) -> tuple[tuple[str, int], ...]:
         del name
@@ -143,35 +179,44 @@ def shards_of(step: TrainStep) -> list[Shard]:
 class ShardedState(_Sharded):
     """Stages 1 and 2: whole parameters, shards of the optimizer's state."""
 
-    def __init__(self, group: Group, shards: list[Shard], *, sharded_gradients: bool) -> None:
-        super().__init__(group, shards)
+    def __init__(self, group: Group, shards: list[Shard], bucket_bytes: int, *, sharded_gradients: bool) -> None:
+        super().__init__(group, shards, bucket_bytes)
         self.sharded_gradients = sharded_gradients
 
     def after_backward(self) -> None:
         """Move the mean of the ranks' gradients to the shards."""
+        # The last parameters have the first gradients.
+        shards = [shard for shard in reversed(self.shards) if shard.parameter.grad is not None]
         with no_grad():
-            for shard in reversed(self.shards):
-                dx = shard.parameter.grad
-                if dx is None:
-                    continue
-                shard.parameter.grad = None
-                if self.sharded_gradients:
-                    shard.array.grad = meta.reduce_scatter(shard.padded(dx), 0, "mean", *shard.group)
-                else:
-                    shard.array.grad = shard.own_part(meta.all_reduce(dx, "mean", *shard.group))
+            for bucket in shard_buckets(shards, self.bucket_bytes) if shards else ():
+                gradients = [shard.parameter.grad for shard in bucket]
+                for shard, mean in zip(bucket, self.means(bucket, gradients), strict=True):
+                    shard.parameter.grad = None
+                    shard.array.grad = mean
+
+    def means(self, bucket: list[Shard], gradients: list[Any]) -> list[Any]:
+        if self.sharded_gradients:
+            return scatter_mean(bucket, gradients)
+        joined = Bucket(tuple(shard.parameter for shard in bucket))
+        means = joined.divide(meta.all_reduce(joined.join(gradients), "mean", *bucket[0].group))
+        return [shard.own_part(mean) for shard, mean in zip(bucket, means, strict=True)]
 
     def after_update(self) -> None:
         """Gather the parameters from the shards."""
         with no_grad():
-            for shard in self.shards:
-                shard.parameter.update(shard.whole(shard.array.detach()))
+            for bucket in shard_buckets(self.shards, self.bucket_bytes):
+                whole = gather(bucket, [shard.array.detach() for shard in bucket])
+                for shard, value in zip(bucket, whole, strict=True):
+                    shard.parameter.update(value)
 
 
 class ShardedParameters(_Sharded):
     """Stage 3: the model's attributes are shards, except while it is called."""
 
-    def __init__(self, group: Group, shards: list[Shard], places: list[tuple[Any, Any, Shard]]) -> None:
-        super().__init__(group, shards)
+    def __init__(
+        self, group: Group, shards: list[Shard], places: list[tuple[Any, Any, Shard]], bucket_bytes: int
+    ) -> None:
+        super().__init__(group, shards, bucket_bytes)
         self.places = places
 
     def after_backward(self) -> None:
@@ -184,7 +229,10 @@ class ShardedParameters(_Sharded):
     @contextmanager
     def parameters(self) -> Generator[None, None, None]:
         """Whole parameters in the place of shards."""
-        whole = {shard.name: shard.whole(shard.array) for shard in self.shards}
+        whole: dict[str, Any] = {}
+        for bucket in shard_buckets(self.shards, self.bucket_bytes):
+            values = gather(bucket, [shard.array for shard in bucket])
+            whole |= {shard.name: value for shard, value in zip(bucket, values, strict=True)}
         for owner, key, shard in self.places:
             owner[key] = whole[shard.name]
         try:
@@ -194,7 +242,7 @@ class ShardedParameters(_Sharded):
                 owner[key] = shard.array
 
 
-def _divide_model(step: TrainStep, shards: list[Shard]) -> ShardedParameters:
+def _divide_model(step: TrainStep, shards: list[Shard], bucket_bytes: int) -> ShardedParameters:
     """Replace the parameters of the step's model by shards."""
     model = step.model
     assert isinstance(model, Model)
@@ -205,7 +253,7 @@ def _divide_model(step: TrainStep, shards: list[Shard]) -> ShardedParameters:
         names = ", ".join(sorted(by_id[i].name for i in missing))
         problem = f"{names}: the optimizer updates parameters outside of the model"
         raise NotSupportedError("zero", problem, "parameters that are attributes of the model", "use stage 1 or 2")
-    exchange = ShardedParameters(shards[0].group, shards, found)
+    exchange = ShardedParameters(shards[0].group, shards, found, bucket_bytes)
     for owner, key, shard in found:
         owner[key] = shard.array
         shard.parameter = shard.array

@@ -142,8 +142,12 @@ _OPERATIONS: Mapping[str, Any] = {
     "sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN,
 }  # fmt: skip
 # Before torch 2.13 two functions have other names.
-_all_gather: Any = getattr(dist, "all_gather_single", None) or dist.all_gather_into_tensor
-_reduce_scatter: Any = getattr(dist, "reduce_scatter_single", None) or dist.reduce_scatter_tensor
+_all_gather, _reduce_scatter = (
+    getattr(dist, new, None) or getattr(dist, old)
+    for new, old in (
+        ("all_gather_single", "all_gather_into_tensor"), ("reduce_scatter_single", "reduce_scatter_tensor"),
+    )
+)  # fmt: skip
 
 _groups: dict[str, Group] = {}
 

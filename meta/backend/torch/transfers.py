@@ -8,7 +8,8 @@ collective is queued on a stream of its own, and `wait` makes the stream of the 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Generator, Hashable
+from collections.abc import Callable, Generator
+from functools import partial
 from typing import Any, TypeAlias
 
 from meta.backend.cuda import driver, streams
@@ -40,11 +41,11 @@ class Transfer:
 
 class _Begun(threading.local):
     """transfers: where `communicate` leaves what has begun; None outside of `start`.
-    in_flight: number -> the transfers on the CPU, or the event on a GPU, of a collective of a program."""
+    in_flight: the number of a collective of a program -> what ends it."""
 
     def __init__(self) -> None:
         self.transfers: list[Transfer] | None = None
-        self.in_flight: dict[Hashable, Any] = {}
+        self.in_flight: dict[int, Callable[[], None]] = {}
 
 
 _begun = _Begun()
@@ -60,51 +61,48 @@ def communicate(name: str, group: Group, steps: Steps) -> None:
 
 
 def starter(kernel: Callable[..., None], device: Device) -> Callable[..., None]:
-    """`start(number, *tensors)`: begins the collective of `kernel(*tensors)`, whose tensors stay as they are, and are
-    not read, until `wait(number)`."""
-    return _stream_starter(kernel, device) if device.kind == "cuda" else _thread_starter(kernel)
+    """`start(number, *tensors)`: begins the collective of `kernel(*tensors)`. Until `wait(number)` its operands stay as
+    they are, and its results are not read."""
+    begin = partial(_begin_on_stream, device) if device.kind == "cuda" else _begin
 
-
-def _thread_starter(kernel: Callable[..., None]) -> Callable[..., None]:
     def start(number: int, *tensors: Any) -> None:
-        _begun.transfers = []
-        try:
-            kernel(*tensors)
-            _begun.in_flight[number] = _begun.transfers
-        finally:
-            _begun.transfers = None
+        _begun.in_flight[number] = begin(kernel, tensors)
 
     return start
+
+
+def wait(number: int, *_: Any) -> None:
+    """End the collective that this thread began under that number. The tensors of the collective follow: they tell the
+    planner of memory how long it uses them."""
+    _begun.in_flight.pop(number)()
+
+
+def _begin(kernel: Callable[..., None], tensors: tuple[Any, ...]) -> Callable[[], None]:
+    transfers = _begun.transfers = []
+    try:
+        kernel(*tensors)
+    finally:
+        _begun.transfers = None
+
+    def finish() -> None:
+        for transfer in transfers:
+            transfer.finish()
+
+    return finish
 
 
 _streams: dict[Device, int] = {}
 
 
-def _stream_starter(kernel: Callable[..., None], device: Device) -> Callable[..., None]:
-    def start(number: int, *tensors: Any) -> None:
-        stream = _streams.get(device)
-        if stream is None:
-            stream = _streams[device] = driver.create_stream()
-        driver.make_stream_wait(stream, streams.current_stream(device))
-        before = streams.set_stream(device, stream)
-        try:
-            kernel(*tensors)
-        finally:
-            streams.set_stream(device, before)
-        _begun.in_flight[device, number] = driver.record_event(stream)
-
-    return start
-
-
-def waiter(device: Device) -> Callable[..., None]:
-    """`wait(number, *tensors)`: ends the collective that `start` began under that number, in this thread. `tensors` are
-    those of the collective: they tell the planner of memory how long it uses them."""
-
-    def wait_for_event(number: int, *_: Any) -> None:
-        driver.wait_for_event(streams.current_stream(device), _begun.in_flight.pop((device, number)))
-
-    def wait_for_threads(number: int, *_: Any) -> None:
-        for transfer in _begun.in_flight.pop(number):
-            transfer.finish()
-
-    return wait_for_event if device.kind == "cuda" else wait_for_threads
+def _begin_on_stream(device: Device, kernel: Callable[..., None], tensors: tuple[Any, ...]) -> Callable[[], None]:
+    stream = _streams.get(device)
+    if stream is None:
+        stream = _streams[device] = driver.create_stream()
+    driver.make_stream_wait(stream, streams.current_stream(device))
+    before = streams.set_stream(device, stream)
+    try:
+        kernel(*tensors)
+    finally:
+        streams.set_stream(device, before)
+    done = driver.record_event(stream)
+    return lambda: driver.wait_for_event(streams.current_stream(device), done)

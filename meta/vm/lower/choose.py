@@ -58,6 +58,15 @@ def packed_name(choice: Choice) -> str:
     return f"meta.{choice.implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
+WAIT = "meta.wait"
+"""The name by which programs call what ends a collective."""
+
+
+def start_name(name: str) -> str:
+    """The name by which programs call what begins a collective, whose whole has the name `name`."""
+    return f"{name}.start"
+
+
 class Choices:
     """The choices of a program: by call, and in order of first appearance."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from meta.backend.tvm import adapter as tvm
@@ -11,7 +12,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, leaf_types
 from meta.vm.lower.calls import Calls, running_step, special_calls
 from meta.vm.lower.calls import register as register_calls
-from meta.vm.lower.choose import Choices, choose_all
+from meta.vm.lower.choose import WAIT, Choices, choose_all, start_name
 from meta.vm.lower.lift import constants_to_params, lift_closures, outline_branches
 from meta.vm.lower.loop_calls import loops_of
 from meta.vm.lower.loop_calls import register as register_loops
@@ -92,3 +93,13 @@ def register_kernels(source: Source) -> None:
             chosen, info = choice.implementation, choice.info
             kernel = chosen.checked_kernel(info) if choice.checked else chosen.dialect.kernel(chosen, info)
             tvm.register_global_func(name, kept(kernel), override=True)
+            if info.op.family == "collective" and chosen.dialect.name == "torch":
+                _register_halves(name, kernel, info.device)
+
+
+def _register_halves(name: str, kernel: Callable[..., None], device: Device) -> None:
+    """Make what begins and what ends a collective known to TVM."""
+    from meta.backend.torch.transfers import starter, wait
+
+    tvm.register_global_func(start_name(name), kept(starter(kernel, device)), override=True)
+    tvm.register_global_func(WAIT, kept(wait), override=True)

@@ -13,6 +13,7 @@ from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
 from meta.vm.relax.budget import MemoryTrade, keep_to_budget
 from meta.vm.relax.bundle import bundle_kernels
+from meta.vm.relax.communication import overlap_collectives
 from meta.vm.relax.inplace import update_in_place
 from meta.vm.relax.order import order_kernels
 from meta.vm.relax.reuse import write_over_operands
@@ -47,6 +48,8 @@ def plan(
         module, kernels = update_in_place(module, kernels, mutates, constants, target)
         module, kernels = lift_workspaces(_without_dead_code(module), kernels)
         module = order_kernels(module, mutates.values())
+        if budget is None:
+            module, kernels = overlap_collectives(module, kernels, mutates.values())
         bundles = fuse and str(target.kind.name) == "cuda"
 
         def complete(module: Any, bundle: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:

@@ -1,0 +1,248 @@
+"""Collectives while other kernels run: they start as soon as their operands exist and are waited for late.
+
+    dw2 = ...; s2 = all_reduce(dw2); update(w2, s2); dw1 = ...       =>
+
+    dw2 = ...; start(0, dw2, s2); dw1 = ...; wait(0, dw2, s2); update(w2, s2)
+
+A collective of values that the program computes starts at once, and kernels that need its result are put off while
+others can run. A collective of state alone, such as the gathering of sharded parameters, starts before the kernel that
+needs it. In both cases the operands and results of collectives in progress are at most IN_FLIGHT bytes, or those of a
+single collective. All ranks have equal programs, and so they start collectives in one order.
+
+`start` and `wait` have the tensors of the collective as arguments, so that passes after this one keep their memory.
+"""
+
+from __future__ import annotations
+
+import heapq
+import re
+from collections.abc import Collection, Sequence, Set
+from typing import Any, Final
+
+from meta.backend.tvm import adapter as tvm
+from meta.vm.lower.choose import WAIT, start_name
+from meta.vm.relax.lifetimes import Kernel, Lifetimes, argument_bytes, lifetimes
+from meta.vm.relax.steps import Step, Steps, is_kernel, step_of
+
+Kernels = dict[str, tuple[str, ...]]
+"""The operators in each kernel."""
+IN_FLIGHT: Final = 128 << 20
+"""Bytes of the operands and results of collectives in progress, at most: five buckets of gradients."""
+_FEEDERS: Final = 3
+"""How many kernels in a row, the last before a collective, run as soon as they can."""
+_COLLECTIVE: Final = re.compile(
+    r"meta\.torch\.(all_reduce|all_gather|reduce_scatter|broadcast_from|reduce_to|all_to_all|send_receive)\.\w+"
+)
+
+
+def collective(value: Any) -> str:
+    """The name by which a value calls a collective of several ranks, "" for other values."""
+    if not is_kernel(value) or not isinstance(value.op, tvm.ExternFunc):
+        return ""
+    name = str(value.op.global_symbol)
+    return name if _COLLECTIVE.fullmatch(name) else ""
+
+
+def overlap_collectives(module: Any, kernels: Kernels, mutates: Collection[int]) -> tuple[Any, Kernels]:
+    """`module` with the collectives of "main" in two halves, and the operators in each kernel. Where "main" branches,
+    calls other functions or has symbolic sizes, collectives stay whole.
+
+    mutates: the parameters that "main" writes."""
+    lives = lifetimes(module, mutates)
+    if lives is None or not any(collective(k.step.value) for k in lives.kernels):
+        return module, kernels
+    name = next(v for v in module.get_global_vars() if v.name_hint == "main")
+    main = module[name]
+    order = _Order(lives, {main.params[i] for i in mutates}).run()
+    ordered = _function(main, lives.bindings(order))
+    functions = dict(module.functions.items())
+    functions[name], more = _split(ordered, kernels)
+    return tvm.IRModule(functions, attrs=module.attrs), {**kernels, **more}
+
+
+def _function(main: Any, bindings: Sequence[Any]) -> Any:
+    body = tvm.SeqExpr([tvm.BindingBlock(list(bindings))], main.body.body)
+    return tvm.RelaxFunction(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+
+
+class _Order:
+    """Runs the kernels of a program in their order, but for collectives, and what feeds or needs them.
+
+    lazy: whether a kernel reads state alone; it runs when another needs it.  eager: what runs as soon as it can.
+    in_flight: collectives that kernels wait for -> bytes.  ahead: collectives of state that no kernel needed yet."""
+
+    def __init__(self, lives: Lifetimes, state: Set[Any]) -> None:
+        self.kernels = lives.kernels
+        self.bytes = {k.index: _bytes(k) for k in lives.kernels if collective(k.step.value)}
+        self.lazy = self.of_state(lives, state)
+        self.eager = self.feeders()
+        self.waiting = [sum(not self.lazy[i] for i in k.after) for k in lives.kernels]
+        self.done = [False] * len(lives.kernels)
+        self.ready: list[tuple[bool, int]] = []
+        self.in_flight: dict[int, int] = {}
+        self.ahead: dict[int, int] = {}
+        self.out: list[Kernel] = []
+        self.gathers = iter(self.first_needed())
+        self.next_gather = next(self.gathers, None)
+
+    def run(self) -> list[Kernel]:
+        for kernel in self.kernels:
+            if not self.lazy[kernel.index] and not self.waiting[kernel.index]:
+                self.push(kernel.index)
+        self.gather_ahead()
+        while self.ready or self.in_flight:
+            if not self.ready:
+                self.release()
+                continue
+            self.execute(heapq.heappop(self.ready)[1])
+            self.gather_ahead()
+        for kernel in self.kernels:  # lazy ones that no other kernel needs
+            self.need(kernel.index)
+        return self.out
+
+    # --- what kind each kernel is of ---------------------------------------------------------------------------------
+
+    def of_state(self, lives: Lifetimes, state: Set[Any]) -> list[bool]:
+        """Whether a kernel reads state alone, or the results of such kernels, and other kernels need it."""
+        known, root = state | set(lives.tensors), lives.steps.root
+        lazy: list[bool] = []
+        for kernel in self.kernels:
+            reads_state = all(root(v) in known for v in kernel.step.uses)
+            lazy.append(bool(kernel.writes and kernel.before) and reads_state and all(lazy[i] for i in kernel.after))
+        return lazy
+
+    def feeders(self) -> set[int]:
+        """Collectives, and kernels before them whose results nothing else needs."""
+        found = {i for i in self.bytes if not self.lazy[i]}
+        last = found
+        for _ in range(_FEEDERS):
+            before = {j for i in last for j in self.kernels[i].after}
+            last = {j for j in before if self.kernels[j].before <= found and not self.lazy[j]} - found
+            found |= last
+        return found
+
+    def first_needed(self) -> list[int]:
+        """The collectives of state, in the order in which kernels need them."""
+        seen: dict[int, None] = {}
+        for kernel in self.kernels:
+            if self.lazy[kernel.index]:
+                continue
+            pending = sorted((i for i in kernel.after if self.lazy[i]), reverse=True)
+            while pending:
+                i = pending.pop()
+                if i not in seen:
+                    seen[i] = None
+                    pending += sorted((j for j in self.kernels[i].after if self.lazy[j]), reverse=True)
+        return [i for i in seen if i in self.bytes]
+
+    # --- running -----------------------------------------------------------------------------------------------------
+
+    def push(self, index: int) -> None:
+        heapq.heappush(self.ready, (index not in self.eager, index))
+
+    def need(self, index: int) -> None:
+        """Run a kernel of state, and those before it, unless that was done."""
+        pending = [index]
+        while pending:
+            i = pending[-1]
+            missing = [j for j in self.kernels[i].after if not self.done[j]]
+            if self.done[i] or not missing:
+                pending.pop()
+                if not self.done[i]:
+                    self.done[i] = True
+                    self.out.append(self.kernels[i])
+                continue
+            pending += sorted(missing, reverse=True)
+        self.ahead.pop(index, None)
+
+    def gather_ahead(self) -> None:
+        """Start collectives of state that will be needed next."""
+        while self.next_gather is not None:
+            index = self.next_gather
+            if not self.done[index]:
+                if self.ahead and sum(self.ahead.values()) + self.bytes[index] > IN_FLIGHT:
+                    return
+                self.need(index)
+                self.ahead[index] = self.bytes[index]
+            self.next_gather = next(self.gathers, None)
+
+    def execute(self, index: int) -> None:
+        kernel = self.kernels[index]
+        for i in sorted(i for i in kernel.after if self.lazy[i]):
+            self.need(i)
+            self.arrive(i)
+        self.done[index] = True
+        self.out.append(kernel)
+        if index in self.bytes:
+            self.in_flight[index] = self.bytes[index]
+            while len(self.in_flight) > 1 and sum(self.in_flight.values()) > IN_FLIGHT:
+                self.release()
+        else:
+            self.follow(kernel)
+
+    def arrive(self, index: int) -> None:
+        """The collectives of state before a kernel that runs now are no longer ahead."""
+        pending, seen = [index], set[int]()
+        while pending and self.ahead:
+            i = pending.pop()
+            if i not in seen:
+                seen.add(i)
+                self.ahead.pop(i, None)
+                pending += [j for j in self.kernels[i].after if self.lazy[j]]
+
+    def release(self) -> None:
+        """Let kernels that need the oldest collective in progress run."""
+        index = next(iter(self.in_flight))
+        del self.in_flight[index]
+        self.follow(self.kernels[index])
+
+    def follow(self, kernel: Kernel) -> None:
+        for i in sorted(kernel.before):
+            if not self.lazy[i]:
+                self.waiting[i] -= 1
+                if not self.waiting[i]:
+                    self.push(i)
+
+
+def _bytes(kernel: Kernel) -> int:
+    return sum(map(argument_bytes, kernel.step.value.args))
+
+
+def _split(main: Any, kernels: Kernels) -> tuple[Any, Kernels]:
+    """`main` with `start` in the place of each collective, and `wait` before the first later step that touches its
+    result or writes its operand; the operators of the new kernels."""
+    steps = Steps(main)
+    new: list[Step] = []
+    names: Kernels = {}
+    open_calls: dict[int, tuple[Step, set[Any]]] = {}
+
+    def wait(number: int) -> None:
+        begun, _ = open_calls.pop(number)
+        args = [tvm.IntImm("int64", number), *begun.value.args]
+        value = tvm.RelaxCall(tvm.ExternFunc(WAIT), args, ty_args=begun.value.ty_args)
+        new.append(step_of(tvm.RelaxVar("_", begun.var.ty), value))
+
+    count = 0
+    params = set(main.params)
+    for step in steps.list:
+        name = collective(step.value)
+        if is_kernel(step.value):
+            touched = {steps.root(v) for v in step.uses}
+            for number in [n for n, (_, tensors) in open_calls.items() if tensors & touched]:
+                wait(number)
+        if not name:
+            new.append(step)
+            continue
+        *operands, out = step.value.args
+        held = {steps.root(out)} | {steps.root(v) for v in operands if steps.root(v) in params}
+        args = [tvm.IntImm("int64", count), *step.value.args]
+        value = tvm.RelaxCall(tvm.ExternFunc(start_name(name)), args, ty_args=step.value.ty_args)
+        new.append(step_of(step.var, value))
+        open_calls[count] = step, held
+        names[start_name(name)] = kernels.get(name, ())
+        count += 1
+    for number in list(open_calls):
+        wait(number)
+    names[WAIT] = ("wait",)
+    # Tuples of results come last: what is waited for at the end is complete when the program returns.
+    return _function(main, [s.binding for s in new]), names

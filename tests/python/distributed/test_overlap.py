@@ -1,0 +1,175 @@
+"""Collectives while other kernels run, in the plans of training steps of ranks that do not exist."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+import meta
+from meta import distributed, nn, optim
+from meta.device import CPU
+from meta.passes.standard import standard
+from meta.vm.lower.source import prepare
+from meta.vm.relax import communication
+from meta.vm.relax.build import plan_source
+from meta.vm.relax.lifetimes import argument_bytes
+from meta.vm.relax.steps import Step, Steps, is_kernel, op_name
+
+GROUP = distributed.Group("dp", 2)
+
+
+def _planned(wrap: Callable[[Any], Any], arena: bool = False) -> Any:
+    """The planned program of a step of three dense layers."""
+    model = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(8, 8), nn.Tanh())))
+    step = wrap(optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss))
+    source = prepare(standard()(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module), CPU)
+    return plan_source(source, fuse=True, arena=arena)[1].module["main"]
+
+
+def _kernels(main: Any) -> list[Step]:
+    return [step for step in Steps(main).list if is_kernel(step.value)]
+
+
+def _name(value: Any) -> str:
+    """The kernel that a value calls; of a collective the operator, what part of it, and its number."""
+    name = str(getattr(value.op, "name_hint", None) or value.op.global_symbol)
+    match = re.fullmatch(r"meta\.(?:torch\.(\w+)\.\w+\.)?(start|wait)", name)
+    if match is None:
+        return re.sub(r"(_\d+_over_\d+)+$", "", name)
+    return " ".join(filter(None, (match[2], match[1], str(value.args[0].value))))
+
+
+def _text(main: Any) -> str:
+    return "\n".join(_name(step.value) for step in _kernels(main))
+
+
+DATA_PARALLEL = """\
+fused_dense_tanh
+fused_dense_tanh
+fused_dense_tanh
+mse_loss
+fused_ones_mse_loss_dx_tanh_dx
+matmul1
+sum_to
+concatenate
+start all_reduce 0
+fused_matmul_tanh_dx
+matmul1
+sum_to
+concatenate
+start all_reduce 1
+fused_matmul_tanh_dx
+matmul1
+sum_to
+concatenate
+start all_reduce 2
+wait 0
+split
+fused_sgd1
+sgd
+wait 1
+split
+fused_sgd1
+sgd
+wait 2
+split
+fused_sgd1
+sgd"""
+
+
+def test_gradients_are_sent_while_the_backward_pass_runs() -> None:
+    text = _text(_planned(distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)))
+    assert text == DATA_PARALLEL, text
+
+
+ZERO_3 = """\
+start all_gather 0
+concatenate
+start all_gather 1
+concatenate
+start all_gather 2
+start all_gather 3
+wait 1
+split
+wait 0
+fused_dense_tanh
+wait 2
+split
+fused_dense_tanh
+wait 3
+fused_dense_tanh
+mse_loss
+fused_ones_mse_loss_dx_tanh_dx
+sum_to
+start reduce_scatter 4
+matmul1
+fused_matmul_tanh_dx
+"""
+
+
+def test_parameters_are_gathered_ahead_of_use() -> None:
+    text = _text(_planned(distributed.zero(3, GROUP, bucket_bytes=256, broadcast=False)))
+    assert text.startswith(ZERO_3), text
+
+
+def test_collectives_in_flight_are_bounded(monkeypatch: Any) -> None:
+    monkeypatch.setattr(communication, "IN_FLIGHT", 1)
+    text = _text(_planned(distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)))
+    assert text.index("wait 0") < text.index("start all_reduce 2"), text
+    text = _text(_planned(distributed.zero(3, GROUP, bucket_bytes=256, broadcast=False)))
+    assert text.index("start all_gather 3") > text.index("wait 2"), text
+
+
+WRAPS = [
+    distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False),
+    *(distributed.zero(stage, GROUP, bucket_bytes=256, broadcast=False) for stage in (2, 3)),
+]
+
+
+@pytest.mark.parametrize("wrap", WRAPS, ids=["data_parallel", "zero 2", "zero 3"])
+def test_memory_in_flight_is_not_reused(wrap: Callable[[Any], Any]) -> None:
+    main = _planned(wrap, arena=True)
+    places, steps = _places(main), Steps(main)
+    in_flight: dict[int, set[Any]] = {}
+    compared = 0
+    for step in _kernels(main):
+        used = {steps.root(v) for v in step.uses}
+        name = _name(step.value)
+        if name.startswith("wait"):
+            assert in_flight.pop(_number(step)) <= used
+        others = set[Any]().union(*in_flight.values()) & places.keys()
+        for mine in used & places.keys() - others:
+            compared += len(others)
+            clashes = [v for v in others if places[mine][0] < places[v][1] and places[v][0] < places[mine][1]]
+            assert not clashes, name
+        if name.startswith("start"):
+            in_flight[_number(step)] = used
+    assert compared
+    assert not in_flight
+
+
+def _number(step: Step) -> int:
+    return int(step.value.args[0].value)
+
+
+def _places(main: Any) -> dict[Any, tuple[int, int]]:
+    """Where each tensor of the one storage begins and ends."""
+    places: dict[Any, tuple[int, int]] = {}
+    for step in Steps(main).list:
+        if op_name(step.value) == "relax.memory.alloc_tensor":
+            first = int(step.value.args[1].value)
+            places[step.var] = first, first + argument_bytes(step.var)
+    return places
+
+
+def test_programs_that_branch_keep_whole_collectives() -> None:
+    model = nn.Linear(2, 2)
+    step = optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss, accumulate=2)
+    step = distributed.data_parallel(GROUP, broadcast=False)(step)
+    source = prepare(standard()(step.record(meta.ones((4, 2)), meta.ones((4, 2))).module), CPU)
+    text = str(plan_source(source, fuse=True)[1].module)
+    assert "meta.torch.all_reduce" in text
+    assert ".start" not in text
