@@ -18,7 +18,7 @@ from meta.autograd.api import no_grad
 from meta.distributed import process
 from meta.distributed.collectives import barrier
 from meta.distributed.exchanges import exchanges
-from meta.distributed.sharding import Shard, ShardedState, shards_of
+from meta.distributed.sharding import Shard, ShardedState, gather, shards_of
 from meta.distributed.tensor.parallel import TensorParallel
 from meta.distributed.tensor.parameters import Part
 from meta.eager.ndarray import NDArray
@@ -147,7 +147,7 @@ class _Entry:
 
         if self.part is not None:
             with no_grad():
-                part = self.array.detach() if self.shard is None else self.shard.whole(self.array.detach())
+                part = self.array.detach() if self.shard is None else gather([self.shard], [self.array.detach()])[0]
                 return torch.from_dlpack(self.part.whole(part)).reshape(-1).cpu()
         return self._distributed(torch.from_dlpack(self.array.detach()).reshape(-1))
 

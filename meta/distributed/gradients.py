@@ -12,7 +12,6 @@ from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket
 from meta.distributed.exchanges import Exchange, add_exchange, check_step
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError
 from meta.optim.train_step import TrainStep
 
 
