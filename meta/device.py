@@ -6,10 +6,10 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from meta.errors import DeviceError
+from meta.errors import DeviceError, value_text
 
 KINDS: tuple[str, ...] = ("cpu", "cuda")
-_NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d+)|\((\d+)\))?")
+_NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{1, 9})|\((\d{1, 9})\))?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -38,7 +38,7 @@ def _intern(kind: str, index: int) -> Device:
 def _parse(name: str) -> Device:
     match = _NAME.fullmatch(name)
     if match is None:
-        raise DeviceError("device", f"{name!r} is not a device", '"cpu", "cuda", "cuda:N" or "cuda(N)"')
+        raise DeviceError("device", f"{value_text(name)} is not a device", '"cpu", "cuda", "cuda:N" or "cuda(N)"')
     return _intern(match[1], int(match[2] or match[3] or 0))
 
 
@@ -46,7 +46,9 @@ def device(name: str | Device) -> Device:
     """The device with the name "cpu", "cuda", "cuda:1" or "cuda(1)". Raises DeviceError for other names.
 
     The device need not exist on this machine until data is placed on it."""
-    return name if isinstance(name, Device) else _parse(str(name))
+    if isinstance(name, Device):
+        return name
+    return _parse(value_text(name) if isinstance(name, int) else str(name))
 
 
 CPU = _intern("cpu", 0)

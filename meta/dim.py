@@ -21,6 +21,9 @@ from meta.limits import MAX_FACTORS, MAX_NAME, MAX_QUOTIENT
 
 T = TypeVar("T")
 
+_MAX_BITS = 64
+"""Bits of a coefficient: machines count no more elements."""
+
 NAME = r"[^\W\d][\w.]*"
 """What names of sizes, variables and functions are made of in IR text."""
 VALUES: Mapping[str, Any] = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
@@ -234,6 +237,9 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     factors = sum(len(monomial) for monomial, _ in kept)
     if factors > MAX_FACTORS:
         raise _too_large(f"{factors} factors", f"at most {MAX_FACTORS}")
+    bits = max((int(coefficient).bit_length() for _, coefficient in kept), default=0)
+    if bits > _MAX_BITS:
+        raise _too_large(f"a coefficient of {bits} bits", f"at most {_MAX_BITS}")
     if all(not m for m, _ in kept):
         return kept[0][1] if kept else 0
     return _polynomial(kept)

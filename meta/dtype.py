@@ -13,7 +13,7 @@ from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError, did_you_mean, value_text
 
 if TYPE_CHECKING:
     import numpy as np
@@ -62,12 +62,15 @@ _name_cache: dict[tuple[type, object], str] = {}
 def _canonical_name(dtype: object, where: str) -> str:
     if isinstance(dtype, type) and dtype in (bool, int, float, complex):
         return {bool: "bool", int: "int64", float: "float32", complex: "complex64"}[dtype]  # type: ignore[index]
-    name = str(dtype) if not isinstance(dtype, type) else getattr(dtype, "__name__", str(dtype))
+    if isinstance(dtype, int):
+        name = value_text(dtype)
+    else:
+        name = str(dtype) if not isinstance(dtype, type) else getattr(dtype, "__name__", str(dtype))
     name = name.rsplit(".", 1)[-1].strip("'>")
     name = {"bool_": "bool"}.get(name, _ALIASES.get(name, name))
     if name in _BITS:
         return name
-    raise ArgumentError(where, f"{dtype!r} is not a dtype", f"{', '.join(ALL)}", did_you_mean(name, ALL))
+    raise ArgumentError(where, f"{value_text(dtype)} is not a dtype", f"{', '.join(ALL)}", did_you_mean(name, ALL))
 
 
 def itemsize(dtype: str) -> int:

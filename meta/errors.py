@@ -18,11 +18,34 @@ from typing import Any, TypeVar
 
 E = TypeVar("E", bound="MetaError")
 
+_LONGEST_PART = 2000
+"""Characters of one part of a message: values in it may be lists of a million numbers."""
+
 # Frames to skip: this package, code without a file, and the modules of `with`, decorators and copies.
 _NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
 
 # Libraries that a user's function calls: an error inside of them is reported at the line of the call.
 _LIBRARIES = frozenset({"numpy", "torch", "triton", "tvm", "tvm_ffi"})
+
+
+def value_text(value: object, limit: int = 60) -> str:
+    """The representation of a value for a message, on one line of at most `limit` characters."""
+    if isinstance(value, int) and value.bit_length() > 128:
+        return f"of {value.bit_length()} bits"
+    try:
+        text = repr(value)
+    except ValueError:  # Python prints no int of more than 4300 digits
+        return "with an int of thousands of digits"
+    text = text.replace("\n", " ")
+    return text if len(text) <= limit else text[: limit - 3] + "..."
+
+
+def shortened(text: str) -> str:
+    """A part of a message, without its middle if it is very long."""
+    if len(text) <= _LONGEST_PART:
+        return text
+    half = _LONGEST_PART // 2
+    return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
 
 
 class MetaError(Exception):
@@ -48,9 +71,9 @@ class MetaError(Exception):
     ) -> None:
         super().__init__(subject, problem, expected, remedy)
         self.subject = subject
-        self.problem = problem
-        self.expected = expected
-        self.remedy = remedy
+        self.problem = shortened(problem)
+        self.expected = shortened(expected)
+        self.remedy = shortened(remedy)
         caller, self.within = _called_from() if location is None else (location, ("", ""))
         self.location = caller
         self.details = details

@@ -17,7 +17,7 @@ import meta
 from meta import dtype as dtypes
 from meta.dim import Dim
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
-from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed
+from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed, value_text
 from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
@@ -254,7 +254,7 @@ def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
         if not -size <= position < size:
             raise PositionError(
                 "index",
-                f"{position} is out of range for axis {axis} of size {size}",
+                f"{value_text(position)} is out of range for axis {axis} of size {size}",
                 f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
             )
         position %= size
@@ -280,7 +280,7 @@ def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
 
 def _bound_int(part: Any) -> int:
     if isinstance(part, bool) or not hasattr(part, "__index__"):
-        raise PositionError("index", f"a slice with the bound {part!r}", "integers and None")
+        raise PositionError("index", f"a slice with the bound {value_text(part)}", "integers and None")
     return part.__index__()
 
 

@@ -11,6 +11,7 @@ from meta import random
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.model.names import Alias
+from meta.nn.init import fan_in_bound
 
 Size = int | Sequence[int]
 PaddingMode = Literal["zeros", "reflect", "replicate", "circular"]
@@ -25,7 +26,7 @@ class _Convolution(Model):
 
     def _create(self, shape: tuple[int, ...], out_channels: int, bias: bool) -> None:
         """w of `shape` and b, uniform in +-1/sqrt(fan in), the elements of w behind its first axis."""
-        bound = 1 / math.sqrt(math.prod(shape[1:]))
+        bound = fan_in_bound(math.prod(shape[1:]))
         self.w = random.uniform(shape, -bound, bound)
         self.b = random.uniform((out_channels, *(1,) * self.rank), -bound, bound) if bias else None
 

@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta import random
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, value_text
 from meta.model.model import Model
 
 
@@ -16,7 +16,7 @@ class Dropout(Model):
 
     def build(self, p: float = 0.5) -> None:
         if not 0.0 <= p <= 1.0:
-            raise ArgumentError(type(self).__name__, f"p is {p}", "a probability from 0 to 1")
+            raise ArgumentError(type(self).__name__, f"p is {value_text(p)}", "a probability from 0 to 1")
         self.p = p
 
     def forward(self, x: Any) -> Any:

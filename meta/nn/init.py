@@ -165,6 +165,12 @@ def orthogonal_(x: NDArray, gain: float = 1.0, generator: Generator | None = Non
     return _filled(x, array(gain * matrix.reshape(x.shape), x.dtype, x.device))
 
 
+def fan_in_bound(fan_in: int) -> float:
+    """1 / sqrt(fan in), the bound of the uniform numbers that most layers start with. 0 for sizes that no array has,
+    which are refused when the array is made."""
+    return 1 / math.sqrt(fan_in) if 0 < fan_in < 2**63 else 0.0
+
+
 def calculate_gain(nonlinearity: str, param: float | None = None) -> float:
     """The factor by which an activation shrinks standard deviations, inverted: 1 for "linear" and "sigmoid", 5/3 for
     "tanh", sqrt(2) for "relu", 3/4 for "selu", sqrt(2 / (1 + param**2)) for "leaky_relu" with negative slope `param`

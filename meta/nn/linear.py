@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any, Literal
 
 import meta
@@ -11,6 +10,7 @@ from meta.errors import ArgumentError
 from meta.functional.embedding import rows_of
 from meta.model.model import Model
 from meta.model.names import Alias
+from meta.nn.init import fan_in_bound
 
 
 class Linear(Model):
@@ -21,7 +21,7 @@ class Linear(Model):
     weight, bias = Alias("w"), Alias("b")
 
     def build(self, in_features: int, out_features: int, bias: bool = True) -> None:
-        bound = 1 / math.sqrt(in_features) if in_features else 0.0
+        bound = fan_in_bound(in_features)
         self.w = random.uniform((out_features, in_features), -bound, bound)
         self.b = random.uniform((out_features,), -bound, bound) if bias else None
 
@@ -92,7 +92,7 @@ class Bilinear(Model):
     weight, bias = Alias("w"), Alias("b")
 
     def build(self, in1_features: int, in2_features: int, out_features: int, bias: bool = True) -> None:
-        bound = 1 / math.sqrt(in1_features)
+        bound = fan_in_bound(in1_features)
         self.w = random.uniform((out_features, in1_features, in2_features), -bound, bound)
         self.b = random.uniform((out_features,), -bound, bound) if bias else None
 

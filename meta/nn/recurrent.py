@@ -6,7 +6,6 @@ Names, shapes and the order of gates are those of torch: (input, forget, cell, o
 
 from __future__ import annotations
 
-import math
 from abc import abstractmethod
 from typing import Any, ClassVar, Literal, cast
 
@@ -15,6 +14,7 @@ from meta import random
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.nn.dropout import Dropout
+from meta.nn.init import fan_in_bound
 
 State = tuple[Any, ...]
 """The hidden state h, for an LSTM followed by the cell state c; each (batch, hidden_size)."""
@@ -34,7 +34,7 @@ class _Gated(Model):
         if input_size < 1 or self.hidden_size < 1:
             problem = f"input_size is {input_size}, hidden_size is {self.hidden_size}"
             raise ArgumentError(type(self).__name__, problem, "positive sizes")
-        rows, bound = self.gates * self.hidden_size, 1 / math.sqrt(self.hidden_size)
+        rows, bound = self.gates * self.hidden_size, fan_in_bound(self.hidden_size)
         shapes = {"weight_ih": (rows, input_size), "weight_hh": (rows, self.hidden_size)}
         shapes |= {"bias_ih": (rows,), "bias_hh": (rows,)} if bias else {}
         for name in ("weight_ih", "weight_hh", "bias_ih", "bias_hh"):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.model.model import Model
 from meta.optim.checks import below_one, flag, nonnegative
 from meta.optim.number import Number
@@ -99,7 +99,7 @@ def expanded(options: Mapping[str, Any]) -> dict[str, Any]:
         names = _SYNONYMS.get(name, (name,))
         values: Any = (value,) if len(names) == 1 else value
         if not isinstance(values, Sequence) or len(cast("Sequence[Any]", values)) != len(names):
-            raise ArgumentError("optimizer", f"{name} is {value!r:.60}", f"the pair {', '.join(names)}")
+            raise ArgumentError("optimizer", f"{name} is {value_text(value)}", f"the pair {', '.join(names)}")
         for each, item in zip(names, cast("Sequence[Any]", values), strict=True):
             if each in out:
                 raise ArgumentError("optimizer", f"a group has '{each}' twice", f"one of {each}, {name}")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import Any, Literal
 
-from meta.errors import ArgumentError
-from meta.optim.checks import positive, whole
+from meta.errors import ArgumentError, value_text
+from meta.optim.checks import nonnegative, positive, whole
 from meta.optim.number import where
 from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule, cos
@@ -42,21 +42,21 @@ class OneCycleLR(Schedule):
         three_phase: bool = False,
     ) -> None:
         steps = whole("OneCycleLR", "total_steps", total_steps)
-        if not 0 <= rising <= 1:
-            raise ArgumentError("OneCycleLR", f"rising is {rising!r}", "a number from 0 to 1")
+        if nonnegative("OneCycleLR", "rising", rising) > 1:
+            raise ArgumentError("OneCycleLR", f"rising is {value_text(rising)}", "a number from 0 to 1")
         if anneal not in ("cos", "linear"):
-            raise ArgumentError("OneCycleLR", f"anneal is {anneal!r}", '"cos" or "linear"')
+            raise ArgumentError("OneCycleLR", f"anneal is {value_text(anneal)}", '"cos" or "linear"')
         groups = len(optimizer.param_groups)
-        listed = highest if isinstance(highest, list) else [highest] * groups
+        values = highest if isinstance(highest, list) else [highest] * groups
+        listed = [positive("OneCycleLR", "highest", value) for value in values]
         if len(listed) != groups:
             raise ArgumentError("OneCycleLR", f"{len(listed)} values of highest for {groups} groups", "one for each")
         div = positive("OneCycleLR", "div_factor", div_factor)
         final_div = positive("OneCycleLR", "final_div_factor", final_div_factor)
         self.anneal = anneal
         self._rates = [
-            _phases(steps, rising, value / div, positive("OneCycleLR", "highest", value), value / div / final_div,
-                    three_phase) for value in listed
-        ]  # fmt: skip
+            _phases(steps, rising, value / div, value, value / div / final_div, three_phase) for value in listed
+        ]
         low, high = (positive("OneCycleLR", "momentum", value) for value in (lowest_momentum, highest_momentum))
         self._momenta = _phases(steps, rising, high, low, high, three_phase)
         self._cycled = ""

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import meta
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, value_text
 from meta.modes import modes
 from meta.optim.checks import known_names, nonnegative, positive, whole
 from meta.optim.group import hyperparameter
@@ -212,7 +212,7 @@ def cos(x: Any) -> Any:
 def increasing(subject: str, milestones: Any) -> list[int]:
     """Increasing ints, 1 or more. Raises ArgumentError for other values."""
     if not isinstance(milestones, Sequence) or isinstance(milestones, str):
-        raise ArgumentError(subject, f"milestones is {milestones!r:.60}", "a list of increasing ints")
+        raise ArgumentError(subject, f"milestones is {value_text(milestones)}", "a list of increasing ints")
     values = [whole(subject, "a milestone", value) for value in cast("Sequence[Any]", milestones)]
     if values != sorted(set(values)):
         raise ArgumentError(subject, f"milestones is {values}", "a list of increasing ints")
@@ -224,7 +224,9 @@ def parts(subject: str, schedules: Any, optimizer: Optimizer | None) -> list[Sch
     of the first."""
     listed = list(cast("Sequence[Any]", schedules)) if isinstance(schedules, Sequence) else []
     if not listed or not all(isinstance(each, Schedule) for each in listed):
-        raise ArgumentError(subject, f"the schedules are {schedules!r:.60}", "a list of schedules")
+        raise ArgumentError(
+            subject, f"the schedules are {value_text(cast('object', schedules))}", "a list of schedules"
+        )
     expected = listed[0].optimizer if optimizer is None else optimizer
     if any(each.optimizer is not expected for each in listed):
         raise ArgumentError(subject, "schedules of several optimizers", "schedules of one optimizer")

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from meta.device import CPU, Device
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, value_text
 from meta.locks import new_lock
 from meta.modes import modes
 
@@ -29,7 +29,7 @@ class Generator:
     def seed(self, seed: int) -> Generator:
         """Restart with another seed."""
         if not isinstance(seed, int) or not -_SEED_LIMIT <= seed < _SEED_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError("seed", f"the seed is {seed!r}", "a 64-bit int")
+            raise ArgumentError("seed", f"the seed is {value_text(seed)}", "a 64-bit int")
         with self._lock:
             self._seed, self._offset = int(seed), 0
         return self

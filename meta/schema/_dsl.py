@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any, Final
 
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.schema._types import ArgType, Reject
 
 
@@ -50,7 +50,7 @@ class Arg:
         try:
             return self.type.normalize(value)
         except Reject as hint:
-            problem = f"argument '{self.name}' is {type(value).__name__} {_short_repr(value)}"
+            problem = f"argument '{self.name}' is {type(value).__name__} {value_text(value)}"
             raise ArgumentError(op, problem, self.type.allowed, str(hint)) from None
 
 
@@ -98,17 +98,6 @@ class Schema:
 
 def _arg_text(arg: Arg) -> str:
     return f"{arg.name}: {arg.type}" + ("" if arg.required else f" = {arg.default!r}")
-
-
-def _short_repr(value: Any, limit: int = 60) -> str:
-    if isinstance(value, int) and value.bit_length() > 128:
-        return f"of {value.bit_length()} bits"
-    try:
-        text = repr(value)
-    except ValueError:  # Python prints no int of more than 4300 digits
-        return "with an int of thousands of digits"
-    text = text.replace("\n", " ")
-    return text if len(text) <= limit else text[: limit - 3] + "..."
 
 
 def _check_schema(schema: Schema) -> None:

@@ -2,11 +2,15 @@
 
 import copy
 import pickle
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 
 import meta
-from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, combined
+from meta import nn, optim
+from meta.dim import sym
+from meta.errors import ArgumentError, GradientError, MetaError, TypeInferenceError, attributed, combined
 
 
 def test_parts_and_text():
@@ -63,3 +67,36 @@ def test_copies_keep_every_part():
 def test_combined_errors_keep_the_details_of_the_first():
     first = GradientError("f", "one", location="", details="  an excerpt")
     assert str(combined([first, GradientError("g", "two", location="")])) == "[f] one\n  an excerpt\n[g] two"
+
+
+LONG = 10**60_000
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda: meta.ones((4,))[LONG], lambda: meta.ones((4, 4))[0, -LONG], lambda: meta.ones((4,)).cast(LONG),
+        lambda: meta.ones((4,)).to(LONG), lambda: meta.ones((2,), device="cuda:" + "9" * 60_000),
+        lambda: meta.random.seed(LONG), lambda: sym("n") * LONG, lambda: sym("n") + LONG,
+        lambda: nn.Linear(LONG, 3), lambda: nn.Linear(-1, 3), lambda: nn.Bilinear(-1, 2, 3),
+        lambda: nn.Conv2d(1, 1, LONG), lambda: nn.Conv2d(-1, 1, 3), lambda: nn.Dropout(LONG), lambda: nn.LSTM(2, LONG),
+        lambda: optim.SGD(nn.Linear(2, 2), learning_rate=LONG), lambda: optim.Adam(nn.Linear(2, 2), betas=LONG),
+        lambda: optim.RMSprop(nn.Linear(2, 2), alpha=LONG), lambda: optim.SGD(nn.Linear(2, 2), 0.1, nesterov=LONG),
+        lambda: optim.CosineAnnealingLR(optim.SGD(nn.Linear(2, 2)), LONG),
+        lambda: optim.OneCycleLR(optim.SGD(nn.Linear(2, 2), momentum=0.9), None, 10),
+        lambda: optim.OneCycleLR(optim.SGD(nn.Linear(2, 2), momentum=0.9), 0.1, 10, rising=LONG),
+    ],
+)  # fmt: skip
+def test_numbers_of_any_size_are_refused_by_name(call: Callable[[], Any]) -> None:
+    with pytest.raises(MetaError) as caught:
+        call()
+    assert caught.value.subject
+    assert len(str(caught.value)) < 600
+
+
+def test_messages_are_bounded() -> None:
+    with pytest.raises(
+        TypeInferenceError, match=r"\(4,\) has 4 elements, \(1, 1, .* characters\) \.\.\. .*1\)"
+    ) as caught:
+        meta.reshape(meta.ones((4,)), (1,) * 5000)
+    assert len(str(caught.value)) < 2500
