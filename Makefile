@@ -1,5 +1,5 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-train | attack | conformance | frontends | fuzz | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | bench-ops | bench-train | attack | conformance | frontends | fuzz | relay | lint | codegen | docs | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -8,6 +8,7 @@ JOBS ?= 2
 DEMO_ARGS ?=
 TEST_ARGS ?=
 BENCH_ARGS ?=
+BENCH_OPS_ARGS ?=
 BENCH_TRAIN_ARGS ?=
 OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
@@ -31,7 +32,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-train attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-ops bench-train attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,3s/^# *//p' Makefile
@@ -72,6 +73,11 @@ opcheck: $(VENV)/.dev
 
 bench: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m benchmarks $(BENCH_ARGS)
+
+# Every operator with a TVM kernel, small and large, forward and backward, against torch. By parts:
+# make bench-ops BENCH_OPS_ARGS="--only 'conv*' --seconds 60"
+bench-ops: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.ops $(BENCH_OPS_ARGS)
 
 # Every row runs in a process with its own number of threads: about 20 minutes.
 bench-train: $(VENV)/.dev

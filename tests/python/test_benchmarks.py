@@ -9,11 +9,12 @@ import pytest
 import torch
 
 import meta
-from benchmarks import train
+from benchmarks import ops, train
 from benchmarks.bert import Bert, Sizes, TorchBert
 from benchmarks.relay_networks import Twin
 from benchmarks.training_steps import NETWORKS, _cpu_peak
 from meta.testing.arrays import to_torch
+from meta.testing.samples import Sample, T
 
 
 @pytest.mark.parametrize("name", ["mlp", "resnet18", "resnet50", "bert-mini"])
@@ -87,3 +88,20 @@ def test_rows_without_a_corpus_say_so(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_a_failed_row_says_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert train.main(["--only", "mlp", "--minutes", "0.01"]) == 0
     assert "| failed: no time left |" in capsys.readouterr().out
+
+
+def test_operators_are_measured_small_and_large_forward_and_backward(capsys: pytest.CaptureFixture[str]) -> None:
+    assert {(p.size, p.sample.op) for p in ops.problems_of(["tanh", "argmax"])} == {
+        (size, op) for size in ("4", "large") for op in ("tanh", "argmax")
+    }
+    assert max(ops._elements(p.sample) for p in ops.problems_of(["tanh"])) == 1 << 20
+    assert ops.main(["--only", "tanh", "argmax", "--row-seconds", "0.001", "--seconds", "30"]) == 0
+    *rows, total = capsys.readouterr().out.strip().splitlines()
+    assert sum("backward" in row for row in rows) == 2  # of tanh
+    assert "TOTAL rows=6" in total
+
+
+def test_references_of_other_shapes_are_left_out() -> None:
+    problem = ops.Problem(Sample("tanh", T(2, 3), ref=lambda x: x.sum()), "4")
+    with pytest.raises(ValueError, match="no function of torch with the same result"):
+        list(ops.measured(problem, 0.001))
