@@ -51,13 +51,19 @@ def compile_source(code: str) -> bytes:
         _, size = nvrtc.nvrtcGetProgramLogSize(program)
         log = bytearray(size)
         nvrtc.nvrtcGetProgramLog(program, log)
-        raise DeviceError("nvrtc", f"a kernel does not compile: {log.decode(errors='replace')[:2000]}")
+        raise DeviceError("nvrtc", f"a kernel does not compile: {_first_error(log.decode(errors='replace'))[:2000]}")
     status, size = nvrtc.nvrtcGetCUBINSize(program)
     _check(status, "the program has no machine code")
     binary = bytearray(size)
     nvrtc.nvrtcGetCUBIN(program, binary)
     nvrtc.nvrtcDestroyProgram(program)
     return bytes(binary)
+
+
+def _first_error(log: str) -> str:
+    """A compiler's log from its first error on: warnings on CUDA's headers come before it."""
+    lines = log.splitlines()
+    return "\n".join(lines[next((i for i, line in enumerate(lines) if "): error" in line), 0) :])
 
 
 def _check(status: Any, problem: str) -> None:

@@ -33,6 +33,12 @@ _GPU_OP_PATTERN = {**_OP_PATTERN, "reduce": 3}
 """On GPUs, reductions fuse with the elementwise operators before them, which have more elements than those after."""
 
 
+def _variable_name(name: str) -> str:
+    """The name of a Relax variable. That of an operand is one in kernels of CUDA, where TVM drops leading underscores:
+    `_0.weight`, a parameter of torch's, would start with a digit."""
+    return f"p{name}" if name.lstrip("_")[:1].isdigit() else name
+
+
 def _token_type() -> Any:
     """The type of tokens."""
     return tvm.TensorType((), "bool")
@@ -96,7 +102,7 @@ class Lowering:
     def declare(self, name: str, function: FunctionExpr) -> Any:
         """The Relax GlobalVar of a function; its body follows later, because functions may call each other."""
         types = RelaxTypes(open_sizes(function))
-        params = [tvm.RelaxVar(p.name or "p", types.type(p.type)) for p in function.params]
+        params = [tvm.RelaxVar(_variable_name(p.name) or "p", types.type(p.type)) for p in function.params]
         params += self.token_params(name)
         empty = tvm.RelaxFunction.create_empty(params, types.result_type(function.body.type))
         # The builder takes functions that look alike for one; the name tells declarations apart.
@@ -111,7 +117,7 @@ class Lowering:
     def function(self, name: str, function: FunctionExpr) -> Any:
         scope = Scope(name, RelaxTypes(open_sizes(function)))
         for p in function.params:
-            scope.values[p] = tvm.RelaxVar(p.name or "p", scope.types.type(p.type))
+            scope.values[p] = tvm.RelaxVar(_variable_name(p.name) or "p", scope.types.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type
         if name == "main" and self.flat_results:
             result, kind = self.flat(scope, result, kind)
@@ -151,7 +157,7 @@ class Lowering:
         return self.bind_as(scope, name, scope.types.type(kind), value)
 
     def bind_as(self, scope: Scope, name: str, kind: Any, value: Any) -> Any:
-        var = tvm.RelaxVar(name or f"v{len(scope.bindings)}", kind)
+        var = tvm.RelaxVar(_variable_name(name) or f"v{len(scope.bindings)}", kind)
         scope.bindings.append(tvm.VarBinding(var, value))
         return var
 

@@ -37,6 +37,9 @@ PRODUCTS = {
     "dense with bias": (
         meta.dense, (half(16, 256), half(30, 256), half(30)), ["pad", "pad", "dense", "strided_slice", "reshape"],
     ),
+    "dense of float32": (
+        meta.dense, (tensor_type((16, 256)), tensor_type((30, 256))), ["pad", "dense", "strided_slice", "reshape"],
+    ),
     "dense of rank 3": (
         meta.dense, (half(2, 8, 256), half(30, 256)), ["reshape", "pad", "dense", "strided_slice", "reshape"],
     ),
@@ -77,7 +80,8 @@ def test_a_matrix_is_padded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     [
         (meta.dense, (half(16, 256), half(32, 256))),  # aligned as it is
         (meta.dense, (half(16, 255), half(30, 255))),  # sums too short
-        (meta.dense, (tensor_type((16, 256)), tensor_type((30, 256)))),  # float32
+        (meta.dense, (tensor_type((16, 256), "float64"), tensor_type((30, 256), "float64"))),
+        (meta.dense, (tensor_type((16, 256)), tensor_type((28, 256)))),  # float32 is aligned at four elements
         (meta.matmul, (half(2, 16, 257), half(2, 257, 32))),  # a batch of matrices
         (meta.matmul, (half(16, 257), half(257))),
         (lambda a, b: meta.matmul(a, b, transpose_a=True), (half(257, 16), half(257, 32))),  # terms are no last axis

@@ -1,5 +1,5 @@
-"""Attention by ATen: in blocks of keys on the CPU, else by matrix products with all scores in memory. Halves are
-computed in float32."""
+"""Attention by ATen: in blocks of keys on the CPU and for float32 on CUDA, else by matrix products with all scores in
+memory. Halves are computed in float32."""
 
 from __future__ import annotations
 
@@ -12,6 +12,11 @@ from meta.op.dialect.torch import DIALECT
 
 _blocked: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.default
 _blocked_dx: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
+_efficient: Any = torch.ops.aten._scaled_dot_product_efficient_attention.default
+_efficient_dx: Any = torch.ops.aten._scaled_dot_product_efficient_attention_backward.default
+_LSE_ROWS = 32
+"""The number of rows of logarithms that `_efficient_dx` takes is a multiple of it."""
+_MOST_HEADS = (1 << 16) - 1
 
 
 def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
@@ -34,6 +39,14 @@ def _fits_blocks(q: Any, v: Any) -> bool:
     return q.device.type == "cpu" and q.dtype in (torch.float32, torch.float64) and q.shape[-1] == v.shape[-1]
 
 
+def _fits_efficient(q: Any, k: Any, v: Any) -> bool:
+    """Whether ATen's memory-efficient kernels for CUDA take these operands; cuDNN has kernels for halves."""
+    sizes = q.shape[-1] % 4 == v.shape[-1] % 4 == 0 and q.shape[:-2].numel() <= _MOST_HEADS
+    return (
+        q.device.type == "cuda" and q.dtype == torch.float32 and sizes and bool(q.numel() and k.numel() and v.numel())
+    )
+
+
 def _is_regular(lse: Any) -> bool:
     """Whether all scores were finite where it matters: the blocked kernels give 0 for rows of -inf and of NaN alike."""
     return bool((torch.isfinite(lse) & (lse != 0)).all())
@@ -52,6 +65,11 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
             y.copy_(result.view(y.shape))
             lse.copy_(logarithms.reshape(lse.shape))
             return
+    if _fits_efficient(q, k, v):
+        result, logarithms, *_ = _efficient(_heads(q), _heads(k), _heads(v), None, True, 0.0, causal, scale=scale)
+        y.copy_(result.view(y.shape))
+        lse.copy_(logarithms[..., : q.shape[-2]].reshape(lse.shape))
+        return
     q, k, v = (t.to(lse.dtype) for t in (q, k, v))
     scores, _ = _scaled_scores(q, k, causal, scale)
     torch.logsumexp(scores, -1, out=lse)
@@ -69,6 +87,15 @@ def attention_dx(
     if _fits_blocks(q, v) and _is_regular(lse):
         operands = (*map(_heads, (dy, q, k, v, y)), lse.reshape(-1, 1, lse.shape[-1]))
         for target, gradient in zip(out, _blocked_dx(*operands, 0.0, causal, scale=scale), strict=True):
+            target.copy_(gradient.view(target.shape))
+        return
+    if _fits_efficient(q, k, v):
+        rows = lse.reshape(-1, 1, lse.shape[-1])
+        rows = torch.nn.functional.pad(rows, (0, -rows.shape[-1] % _LSE_ROWS), value=math.inf)
+        seed = torch.zeros((), dtype=torch.int64)  # of no dropout
+        operands = (*map(_heads, (dy, q, k, v)), None, _heads(y), rows, seed, seed)
+        gradients = _efficient_dx(*operands, 0.0, [True, True, True, False], causal, scale=scale)
+        for target, gradient in zip(out, gradients, strict=False):
             target.copy_(gradient.view(target.shape))
         return
     q, k, v, y, dy = (t.to(lse.dtype) for t in (q, k, v, y, dy))

@@ -300,3 +300,15 @@ def test_concatenations_that_a_transpose_reads_are_one_kernel_of_vectors(
     planned = plan(module, monkeypatch)
     assert (len(kernel_calls(planned)), vector_loops(planned)) == (1, int(fused))
     check(module, planned, randoms(*[(2, 64, 128)] * 3, dtype="bfloat16"), ())
+
+
+def test_operands_have_names_that_c_allows(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Those of torch's parameters begin with a digit after TVM has dropped what precedes it."""
+
+    def body(ops: Any, x: Any, w: Any) -> list[Any]:
+        return [ops.relu(ops.add(x, w))]
+
+    planned = plan(program({"x": (64, 32), "_0.weight": (32,)}, body), monkeypatch)
+    names = {str(p.name) for f in planned.module.functions.values() if isinstance(f, tvm.PrimFunc) for p in f.params}
+    assert names
+    assert not [name for name in names if not name.lstrip("_")[:1].isalpha()]
