@@ -9,7 +9,7 @@ from functools import cache
 from meta.errors import DeviceError, value_text
 
 KINDS: tuple[str, ...] = ("cpu", "cuda")
-_NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{1, 9})|\((\d{1, 9})\))?")
+_NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{{1,9}})|\((\d{{1,9}})\))?")
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -100,3 +100,9 @@ def test_messages_are_bounded() -> None:
     ) as caught:
         meta.reshape(meta.ones((4,)), (1,) * 5000)
     assert len(str(caught.value)) < 2500
+
+
+def test_numbers_of_devices() -> None:
+    assert meta.device("cpu:0") is meta.device("cpu")
+    assert str(meta.device("cuda:12")) == "cuda(12)"
+    assert meta.device("cuda(12)") is meta.device("cuda:12")
