@@ -22,7 +22,6 @@ from __future__ import annotations
 import inspect
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import meta
@@ -31,6 +30,7 @@ from meta.device import Device
 from meta.dim import SymDim, names
 from meta.errors import MetaError, NotSupportedError
 from meta.frontend.torch.aliases import Alias, Step, Storage, field_step, step_of
+from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.fx import placeholder_types as placeholder_types
 from meta.frontend.torch.fx import read_graph as read_graph
@@ -181,8 +181,8 @@ class _Run:
     def call(self, node: Node) -> None:
         args = tuple([substituted(arg, self.get) for arg in node.args])
         kwargs = {name: substituted(arg, self.get) for name, arg in node.kwargs.items()}
-        if node.operator == "higher_order.wrap_with_set_grad_enabled":
-            self.define(node, self.inlined(args))
+        if node.operator in HIGHER_ORDER:
+            self.define(node, HIGHER_ORDER[node.operator](self.inner, *args, **kwargs))
             return
         function = find(node, self.fallback)
         if function is None:
@@ -203,12 +203,9 @@ class _Run:
             if isinstance(ref, Ref):
                 self.values[ref.name] = result[i]
 
-    def inlined(self, args: tuple[Any, ...]) -> Any:
-        """A graph that runs with or without gradients: (enabled, graph, *its inputs)."""
-        enabled, graph, *values = args
-        mode: AbstractContextManager[Any] = nullcontext() if enabled else meta.no_grad()
-        with mode:
-            return _Run(graph, self.fallback).outputs(values)
+    def inner(self, graph: Graph, values: Sequence[Any]) -> Any:
+        """The outputs of a graph among the arguments of a node."""
+        return _Run(graph, self.fallback).outputs(values)
 
     # --- writes in place ---------------------------------------------------------------------------------------------
 

@@ -14,6 +14,7 @@ from meta.frontend.examination import OperatorUse, missing_operators, operator_u
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.storage import BY_STRIDES
+from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import UnsupportedError
 from meta.frontend.torch.nodes import Graph, Node, subgraphs
 from meta.frontend.torch.sizes import modulo, power
@@ -41,8 +42,6 @@ _METADATA = frozenset({
     "unsqueeze_",
 })  # fmt: skip
 """Operators that change the shape of a tensor in place, which other names of it would see."""
-
-INLINED = frozenset({"higher_order.wrap_with_set_grad_enabled"})
 
 
 def is_check(node: Node) -> bool:
@@ -248,7 +247,7 @@ def operators(graph: Graph, fallback: Fallback | None = None) -> tuple[OperatorU
         if is_check(node) or node.operator == "operator.getitem":
             continue
         places.setdefault(node.operator, []).append(str(node.span or node.name))
-        if node.operator not in INLINED and find(node, fallback) is None:
+        if node.operator not in HIGHER_ORDER and find(node, fallback) is None:
             missing.add(node.operator)
     return operator_uses(places, places.keys() - missing)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import operator
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 import torch
@@ -15,10 +16,12 @@ import meta
 from meta import tracing
 from meta.dim import sym
 from meta.errors import MetaError
+from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.dynamo.foreign import foreign_call
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, dense_order, inverse, same_type
-from meta.frontend.torch.fx import operator_name
+from meta.frontend.torch.fx import operator_name, read_graph
+from meta.frontend.torch.graph import run
 from meta.frontend.torch.nodes import Node as Call
 from meta.frontend.torch.operators import find, is_check, is_write
 from meta.ir.type import TensorType, tensor_type
@@ -165,7 +168,8 @@ class _Converter:
         kwargs = {name: self._argument(x) for name, x in node.kwargs.items()}
         if _is_random(node.target, args, kwargs):
             return self._drawn(node, args, kwargs)
-        return self._called(node, find(call), args, kwargs)
+        function = _higher_order(call.operator, args) if call.operator in HIGHER_ORDER else find(call)
+        return self._called(node, function, args, kwargs)
 
     def _argument(self, x: Any) -> Any:
         """An argument of a node with values in place of nodes, and with plain lists."""
@@ -278,6 +282,15 @@ def _is_random(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     if given.get("train") is False or given.get("training") is False:
         return False
     return not any(given.get(name) == 0 for name in ("dropout_p", "dropout")) and given.get("p", 1) != 0
+
+
+def _higher_order(operator: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
+    """The function of a higher-order operator; None where its graphs draw random numbers, which are torch's."""
+    modules = [m for graph in args if isinstance(graph, GraphModule) for m in graph.modules()]
+    nodes = [node for m in modules if isinstance(m, GraphModule) for node in m.graph.nodes]
+    if any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in nodes):
+        return None
+    return partial(HIGHER_ORDER[operator], lambda graph, values: run(read_graph(graph), values))
 
 
 # --- targets -----------------------------------------------------------------------------------------------------

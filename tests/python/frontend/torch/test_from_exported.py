@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 import torch
-from torch import nn
+from torch import library, nn
 
 import meta
 from meta.errors import ArgumentError
@@ -226,9 +226,22 @@ def test_refuses_what_is_not_exported() -> None:
         from_exported(nn.Linear(2, 2))
 
 
-def test_lists_everything_unsupported() -> None:
-    def function(x: torch.Tensor) -> torch.Tensor:
-        return torch.cond(x.sum() > 0, lambda x: x + 1, lambda x: x - 1, (x,))
+@library.custom_op("exported_tests::lacking", mutates_args=())
+def lacking(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
 
-    with pytest.raises(UnsupportedError, match=r"\[torch\] 1 operator is not supported: higher_order.cond \(once: "):
+
+@lacking.register_fake
+def _(x: torch.Tensor) -> torch.Tensor:
+    return torch.empty_like(x)
+
+
+def test_lists_everything_unsupported() -> None:
+    """Those inside of branches as well."""
+
+    def function(x: torch.Tensor) -> torch.Tensor:
+        return torch.cond(x.sum() > 0, lambda x: lacking(x) + 1, lambda x: x - 1, (x,))
+
+    problem = r"\[torch\] 1 operator is not supported: exported_tests.lacking.default \(once: "
+    with pytest.raises(UnsupportedError, match=problem):
         from_exported(exported(Functional(function), X))
