@@ -1,6 +1,7 @@
 """The GPT of examples.gpt in several processes, each with its part of the batch:
 
     torchrun --nproc-per-node 2 -m examples.gpt_distributed --zero 2
+    torchrun --nproc-per-node 4 -m examples.gpt_distributed --tensor-parallel 2
 
 A checkpoint in `--checkpoint` is written every `--every` steps and read at the start, so that torchrun continues after
 a failure (`--max-restarts`)."""
@@ -27,6 +28,9 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--length", type=int, default=64, help="letters of a piece (default: 64)")
     parser.add_argument("--zero", type=int, choices=[0, 1, 2, 3], default=0, help="0 divides nothing (default)")
+    parser.add_argument(
+        "--tensor-parallel", type=int, default=1, metavar="N", help="processes that share the parameters (default: 1)"
+    )
     parser.add_argument("--checkpoint", help="folder")
     parser.add_argument("--every", type=int, default=100, help="steps between checkpoints (default: 100)")
     parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
@@ -34,19 +38,32 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     return parser.parse_args(argv)
 
 
+PLAN = {
+    "layers.*.attention.project.*": distributed.shard(0, blocks=3),  # the heads of queries, keys and values
+    "layers.*.attention.out.w": distributed.shard(1),
+    "layers.*.first.*": distributed.shard(0),
+    "layers.*.last.w": distributed.shard(1),
+}
+"""How `--tensor-parallel` divides the parameters."""
+
+
 def main(argv: Sequence[str] | None = None) -> list[float]:
     """Train; returns the losses of the whole batches. The same on any number of processes, up to rounding."""
     options = parsed(argv)
     distributed.init()
-    rank, ranks = distributed.rank(), distributed.world_size()
-    if options.batch % ranks:
-        raise SystemExit(f"--batch {options.batch} is not a multiple of {ranks}, the number of processes")
+    mesh = distributed.DeviceMesh({"dp": -1, "tp": options.tensor_parallel}, options.device)
+    position, parts = mesh.rank("dp"), mesh.sizes["dp"]
+    if options.batch % parts:
+        raise SystemExit(f"--batch {options.batch} is not a multiple of {parts}, the parts of a batch")
     device = f"cuda({distributed.local_rank()})" if options.device == "cuda" else options.device
     meta.random.seed(options.seed)
     model = gpt.GPT(len(gpt.LETTERS), options.features, options.layers, options.length).to(device)
     optimizer = meta.optim.AdamW(model, options.rate)
     step = meta.optim.TrainStep(model, optimizer, loss=scores_loss)
-    step = distributed.zero(options.zero)(step) if options.zero else distributed.data_parallel()(step)
+    if options.tensor_parallel > 1:
+        step = distributed.tensor_parallel(PLAN, mesh["tp"])(step)
+    divide = distributed.zero(options.zero, mesh["dp"]) if options.zero else distributed.data_parallel(mesh["dp"])
+    step = divide(step)
     counter = Path(f"{options.checkpoint}.step") if options.checkpoint else None
     first = 0
     if options.checkpoint and Path(options.checkpoint).is_dir():
@@ -57,15 +74,16 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
     losses: list[float] = []
     for number in common.progress(range(first, options.steps)):
         chosen = np.random.default_rng((options.seed, number)).integers(0, len(pieces), options.batch)
-        own = np.split(chosen, ranks)[rank]
+        own = np.split(chosen, parts)[position]
         loss = run(meta.array(pieces[own], device=device), meta.array(following[own], device=device))
         losses.append(distributed.all_reduce(loss, "mean").item())
         if options.checkpoint and (number + 1) % options.every == 0:
             distributed.save(options.checkpoint, step)
-            if rank == 0 and counter is not None:
+            if distributed.rank() == 0 and counter is not None:
                 counter.write_text(str(number + 1))
-    if rank == 0 and losses:
-        print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} after {len(losses)} steps on {ranks} processes")
+    if distributed.rank() == 0 and losses:
+        processes = distributed.world_size()
+        print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} after {len(losses)} steps on {processes} processes")
     distributed.shutdown()
     return losses
 
