@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -45,12 +45,16 @@ def check_bucket_bytes(where: str, value: Any) -> None:
         raise ArgumentError(where, f"bucket_bytes is {value!r}", "an int above 0")
 
 
-def buckets(arrays: Iterable[NDArray], least_bytes: int) -> Iterator[Bucket]:
-    """The arrays in buckets of at least that many bytes, each of one dtype and device, in their order."""
+def buckets(
+    arrays: Iterable[NDArray], least_bytes: int, apart: Callable[[NDArray], Any] = lambda _: None
+) -> Iterator[Bucket]:
+    """The arrays in buckets of at least that many bytes, each of one dtype and device, in their order.
+
+    apart: arrays for which it differs are in different buckets."""
     open_buckets: dict[Any, list[NDArray]] = {}
     sizes: dict[Any, int] = {}
     for x in arrays:
-        kind = x.dtype, x.device
+        kind = x.dtype, x.device, apart(x)
         open_buckets.setdefault(kind, []).append(x)
         sizes[kind] = sizes.get(kind, 0) + math.prod(x.shape) * itemsize(x.dtype)
         if sizes[kind] >= least_bytes:

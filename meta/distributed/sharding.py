@@ -22,7 +22,6 @@ from meta.errors import ArgumentError, NotSupportedError
 from meta.model.model import Model
 from meta.modes import modes
 from meta.optim.lamb import LAMB
-from meta.optim.optimizer import Optimizer
 from meta.optim.train_step import TrainStep
 
 
@@ -52,7 +51,7 @@ def zero(
         _check_supported(step, stage)
         if broadcast:
             broadcast_state(step, group)
-        shards = shard_optimizer(step.optimizer, group)
+        shards = shard_optimizer(step, group)
         if stage == 3:
             add_exchange(step, _divide_model(step, shards, bucket_bytes))
         else:
@@ -79,15 +78,16 @@ class Shard:
     """One parameter of which every rank has a part.
 
     name: of the parameter.  parameter: the whole array, in stages 1 and 2.  array: this rank's part, a vector.
-    shape: of the whole parameter."""
+    shape: of the whole parameter.  others: groups of other exchanges that divide it, too."""
 
-    __slots__ = ("array", "group", "name", "parameter", "shape")
+    __slots__ = ("array", "group", "name", "others", "parameter", "shape")
 
-    def __init__(self, name: str, parameter: NDArray, group: Group) -> None:
+    def __init__(self, name: str, parameter: NDArray, group: Group, others: tuple[tuple[str, int], ...] = ()) -> None:
         self.name = name
         self.parameter = parameter
         self.shape = parameter.shape
         self.group = group
+        self.others = others
         with no_grad():
             self.array = self.own_part(parameter.detach())
         self.array.requires_grad = parameter.requires_grad
@@ -140,15 +140,23 @@ def _ends(shards: Sequence[Shard]) -> list[int]:
 
 
 def shard_buckets(shards: Sequence[Shard], bucket_bytes: int) -> list[list[Shard]]:
-    """Shards whose parameters are communicated together, in their order."""
+    """Shards whose parameters are communicated together, in their order.
+
+    Those that other ranks divide too are apart, for their programs treat them as parts, and others as replicated."""
     by_id = {id(shard.array): shard for shard in shards}
     least = -(-bucket_bytes // shards[0].group.ranks)
-    return [[by_id[id(x)] for x in bucket.arrays] for bucket in buckets([s.array for s in shards], least)]
+    found = buckets([s.array for s in shards], least, lambda x: by_id[id(x)].others)
+    return [[by_id[id(x)] for x in bucket.arrays] for bucket in found]
 
 
-def shard_optimizer(optimizer: Optimizer, group: Group) -> list[Shard]:
-    """Make an optimizer update this rank's shards of its parameters, with shards of their state."""
-    shards = {name: Shard(name, x, group) for name, x in optimizer.named}
+def shard_optimizer(step: TrainStep, group: Group) -> list[Shard]:
+    """Make a step's optimizer update this rank's shards of its parameters, with shards of their state."""
+    optimizer = step.optimizer
+    before = exchanges(step, Exchange)
+    shards = {
+        name: Shard(name, x, group, tuple(other for exchange in before for other in exchange.groups(name)))
+        for name, x in optimizer.named
+    }
     with no_grad():
         for arrays in optimizer.slots.values():
             for name in list(arrays):

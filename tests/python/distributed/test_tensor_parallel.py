@@ -63,6 +63,13 @@ def test_norms_of_gradients_are_those_of_all_parts() -> None:
     assert collectives(module) == {"all_reduce": 2}  # that of the forward pass, and one of the sum of squares
 
 
+@pytest.mark.parametrize("stage", [1, 3])
+def test_zero_over_another_axis_leaves_the_parts_apart(stage: int) -> None:
+    step = distributed.zero(stage, distributed.Group("dp", 4), broadcast=False)(_divided())
+    plan = distributed.plan(step, meta.ones((5, 4)), meta.ones((5, 4)))
+    assert [(c.operator, c.calls) for c in plan.collectives if c.group == "tp"] == [("all_reduce", 1)]
+
+
 @pytest.mark.parametrize("batch", [5, sym("n")], ids=str)
 def test_a_transformer_sums_twice_in_each_direction_of_a_layer(batch: Any) -> None:
     model = Encoder()
