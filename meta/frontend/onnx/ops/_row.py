@@ -74,7 +74,8 @@ class Row:
         variadic = bool(values) and values[-1].kind is inspect.Parameter.VAR_POSITIONAL
         names = [p.name for p in (*values, *values[-1:] * len(inputs) * variadic)]
         if self.fold is not None and inputs and all(value is None or is_host(value) for value in inputs):
-            return self.fold(*inputs, **attributes)
+            with np.errstate(all="ignore"):  # infinities, NaN and remainders by 0 are ordinary results
+                return self.fold(*inputs, **attributes)
         given = [self._operand(node, name, value) for name, value in zip(names, inputs, strict=False)]
         return self.function(node, *given, **attributes)
 

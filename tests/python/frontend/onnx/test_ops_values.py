@@ -93,3 +93,13 @@ def test_extremes_of_nothing_are_the_ends_of_the_dtype() -> None:
 def test_what_is_not_supported_is_refused_by_name(body: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         from_onnx(parsed(body))
+
+
+def test_remainders_and_quotients_by_0_that_are_known_are_those_of_the_program() -> None:
+    program = from_onnx(parsed("main (int64[3] x, int64[3] z) => (int64[3] y) { y = Mod(x, z) }"))
+    x, z = np.array([1, -1, 5]), np.array([0, 0, 3])
+    assert program.interpret(x, z).tolist() == program(x, z).tolist() == [0, 0, 2]
+    text = "main (float[2] x) => (float[2] y) { c = Constant<value_floats=[0.0, -1.0]>() y = Div(c, x) }"
+    quotient = from_onnx(parsed(text))
+    x = np.array([0.0, 0.0], np.float32)
+    np.testing.assert_array_equal(quotient.interpret(x), quotient(x))
