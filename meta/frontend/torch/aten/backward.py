@@ -19,7 +19,8 @@ def pullback(function: Callable[..., Any], xs: Sequence[Any], dy: Any) -> tuple[
     with meta.enable_grad():
         sources = [_source(x) for x in xs]
         result = function(*sources)
-    if not result.requires_grad:  # such as the distances that count unequal elements
+    # Such as the distances that count unequal elements. In traces, `grad` returns None for them.
+    if isinstance(result, meta.NDArray) and not result.requires_grad:
         return tuple(meta.zeros_like(x) for x in xs)
     create = any(isinstance(x, meta.NDArray) and x.requires_grad for x in (*xs, dy))
     gradients = meta.autograd.grad([result], sources, [dy], create_graph=create, allow_unused=True)

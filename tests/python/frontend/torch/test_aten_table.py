@@ -8,6 +8,7 @@ import sys
 from collections import Counter
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
@@ -112,3 +113,20 @@ def test_numbers_in_place_of_tensors_are_refused() -> None:
 def test_the_table_needs_no_torch() -> None:
     code = "import sys; from meta.frontend.torch import aten; assert aten.names(); assert 'torch' not in sys.modules"
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
+
+
+def test_gradients_of_rows_in_traces_are_those_of_arrays() -> None:
+    """Rows that are gradients of other rows: of a view, and of an activation."""
+
+    select, softplus = aten.find("select_backward"), aten.find("softplus_backward")
+    assert select is not None
+    assert softplus is not None
+
+    def gradients(dy: Any, x: Any) -> Any:
+        return select(dy, (2, 4, 3), 1, 2), softplus(dy, x, 2.0, 20.0)
+
+    given = [meta.array(np.linspace(-1, 1, 6).reshape(2, 3)), meta.array(np.linspace(-2, 3, 6).reshape(2, 3))]
+    expected = gradients(*given)
+    for x, y in zip(meta.vm.compile(meta.trace(gradients))(*given), expected, strict=True):
+        assert y.numpy().any()
+        np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-6)
