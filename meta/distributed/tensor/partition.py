@@ -56,6 +56,7 @@ from meta.op.registry import Op, get
 from meta.passes.dce import dce
 from meta.passes.manager import Pass
 from meta.tracing.function_op import FunctionOp, forward_results, rule_of
+from meta.tracing.loop_op import LoopOp
 
 _OWN_RESULTS = frozenset({"group_rank", "reduce_scatter", "all_to_all", "reduce_to", "send_receive"})
 """Collectives whose results differ by rank."""
@@ -216,7 +217,7 @@ class Partitioner:
         operands = list(_values(args))
         if op.family == "collective":
             return self.collective(op, args, operands, source)
-        if any(map(self.is_local, operands)):
+        if any(map(self.is_local, operands)) or _loop_has_own_results(op):
             return self.as_written(op, args, LOCAL, source)
         result = special.compute(self, op, args)
         if result is None and any(v.placement != REPLICATED for v in operands):
@@ -370,6 +371,14 @@ def _fields(kind: Type) -> tuple[Type, ...]:
 
 
 def _has_own_results(value: Expr) -> bool:
-    """Whether something inside a value differs by rank."""
-    inner = (b.value for block in nested_blocks(value) for b in walk(block))
-    return any(isinstance(v, Call) and isinstance(v.op, Op) and v.op.name in _OWN_RESULTS for v in inner)
+    """Whether something inside of a value differs by rank."""
+    for block in nested_blocks(value):
+        for binding in walk(block):
+            op = binding.value.op if isinstance(binding.value, Call) else None
+            if isinstance(op, Op) and (op.name in _OWN_RESULTS or _loop_has_own_results(op)):
+                return True
+    return False
+
+
+def _loop_has_own_results(op: Op) -> bool:
+    return isinstance(op, LoopOp) and op.body is not None and _has_own_results(op.body)

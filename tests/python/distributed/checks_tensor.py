@@ -53,6 +53,17 @@ class GPT(Encoder):
         return self.head(h).reshape(-1, VOCABULARY)
 
 
+class Recurrent(meta.Model):
+    """A loop and statistics of the batch, which compute with whole operands."""
+
+    def build(self) -> None:
+        self.embedding, self.layer = nn.Embedding(VOCABULARY, FEATURES), nn.LSTM(FEATURES, 8, batch_first=True)
+        self.norm, self.head = nn.BatchNorm1d(8), nn.Linear(8, VOCABULARY)
+
+    def forward(self, x: Any) -> Any:
+        return self.head(self.norm(self.layer(self.embedding(x))[0].reshape(-1, 8)))
+
+
 def _tokens(generator: Any, dtype: str) -> tuple[Any, Any]:
     return generator.integers(0, VOCABULARY, (BATCH, LENGTH)), generator.integers(0, VOCABULARY, BATCH * LENGTH)
 
@@ -65,6 +76,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[Any, str], tuple[Any, Any]
     "mlp": (lambda: MLP(5, 8, 3), _vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
     "bert": (Encoder, _tokens, LAYERS | {"embedding.w": shard(0)}),
     "gpt": (GPT, _tokens, LAYERS | {"embedding.w": shard(0), "head.*": shard(0)}),
+    "recurrent": (Recurrent, _tokens, {"layer.*": shard(0), "head.*": shard(0), "norm.w": shard(0)}),
     "dropout": (lambda: GPT(0.2, 1), _tokens, LAYERS | {"positions.w": shard(1)}),
 }
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
@@ -152,6 +164,7 @@ def check_two_tensor_parallel() -> None:
     compare("mlp", "sgd", "float64", _parallel(mesh), mesh, "eager", accumulate=2)
     compare("mlp", "sgd", "float64", _parallel(mesh), mesh, "interpreted", accumulate=2)
     compare("bert", "sgd", "float64", _parallel(mesh), mesh, "interpreted")
+    compare("recurrent", "sgd", "float64", _parallel(mesh), mesh, "interpreted")
     compare("gpt", "sgd", "float32", _parallel(mesh), mesh, "interpreted", clip_norm=0.5)
     compare("dropout", "sgd", "float64", _parallel(mesh), mesh, "compiled")
 

@@ -63,6 +63,36 @@ def test_norms_of_gradients_are_those_of_all_parts() -> None:
     assert collectives(module) == {"all_reduce": 2}  # that of the forward pass, and one of the sum of squares
 
 
+class Gated(meta.Model):
+    """Queries, keys and values of one product, split along its last axis; a gate; scores by the embedding's table."""
+
+    def build(self) -> None:
+        self.embedding, self.scale = nn.Embedding(12, 8), meta.ones(8)
+        self.qkv, self.out = nn.Linear(8, 24), nn.Linear(8, 8)
+        self.gate, self.up, self.down = nn.Linear(8, 16), nn.Linear(8, 16), nn.Linear(16, 8)
+
+    def forward(self, x: Any) -> Any:
+        h = self.embedding(x)
+        parts = meta.split(self.qkv(meta.rms_norm(h, self.scale)), 3, -1)
+        q, k, v = (part.reshape(*x.shape, 4, 2).transpose((0, 2, 1, 3)) for part in parts)
+        y = meta.scaled_dot_product_attention(q, k, v, True)[0].transpose((0, 2, 1, 3))
+        h = h + self.out(y.reshape(*x.shape, 8))
+        h = h + self.down(meta.silu(self.gate(h)) * self.up(h))
+        return meta.dense(h, self.embedding.w).reshape(-1, 12)
+
+
+def test_gates_and_fused_projections_need_nothing_more() -> None:
+    model = Gated()
+    step = meta.optim.TrainStep(model, meta.optim.SGD(model, 0.1), loss=meta.cross_entropy)
+    plan = {
+        "embedding.w": shard(0), "qkv.*": shard(0, blocks=3), "out.w": shard(1), "gate.*": shard(0), "up.*": shard(0),
+        "down.w": shard(1),
+    }  # fmt: skip
+    distributed.tensor_parallel(plan, TP, broadcast=False)(step)
+    module = step.record(tensor_type((2, 3), "int64"), tensor_type((6,), "int64")).module
+    assert collectives(module) == {"all_reduce": 4 + 1 + 3 + 1}
+
+
 @pytest.mark.parametrize("stage", [1, 3])
 def test_zero_over_another_axis_leaves_the_parts_apart(stage: int) -> None:
     step = distributed.zero(stage, distributed.Group("dp", 4), broadcast=False)(_divided())
