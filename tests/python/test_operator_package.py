@@ -102,8 +102,8 @@ def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
 @pytest.mark.parametrize("name", ["by_closure", "by_default", "by_helper"])
 def test_an_edit_takes_effect_in_the_next_process(processes: list[dict[str, Any]], name: str) -> None:
     """Eagerly and in a program."""
-    found = [process["results"][name] for process in processes]
-    assert found == [[[1.0, 2.0]] * 2, [[3.0, 6.0]] * 2, [[3.0, 6.0]] * 2]
+    results = [process["results"][name] for process in processes]
+    assert results == [[[1.0, 2.0]] * 2, [[3.0, 6.0]] * 2, [[3.0, 6.0]] * 2]
 
 
 def test_an_edit_of_the_generated_compute_takes_effect(processes: list[dict[str, Any]]) -> None:

@@ -60,7 +60,7 @@ def test_program_agrees_with_the_step(eager, optimize):
 def test_writes_every_parameter_statistic_and_slot():
     step, batch = step_and_batch()
     main = step.record(*batch).main
-    written = {main.params[at].name for at in main.attrs[MUTATES].values()}
+    written = {main.params[index].name for index in main.attrs[MUTATES].values()}
     parameters = {name for name, _ in step.model.named_parameters()}
     assert written == parameters | {f"{n}.velocity" for n in parameters} | {"norm.running_mean", "norm.running_var"}
     numbers = {"learning_rate", "momentum", "weight_decay"}

@@ -209,7 +209,7 @@ def test_traced_steps_skip_and_adapt_as_eager_ones(clip):
 def test_names_of_the_state_in_a_program():
     step, _, _ = training()
     main = tracing.record(step, (array(6, 8), array(6, 1), array()), {}).main
-    written = {main.params[at].name for at in main.attrs["mutates"].values()}
+    written = {main.params[index].name for index in main.attrs["mutates"].values()}
     assert {"scaler.factor", "scaler.good_steps", "optimizer.w", "optimizer.w.velocity", "seen"} <= written
     assert "optimizer.learning_rate" not in written
 

@@ -55,9 +55,9 @@ def test_unknown_rules_are_refused():
 def test_a_report_has_precision_reason_and_casts():
     model, x = model_and_input()
     report = meta.amp.report(lambda x: meta.softmax(model(x)), x)
-    found = {o.operator: (o.dtype, o.reason) for o in report.operators}
-    assert found["dense"] == ("bfloat16", "always: runs in the low precision")
-    assert found["softmax"] == ("float32", "never: runs in float32")
+    entries = {o.operator: (o.dtype, o.reason) for o in report.operators}
+    assert entries["dense"] == ("bfloat16", "always: runs in the low precision")
+    assert entries["softmax"] == ("float32", "never: runs in float32")
     assert report.cast_count == 4  # x, w, bias, and the operand of softmax
     assert report.cast_bytes == (16 + 32 + 4 + 8) * 6
     assert sum(c.arguments for c in report.casts) == 3

@@ -89,13 +89,13 @@ def test_modes_do_not_leak_between_threads() -> None:
     x = leaf()
 
     def work(index: int) -> bool:
-        found = []
+        gradients = []
         for _ in range(ROUNDS):
             if index % 2:
                 with meta.no_grad():
-                    found.append((x * 2).requires_grad)
+                    gradients.append((x * 2).requires_grad)
             else:
-                found.append(not (x * 2).requires_grad)
-        return any(found)
+                gradients.append(not (x * 2).requires_grad)
+        return any(gradients)
 
     assert not any(run_in_threads(work))

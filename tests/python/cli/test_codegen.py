@@ -121,13 +121,14 @@ def test_type_checkers_read_the_signatures(package: Package, tmp_path: Path) -> 
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
-    found: set[tuple[str, int, str]] = set()
+    problems: set[tuple[str, int, str]] = set()
     for message in json.loads(done.stdout)["generalDiagnostics"]:
         revealed = re.search(r'^Type of ".*" is "(.*)"$', message["message"].replace("\n", " "))
         text = f"reveals: {revealed[1]}" if revealed else f"reports: {message['rule']}"
-        found.add((Path(message["file"]).name, message["range"]["start"]["line"] + 1, text))
+        problems.add((Path(message["file"]).name, message["range"]["start"]["line"] + 1, text))
     lines = enumerate(user.read_text().splitlines(), 1)
-    assert found == {("user.py", i, m[1]) for i, line in lines if (m := re.search(r"# (re(?:veals|ports): .*)$", line))}
+    expected = {("user.py", i, m[1]) for i, line in lines if (m := re.search(r"# (re(?:veals|ports): .*)$", line))}
+    assert problems == expected
 
 
 def test_check_prints_what_differs_and_writes_nothing(package: Package, capsys: pytest.CaptureFixture[str]) -> None:

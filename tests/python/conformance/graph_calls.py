@@ -29,13 +29,13 @@ def family(function: Callable[[], Iterator[Call]]) -> Callable[[], Iterator[Call
 def failures(name: str) -> list[str]:
     """The calls of a family whose results in a trace are not torch's."""
     torch.manual_seed(0)
-    found: list[str] = []
+    names: list[str] = []
     for overload, *args in CALLS[name]():
         kwargs: dict[str, Any] = args.pop() if args and isinstance(args[-1], dict) else {}
         text = difference(overload, args, kwargs)
         if text:
-            found.append(f"{overload}: {text}")
-    return found
+            names.append(f"{overload}: {text}")
+    return names
 
 
 def difference(overload: Any, args: list[Any], kwargs: dict[str, Any]) -> str:
@@ -101,8 +101,8 @@ def bags() -> Iterator[Call]:
             args = (weight, indices, offsets, False, mode, False, None, last, padding)
             y, _, sizes, largest = A._embedding_bag(*args)
             yield A._embedding_bag.default, *args
-            found = (indices, offsets, bag_of, sizes, largest, 10, False, mode, False, None, padding)
-            yield A._embedding_bag_backward.default, _normal(*y.shape), *found
+            embedded = (indices, offsets, bag_of, sizes, largest, 10, False, mode, False, None, padding)
+            yield A._embedding_bag_backward.default, _normal(*y.shape), *embedded
     per_sample = (_normal(4, 3), weight, indices, torch.tensor([0, 2, 2, 4]), bag_of, 0, 2)
     yield A._embedding_bag_per_sample_weights_backward.default, *per_sample
 

@@ -22,8 +22,8 @@ def row(name: str) -> Call | None:
     base = name.removeprefix("nn.functional.")
     for prefix in ("linalg.", "special.", "fft."):
         base = base.replace(prefix, prefix.replace(".", "_"))
-    found = aten.find(base, strict=True)
-    return None if found is None else _without_requires_grad(found)
+    row = aten.find(base, strict=True)
+    return None if row is None else _without_requires_grad(row)
 
 
 def _without_requires_grad(function: Call) -> Call:
@@ -40,9 +40,9 @@ def _without_requires_grad(function: Call) -> Call:
 
 def need(name: str) -> Call:
     """The row of ATen's operator `name`. Raises NotImplementedError when it is called and the table lacks it."""
-    found = aten.find(name, strict=True)
-    if found is not None:
-        return found
+    row = aten.find(name, strict=True)
+    if row is not None:
+        return row
 
     def missing(*_: Any, **__: Any) -> Any:
         raise NotImplementedError(f"the table has no {name}")

@@ -55,12 +55,12 @@ def judged(adapter: Any, case: Any) -> tuple[str, str]:
     """The verdict about a test, and its reason: passed, failed (a wrong result), unsupported, or error."""
     for inputs, expected in case.data_sets:
         try:
-            found = list(adapter.run(case.model, [_array(x) for x in inputs]))
+            actual = list(adapter.run(case.model, [_array(x) for x in inputs]))
         except Exception as error:  # noqa: BLE001  # whatever a reader raises is a verdict
             verdict = "unsupported" if adapter.unsupported(error) else "error"
             return verdict, f"{type(error).__name__}: {error}".split("\n")[0][:200]
         problem = _difference(
-            [_array(x) for x in expected], found, case.rtol, case.atol, bool(_RANDOM.match(case.name))
+            [_array(x) for x in expected], actual, case.rtol, case.atol, bool(_RANDOM.match(case.name))
         )
         if problem:
             return "failed", problem
@@ -73,10 +73,10 @@ def _array(x: Any) -> Any:
     return numpy_helper.to_array(x) if isinstance(x, TensorProto) else x
 
 
-def _difference(expected: Sequence[Any], found: Sequence[Any], rtol: float, atol: float, random: bool) -> str:
-    if len(expected) != len(found):
-        return f"{len(found)} values for {len(expected)}"
-    for e, f in zip(expected, found, strict=True):
+def _difference(expected: Sequence[Any], actual: Sequence[Any], rtol: float, atol: float, random: bool) -> str:
+    if len(expected) != len(actual):
+        return f"{len(actual)} values for {len(expected)}"
+    for e, f in zip(expected, actual, strict=True):
         if isinstance(e, list):
             problem = _difference(e, f, rtol, atol, random) if isinstance(f, list) else "no sequence"
             if problem:
@@ -93,11 +93,11 @@ def _difference(expected: Sequence[Any], found: Sequence[Any], rtol: float, atol
     return ""
 
 
-def _close(expected: Any, found: Any, rtol: float, atol: float) -> bool:
+def _close(expected: Any, actual: Any, rtol: float, atol: float) -> bool:
     if expected.dtype.kind not in "fcV":
-        return bool(np.array_equal(expected, found))
+        return bool(np.array_equal(expected, actual))
     wide = "complex128" if expected.dtype.kind == "c" else "float64"
-    return bool(np.allclose(found.astype(wide), expected.astype(wide), rtol, atol, equal_nan=True))
+    return bool(np.allclose(actual.astype(wide), expected.astype(wide), rtol, atol, equal_nan=True))
 
 
 if __name__ == "__main__":

@@ -93,8 +93,8 @@ def exported(model: nn.Module, inputs: Callable[[int], torch.Tensor]) -> str:
         x = inputs(batch)
         with torch.no_grad():
             expected = model(x)
-        (found,) = export_adapter.import_and_run(program, [x])
-        problem = _difference(f"batch {batch}", expected, torch.as_tensor(found))
+        (actual,) = export_adapter.import_and_run(program, [x])
+        problem = _difference(f"batch {batch}", expected, torch.as_tensor(actual))
         if problem:
             return problem
     return ""
@@ -109,8 +109,8 @@ def compiled(model: nn.Module, inputs: Callable[[int], torch.Tensor]) -> str:
     for each in (reference, run):
         each(x).square().mean().backward()
     pairs = zip(reference.named_parameters(), model.parameters(), strict=True)
-    for (name, expected), found in pairs:
-        problem = _difference(f"gradient of {name}", expected.grad, found.grad)
+    for (name, expected), actual in pairs:
+        problem = _difference(f"gradient of {name}", expected.grad, actual.grad)
         if problem:
             return problem
     reference.eval(), model.eval()
@@ -118,11 +118,11 @@ def compiled(model: nn.Module, inputs: Callable[[int], torch.Tensor]) -> str:
         return _difference("output", reference(x), run(x))
 
 
-def _difference(subject: str, expected: Any, found: Any) -> str:
-    if found is None or expected.shape != found.shape or expected.dtype != found.dtype:
-        return f"{subject}: {None if found is None else (found.dtype, tuple(found.shape))}"
-    if not torch.allclose(found, expected, rtol=RTOL, atol=ATOL, equal_nan=True):
-        return f"{subject} is off by {(found - expected).abs().max():.1e}"
+def _difference(subject: str, expected: Any, actual: Any) -> str:
+    if actual is None or expected.shape != actual.shape or expected.dtype != actual.dtype:
+        return f"{subject}: {None if actual is None else (actual.dtype, tuple(actual.shape))}"
+    if not torch.allclose(actual, expected, rtol=RTOL, atol=ATOL, equal_nan=True):
+        return f"{subject} is off by {(actual - expected).abs().max():.1e}"
     return ""
 
 

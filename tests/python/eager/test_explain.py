@@ -11,12 +11,12 @@ from tests.python.recorded import array
 
 
 def test_lists_the_chosen_dialect_and_the_others():
-    found = meta.explain("softmax", array(2, 3), axis=0)
-    assert found.chosen == "tvm"
-    text = str(found)
+    explanation = meta.explain("softmax", array(2, 3), axis=0)
+    assert explanation.chosen == "tvm"
+    text = str(explanation)
     assert text.split("\n")[0] == "softmax: tvm"
     assert "tvm (plevel 10): accepts" in text
-    assert [c.implementation.dialect.name for c in found.candidates] == ["tvm", "reference"]
+    assert [c.implementation.dialect.name for c in explanation.candidates] == ["tvm", "reference"]
     assert "reference (plevel 1): accepts" in text
 
 
@@ -28,14 +28,14 @@ def test_accepts_types_instead_of_arrays():
 
 def test_reports_preferences_as_reasons():
     with meta.with_dialect("reference"):
-        found = meta.explain("softmax", array(2, 3))
-    assert found.chosen == "reference"
-    assert "not among with_dialect(['reference'])" in str(found)
+        explanation = meta.explain("softmax", array(2, 3))
+    assert explanation.chosen == "reference"
+    assert "not among with_dialect(['reference'])" in str(explanation)
 
 
 def test_reports_devices_without_an_implementation():
-    found = meta.explain("softmax", tensor_type((2, 3), "float32", "cuda"))
-    assert "reference (plevel 1): not on cuda" in str(found)
+    explanation = meta.explain("softmax", tensor_type((2, 3), "float32", "cuda"))
+    assert "reference (plevel 1): not on cuda" in str(explanation)
 
 
 def test_operators_without_a_kernel_have_no_candidates():
@@ -63,12 +63,12 @@ def test_applies_autocast_as_the_call_does():
         x = array(2, 2)
         assert meta.explain("matmul", x, x).chosen == "tvm"
         with meta.amp.autocast("bfloat16"):
-            found = meta.explain("matmul", x, x)
+            explanation = meta.explain("matmul", x, x)
             assert meta.matmul(x, x).tolist() == [[7.0, 7.0]] * 2
             assert meta.explain("matmul", x.type, x.type).chosen == "halves"
             assert meta.explain("concatenate", [x, x], 0).notes == ()
-        assert found.chosen == "halves"
-        assert "\n  autocast casts operands to bfloat16\n" in str(found)
+        assert explanation.chosen == "halves"
+        assert "\n  autocast casts operands to bfloat16\n" in str(explanation)
 
 
 def test_applies_gradient_recording_as_the_call_does():
@@ -77,9 +77,9 @@ def test_applies_gradient_recording_as_the_call_does():
         x = array(1, 1, 4, 4)
         assert meta.explain("max_pool2d", x, 2).chosen == "mine"
         x.requires_grad = True
-        found = meta.explain("max_pool2d", x, 2)
-        assert found.chosen == "tvm"
-        assert str(found).startswith("max_pool2d: tvm\n  runs as max_pool2d_with_indices, which keeps")
+        explanation = meta.explain("max_pool2d", x, 2)
+        assert explanation.chosen == "tvm"
+        assert str(explanation).startswith("max_pool2d: tvm\n  runs as max_pool2d_with_indices, which keeps")
         assert (meta.max_pool2d(x, 2).detach().numpy() != 7.0).all()
         with meta.no_grad():
             assert meta.explain("max_pool2d", x, 2).chosen == "mine"
@@ -88,6 +88,6 @@ def test_applies_gradient_recording_as_the_call_does():
 
 def test_computes_sizes_that_depend_on_values():
     assert meta.explain("argwhere", meta.array([0.0, 2.0])).chosen == "tvm"
-    found = str(meta.explain("argwhere", tensor_type((2,))))
-    assert "argwhere: no dialect accepts this call" in found
-    assert "the shape of the result depends on values" in found
+    text = str(meta.explain("argwhere", tensor_type((2,))))
+    assert "argwhere: no dialect accepts this call" in text
+    assert "the shape of the result depends on values" in text

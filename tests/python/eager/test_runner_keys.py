@@ -97,12 +97,12 @@ def test_items_that_compare_equal(name: str, good: Any, wrong: Any) -> None:
 
 
 def test_equal_items_share_an_entry() -> None:
-    known: KnownItems = vars(functions)["_i_max_pool2d"]
+    items: KnownItems = vars(functions)["_i_max_pool2d"]
     meta.max_pool2d(POOLED, (2, 3))
-    *_, parts = known[(2, 3), (), (0, 0), (1, 1)]
+    *_, parts = items[(2, 3), (), (0, 0), (1, 1)]
     for _ in range(2):
         assert meta.max_pool2d(POOLED, tuple(range(2, 4)), padding=tuple([0] * 2)).shape == (1, 2, 2, 1)
-        assert known[(2, 3), (), (0, 0), (1, 1)][-1] is parts
+        assert items[(2, 3), (), (0, 0), (1, 1)][-1] is parts
 
 
 def test_lists_of_items_may_change() -> None:
@@ -124,18 +124,18 @@ def test_the_function_of_a_user_remembers_items() -> None:
 
 
 def test_known_items() -> None:
-    known = KnownItems()
+    items = KnownItems()
     stride = tuple(range(2, 4))
-    *objects, parts = known[2, stride]
+    *objects, parts = items[2, stride]
     assert objects == [2, stride]
     assert parts == ((2,), stride, dumps((2,), 2), dumps(stride, 2))
-    assert known[2, stride][-1] is parts
+    assert items[2, stride][-1] is parts
     equal = tuple(range(2, 4))
-    assert known[2, equal][1] is stride  # the caller sees another object
-    known.renew((2, equal))
-    assert known[2, stride][1] is equal
+    assert items[2, equal][1] is stride  # the caller sees another object
+    items.renew((2, equal))
+    assert items[2, stride][1] is equal
     with pytest.raises(ValueError, match="unmarshallable"):
-        known[2, (object(),)]
+        items[2, (object(),)]
     for i in range(1000):
-        known[2, (i,)]
-    assert len(known) <= 256
+        items[2, (i,)]
+    assert len(items) <= 256

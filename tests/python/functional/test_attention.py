@@ -37,8 +37,8 @@ def attended(mask: Any = None, inputs: Any = QKV, **how: Any) -> Row:
 
 def bag(mode: Any, indices: Any = INDICES, offsets: Any = OFFSETS, weights: Any = None, **how: Any) -> Row:
     def ours(w: Any, *weights: Any) -> Any:
-        at = None if offsets is None else meta.array(offsets)
-        return meta.embedding_bag(w, meta.array(indices), at, mode, *weights, **how)
+        offsets_array = None if offsets is None else meta.array(offsets)
+        return meta.embedding_bag(w, meta.array(indices), offsets_array, mode, *weights, **how)
 
     def theirs(w: Any, *weights: Any) -> Any:
         at = None if offsets is None else to_torch(offsets)

@@ -142,9 +142,9 @@ def test_programs_reject_shapes_that_depend_on_values() -> None:
 
 @pytest.mark.parametrize("values", [[3, 1, 3, 2, 1, 3], []])
 def test_unique(values: list[int]) -> None:
-    found = meta.unique(meta.array(np.array(values, np.int32)))
+    actual = meta.unique(meta.array(np.array(values, np.int32)))
     wanted = np.unique(np.array(values, np.int32), return_inverse=True, return_counts=True)
-    for ours, torch_sample in zip(found, wanted, strict=True):
+    for ours, torch_sample in zip(actual, wanted, strict=True):
         assert ours.tolist() == torch_sample.tolist()
 
 

@@ -109,8 +109,8 @@ def test_positions_of_values() -> None:
     assert meta.searchsorted(row, 2).shape == ()  # of a number
     assert meta.searchsorted(row, meta.array(2.0), side="right").item() == 2
     assert meta.searchsorted(meta.array([3.0, 1.0, 2.0]), row, sorter=meta.array([1, 2, 0])).tolist() == [0, 1, 2]
-    found = meta.bucketize(meta.array([[1, 5]]), meta.array([1, 3]), True, dtype="int32")
-    assert (found.tolist(), found.dtype) == ([[1, 2]], "int32")
+    bins = meta.bucketize(meta.array([[1, 5]]), meta.array([1, 3]), True, dtype="int32")
+    assert (bins.tolist(), bins.dtype) == ([[1, 2]], "int32")
     rows, values = np.sort(np.random.default_rng(0).integers(0, 9, (3, 7))), np.arange(12).reshape(3, 4)
     for right in (False, True):
         wanted = torch.searchsorted(torch.from_numpy(rows), torch.from_numpy(values), right=right)

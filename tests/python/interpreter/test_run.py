@@ -30,8 +30,8 @@ T = tensor_type(X)
 
 
 def op(builder, name, *args):
-    found = get(name)
-    return builder.call(found, found.schema.bind(name, args, {}))
+    op = get(name)
+    return builder.call(op, op.schema.bind(name, args, {}))
 
 
 def test_programs_agree_with_their_functions():
@@ -307,13 +307,13 @@ def test_modes_are_restored_after_an_error():
 
 
 def test_frees_values_after_their_last_use(monkeypatch):
-    made, alive = [], []
+    arrays, alive = [], []
     store = interpreter._Interpreter.store
 
     def watched(self, frame, value):
-        made.append(weakref.ref(value))
+        arrays.append(weakref.ref(value))
         store(self, frame, value)
-        alive.append(sum(r() is not None for r in made))
+        alive.append(sum(r() is not None for r in arrays))
 
     def f(x):
         for _ in range(6):
@@ -322,7 +322,7 @@ def test_frees_values_after_their_last_use(monkeypatch):
 
     monkeypatch.setattr(interpreter._Interpreter, "store", watched)
     run(program(f, X), array(*X))
-    assert len(made) == 6
+    assert len(arrays) == 6
     assert max(alive) <= 2
 
 

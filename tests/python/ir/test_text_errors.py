@@ -138,10 +138,10 @@ def test_random_damage_gives_an_error_of_ours_or_a_program():
     refused = 0
     for seed in range(300):
         rng = Random(seed)
-        at = rng.randrange(len(EXAMPLE))
-        damage = rng.choice(["", "(", "}", "%", '"', ":", "0", "fn", "if", "\n", EXAMPLE[at:] or " "])
+        position = rng.randrange(len(EXAMPLE))
+        damage = rng.choice(["", "(", "}", "%", '"', ":", "0", "fn", "if", "\n", EXAMPLE[position:] or " "])
         try:
-            parse(EXAMPLE[:at] + damage + EXAMPLE[at + rng.randrange(4) :], lookup)
+            parse(EXAMPLE[:position] + damage + EXAMPLE[position + rng.randrange(4) :], lookup)
         except MetaError:
             refused += 1
     assert refused > 200

@@ -27,9 +27,9 @@ Convert = Callable[[int, Any], Any]
 
 
 def _tensors(sample: Sample) -> list[T]:
-    found: list[T] = []
-    sample.map(lambda tensor, _: found.append(tensor))
-    return found
+    tensors: list[T] = []
+    sample.map(lambda tensor, _: tensors.append(tensor))
+    return tensors
 
 
 @cache

@@ -65,8 +65,8 @@ def test_is_documented(op: Op) -> None:
 def test_has_a_reference_and_a_tvm_or_library_implementation(op: Op) -> None:
     if op.view or op.name in value_ops():
         return
-    known = {i.dialect.name for i in implementations(op)}
-    assert {"reference", "torch" if op.no_compute else "tvm"} <= known, f"{op.name} has {sorted(known)}"
+    dialects = {i.dialect.name for i in implementations(op)}
+    assert {"reference", "torch" if op.no_compute else "tvm"} <= dialects, f"{op.name} has {sorted(dialects)}"
 
 
 @cache
@@ -98,8 +98,8 @@ def test_an_alias_runs_is_explained_and_recorded_as_its_operator() -> None:
 def operators_called(op: str) -> frozenset[str]:
     """The operators that the gradient of `op` calls, directly or in functions of meta/op/grad that it names."""
     generated = (ROOT / "_generated/gradients.py").read_text(encoding="utf-8")
-    found = re.search(rf"\ndef _{re.escape(op)}\(.*?(?=\ndef |\nadd_rules)", generated, re.DOTALL)
-    return called_in(found[0]) if found else frozenset()
+    function = re.search(rf"\ndef _{re.escape(op)}\(.*?(?=\ndef |\nadd_rules)", generated, re.DOTALL)
+    return called_in(function[0]) if function else frozenset()
 
 
 def called_in(source: str) -> frozenset[str]:
@@ -126,14 +126,14 @@ def called_by(family: str, function: str) -> frozenset[str]:
 @for_each_op
 def test_gradients_of_every_order_have_kernels(op: Op) -> None:
     """Each operator that the gradient calls, directly or in its own gradients, is registered and enabled."""
-    known = {o.name for o in OPS}
+    names = {o.name for o in OPS}
     pending, seen = [op.name], set[str]()
     while pending:
         name = pending.pop()
         if name in seen:
             continue
         seen.add(name)
-        assert name in known, f"the gradients of {op.name} call {name}, which is not an operator"
+        assert name in names, f"the gradients of {op.name} call {name}, which is not an operator"
         pending.extend(operators_called(name))
     for name in sorted(seen):
         member = get_op(name)
@@ -148,7 +148,7 @@ def test_the_gradient_rule_matches_the_declaration(op: Op) -> None:
     if rule is None:
         return
     count = len(op.schema.args)
-    assert all(at < count and op.schema.args[at].is_tensor for at in rule.differentiable)
+    assert all(index < count and op.schema.args[index].is_tensor for index in rule.differentiable)
     assert rule.outputs in (-1, max(1, len(op.outputs)))
 
 

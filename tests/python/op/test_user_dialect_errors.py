@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -11,34 +10,8 @@ import pytest
 import meta
 from meta.errors import KernelError, RegistryError
 from meta.interpreter.run import run
+from tests.python.op.user_dialect import ran, sevens, softmax
 from tests.python.recorded import array
-
-
-@pytest.fixture
-def mine() -> Iterator[Any]:
-    """A dialect before tvm, removed after the test."""
-    with meta.register_dialect("mine", plevel=20) as dialect:
-        yield dialect
-
-
-def softmax(x: Any, axis: int, *, out: Any) -> None:
-    """Softmax on NumPy arrays."""
-    e = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True))
-    out[...] = e / e.sum(axis, keepdims=True)
-
-
-def sevens(*args: Any, out: Any) -> None:
-    """Tells which implementation ran."""
-    out[...] = 7.0
-
-
-def ran(op: str = "tanh") -> bool:
-    """Whether `sevens` runs a call, after a check that `explain` says the same."""
-    x = array(2, 3)
-    result = getattr(meta, op)(x).tolist()
-    found = result == [[7.0] * 3] * 2
-    assert (meta.explain(op, x).chosen == "mine") is found
-    return found
 
 
 @pytest.mark.parametrize(

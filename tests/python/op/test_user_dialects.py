@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -17,35 +17,8 @@ from meta.errors import DispatchError
 from meta.ir.type import tensor_type
 from meta.op.dispatch import CallInfo
 from meta.testing import opcheck
+from tests.python.op.user_dialect import ran, sevens, softmax
 from tests.python.recorded import array
-
-
-@pytest.fixture
-def mine() -> Iterator[Any]:
-    """A dialect before tvm, removed after the test."""
-    with meta.register_dialect("mine", plevel=20) as dialect:
-        yield dialect
-
-
-def softmax(x: Any, axis: int, *, out: Any) -> None:
-    """Softmax on NumPy arrays."""
-    e = np.exp(x.astype(np.float64) - x.max(axis, keepdims=True, initial=-np.inf))
-    out[...] = e / e.sum(axis, keepdims=True)
-
-
-def sevens(*args: Any, out: Any) -> None:
-    """Tells which implementation ran."""
-    out[...] = 7.0
-
-
-def ran(op: str = "tanh") -> bool:
-    """Whether `sevens` runs a call, after a check that `explain` says the same."""
-    x = array(2, 3)
-    result = getattr(meta, op)(x).tolist()
-    found = result == [[7.0] * 3] * 2
-    assert (meta.explain(op, x).chosen == "mine") is found
-    return found
-
 
 # --- implementations -------------------------------------------------------------------------------------------------
 
@@ -371,9 +344,8 @@ def test_commands_know_the_dialect(mine: Any, capsys: pytest.CaptureFixture[str]
     main(["op", "tanh"])
     described = capsys.readouterr().out
     assert "mine" in described
-    assert re.search(
-        rf"mine, plevel 20, for cpu\s+\S*test_user_dialects.py:{sevens.__code__.co_firstlineno}\n", described
-    )
+    line = sevens.__code__.co_firstlineno
+    assert re.search(rf"mine, plevel 20, for cpu\s+\S*user_dialect.py:{line}\n", described)
 
 
 def test_copies_between_devices_are_not_restricted(mine: Any) -> None:

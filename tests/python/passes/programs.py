@@ -157,8 +157,8 @@ class RandomProgram:
     def closure(self, x, values, depth):
         with self.builder.function("inner", [("u", self.T)]) as scope:
             scope.ret(self.branch([*values, scope.params[0]], depth))
-        made = self.builder.emit(scope.function, "f")
-        return self.builder.call_function(made, (x,))
+        closure = self.builder.emit(scope.function, "f")
+        return self.builder.call_function(closure, (x,))
 
 
 def random_module(seed: int) -> Module:

@@ -67,8 +67,8 @@ def test_gradients_agree_with_the_tape(name):
     module = adjoint(program(function, *shapes))
     count = len(program(function, *shapes).main.body.results)
     dys = [array(*p.type.shape, seed=9 + i) for i, p in enumerate(module.main.params[3:])]
-    found = run(module, *arrays, *dys)[count:]
-    assert_equal(list(found), eager_gradients(function, arrays, dys), 1e-5)
+    actual = run(module, *arrays, *dys)[count:]
+    assert_equal(list(actual), eager_gradients(function, arrays, dys), 1e-5)
 
 
 def test_names_of_output_gradients():
@@ -174,8 +174,8 @@ def test_differentiates_the_taken_branch_of_conditionals(sign):
             u, v, w = x, x * 3.0, x * 3.0
         return (u * v + w) * x
 
-    found = run(module, x, y, dy)[1:]
-    assert_equal(list(found), eager_gradients(eager, [x, y], [dy]), 1e-5)
+    actual = run(module, x, y, dy)[1:]
+    assert_equal(list(actual), eager_gradients(eager, [x, y], [dy]), 1e-5)
 
 
 @pytest.mark.parametrize("seed", range(0, 40, 2))

@@ -140,14 +140,14 @@ class Owner:
 
 
 def test_what_is_derived_from_a_constant_lives_as_long_as_its_holders() -> None:
-    tensor, made = meta.ones((3,))._data, []
+    tensor, buffers = meta.ones((3,))._data, []
     first, second = Owner(), Owner()
     address = tensor.data_ptr()
     assert constants.derive(address, "key", lambda: 1) is None
     constants.hold([tensor], first)
     constants.hold([tensor, tensor], second)
     for _ in range(2):
-        assert constants.derive(address, "key", lambda: made.append(1) or len(made)) == 1
+        assert constants.derive(address, "key", lambda: buffers.append(1) or len(buffers)) == 1
     del first
     assert constants.derive(address, "key", lambda: 5) == 1
     del second

@@ -143,11 +143,11 @@ def test_bisect_names_the_wrong_rewrite():
             return True
 
         pipeline = passes.Pipeline((passes.simplify, bad, passes.dce))
-        found = passes.bisect(pipeline, program_, good)
-        assert found is not None
-        assert found.startswith("fast_math: %")
-        assert "exp(" in found.split("->")[0]
-        assert "tanh(" in found.split("->")[1]
+        culprit = passes.bisect(pipeline, program_, good)
+        assert culprit is not None
+        assert culprit.startswith("fast_math: %")
+        assert "exp(" in culprit.split("->")[0]
+        assert "tanh(" in culprit.split("->")[1]
         assert passes.bisect(passes.standard(), program_, good) is None
         always = Pass("always_wrong", lambda module: program(lambda x: x, X))
         with pytest.raises(ArgumentError, match="wrong without any rewrite"):

@@ -269,9 +269,9 @@ def pushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 def test_nvtx_ranges_nest(pushed: list[str]) -> None:
     x = meta.ones((3,))
     meta.relu(x)
-    with meta.profiler.nvtx_ranges() as found, meta.profiler.annotate("part"):
+    with meta.profiler.nvtx_ranges() as ranges, meta.profiler.annotate("part"):
         meta.relu(x)
-    assert found
+    assert ranges
     assert pushed == ["part", "relu", "end", "end"]
 
 
@@ -296,8 +296,8 @@ def test_without_nvtx_nothing_happens(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(nvtx, source, lambda: None)
     nvtx.ranges.cache_clear()
     try:
-        with meta.profiler.nvtx_ranges() as found:
-            assert not found
+        with meta.profiler.nvtx_ranges() as ranges:
+            assert not ranges
             assert modes.profiler is None
     finally:
         nvtx.ranges.cache_clear()

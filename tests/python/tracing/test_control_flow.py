@@ -349,5 +349,5 @@ def test_loops_that_differ_in_types_alone() -> None:
     for program, x in zip(programs, arrays, strict=True):
         program.program(x)
     for program, x in zip(programs, arrays, strict=True):
-        for found, expected in zip(program(x), sums(x), strict=True):
-            assert found.tolist() == expected.tolist()
+        for actual, expected in zip(program(x), sums(x), strict=True):
+            assert actual.tolist() == expected.tolist()

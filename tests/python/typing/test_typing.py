@@ -21,17 +21,17 @@ def test_a_users_program_is_typed_and_unknown_names_are_reported() -> None:
     pytest.importorskip("pyright", reason="pyright is not installed (the extra dev)")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(PROGRAM)]
     done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PROGRAM.parent)
-    found: dict[int, str] = {}
+    types: dict[int, str] = {}
     for message in json.loads(done.stdout)["generalDiagnostics"]:
         text = re.sub(r'^Type of ".*" is "(.*)"$', r"reveals: \1", message["message"].replace("\n", " "))
         line = message["range"]["start"]["line"] + 1
         if message["severity"] == "error" or text.startswith("reveals: "):
-            found[line] = text if message["severity"] == "information" else f"reports: {message['rule']}"
+            types[line] = text if message["severity"] == "information" else f"reports: {message['rule']}"
     lines = PROGRAM.read_text(encoding="utf-8").splitlines()
     expected = {
         i: m.group(1) for i, line in enumerate(lines, 1) if (m := re.search(r"# (re(?:veals|ports): .*)$", line))
     }
-    assert found == expected
+    assert types == expected
 
 
 @pytest.mark.parametrize("name", PACKAGES)

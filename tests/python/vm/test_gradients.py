@@ -111,10 +111,10 @@ def test_one_array_as_input_and_state() -> None:
 def test_results_in_nests_and_calls_by_name() -> None:
     compiled = meta.vm.compile(meta.trace(lambda x, scale=2.0: {"y": x * scale, "rest": [x.detach(), "name"]}))
     x = meta.array([1.0, 2.0], requires_grad=True)
-    found = compiled(x=x, scale=3.0)
-    assert found["rest"][1] == "name"
-    assert not found["rest"][0].requires_grad
-    found["y"].sum().backward()
+    actual = compiled(x=x, scale=3.0)
+    assert actual["rest"][1] == "name"
+    assert not actual["rest"][0].requires_grad
+    actual["y"].sum().backward()
     assert take_gradients(x)[0].tolist() == [3.0, 3.0]
 
 
@@ -244,14 +244,14 @@ def test_backward_inside_leaves_gradients(clears: bool) -> None:
         return loss.detach()
 
     arrays = [*model.parameters(), x]
-    found: list[list[Any]] = []
+    gradients: list[list[Any]] = []
     for run in (step, meta.vm.compile(meta.trace(step))):
         for p in arrays:
             p.grad = meta.ones_like(p).detach()
         for _ in range(3):
             run(x, target)
-        found.append(take_gradients(*arrays))
-    assert_equal(found[1], found[0])
+        gradients.append(take_gradients(*arrays))
+    assert_equal(gradients[1], gradients[0])
 
 
 def test_compiled_gradients_for_an_optimizer_outside() -> None:

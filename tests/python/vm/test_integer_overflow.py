@@ -62,8 +62,8 @@ def assert_wraps(program: Callable[..., list[Any]], *inputs: meta.NDArray) -> No
         "vm": meta.vm.compile(traced)(*inputs),
     }
     for name, values in results.items():
-        for i, (value, known) in enumerate(zip(values, expected, strict=True)):
-            np.testing.assert_array_equal(value.numpy(), known.astype(value.numpy().dtype), f"{name}, result {i}")
+        for i, (value, wrapped) in enumerate(zip(values, expected, strict=True)):
+            np.testing.assert_array_equal(value.numpy(), wrapped.astype(value.numpy().dtype), f"{name}, result {i}")
 
 
 @pytest.mark.parametrize("dtype", [*DTYPES, *UNSIGNED])

@@ -61,15 +61,15 @@ def test_the_error_names_a_budget_that_can_be_reached() -> None:
     step, _, batch = compiled(memory_budget="1KB")
     with pytest.raises(ArgumentError) as caught:
         step(*batch)
-    found = re.fullmatch(
+    match = re.fullmatch(
         r"\[vm\] memory_budget is 1,000 bytes; the program needs [\d,]+, or ([\d,]+) if it computes tensors again; "
         r"expected at least ([\d,]+) bytes \([\d.]+ MiB\); raise the budget, or use smaller batches or mixed precision "
         r"\(at .*test_memory_budget\.py:\d+\)",
         str(caught.value),
     )
-    assert found is not None
-    assert found[1] == found[2]
-    least = int(found[2].replace(",", ""))
+    assert match is not None
+    assert match[1] == match[2]
+    least = int(match[2].replace(",", ""))
     step, _, batch = compiled(memory_budget=least)
     assert step.memory(*batch).total <= least
 

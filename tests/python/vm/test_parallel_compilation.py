@@ -65,8 +65,8 @@ X: Any = np.reshape(np.linspace(-1, 1, 48, dtype=np.float32), (8, 6))
 def results() -> list[Any]:
     """The results of a new executor, which compiles."""
     forget_programs()
-    found = meta.vm.compile(program)(meta.array(X), meta.array(X.T.copy()))
-    return [r.astype("float32").numpy() for r in found]
+    actual = meta.vm.compile(program)(meta.array(X), meta.array(X.T.copy()))
+    return [r.astype("float32").numpy() for r in actual]
 
 
 def expected() -> list[Any]:
@@ -76,8 +76,8 @@ def expected() -> list[Any]:
     return [np.exp(total).sum(0), total.cumsum(1)]
 
 
-def check(found: list[Any]) -> None:
-    for ours, theirs in zip(found, expected(), strict=False):
+def check(actual: list[Any]) -> None:
+    for ours, theirs in zip(actual, expected(), strict=False):
         np.testing.assert_allclose(ours, theirs, rtol=1e-5)
 
 
@@ -97,9 +97,9 @@ def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
 
 def entries(folder: Path) -> dict[str, Any]:
     """The programs in a cache, without their machine code."""
-    found = {p.name: p.read_bytes() if p.suffix == ".json" else b"" for p in folder.rglob("vm_*")}
-    assert found
-    return found
+    files = {p.name: p.read_bytes() if p.suffix == ".json" else b"" for p in folder.rglob("vm_*")}
+    assert files
+    return files
 
 
 def test_results_and_entries_do_not_depend_on_the_processes(
@@ -144,12 +144,12 @@ def test_kernels_that_a_program_calls_more_than_once(fallbacks: list[Any]) -> No
 
     forget_programs()
     executor = meta.vm.compile(layers)
-    found = executor(meta.array(X)).numpy()
+    actual = executor(meta.array(X)).numpy()
     value = X.astype(np.float64)
     for _ in range(3):
         e = np.exp(value.cumsum(1))
         value = e / e.sum(0, keepdims=True)
-    np.testing.assert_allclose(found, value, rtol=1e-5)
+    np.testing.assert_allclose(actual, value, rtol=1e-5)
     assert pool.running() == 2
     assert not fallbacks
 

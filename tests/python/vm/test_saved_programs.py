@@ -105,10 +105,10 @@ def test_arguments_and_results_have_the_form_of_the_traced_function(tmp_path: Pa
     assert repr(loaded) == "<LoadedExecutor scaled, 3 programs, 0 arrays on cpu>"
     for (args, kwargs), result in zip(calls, expected, strict=True):
         for _ in range(2):
-            found = loaded(*args, **kwargs)
-            assert found["x"].tolist() == result["x"].tolist()
-            assert found["rest"][0].tolist() == result["rest"][0].tolist()
-            assert found["rest"][1:] == result["rest"][1:]
+            actual = loaded(*args, **kwargs)
+            assert actual["x"].tolist() == result["x"].tolist()
+            assert actual["rest"][0].tolist() == result["rest"][0].tolist()
+            assert actual["rest"][1:] == result["rest"][1:]
     assert loaded(x.numpy())["x"].tolist() == expected[0]["x"].tolist()
     assert loaded.memory(x).inputs == 12
 
@@ -216,8 +216,8 @@ def test_loops_and_branches(tmp_path: Path) -> None:
     executor = meta.vm.compile(loops)
     expected = executor(meta.array([[1.0, 2.0], [3.0, 4.0]]))
     executor.save(tmp_path / "loops")
-    found = _elsewhere(LOOPS, str(tmp_path / "loops"))
-    assert found.strip() == " ".join(str(x.tolist()) for x in expected)
+    printed = _elsewhere(LOOPS, str(tmp_path / "loops"))
+    assert printed.strip() == " ".join(str(x.tolist()) for x in expected)
 
 
 def test_kernels_of_libraries_are_found_again(tmp_path: Path) -> None:
@@ -229,8 +229,8 @@ def test_kernels_of_libraries_are_found_again(tmp_path: Path) -> None:
     assert "torch.matmul" in executor.explain(x)
     executor.save(tmp_path / "library")
     code = "import sys, meta; a, b = meta.vm.load(sys.argv[1])(meta.array([[0.0, 2.0], [3.0, 0.0]]));"
-    found = _elsewhere(code + "print(a.tolist(), b.tolist())", str(tmp_path / "library"))
-    assert found.strip() == f"{expected[0].tolist()} {expected[1].tolist()}"
+    printed = _elsewhere(code + "print(a.tolist(), b.tolist())", str(tmp_path / "library"))
+    assert printed.strip() == f"{expected[0].tolist()} {expected[1].tolist()}"
 
 
 @pytest.fixture

@@ -28,9 +28,9 @@ def test_errors_are_at_most_twice_those_of_torch(shape: tuple[int, ...], mean: f
     w, b = (torch.randn(shape[1], generator=draw) for _ in range(2))
     tensors = [x + mean, w, b, dy]
     given = [*map(meta.from_dlpack, tensors), meta.zeros((shape[1],)), meta.ones((shape[1],))]
-    found = meta.vm.compile(meta.trace(step))(*given)
+    actual = meta.vm.compile(meta.trace(step))(*given)
     exact, eager = by_torch(tensors, torch.float64), by_torch(tensors, torch.float32)
-    for ours, theirs, truth in zip(found, eager, exact, strict=True):
+    for ours, theirs, truth in zip(actual, eager, exact, strict=True):
         own = (theirs - truth).square().mean().sqrt()
         assert (torch.from_dlpack(ours) - truth).square().mean().sqrt() <= 2 * own + 1e-9
 

@@ -169,7 +169,7 @@ def test_updates_share_the_numbers_that_they_read(monkeypatch: pytest.MonkeyPatc
         steps = [ops.adam(*tensors[i : i + 4], None, *scalars) for i in range(0, len(tensors), 4)]
         return [ops.cumsum(tensors[1], axis=0), *(get(step, i) for step in steps for i in range(3))]
 
-    places = [len(numbers) + 4 * i + at for i in range(count) for at in (0, 2, 3)]
+    places = [len(numbers) + 4 * i + offset for i in range(count) for offset in (0, 2, 3)]
     module = program({**dict.fromkeys(numbers, ()), **types}, body, mutates=dict(enumerate(places, 1)))
     planned = plan(module, monkeypatch)
     assert [planned.kernels[c] for c in kernel_calls(planned) if c.startswith("bundle")] == [("tvm.adam",) * 4]
@@ -235,16 +235,16 @@ def test_casts_of_new_values_follow_the_updates(monkeypatch: pytest.MonkeyPatch)
 
 def vector_loops(planned: Planned) -> int:
     """The number of kernels with vectorised loops."""
-    found: set[str] = set()
+    names: set[str] = set()
 
     def visit(name: str, loop: Any) -> None:
         if loop.kind == tvm.tirx.ForKind.VECTORIZED:
-            found.add(name)
+            names.add(name)
 
     for name, function in planned.module.functions.items():
         if isinstance(function, tvm.PrimFunc):
             tvm.structural_walk(function, (tvm.For, partial(visit, name.name_hint)))
-    return len(found)
+    return len(names)
 
 
 @pytest.mark.parametrize(("columns", "vectors"), [(256, 1), (254, 0)])

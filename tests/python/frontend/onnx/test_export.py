@@ -10,8 +10,7 @@ from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend.onnx import UnsupportedError, from_onnx, to_onnx
 from meta.frontend.onnx.export_ops._table import rows
 from meta.op.registry import names
-from meta.testing.call import flat_results
-from meta.testing.generic import check_values, make_call
+from tests.python.frontend.sample_program import sample_program
 from tests.python.op.samples import first_rows
 
 onnx = pytest.importorskip("onnx")
@@ -52,19 +51,8 @@ def test_nodes_compute_what_operators_do(opset):
     # Attention's second result, which only gradients read, has no node; onnxruntime has no bfloat16 kernels.
     samples = [s for s in first_rows() if s.op in rows() and s.op not in _WITHOUT_A_FIRST_SAMPLE]
     assert len(samples) > 130
-    hosts = [make_call(s, "float32" if s.is_floating else "") for s in samples]
-    programs = [host.to_meta() for host in hosts]
-
-    @meta.trace
-    def program(arrays):
-        return [call.with_arrays(each).run() for call, each in zip(programs, arrays, strict=True)]
-
-    arrays = [call.arrays() for call in programs]
-    results = iter(run(to_onnx(program, arrays, opset=opset), *(x for each in arrays for x in each)))
-    for sample, host, call in zip(samples, hosts, programs, strict=True):
-        ours = [meta.array(np.asarray(next(results))) for _ in flat_results(call.run())]
-        value = tuple(ours) if isinstance(call.run(), tuple) else ours[0]
-        check_values(sample, host, value, f"{sample!r} in ONNX")
+    program, arrays, check = sample_program(samples)
+    check(run(to_onnx(program, arrays, opset=opset), *(x for each in arrays for x in each)), "ONNX")
 
 
 _WITHOUT_A_FIRST_SAMPLE = {

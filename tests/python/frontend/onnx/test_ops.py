@@ -30,8 +30,8 @@ def test_every_operator_has_a_row_or_a_reason(domain: str, name: str) -> None:
 
 
 def test_rows_and_reasons_are_operators_of_onnx() -> None:
-    known = {(domain, name) for domain, name, _ in _HISTORY}
-    assert {*rows(), *REASONS} <= known
+    operators = {(domain, name) for domain, name, _ in _HISTORY}
+    assert {*rows(), *REASONS} <= operators
     for (domain, name), reason in REASONS.items():
         assert first_opset(name, domain) is None
         assert reason

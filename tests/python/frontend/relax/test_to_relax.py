@@ -13,8 +13,7 @@ from meta.frontend.relax import from_relax, to_relax
 from meta.frontend.relax.export_ops._table import rows
 from meta.ir.type import tensor_type
 from meta.op.registry import names
-from meta.testing.call import flat_results
-from meta.testing.generic import check_values, make_call
+from tests.python.frontend.sample_program import sample_program
 from tests.python.op.samples import first_rows
 
 
@@ -62,25 +61,10 @@ def test_every_row_converts_an_operator():
 def test_operators_of_relax_compute_what_those_of_meta_do():
     samples = [s for s in first_rows() if s.op in rows()]
     assert len(samples) > 60
-    hosts = [make_call(s, "float32" if s.is_floating else "") for s in samples]
-    programs = [host.to_meta() for host in hosts]
-
-    @meta.trace
-    def program(arrays):
-        return [call.with_arrays(each).run() for call, each in zip(programs, arrays, strict=True)]
-
-    arrays = [call.arrays() for call in programs]
+    program, arrays, check = sample_program(samples)
     module = to_relax(program, arrays)
     assert {"relax.nn.conv2d", "relax.nn.softmax", "relax.matmul", "relax.add"} <= set(calls(module))
-    results = iter(run(module, *(x for each in arrays for x in each)))
-    for sample, host, call in zip(samples, hosts, programs, strict=True):
-        ours = [meta.array(next(results)) for _ in flat_results(call.run())]
-        check_values(sample, host, ours[0] if len(ours) == 1 else tuple(ours), f"{sample!r} in Relax")
-    flat = [x for each in arrays for x in each]
-    back = iter(leaves(meta.interpreter.run.run(from_relax(module), *flat)))
-    for sample, host, call in zip(samples, hosts, programs, strict=True):
-        ours = [next(back) for _ in flat_results(call.run())]
-        check_values(sample, host, ours[0] if len(ours) == 1 else tuple(ours), f"{sample!r} read back")
+    check(run(module, *(x for each in arrays for x in each)), "Relax")
 
 
 def test_kernels_read_back():

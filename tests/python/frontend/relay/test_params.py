@@ -55,13 +55,13 @@ def npz(**values: Any) -> bytes:
     return file.getvalue()
 
 
-def assert_same(made: dict[str, np.ndarray[Any, Any]], expected: dict[str, np.ndarray[Any, Any]]) -> None:
-    assert list(made) == list(expected)
+def assert_same(actual: dict[str, np.ndarray[Any, Any]], expected: dict[str, np.ndarray[Any, Any]]) -> None:
+    assert list(actual) == list(expected)
     for name, value in expected.items():
-        assert made[name].dtype == value.dtype
-        assert made[name].shape == value.shape
-        np.testing.assert_array_equal(made[name], value)
-        assert made[name].flags.writeable
+        assert actual[name].dtype == value.dtype
+        assert actual[name].shape == value.shape
+        np.testing.assert_array_equal(actual[name], value)
+        assert actual[name].flags.writeable
 
 
 def test_binary(tmp_path: Path) -> None:
@@ -83,16 +83,16 @@ def test_npz(tmp_path: Path, save: Any) -> None:
 
 def test_npz_of_other_orders() -> None:
     value = np.arange(6.0).reshape(2, 3)
-    made = read_params(npz(a=np.asfortranarray(value), b=value.astype(">f8")))
-    assert_same(made, {"a": value, "b": value})
-    assert made["a"].flags.c_contiguous
+    values = read_params(npz(a=np.asfortranarray(value), b=value.astype(">f8")))
+    assert_same(values, {"a": value, "b": value})
+    assert values["a"].flags.c_contiguous
 
 
 def test_mapping() -> None:
-    made = read_params({"a": [[1.0, 2.0]], "b": meta.array([1, 2]), "c": np.float32(3)})
-    assert made["a"].shape == (1, 2)
-    assert made["b"].tolist() == [1, 2]
-    assert made["c"].dtype == np.float32
+    values = read_params({"a": [[1.0, 2.0]], "b": meta.array([1, 2]), "c": np.float32(3)})
+    assert values["a"].shape == (1, 2)
+    assert values["b"].tolist() == [1, 2]
+    assert values["c"].dtype == np.float32
 
 
 @pytest.mark.parametrize(
@@ -218,10 +218,10 @@ def test_names_are_those_of_the_user(kind: str, tmp_path: Path) -> None:
         params = tmp_path / "p.params"
     x = np.ones((2, 3), "float32")
     with meta.with_dialect(["reference"]):
-        found = run(relay.from_relay(RENAMED, params), x).numpy()
+        actual = run(relay.from_relay(RENAMED, params), x).numpy()
         model = relay.load(RENAMED, params)
-        np.testing.assert_array_equal(model.infer_mode()(meta.array(x)).detach().numpy(), found)
-    np.testing.assert_array_equal(found, x @ USERS["0.weight"].T + 1)
+        np.testing.assert_array_equal(model.infer_mode()(meta.array(x)).detach().numpy(), actual)
+    np.testing.assert_array_equal(actual, x @ USERS["0.weight"].T + 1)
     assert sorted(model.state_dict()) == ["0.weight", "1.bias"]
     assert relay.from_relay(RENAMED, shapes={"x": (5, 3)}).main.body.type.shape == (5, 4)
 

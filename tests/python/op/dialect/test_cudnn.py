@@ -179,7 +179,7 @@ def test_strides_and_sizes_around_an_axis() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("make_call", "reason"),
     [
         (lambda: call("softmax", t(2, 3)), None),
         (lambda: call("softmax", t(2, 0)), "an empty tensor"),
@@ -187,12 +187,12 @@ def test_strides_and_sizes_around_an_axis() -> None:
         (lambda: call("softmax", t(1 << 16, 1 << 15)), "2147483648 elements: cuDNN counts them in 32 bits"),
     ],
 )
-def test_checks_common_to_all_operators(made: Any, reason: str | None) -> None:
-    assert kernel.unsupported_tensors(made()) == reason
+def test_checks_common_to_all_operators(make_call: Any, reason: str | None) -> None:
+    assert kernel.unsupported_tensors(make_call()) == reason
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("make_call", "reason"),
     [
         (lambda: call("max_pool2d", t(1, 2, 8, 8), 2), None),
         (lambda: call("max_pool2d", t(1, 2, 8, 8), 3, 2, 1), None),
@@ -213,8 +213,8 @@ def test_checks_common_to_all_operators(made: Any, reason: str | None) -> None:
         ),
     ],
 )
-def test_pooling(families: Any, made: Any, reason: str | None) -> None:
-    assert families.pool.unsuited(made()) == reason
+def test_pooling(families: Any, make_call: Any, reason: str | None) -> None:
+    assert families.pool.unsuited(make_call()) == reason
 
 
 def test_batch_norm(families: Any) -> None:
@@ -246,7 +246,7 @@ def test_layer_norm() -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "reason"),
+    ("make_call", "reason"),
     [
         (lambda: call("softmax", t(4096, 4096)), None),
         (lambda: call("softmax", t(32, 64, 56, 56), axis=1), None),
@@ -283,8 +283,8 @@ def test_layer_norm() -> None:
         ),
     ],
 )
-def test_crossover_limits(made: Any, reason: str | None) -> None:
-    assert crossover.refusal("cudnn", made()) == reason
+def test_crossover_limits(make_call: Any, reason: str | None) -> None:
+    assert crossover.refusal("cudnn", make_call()) == reason
 
 
 def test_named_dialects_have_no_crossover_limits(families: Any) -> None:
@@ -306,7 +306,7 @@ def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("made", "work"),
+    ("make_call", "work"),
     [
         (lambda: call("conv2d", t(64, 1, 8, 8), t(16, 1, 3, 3), padding=1), 64 * 16 * 64 * 9),
         (lambda: call("conv2d", t(64, 16, 8, 8), t(16, 4, 3, 3), padding=1, groups=4), 64 * 16 * 64 * 36),
@@ -317,8 +317,8 @@ def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:
         (lambda: call("conv2d_dw", t(64, 1, 8, 8), t(64, 16, 8, 8), (16, 1, 3, 3), padding=1), None),
     ],
 )
-def test_crossover_limits_of_convolutions(made: Any, work: int | None) -> None:
-    refusal = crossover.refusal("cudnn", made())
+def test_crossover_limits_of_convolutions(make_call: Any, work: int | None) -> None:
+    refusal = crossover.refusal("cudnn", make_call())
     assert refusal is None if work is None else str(refusal).startswith(f"{work} multiplications, too few")
 
 

@@ -72,8 +72,8 @@ def test_tells_why_it_is_off(missing: str, driver: str | None, reason: str, monk
     DIALECT.refresh()
     DIALECT.implement("tanh", lambda x, out: None)
     try:
-        found = meta.explain("tanh", tensor_type((2, 3), "float32", "cuda"))
-        assert f"triton (plevel 20): off: {reason}" in str(found)
+        explanation = meta.explain("tanh", tensor_type((2, 3), "float32", "cuda"))
+        assert f"triton (plevel 20): off: {reason}" in str(explanation)
         assert meta.tanh(meta.array([0.0])).tolist() == [0.0]
     finally:
         DIALECT.remove("tanh")
@@ -114,8 +114,8 @@ def test_leaves_the_first_call_without_torch_and_triton() -> None:
 def test_layouts(
     out: tuple[int, ...], operands: list[tuple[int, ...]], sizes: tuple[int, ...], strides: tuple[tuple[int, ...], ...]
 ) -> None:
-    found = layout(out, operands)
-    assert (found.sizes, found.strides) == (sizes, strides)
+    layouts = layout(out, operands)
+    assert (layouts.sizes, layouts.strides) == (sizes, strides)
 
 
 def test_layouts_read_what_numpy_broadcasts() -> None:
@@ -125,9 +125,9 @@ def test_layouts_read_what_numpy_broadcasts() -> None:
         operands = [
             tuple(1 if rng.random() < 0.4 else d for d in out[rng.integers(0, len(out) + 1) :]) for _ in range(3)
         ]
-        found = layout(out, operands)
-        index = np.stack(np.unravel_index(np.arange(found.count), found.sizes))
-        for shape, strides in zip(operands, found.strides, strict=True):
+        layouts = layout(out, operands)
+        index = np.stack(np.unravel_index(np.arange(layouts.count), layouts.sizes))
+        for shape, strides in zip(operands, layouts.strides, strict=True):
             memory = np.arange(int(np.prod(shape)))
             expected = np.broadcast_to(memory.reshape(shape), out).ravel()
             assert np.array_equal(memory[(index * np.array(strides)[:, None]).sum(0)], expected)

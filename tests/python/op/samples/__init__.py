@@ -16,8 +16,8 @@ from meta.testing.samples import ErrorCase, Sample
 @cache
 def families() -> tuple[ModuleType, ...]:
     """The modules of this folder."""
-    found = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
-    return tuple(import_module(f"{__name__}.{name}") for name in found)
+    families = sorted(path.stem for path in Path(__file__).parent.glob("*.py") if not path.stem.startswith("_"))
+    return tuple(import_module(f"{__name__}.{name}") for name in families)
 
 
 @cache

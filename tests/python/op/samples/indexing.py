@@ -25,27 +25,28 @@ def _places(shape: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
 
 
 def _strided_slice(x: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
-    at, shape = _places(x.shape, begin, end, strides)
-    return x.reshape(-1)[at].reshape(shape)
+    places, shape = _places(x.shape, begin, end, strides)
+    return x.reshape(-1)[places].reshape(shape)
 
 
 def _strided_slice_dx(dy: Any, shape: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
-    at, _ = _places(shape, begin, end, strides)
-    return dy.new_zeros(int(np.prod(shape))).index_add(0, at, dy.reshape(-1)).reshape(shape)
+    places, _ = _places(shape, begin, end, strides)
+    return dy.new_zeros(int(np.prod(shape))).index_add(0, places, dy.reshape(-1)).reshape(shape)
 
 
 def _strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any = ()) -> Any:
-    at, shape = _places(x.shape, begin, end, strides)
-    return x.reshape(-1).index_put((at,), v.broadcast_to(shape).reshape(-1)).reshape(x.shape)
+    places, shape = _places(x.shape, begin, end, strides)
+    return x.reshape(-1).index_put((places,), v.broadcast_to(shape).reshape(-1)).reshape(x.shape)
 
 
 def _take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") -> Any:
     if axis is None:
         x, axis = x.reshape(-1), 0
     size = max(x.shape[axis], 1)
-    at = indices.clamp(0, size - 1) if mode == "clip" else indices % size
+    places = indices.clamp(0, size - 1) if mode == "clip" else indices % size
     axis %= x.ndim
-    return x.index_select(axis, at.reshape(-1).long()).reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    chosen = x.index_select(axis, places.reshape(-1).long())
+    return chosen.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
 def _take_dx(dy: Any, indices: Any, shape: Any, axis: int | None = None, mode: str = "raise") -> Any:
@@ -72,15 +73,15 @@ _REDUCE = {"add": "sum", "mul": "prod", "min": "amin", "max": "amax"}
 
 
 def _scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str = "update") -> Any:
-    at = indices.long()
+    places = indices.long()
     if reduction == "update":
-        return torch.scatter(x, axis, at, src)
-    return torch.scatter_reduce(x, axis, at, src, _REDUCE[reduction])
+        return torch.scatter(x, axis, places, src)
+    return torch.scatter_reduce(x, axis, places, src, _REDUCE[reduction])
 
 
 def _scatter_nd(x: Any, indices: Any, src: Any, reduction: str = "update") -> Any:
-    at = _gather_nd(torch.arange(x.numel()).reshape(x.shape), indices)
-    return _scatter_elements(x.reshape(-1), 0, at.reshape(-1), src.reshape(-1), reduction).reshape(x.shape)
+    places = _gather_nd(torch.arange(x.numel()).reshape(x.shape), indices)
+    return _scatter_elements(x.reshape(-1), 0, places.reshape(-1), src.reshape(-1), reduction).reshape(x.shape)
 
 
 def places(*shape: int) -> T:
@@ -97,8 +98,8 @@ def _embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
 
 
 def _argwhere(x: Any, size: int) -> Any:
-    found = torch.argwhere(x)[:size]
-    return torch.nn.functional.pad(found, (0, 0, 0, size - len(found)), value=-1)
+    indices = torch.argwhere(x)[:size]
+    return torch.nn.functional.pad(indices, (0, 0, 0, size - len(indices)), value=-1)
 
 
 SAMPLES = [

@@ -52,8 +52,8 @@ def _assert_orthonormal(columns: Any) -> None:
     )
 
 
-def _assert_close(found: Any, expected: Any) -> None:
-    np.testing.assert_allclose(found, expected, rtol=0, atol=50 * np.finfo(found.dtype).eps)
+def _assert_close(actual: Any, expected: Any) -> None:
+    np.testing.assert_allclose(actual, expected, rtol=0, atol=50 * np.finfo(actual.dtype).eps)
 
 
 SAMPLES = [

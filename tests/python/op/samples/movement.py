@@ -23,8 +23,8 @@ def _pad(x: Any, pad_width: Any, pad_value: float = 0.0) -> Any:
 
 def _extended(x: Any, pad_width: Any, pad_value: float, mode: str) -> Any:
     for axis, pair in enumerate(pad_width):
-        at = np.pad(np.arange(x.shape[axis]), pair, mode)
-        x = x.index_select(axis, torch.from_numpy(at))
+        places = np.pad(np.arange(x.shape[axis]), pair, mode)
+        x = x.index_select(axis, torch.from_numpy(places))
     return x
 
 

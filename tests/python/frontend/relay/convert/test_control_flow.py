@@ -40,11 +40,11 @@ def imported(source: str) -> meta.ir.Module:
 def value(source: str, *inputs: np.ndarray, vm: bool = False) -> np.ndarray:
     module = imported(source)
     with meta.with_dialect(["reference"]):
-        found = run(module, *inputs)
+        actual = run(module, *inputs)
     if vm:
         compiled = meta.vm.compile(module)(*[meta.array(x) for x in inputs])
-        np.testing.assert_allclose(compiled.numpy(), found.numpy(), rtol=1e-6)
-    return found.numpy()
+        np.testing.assert_allclose(compiled.numpy(), actual.numpy(), rtol=1e-6)
+    return actual.numpy()
 
 
 def test_closures_capture_and_are_passed_on() -> None:

@@ -175,12 +175,12 @@ def test_all_operators_that_are_missing_come_in_one_error() -> None:
 
 
 def test_examine_lists_operators() -> None:
-    found = {use.name: use for use in relay.examine(program(UNKNOWN))}
-    assert sorted(found) == ["exp", "nn.mystery", "vision.mystery"]
-    assert found["exp"].supported
-    assert found["exp"].lines == (5,)
-    assert not found["nn.mystery"].supported
-    assert found["nn.mystery"].count == 2
+    uses = {use.name: use for use in relay.examine(program(UNKNOWN))}
+    assert sorted(uses) == ["exp", "nn.mystery", "vision.mystery"]
+    assert uses["exp"].supported
+    assert uses["exp"].lines == (5,)
+    assert not uses["nn.mystery"].supported
+    assert uses["nn.mystery"].count == 2
 
 
 PROBLEMS = """
@@ -289,8 +289,8 @@ def test_open_sizes_are_symbolic_and_tied_where_they_meet() -> None:
         body = '%0 = shape_of(%x); %1 = ones(shape=[4], dtype="float32"); dyn.broadcast_to(%1, %0, shape=[])'
         module = relay.from_relay(program(body, "%x: Tensor[(?, 4), float32]"))
         assert run(module, value).shape == (3, 4)
-        found = run(relay.from_relay(program("shape_of(%x)", params)), value, value)
-        np.testing.assert_array_equal(found.numpy(), np.array([3, 4], "int32"))
+        shape = run(relay.from_relay(program("shape_of(%x)", params)), value, value)
+        np.testing.assert_array_equal(shape.numpy(), np.array([3, 4], "int32"))
     with pytest.raises(relay.RelayError, match="line 3, column 3: add"):
         relay.from_relay(program("add(%x, %y)", "%x: Tensor[(?, 3), float32], %y: Tensor[(?, 4), float32]"))
 
@@ -348,8 +348,8 @@ def test_products_are_put_together(body: str) -> None:
     plain = convert(read(source)).module
     inputs = [RNG.randn(*p.type.shape).astype("float32") for p in module.main.params]  # type: ignore[union-attr]
     with meta.with_dialect(["reference"]):
-        found, expected = run(module, *inputs), run(plain, *inputs)
-    np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+        actual, expected = run(module, *inputs), run(plain, *inputs)
+    np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
 
 
 # --- the table -------------------------------------------------------------------------------------------------------
@@ -376,8 +376,8 @@ def test_the_page_lists_what_is_supported() -> None:
 def test_sizes_that_no_operand_has_reach_fused_kernels() -> None:
     body = "%0 = nn.relu(%x); %1 = broadcast_to_like(%0, %y); sum(%1, axis=[1])"
     module = relay.from_relay(program(body, "%x: Tensor[(3), float32], %y: Tensor[(?, 3), float32]"))
-    found = meta.vm.compile(module)(meta.array([1.0, 2.0, -3.0]), meta.ones((4, 3)))
-    np.testing.assert_array_equal(found.numpy(), np.full(4, 3, "float32"))
+    actual = meta.vm.compile(module)(meta.array([1.0, 2.0, -3.0]), meta.ones((4, 3)))
+    np.testing.assert_array_equal(actual.numpy(), np.full(4, 3, "float32"))
 
 
 @pytest.mark.parametrize("name", ["n", "a b", "1n", "True", "device", "ñ", 'q"', "\ud800", ""])

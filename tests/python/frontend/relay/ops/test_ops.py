@@ -392,11 +392,11 @@ def name(row: Row) -> str:
 def test_value(row: Row) -> None:
     module = from_relay(row.source)
     with meta.with_dialect(["reference"]):
-        found = run(module, *row.inputs).numpy()
+        actual = run(module, *row.inputs).numpy()
     expected = np.asarray(row.expected(*row.inputs))
-    assert found.shape == expected.shape
-    if found.dtype.kind == "f":
-        np.testing.assert_allclose(found, expected, rtol=1e-5, atol=1e-5)
+    assert actual.shape == expected.shape
+    if actual.dtype.kind == "f":
+        np.testing.assert_allclose(actual, expected, rtol=1e-5, atol=1e-5)
     else:
-        assert found.dtype == expected.dtype
-        np.testing.assert_array_equal(found, expected)
+        assert actual.dtype == expected.dtype
+        np.testing.assert_array_equal(actual, expected)

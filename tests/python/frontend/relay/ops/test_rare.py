@@ -64,12 +64,12 @@ def test_bitserial_conv2d(unipolar: bool) -> None:
             f"weight_bits=2, unipolar={unipolar})")  # fmt: skip
     expected = popcounts(IMAGE, KERNEL, unipolar)
     for kernel in (KERNEL, packed(KERNEL, 2, 1, 4, "uint8")):
-        (found,) = evaluate(call, IMAGE, kernel)
-        assert found.dtype == "int16"
-        np.testing.assert_array_equal(found, expected)
+        (actual,) = evaluate(call, IMAGE, kernel)
+        assert actual.dtype == "int16"
+        np.testing.assert_array_equal(actual, expected)
     layout = call.replace("unipolar", 'data_layout="NHWC", kernel_layout="HWIO", unipolar')
-    (found,) = evaluate(layout, IMAGE.transpose(0, 2, 3, 1), KERNEL.transpose(2, 3, 1, 0))
-    np.testing.assert_array_equal(found, expected.transpose(0, 2, 3, 1))
+    (actual,) = evaluate(layout, IMAGE.transpose(0, 2, 3, 1), KERNEL.transpose(2, 3, 1, 0))
+    np.testing.assert_array_equal(actual, expected.transpose(0, 2, 3, 1))
 
 
 def test_bitserial_dense() -> None:
@@ -86,8 +86,8 @@ def test_winograd(tile: int) -> None:
   %2 = nn.contrib_conv2d_winograd_without_weight_transform(%a, %1, tile_size={tile}, padding=[1, 1, 1, 1], channels=4,
                                                          kernel_size=[3, 3]);
   (%0, %2, nn.conv2d(%a, %b, padding=[1, 1, 1, 1]))"""
-    transformed, found, expected = evaluate(body, x, w)
-    np.testing.assert_allclose(found, expected, rtol=1e-4, atol=1e-5)
+    transformed, actual, expected = evaluate(body, x, w)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
     if tile == 2:  # the matrix in the paper, up to the signs of rows, which cancel in the convolution
         g = np.array([[1, 0, 0], [0.5, -0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 1]])
         np.testing.assert_allclose(transformed, np.einsum("ia,jb,ocab->ijoc", g, g, w), rtol=1e-5, atol=1e-6)
@@ -98,22 +98,22 @@ def test_winograd(tile: int) -> None:
 
 def test_quantised_softmax_is_a_softmax() -> None:
     q = RNG.randint(-128, 128, (4, 9)).astype("int8")
-    (found,) = evaluate("qnn.softmax(%a, 0.04f, 3, 0.00390625f, -128, axis=1)", q)
+    (actual,) = evaluate("qnn.softmax(%a, 0.04f, 3, 0.00390625f, -128, axis=1)", q)
     e = np.exp((q.astype("float64") - 3) * 0.04)
     expected = e / e.sum(1, keepdims=True)
-    assert found.dtype == "int8"
-    np.testing.assert_allclose((found.astype("float64") + 128) / 256, expected, atol=0.02)
+    assert actual.dtype == "int8"
+    np.testing.assert_allclose((actual.astype("float64") + 128) / 256, expected, atol=0.02)
 
 
 def test_quantised_pooling() -> None:
     q = RNG.randint(-128, 128, (1, 2, 4, 4)).astype("int8")
     windows = q.astype("int32").reshape(1, 2, 2, 2, 2, 2)
     attributes = "pool_size=[2, 2], strides=[2, 2]"
-    (found,) = evaluate(f"qnn.avg_pool2d(%a, 0.5f, 1, 0.5f, 1, {attributes})", q)
-    np.testing.assert_array_equal(found, np.trunc(windows.sum((3, 5)) / 4).astype("int8"))
-    (found,) = evaluate(f"qnn.avg_pool2d(%a, 0.5f, 1, 1f, 3, {attributes})", q)
+    (actual,) = evaluate(f"qnn.avg_pool2d(%a, 0.5f, 1, 0.5f, 1, {attributes})", q)
+    np.testing.assert_array_equal(actual, np.trunc(windows.sum((3, 5)) / 4).astype("int8"))
+    (actual,) = evaluate(f"qnn.avg_pool2d(%a, 0.5f, 1, 1f, 3, {attributes})", q)
     scaled = np.floor((windows - 1) * 0.5 + 0.5) + 3
-    np.testing.assert_array_equal(found, np.trunc(scaled.sum((3, 5)) / 4).astype("int8"))
+    np.testing.assert_array_equal(actual, np.trunc(scaled.sum((3, 5)) / 4).astype("int8"))
 
 
 @pytest.mark.parametrize("code", [0, 1, 2, 3])
@@ -179,7 +179,7 @@ def test_proposal() -> None:
     sizes = np.array([[16, 24, 1.0], [16, 16, 2.0]], "float32")
     body = ("vision.proposal(%a, %b, %c, scales=[1f, 2f], ratios=[0.5f, 1f], feature_stride=8, threshold=0.5f, "
             "rpn_pre_nms_top_n=12, rpn_post_nms_top_n=10, rpn_min_size=3)")  # fmt: skip
-    (found,) = evaluate(body, scores, moves, sizes)
+    (actual,) = evaluate(body, scores, moves, sizes)
     expected: list[np.ndarray] = []
     for b in range(batch):
         boxes: list[tuple[float, np.ndarray]] = []
@@ -202,17 +202,17 @@ def test_proposal() -> None:
             if all(overlap(boxes[i][1], other, 1.0) <= 0.5 for other in kept):
                 kept.append(boxes[i][1])
         expected += [np.concatenate([[b], kept[i % len(kept)]]) for i in range(10)]
-    np.testing.assert_allclose(found, np.stack(expected), rtol=1e-4, atol=1e-4)
+    np.testing.assert_allclose(actual, np.stack(expected), rtol=1e-4, atol=1e-4)
 
 
 def test_yolo_reorg() -> None:
     x = np.arange(2 * 8 * 4 * 6, dtype="float32").reshape(2, 8, 4, 6)
-    (found,) = evaluate("vision.yolo_reorg(%a, stride=2)", x)
+    (actual,) = evaluate("vision.yolo_reorg(%a, stride=2)", x)
     expected = np.zeros((2, 8, 4, 6), "float32")
     for b, k, j, i in itertools.product(*map(range, expected.shape)):
         offset = (((k % 2) * 4) * 4 + (j * 2 + k // 2 // 2) * 2) * 6 + i * 2 + k // 2 % 2
         expected[b, k, j, i] = x[b].reshape(-1)[offset]
-    np.testing.assert_array_equal(found, expected.reshape(2, 32, 2, 3))
+    np.testing.assert_array_equal(actual, expected.reshape(2, 32, 2, 3))
 
 
 # --- sparse ----------------------------------------------------------------------------------------------------------
@@ -228,8 +228,8 @@ def test_sparse_conv2d(size: int, layout: str) -> None:
     (expected,) = evaluate(f"nn.conv2d(%a, %b, padding=[{size // 2}, {size // 2}])", x, w)
     given = x if layout == "NCHW" else x.transpose(0, 2, 3, 1)
     call = f'nn.sparse_conv2d(%a, %b, %c, %d, layout="{layout}", kernel_size=[{size}, {size}])'
-    (found,) = evaluate(call, given, matrix[rows, columns], columns.astype("int32"), indptr)
-    np.testing.assert_allclose(found if layout == "NCHW" else found.transpose(0, 3, 1, 2), expected, atol=1e-5)
+    (actual,) = evaluate(call, given, matrix[rows, columns], columns.astype("int32"), indptr)
+    np.testing.assert_allclose(actual if layout == "NCHW" else actual.transpose(0, 3, 1, 2), expected, atol=1e-5)
 
 
 def test_empty_rows_are_filled() -> None:

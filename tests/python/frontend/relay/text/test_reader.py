@@ -54,15 +54,15 @@ def test_closures_and_tuples() -> None:
 
 
 def test_bindings_of_the_graph_are_shared() -> None:
-    made = body("%0 = exp(%x); %1 = (%0, %0); (%1, %1.0)")
-    assert made.fields[0].fields[0] is made.fields[0].fields[1]
-    assert made.fields[1].value is made.fields[0]
+    result = body("%0 = exp(%x); %1 = (%0, %0); (%1, %1.0)")
+    assert result.fields[0].fields[0] is result.fields[0].fields[1]
+    assert result.fields[1].value is result.fields[0]
 
 
 def test_scopes() -> None:
-    made = body("%0 = (let %a = exp(%x); let %b = tanh(%a); (%a, %b)); add(%0.0, %0.1)")
-    scoped = made.args[0].value
-    assert made.args[1].value is scoped
+    result = body("%0 = (let %a = exp(%x); let %b = tanh(%a); (%a, %b)); add(%0.0, %0.1)")
+    scoped = result.args[0].value
+    assert result.args[1].value is scoped
     assert [each.var.name for each in lets(scoped)] == ["a", "b"]
     with pytest.raises(RelaySyntaxError, match="%a is not defined here"):
         body("%0 = (let %a = exp(%x); %a); %a")
@@ -135,10 +135,10 @@ def test_data_types_and_match() -> None:
     assert isinstance(node, ast.ConstructorPattern)
     assert isinstance(node.fields[1], ast.VarPattern)
     assert value is node.fields[1].var
-    (made,) = lets(program.functions["main"].body)
-    assert isinstance(made.value, ast.Call)
-    assert isinstance(made.value.callee, ast.ConstructorRef)
-    inner = made.value.args[1]
+    (binding,) = lets(program.functions["main"].body)
+    assert isinstance(binding.value, ast.Call)
+    assert isinstance(binding.value.callee, ast.ConstructorRef)
+    inner = binding.value.args[1]
     assert isinstance(inner, ast.Call)
     # A constructor without fields is the call of it.
     assert isinstance(inner.args[1], ast.Call)
