@@ -10,15 +10,21 @@ from typing import Any, Final
 
 from meta.dtype import is_complex
 from meta.errors import ArgumentError, NotSupportedError, install_hint
-from meta.frontend._outgoing import Outgoing, outgoing, refuse_loops
+from meta.frontend._outgoing import Outgoing, outgoing
+from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.export_graph import Graph, value_info
+from meta.frontend.onnx.export_loops import write_loop
 from meta.frontend.onnx.export_ops._table import Site, rows
+from meta.ir.builder import Builder
 from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType, Type, flat_types, leaf_types
 from meta.ir.visitor import walk_blocks
 from meta.op.registry import Op
+from meta.tracing import recording
+from meta.tracing.loop_op import LoopOp
+from meta.tracing.symbol import Symbol
 from meta.tree import map_leaves
 from meta.vm.sizes import Dynamic
 
@@ -51,13 +57,12 @@ def to_onnx(
     writes are further inputs, and `new_NAME` are outputs with their new values. Outputs are called `output`, or
     `output_0` and so on in the order of the results.
 
-    Raises UnsupportedError with all operators and arguments that ONNX cannot express, NotSupportedError for loops and
-    without the package `onnx`, ArgumentError for something else than a program, wrong arguments and other opsets."""
+    Raises UnsupportedError with all operators and arguments that ONNX cannot express, NotSupportedError without the
+    package `onnx`, ArgumentError for something else than a program, wrong arguments and other opsets."""
     onnx = _package()
     if opset not in OPSETS:
         raise ArgumentError(_DOOR, f"opset is {opset!r}", f"{OPSETS[0]} to {OPSETS[-1]}")
     program = outgoing(_DOOR, what, args, dynamic, params_as_inputs=True)
-    refuse_loops(_DOOR, program.module)
     graph = _Writer(program, opset).graph()
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="meta")
@@ -110,7 +115,7 @@ class _Writer:
         self.opset = opset
         self.values: dict[Any, Any] = {}
         self.missing: list[_Missing] = []
-        self.used = _used_results(program.main)
+        self.used = dict(_used_results(program.main))
 
     def graph(self) -> Any:
         import onnx
@@ -200,7 +205,20 @@ class _Writer:
                     _DOOR, "the program has functions that call themselves", "programs without recursion"
                 )
 
+    def loop(self, graph: Graph, var: Var, call: Call, op: LoopOp) -> Any:
+        """A loop. The sizes and values around it are visible in its body."""
+        if op.body is not None:
+            self.used.update(_used_results(op.body))
+        args = [self.atom(graph, arg) for arg in call.args]
+        result = write_loop(graph, op, args, self.used.get(var, frozenset()), self.values, self.block)
+        if result is None:
+            self.missing.append(_Missing(call.op_name, _description(call, True)))
+            return _placeholder(call.type)
+        return result
+
     def call(self, graph: Graph, var: Var, call: Call) -> Any:
+        if isinstance(call.op, LoopOp):
+            return self.loop(graph, var, call, call.op)
         row = rows().get(call.op_name)
         graph.label = call.op_name
         result = None
@@ -208,9 +226,26 @@ class _Writer:
             args = map_leaves(lambda leaf: self.atom(graph, leaf) if isinstance(leaf, ATOMS) else leaf, call.args)
             result = row(Site(graph, call, self.used.get(var, frozenset())), *args)
         if result is None:
+            result = self.composed(graph, call)
+        if result is None:
             self.missing.append(_Missing(call.op_name, _description(call, row is not None)))
             result = _placeholder(call.type)
         return (result,) if isinstance(call.type, TupleType) and not isinstance(result, tuple) else result
+
+    def composed(self, graph: Graph, call: Call) -> Any:
+        """The results of a call by operators that have rows; None without such a composition."""
+        function = compositions().get(call.op_name)
+        if function is None:
+            return None
+        builder = Builder(call.span, caller_spans=False)
+        with recording(builder):
+            args = map_leaves(lambda leaf: Symbol(leaf) if isinstance(leaf, (Var, Constant)) else leaf, call.args)
+            result = function(*args)
+        if result is None:
+            return None
+        for binding in builder.bindings:
+            self.values[binding.var] = self.value(graph, binding.var, binding.value)
+        return map_leaves(lambda leaf: self.atom(graph, leaf.atom), result)
 
     def conditional(self, graph: Graph, value: If) -> Any:
         import onnx

@@ -85,7 +85,7 @@ def _static_shape(tensor: Any, where: str) -> tuple[int, ...]:
 def _check_has_data(tensor: Any, where: str, shape: tuple[int, ...]) -> None:
     """onnx-ir reads a tensor without data as zeros, whatever its size. Reading `raw_data` copies it, so that only its
     presence is asked for: data of another length does not have the shape."""
-    proto = getattr(tensor, "raw", None)
+    proto: Any = getattr(tensor, "raw", None)
     if not hasattr(proto, "HasField") or proto.HasField("raw_data"):
         return
     fields = ("float_data", "int32_data", "int64_data", "double_data", "uint64_data")

@@ -1,0 +1,77 @@
+"""Scatters, and gradients of slices and gathers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import meta
+from meta.dim import SymDim, product
+from meta.frontend.onnx.compositions._table import composition
+
+
+@composition("gather_dx")
+def gather_dx(dy: Any, axis: int, indices: Any, shape: tuple[Any, ...]) -> Any:
+    return meta.scatter_elements(meta.zeros(shape, dy.dtype), axis, indices, dy, "add")
+
+
+@composition("gather_nd_dx")
+def gather_nd_dx(dy: Any, indices: Any, shape: tuple[Any, ...], batch_dims: int) -> Any:
+    return None if batch_dims else meta.scatter_nd(meta.zeros(shape, dy.dtype), indices, dy, "add")
+
+
+@composition("embedding_dx")
+def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
+    blank = meta.zeros((num_weight, *dy.shape[indices.ndim :]), dy.dtype)
+    return meta.scatter_nd(blank, meta.expand_dims(meta.cast(indices, "int64"), (0,)), dy, "add")
+
+
+@composition("take_dx")
+def take_dx(dy: Any, indices: Any, shape: tuple[Any, ...], axis: int | None, mode: str) -> Any:
+    """Rows are added at their positions along the first axis, which moves back afterwards."""
+    if axis is None:
+        size = product(shape)
+        flat = take_dx(dy, indices, (size,), 0, mode)
+        return None if flat is None else meta.reshape(flat, shape)
+    axis %= len(shape)
+    size, index = shape[axis], meta.cast(indices, "int64")
+    if mode == "wrap" and isinstance(size, SymDim):
+        return None
+    index = meta.mod(index, size) if mode == "wrap" else meta.clip(index, 0, size - 1) if mode == "clip" else index
+    order = (*range(axis, axis + indices.ndim), *range(axis), *range(axis + indices.ndim, dy.ndim))
+    rows = dy if order == tuple(range(dy.ndim)) else meta.transpose(dy, order)
+    blank = meta.zeros((size, *shape[:axis], *shape[axis + 1 :]), dy.dtype)
+    total = meta.scatter_nd(blank, meta.expand_dims(index, (0,)), rows, "add")
+    back = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
+    return total if back == tuple(range(len(shape))) else meta.transpose(total, back)
+
+
+@composition("strided_slice_dx")
+def strided_slice_dx(dy: Any, shape: tuple[Any, ...], begin: Any, end: Any, strides: Any) -> Any:
+    """Zeros around a slice with steps of 1, of known sizes."""
+    if any(s != 1 for s in strides) or any(isinstance(d, SymDim) for d in shape):
+        return None
+    bounds = [_bounds(size, i, begin, end) for i, size in enumerate(shape)]
+    width = tuple(w for (first, last), size in zip(bounds, shape, strict=True) for w in (first, size - last))
+    return meta.pad(dy, width, 0.0)
+
+
+@composition("strided_set")
+def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
+    """The elements of a slice with steps of 1 from v with zeros around it, the others from x."""
+    if any(s != 1 for s in strides) or any(isinstance(d, SymDim) for d in (*x.shape, *v.shape)):
+        return None
+    bounds = [_bounds(size, i, begin, end) for i, size in enumerate(x.shape)]
+    width = tuple(w for (first, last), size in zip(bounds, x.shape, strict=True) for w in (first, size - last))
+    inner = tuple(last - first for first, last in bounds)
+    inside = meta.pad(meta.ones(inner, "float32"), width, 0.0)
+    return meta.where(meta.equal(inside, 1.0), meta.pad(meta.broadcast_to(v, inner), width, 0), x)
+
+
+def _bounds(size: int, axis: int, begin: Any, end: Any) -> tuple[int, int]:
+    """The first element of a slice along an axis, and the one after the last."""
+
+    def within(position: int) -> int:
+        return min(max(position + size if position < 0 else position, 0), size)
+
+    first = within(begin[axis]) if axis < len(begin) else 0
+    return first, max(within(end[axis]) if axis < len(end) else size, first)
