@@ -14,6 +14,7 @@ COUNTS = {
     "files": 50_000,
     "pt2": 3_000,
     "onnx": 8_000,
+    "checkpoints": 1_000,
     "hostile": 200,
     "programs": 200,
     "cache": 12,
