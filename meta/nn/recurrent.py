@@ -7,6 +7,7 @@ Names, shapes and the order of gates are those of torch: (input, forget, cell, o
 from __future__ import annotations
 
 from abc import abstractmethod
+from collections.abc import Callable, Sequence
 from typing import Any, ClassVar, Literal, cast
 
 import meta
@@ -18,6 +19,71 @@ from meta.nn.init import fan_in_bound
 
 State = tuple[Any, ...]
 """The hidden state h, for an LSTM followed by the cell state c; each (batch, hidden_size)."""
+
+
+Step = Callable[[State, Any, Any, Any], State]
+"""(state, the projection of the input with its bias, weight and bias of the state's projection) -> the next state."""
+
+
+def tanh_step(state: State, projected: Any, u: Any, d: Any) -> State:
+    return (meta.tanh(projected + meta.dense(state[0], u, d)),)
+
+
+def relu_step(state: State, projected: Any, u: Any, d: Any) -> State:
+    return (meta.relu(projected + meta.dense(state[0], u, d)),)
+
+
+def lstm_step(state: State, projected: Any, u: Any, d: Any) -> State:
+    h, c = state
+    i, f, g, o = meta.split(projected + meta.dense(h, u, d), 4, -1)
+    c = meta.sigmoid(f) * c + meta.sigmoid(i) * meta.tanh(g)
+    return meta.sigmoid(o) * meta.tanh(c), c
+
+
+def gru_step(state: State, projected: Any, u: Any, d: Any) -> State:
+    (h,) = state
+    r, z, n = meta.split(projected, 3, -1)
+    r_h, z_h, n_h = meta.split(meta.dense(h, u, d), 3, -1)
+    n = meta.tanh(n + meta.sigmoid(r + r_h) * n_h)
+    return (n + meta.sigmoid(z + z_h) * (h - n),)
+
+
+def recurrent_layers(
+    step: Step, x: Any, states: State, parameters: Sequence[tuple[Any, Any, Any, Any]], directions: int,
+    between: Callable[[Any], Any] | None = None,
+) -> tuple[Any, State]:  # fmt: skip
+    """The hidden states of the last layer at every step, and the last states of all layers.
+
+    x: (length, batch, features).  states: the first ones, each (layers * directions, batch, hidden_size).
+    parameters: of each direction of each layer: weight and bias of the inputs' projection, of the states'.
+    between: what is applied to the inputs of layers but the first."""
+    starts = [[meta.squeeze(h, 0) for h in meta.split(state, len(parameters), 0)] for state in states]
+    last: list[State] = []
+    for first in range(0, len(parameters), directions):
+        x = between(x) if first and between is not None else x
+        ys: list[Any] = []
+        for i in range(first, first + directions):
+            y, state = _one_direction(step, x, tuple(start[i] for start in starts), parameters[i], reverse=i > first)
+            ys.append(y)
+            last.append(state)
+        x = ys[0] if len(ys) == 1 else meta.concatenate(ys, -1)
+    return x, tuple(meta.stack([state[i] for state in last], 0) for i in range(len(states)))
+
+
+def _one_direction(
+    step: Step, x: Any, state: State, parameters: tuple[Any, Any, Any, Any], *, reverse: bool
+) -> tuple[Any, State]:
+    """The hidden state at every step, and the last state. The projection of all inputs is one product."""
+    w, b, u, d = parameters
+
+    def advance(state: State, projected: Any) -> tuple[State, Any]:
+        new = step(state, projected, u, d)
+        # A state keeps its dtype in mixed precision.
+        new = tuple(after.to(dtype=before.dtype) for after, before in zip(new, state, strict=True))
+        return new, new[0]
+
+    last, hidden = meta.scan(advance, state, meta.dense(x, w, b), reverse=reverse)
+    return hidden, last
 
 
 class _Gated(Model):
@@ -72,29 +138,21 @@ class _TanhStep(_Gated):
         self.nonlinearity = nonlinearity
 
     def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
-        activate = meta.tanh if self.nonlinearity == "tanh" else meta.relu
-        return (activate(projected + meta.dense(state[0], u, d)),)
+        return (tanh_step if self.nonlinearity == "tanh" else relu_step)(state, projected, u, d)
 
 
 class _LSTMStep(_Gated):
     gates, states = 4, 2
 
     def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
-        h, c = state
-        i, f, g, o = meta.split(projected + meta.dense(h, u, d), 4, -1)
-        c = meta.sigmoid(f) * c + meta.sigmoid(i) * meta.tanh(g)
-        return meta.sigmoid(o) * meta.tanh(c), c
+        return lstm_step(state, projected, u, d)
 
 
 class _GRUStep(_Gated):
     gates = 3
 
     def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
-        (h,) = state
-        r, z, n = meta.split(projected, 3, -1)
-        r_h, z_h, n_h = meta.split(meta.dense(h, u, d), 3, -1)
-        n = meta.tanh(n + meta.sigmoid(r + r_h) * n_h)
-        return (n + meta.sigmoid(z + z_h) * (h - n),)
+        return gru_step(state, projected, u, d)
 
 
 class _Layers(_Gated):
@@ -141,36 +199,10 @@ class _Layers(_Gated):
         return y, last[0] if self.states == 1 else last
 
     def _all_layers(self, x: Any, hx: Any) -> tuple[Any, State]:
-        count = self.num_layers * len(self.directions)
-        starts = [
-            [meta.squeeze(h, 0) for h in meta.split(state, count, 0)]
-            for state in self._initial(x, x.shape[1], hx, (count,))
-        ]
-        last: list[State] = []
-        for layer in range(self.num_layers):
-            if layer and self.dropout is not None:
-                x = self.dropout(x)
-            ys: list[Any] = []
-            for direction in self.directions:
-                start = tuple(state[len(last)] for state in starts)
-                y, state = self._one_direction(x, start, f"_l{layer}{direction}")
-                ys.append(y)
-                last.append(state)
-            x = ys[0] if len(ys) == 1 else meta.concatenate(ys, -1)
-        return x, tuple(meta.stack([state[i] for state in last], 0) for i in range(self.states))
-
-    def _one_direction(self, x: Any, state: State, suffix: str) -> tuple[Any, State]:
-        """The hidden state at every step, and the last state. The projection of all inputs is one product."""
-        w, b, u, d = self._parameters(suffix)
-
-        def step(state: State, projected: Any) -> tuple[State, Any]:
-            new = self._step(state, projected, u, d)
-            # A state keeps its dtype in mixed precision.
-            new = tuple(after.to(dtype=before.dtype) for after, before in zip(new, state, strict=True))
-            return new, new[0]
-
-        last, hidden = meta.scan(step, state, meta.dense(x, w, b), reverse=suffix.endswith("_reverse"))
-        return hidden, last
+        suffixes = [f"_l{layer}{direction}" for layer in range(self.num_layers) for direction in self.directions]
+        states = self._initial(x, x.shape[1], hx, (len(suffixes),))
+        parameters = [self._parameters(suffix) for suffix in suffixes]
+        return recurrent_layers(self._step, x, states, parameters, len(self.directions), self.dropout)
 
 
 def _batched(hx: Any, axis: int) -> Any:

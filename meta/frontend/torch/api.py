@@ -64,7 +64,7 @@ def _model(program: Source, device: Device) -> ExportedModel:
         if not hasattr(program, "run_decompositions"):
             raise
         try:
-            simple = decomposed(program, lambda name: aten.find(name) is not None)
+            simple = decomposed(program, aten.stays_whole)
         except Exception as failure:
             error.details = f"torch.export cannot decompose it either: {type(failure).__name__}: {failure}"[:500]
             raise error from failure

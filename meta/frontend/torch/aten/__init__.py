@@ -19,9 +19,9 @@ line in the file of its family; a test checks every row against the registry and
 
 from __future__ import annotations
 
-from meta.frontend.torch.aten._table import find, names, rows
+from meta.frontend.torch.aten._table import find, names, rows, stays_whole
 
-__all__ = ["find", "names", "rows"]
+__all__ = ["find", "names", "rows", "stays_whole"]
 
 
 def __dir__() -> list[str]:

@@ -35,6 +35,12 @@ def names() -> list[str]:
     return sorted(rows())
 
 
+def stays_whole(name: str) -> bool:
+    """Whether an operator stays whole where torch decomposes a program: what the table has, but for recurrent layers.
+    Of these it has one kind of overload alone, and torch's own choices of kernels are those that decompose them."""
+    return name in rows() and name not in families()["recurrent"]
+
+
 @cache
 def find(name: str, strict: bool = False) -> Callable[..., Any] | None:
     """The function of ATen's arguments for the operator with this base name, None if the table lacks it.

@@ -69,7 +69,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {
         target: function
         for target, function in core_aten_decompositions().items()
-        if aten.find(target.name().partition("::")[2].partition(".")[0]) is None
+        if not aten.stays_whole(target.name().partition("::")[2].partition(".")[0])
     }
 
 

@@ -10,7 +10,7 @@ from torch import library, nn
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch import ExportedModel, TorchProgramError, UnsupportedError, examine, from_exported, load
+from meta.frontend.torch import TorchProgramError, UnsupportedError, examine, from_exported, load
 
 BATCH = torch.export.Dim("batch", min=2, max=64)
 
@@ -201,16 +201,6 @@ def test_an_operator_outside_of_the_table_is_decomposed_by_torch() -> None:
         return y + 1
 
     close(from_exported(exported(Functional(function), X))(*arrays(X)), function(X))
-    torch.manual_seed(0)
-    recurrent = nn.LSTM(4, 3, batch_first=True).double()
-    with pytest.warns(UserWarning, match="_flat_weights"):  # torch's, about its own module
-        program = exported(recurrent, X[None])
-    model = from_exported(program)
-    assert isinstance(model, ExportedModel)
-    got, (hidden, _) = model(*arrays(X[None]))
-    expected, (last, _) = recurrent(X[None])
-    close(got, expected)
-    close(hidden, last)
 
 
 def test_examine_lists_operators_with_lines() -> None:

@@ -1,0 +1,65 @@
+"""Recurrent layers of exported programs and files, whole."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+
+import meta
+from meta.frontend.torch import UnsupportedError, examine, from_exported, load
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*_flat_weights")  # torch's export, about torch's own modules
+
+KINDS: dict[str, Any] = {
+    "lstm": lambda: nn.LSTM(4, 3, 2, batch_first=True, bidirectional=True),
+    "gru": lambda: nn.GRU(4, 3, 2),
+    "rnn_tanh": lambda: nn.RNN(4, 3, bidirectional=True, bias=False),
+    "rnn_relu": lambda: nn.RNN(4, 3, nonlinearity="relu"),
+}
+X = torch.linspace(-1, 1, 40, dtype=torch.float64).sin().reshape(2, 5, 4)
+
+
+def tensors(value: Any) -> list[Any]:
+    return [t for each in value for t in tensors(each)] if isinstance(value, tuple) else [value]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_results_and_gradients_are_torchs(kind: str, tmp_path: Path) -> None:
+    torch.manual_seed(0)
+    module = KINDS[kind]().double()
+    program = torch.export.export(module, (X,))
+    assert [use.name for use in examine(program) if kind in use.name] == [f"aten.{kind}.input"]
+    torch.export.save(program, tmp_path / "layer.pt2")
+    expected = tensors(module(X))
+    model = load(tmp_path / "layer.pt2")
+    got = tensors(model(meta.array(X.numpy())))
+    for y, wanted in zip(got, expected, strict=True):
+        np.testing.assert_allclose(y.detach().numpy(), wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
+    meta.sum(got[0] * got[0]).backward()
+    expected[0].square().sum().backward()
+    gradients = dict(model.named_parameters())
+    for name, p in module.named_parameters():
+        np.testing.assert_allclose(gradients[name].grad.numpy(), p.grad.numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_a_compiled_layer_has_one_body() -> None:
+    """Any number of steps: the program loops."""
+    torch.manual_seed(0)
+    module = nn.LSTM(4, 3).double()
+    model = from_exported(torch.export.export(module, (X.transpose(0, 1).contiguous(),)))
+    assert str(model.module).count("tanh(") <= 2
+    x = meta.array(X.transpose(0, 1).numpy())
+    got, wanted = meta.vm.compile(model)(x), module(X.transpose(0, 1))
+    for y, each in zip(tensors(got), tensors(wanted), strict=True):
+        np.testing.assert_allclose(y.numpy(), each.detach().numpy(), rtol=1e-9, atol=1e-12)
+
+
+def test_projections_in_files_are_refused(tmp_path: Path) -> None:
+    torch.export.save(torch.export.export(nn.LSTM(4, 3, proj_size=2), (X.float(),)), tmp_path / "layer.pt2")
+    with pytest.raises(UnsupportedError, match=r"aten.lstm.input: a recurrent layer has 5 parameters; expected 4 for"):
+        from_exported(tmp_path / "layer.pt2")
