@@ -32,9 +32,9 @@ MAX_RECORDINGS = 8
 _streams: dict[Device, int] = {}
 
 
-def _of_kind(data: Any, kind: type) -> Any:
-    """A raw tensor, which may be torch's, as one of TVM's."""
-    return data if isinstance(data, kind) else tvm.from_dlpack(data.detach())
+def _runtime_tensor(data: Any) -> Any:
+    """A raw tensor, which may be torch's, as one of TVM's runtime."""
+    return data if hasattr(data.device, "dlpack_device_type") else tvm.from_dlpack(data.detach())
 
 
 class GraphCall:
@@ -77,7 +77,7 @@ class GraphCall:
             here = streams.current_stream(self.on)
             driver.set_device(self.on)
             for i, static in zip(self.moving, self.inputs, strict=True):
-                allocation.copy_into(_of_kind(data[i], type(static)), static)
+                allocation.copy_into(_runtime_tensor(data[i]), static)
             fixed = [x for i, x in enumerate(data) if i not in self.moving]
             if self.graph and all(a is b for a, b in zip(fixed, self.fixed or (), strict=True)):
                 driver.launch_graph(self.graph, here)

@@ -4,6 +4,8 @@
 
 If y were computed once, both kernels would read 4 bytes an element, and a third would write them. Each has a cast of
 its own instead, which Relax fuses with it, and y needs no memory.
+
+The same holds of x and y of one size if only such kernels read y: it is not written, and x lives as long as y would.
 """
 
 from __future__ import annotations
@@ -11,8 +13,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
-from meta.ir.expr import Atom, Binding, Call, Constant, Var
+from meta.ir.expr import Atom, Binding, Call, Constant, FunctionExpr, Var
 from meta.ir.type import TensorType
+from meta.ir.visitor import reads, walk, walk_blocks
 from meta.op.registry import Op
 from meta.tree import leaves_of
 from meta.vm.lower.choose import Choice, Choices
@@ -22,6 +25,9 @@ _TAKERS: Final = ("elemwise", "broadcast", "injective", "reduce")
 """The patterns of operators that Relax fuses with the elementwise operators before them."""
 _MOST_BYTES: Final = 0.505
 """Bytes that a tensor is computed from, at most, as a part of its own: half, and a little for rows and columns."""
+_MOST_BYTES_UNWRITTEN: Final = 1.01
+"""The same for tensors of at least `_LEAST_UNWRITTEN` bytes that nothing else needs."""
+_LEAST_UNWRITTEN: Final = 1 << 28
 _MOST_OPERATORS: Final = 12
 """Operators that compute a tensor, at most."""
 
@@ -41,6 +47,23 @@ class Recomputed:
     def __init__(self, choices: Choices) -> None:
         self.choices = choices
         self._recipes: dict[Var, _Recipe] = {}
+        self._unwritten: set[Atom] = set()
+
+    def enter(self, function: FunctionExpr) -> None:
+        """Note the large tensors of a function that only kernels read which can compute them."""
+        if self.choices.device.kind != "cuda":
+            return
+        needed: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
+        for binding in walk(function):
+            if not self._is_taker(binding.value):
+                needed.update(reads(binding.value))
+        variables = (binding.var for binding in walk(function) if isinstance(binding.var.type, TensorType))
+        self._unwritten.update(v for v in variables if v not in needed and _is_large(v.type))
+
+    def _is_taker(self, value: Any) -> bool:
+        if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.view or is_open(value):
+            return False
+        return value.op.pattern in _TAKERS and self.choices.of(value).compiled
 
     def add(self, binding: Binding) -> None:
         """Note whether the tensor of a binding is such a tensor. Its operands have been noted before."""
@@ -57,7 +80,8 @@ class Recomputed:
         recipes = [self._recipes.get(t) if isinstance(t, Var) else None for t in tensors]
         read: Any = sum(r.read if r else t.type.nbytes for r, t in zip(recipes, tensors, strict=True))  # type: ignore[union-attr]
         length = 1 + sum(r.length for r in recipes if r)
-        if read <= _MOST_BYTES * kind.nbytes and length <= _MOST_OPERATORS:
+        most = _MOST_BYTES_UNWRITTEN if binding.var in self._unwritten else _MOST_BYTES
+        if read <= most * kind.nbytes and length <= _MOST_OPERATORS:
             self._recipes[binding.var] = _Recipe(call, read, length)
 
     def recipe(self, atom: Any, choice: Choice) -> Call | None:
@@ -65,3 +89,7 @@ class Recomputed:
         if not isinstance(atom, Var) or atom not in self._recipes:
             return None
         return self._recipes[atom].call if choice.compiled and choice.info.op.pattern in _TAKERS else None
+
+
+def _is_large(kind: Any) -> bool:
+    return isinstance(kind.nbytes, int) and kind.nbytes >= _LEAST_UNWRITTEN

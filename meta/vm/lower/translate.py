@@ -116,6 +116,7 @@ class Lowering:
 
     def function(self, name: str, function: FunctionExpr) -> Any:
         scope = Scope(name, RelaxTypes(open_sizes(function)))
+        self.recomputed.enter(function)
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(_variable_name(p.name) or "p", scope.types.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 import meta
+from meta.frontend.torch import compile_backend
 from meta.testing import get_testable_devices
 
 if "cuda" not in get_testable_devices():
@@ -27,7 +28,7 @@ def test_training_steps_equal_those_of_eager_torch(graphs: bool) -> None:
     for compiled in (False, True):
         model = network()
         optimizer = torch.optim.SGD(model.parameters(), 0.1)
-        run: Any = torch.compile(model, backend="meta", options={"graphs": graphs}) if compiled else model
+        run: Any = torch.compile(model, backend=compile_backend, options={"graphs": graphs}) if compiled else model
         torch.manual_seed(1)
         losses.append([])
         for _ in range(6):

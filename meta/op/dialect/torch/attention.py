@@ -40,7 +40,9 @@ def _fits_blocks(q: Any, v: Any) -> bool:
 
 
 def _fits_efficient(q: Any, k: Any, v: Any) -> bool:
-    """Whether ATen's memory-efficient kernels for CUDA take these operands; cuDNN has kernels for halves."""
+    """Whether ATen's memory-efficient kernels for CUDA take these operands; cuDNN has kernels for halves.
+
+    They split numbers into parts of TF32, so that all results that an infinite query or key takes part in are NaN."""
     sizes = q.shape[-1] % 4 == v.shape[-1] % 4 == 0 and q.shape[:-2].numel() <= _MOST_HEADS
     return (
         q.device.type == "cuda" and q.dtype == torch.float32 and sizes and bool(q.numel() and k.numel() and v.numel())

@@ -24,6 +24,7 @@ from meta.ir.module import Module
 from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
+from meta.vm.lower import recompute
 from meta.vm.lower.source import prepare
 from meta.vm.relax import bundle
 from meta.vm.relax.build import build_module, plan_source
@@ -312,3 +313,19 @@ def test_operands_have_names_that_c_allows(monkeypatch: pytest.MonkeyPatch) -> N
     names = {str(p.name) for f in planned.module.functions.values() if isinstance(f, tvm.PrimFunc) for p in f.params}
     assert names
     assert not [name for name in names if not name.lstrip("_")[:1].isalpha()]
+
+
+@pytest.mark.parametrize("kept", [False, True])
+def test_large_tensors_that_only_kernels_read_are_computed_anew(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each kernel reads x; what the program returns is written once."""
+    monkeypatch.setattr(recompute, "_LEAST_UNWRITTEN", 1 << 10)
+
+    def body(ops: Any, x: Any, w: Any) -> list[Any]:
+        y = ops.add(x, w)
+        powers = ops.exp(ops.subtract(y, ops.max(y, (1,), True)))
+        return [ops.divide(powers, ops.sum(powers, (1,), True)), *([powers] if kept else [])]
+
+    planned = plan(program({"x": (640, 300), "w": (300,)}, body), monkeypatch)
+    calls = kernel_calls(planned)
+    second = "fused_add_subtract_exp" if kept else "fused_add_subtract_exp_sum"
+    assert [call.replace("1", "") for call in calls[:2]] == ["fused_add_max", second], calls
