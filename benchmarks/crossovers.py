@@ -117,6 +117,9 @@ def _layer_norm_dx(work: int) -> Sample:
     return sample("layer_norm_dx", x, T(1024), x)
 
 
+_VECTORISED = ("acos", "asin", "atan", "cos", "erfinv", "exp2", "log10", "log2", "sin", "tan")
+_VECTORISED_PAIRS = ("atan2", "floor_divide", "hypot")
+
 PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("matmul", "multiplications"): _square("matmul"),
     ("dense", "multiplications"): _square("dense", 1),
@@ -125,6 +128,8 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("argsort", "elements"): _rows("argsort", 64),
     ("topk", "elements"): _rows("topk", 64, 4),
     ("concatenate", "joined elements"): _joined,
+    **{(op, "real elements"): _rows(op, 64) for op in _VECTORISED},
+    **{(op, "real elements"): _rows(op, 64, operands=2) for op in _VECTORISED_PAIRS},
     ("conv?d", "multiplications"): _convolution("conv2d"),
     ("conv?d_dx", "multiplications"): _convolution("conv2d_dx"),
     ("conv?d_dw", "multiplications"): _convolution("conv2d_dw"),

@@ -59,6 +59,19 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "sort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "argsort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "topk", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "acos", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "asin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "atan", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "atan2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "cos", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "erfinv", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "exp2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "floor_divide", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "hypot", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "log10", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "log2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "sin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "tan", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "concatenate", "cpu", "joined elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "conv2d", "cpu", "kernel elements per pixel", most=4_096, measured="Xeon, 2 cores, 2026-11-22"),
     Limit("torch", "conv2d_d?", "cpu", "kernel elements per pixel", most=1_024, measured="Xeon, 2 cores, 2026-11-22"),
@@ -118,6 +131,10 @@ def _elements(call: CallInfo) -> Any:
 
 def _joined(call: CallInfo) -> Any:
     return call.outputs()[0].size
+
+
+def _real(call: CallInfo) -> Any:
+    return None if call.complex_dtype() else call.outputs()[0].size
 
 
 def _in_half_precision(call: CallInfo) -> Any:
@@ -199,6 +216,7 @@ def _per_channel_of_large(call: CallInfo) -> Any:
 MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "elements": _elements,
     "joined elements": _joined,
+    "real elements": _real,
     "elements of 16 bits": _in_half_precision,
     "multiplications": _multiplications,
     "kernel elements per pixel": _per_pixel,
@@ -211,5 +229,5 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
 }
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
 
-elements: of the first operand.  pixel: of the result, of all channels.  columns: sums along an axis other than the
-last.  large: with a TVM kernel built for its sizes."""
+elements: of the first operand.  real: of results that are not complex.  pixel: of the result, of all channels.
+columns: sums along an axis other than the last.  large: with a TVM kernel built for its sizes."""

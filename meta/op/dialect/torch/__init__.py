@@ -48,6 +48,43 @@ def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promot
         DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real, complex_only=True)
 
 
+def vectorised(table: Mapping[str, str], *, takes_complex: bool = False) -> None:
+    """Implement elementwise operators by functions of torch whose kernels for the CPU have vector instructions, where
+    TVM's kernels call the C library number by number: for float32 and float64, from the size on that
+    meta.op.crossover has.
+
+    takes_complex: complex calls on any device, too."""
+    accepts = _refuse_scalar_real if takes_complex else _refuse_scalar
+    for name, path in table.items():
+        DIALECT.implement(name, Specialised(_vectorised(path)), accepts=accepts)
+
+
+def _vectorised(path: str) -> Callable[[CallInfo], Callable[..., None]]:
+    def build(call: CallInfo) -> Callable[..., None]:
+        if call.complex_dtype():
+            return _returning(path, promote=False)(call)
+        function = _named(import_module("torch"), path)
+        return lambda *tensors: function(*tensors[:-1], out=tensors[-1])
+
+    return build
+
+
+def _refuse_scalar_real(call: CallInfo) -> str | None:
+    return None if call.complex_dtype() else _refuse_scalar(call)
+
+
+def _refuse_scalar(call: CallInfo) -> str | None:
+    types = [*call.args, *call.outputs()]
+    if call.device.kind != "cpu":
+        return "for the CPU: TVM's kernels for GPUs call fast functions"
+    if not all(isinstance(t, TensorType) and t.is_static and t.dtype in _VECTORS for t in types):
+        return f"for tensors of known sizes of {' and '.join(_VECTORS)}"
+    return "for operands of one dtype" if len({t.dtype for t in types}) > 1 else None
+
+
+_VECTORS = ("float32", "float64")
+
+
 def _refuse_real(call: CallInfo) -> str | None:
     return None if call.complex_dtype() else "for complex numbers only: others have kernels for real ones"
 

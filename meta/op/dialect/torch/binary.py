@@ -1,10 +1,11 @@
-"""Elementwise operators of two operands and `where` by ATen, for complex numbers."""
+"""Elementwise operators of two operands and `where` by ATen: for complex numbers, and where its kernels have vector
+instructions."""
 
 from __future__ import annotations
 
 import operator
 
-from meta.op.dialect.torch import complex_only
+from meta.op.dialect.torch import complex_only, vectorised
 
 complex_only(
     {
@@ -19,3 +20,4 @@ complex_only(
     promote=True,
 )
 complex_only({"where": "where"})
+vectorised({name: name for name in ("atan2", "floor_divide", "hypot")})

@@ -1,13 +1,16 @@
-"""Elementwise operators of one tensor by ATen, for complex numbers."""
+"""Elementwise operators of one tensor by ATen: for complex numbers, and where its kernels have vector instructions."""
 
 from __future__ import annotations
 
-from meta.op.dialect.torch import complex_only
+from meta.op.dialect.torch import complex_only, vectorised
 
-_SAME_NAME = ("abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "exp", "exp2", "expm1",
-              "isfinite", "isinf", "isnan", "log", "log10", "log1p", "log2", "negative", "reciprocal", "rsqrt",
-              "sin", "sinh", "sqrt", "square", "tan", "tanh")  # fmt: skip
+_SAME_NAME = ("abs", "acosh", "asinh", "atanh", "cosh", "exp", "expm1", "isfinite", "isinf", "isnan", "log", "log1p",
+              "negative", "reciprocal", "rsqrt", "sinh", "sqrt", "square", "tanh")  # fmt: skip
+_VECTORISED = ("acos", "asin", "atan", "cos", "exp2", "log10", "log2", "sin", "tan")
+"""Without sinh and cosh, which are infinite in ATen from 88.73 on, where float32 still has a value."""
 
+vectorised({name: name for name in _VECTORISED}, takes_complex=True)
+vectorised({"erfinv": "erfinv"})
 complex_only({name: name for name in _SAME_NAME})
 complex_only(
     {

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 import pytest
 
 import meta
+from meta.op.registry import get
 
 pytest.importorskip("torch")
 
@@ -22,6 +24,8 @@ def zeros(*shape: int) -> Any:
         ("matmul", (zeros(16, 16), zeros(16, 16)), (zeros(64, 64), zeros(64, 64))),
         ("scaled_dot_product_attention", (zeros(2, 5, 8),) * 3, (zeros(8, 64, 64),) * 3),
         ("sort", (zeros(3, 5),), (zeros(64, 128),)),
+        ("tan", (zeros(3, 5),), (zeros(64, 128),)),
+        ("atan2", (zeros(3, 5),) * 2, (zeros(64, 128),) * 2),
         ("concatenate", ([zeros(3, 5), zeros(3, 5)],), ([zeros(64, 128), zeros(64, 128)],)),
     ],
 )
@@ -32,3 +36,37 @@ def test_torch_is_called_for_large_problems(op: str, small: tuple[Any, ...], lar
     assert "too few: below" in explained
     with meta.with_dialect(["torch", "tvm"]):
         assert str(meta.explain(op, *small)).startswith(f"{op}: torch")
+
+
+_EDGES = [0.0, -0.0, 1.0, -1.0, math.inf, -math.inf, math.nan, 1e-45, -1e-38, 3.4e38, -3.4e38, 0.5, 1e8, 2.0]
+_SPREAD = np.random.default_rng(0).uniform(-100, 100, 4096)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize(
+    "op",
+    ["acos", "asin", "atan", "atan2", "cos", "erfinv", "exp2", "floor_divide", "hypot", "log10", "log2", "sin", "tan"],
+)
+def test_vectorised_functions_agree_with_those_of_tvm(op: str, dtype: str) -> None:
+    first, second = np.meshgrid(_EDGES, _EDGES)
+    pairs = [
+        np.concatenate([e.reshape(-1), _SPREAD, s]).astype(dtype) for e, s in ((first, _SPREAD), (second, -_SPREAD))
+    ]
+    count = len([a for a in get(op).schema.args if a.is_tensor])
+    arrays = [
+        meta.array(v) for v in (pairs[0] / 100 if op in ("acos", "asin", "erfinv") else pairs[0], pairs[1])[:count]
+    ]
+    assert str(meta.explain(op, *arrays)).startswith(f"{op}: torch")
+    ours = getattr(meta.ops, op)(*arrays).numpy()
+    with meta.with_dialect(["tvm"]):
+        expected = getattr(meta.ops, op)(*arrays).numpy()
+    np.testing.assert_allclose(ours, expected, rtol=8 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
+    numbers = ~np.isnan(expected)
+    np.testing.assert_array_equal(np.signbit(ours)[numbers], np.signbit(expected)[numbers])
+
+
+def test_vectorised_functions_are_for_static_sizes_on_the_cpu_in_one_dtype() -> None:
+    x, half = zeros(64, 128), zeros(64, 128).cast("float16")
+    assert "for tensors of known sizes of float32 and float64" in str(meta.explain("sin", half))
+    assert "for tensors of known sizes" in str(meta.explain("atan2", x, 2.0))
+    assert "for operands of one dtype" in str(meta.explain("atan2", x, x.cast("float64")))
