@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meta.cli import model_inputs
-from meta.cli.doors import DOORS, Door, Program, Request, door
+from meta.cli.formats import FORMATS, Format, Program, Request, format_of
 from meta.ir.analysis import op_counts
 from meta.ir.type import TupleType, Type
 from meta.tree import named_leaves
@@ -19,7 +19,7 @@ from meta.tree import named_leaves
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """The program, its parameters and inputs, and what to do with it."""
-    parser.add_argument("model", type=Path, help=f"a file in one of the formats {', '.join(DOORS)}")
+    parser.add_argument("model", type=Path, help=f"a file in one of the formats {', '.join(FORMATS)}")
     parser.add_argument("--examine", action="store_true", help="only report its operators, and what is not supported")
     parser.add_argument("--run", action="store_true", help="run it, and print outputs and times")
     parser.add_argument(
@@ -46,15 +46,15 @@ def _configure_running(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Examine, import and run the program, as the options ask; 1 if --examine finds what is not supported."""
-    frontend = door(options.model)
+    file_format = format_of(options.model)
     request = Request(options.model, options.params, model_inputs.shapes(options.shape), options.device)
     if options.examine:
-        report = frontend.examine(request)
+        report = file_format.examine(request)
         print(report)
         return 0 if report.supported else 1
     if options.explain:
-        print(frontend.examine(request))
-    program = _imported(frontend, request)
+        print(file_format.examine(request))
+    program = _imported(file_format, request)
     if options.explain:
         print(program.module)
     if options.run or options.profile:
@@ -64,12 +64,12 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _imported(frontend: Door, request: Request) -> Program:
+def _imported(file_format: Format, request: Request) -> Program:
     start = time.perf_counter()
-    program = frontend.load(request)
+    program = file_format.load(request)
     seconds = time.perf_counter() - start
     calls = sum(op_counts(program.module.main).values())
-    print(f"imported {request.path.name} ({frontend.name}) in {seconds * 1e3:.0f} ms: {calls} operator calls")
+    print(f"imported {request.path.name} ({file_format.name}) in {seconds * 1e3:.0f} ms: {calls} operator calls")
     return program
 
 

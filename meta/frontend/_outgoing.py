@@ -65,15 +65,15 @@ class Outgoing:
 
 
 def outgoing(
-    door: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None = None, *, params_as_inputs: bool = False
+    subject: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None = None, *, params_as_inputs: bool = False
 ) -> Outgoing:
     """The program of a Module, or of a call of a Model or of a traced function with `args`.
 
-    door: the subject of errors.  args: example arrays, or TensorTypes; none for a Module.
+    subject: that of errors, the exporting function.  args: example arrays, or TensorTypes; none for a Module.
     dynamic: open sizes, as in `meta.vm.compile`.  params_as_inputs: arrays that the program only reads become
         parameters of main; otherwise constants.
     Raises ArgumentError for something other than a program, and for arguments that do not fit."""
-    record = _recorded(door, what, args, dynamic)
+    record = _recorded(subject, what, args, dynamic)
     main = record.main
     count = len(record.inputs)
     state = {var: array for var, (_, array) in zip(main.params[count:], record.state, strict=False)}
@@ -100,7 +100,7 @@ def outgoing(
     )
 
 
-def refuse_loops(door: str, module: Module) -> None:
+def refuse_loops(subject: str, module: Module) -> None:
     """Raise NotSupportedError for the loops of a program (`meta.scan`, `meta.while_loop`)."""
     loops = [
         binding.value.op.name
@@ -110,17 +110,17 @@ def refuse_loops(door: str, module: Module) -> None:
     ]
     if loops:
         raise NotSupportedError(
-            door,
+            subject,
             f"the program has {len(loops)} loops ({', '.join(sorted(set(loops)))})",
             "programs without meta.scan and meta.while_loop",
             "write the loop in Python, which unrolls it, for a fixed number of steps",
         )
 
 
-def _recorded(door: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None) -> tracing.Record:
+def _recorded(subject: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None) -> tracing.Record:
     if isinstance(what, Module):
         if args:
-            raise ArgumentError(door, f"{len(args)} example inputs are given for a Module", "none: it has types")
+            raise ArgumentError(subject, f"{len(args)} example inputs are given for a Module", "none: it has types")
         open_sizes(dynamic, is_module=True)
         return module_record(what)()
     record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
@@ -128,7 +128,7 @@ def _recorded(door: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None
         problem = f"the class {what.__name__}" if isinstance(what, type) else f"a {type(what).__name__}"
         remedy = "trace it: meta.trace(function)" if callable(what) and not isinstance(what, type) else ""
         raise ArgumentError(
-            door, f"got {problem}", "a Model, a traced function or a Module", remedy or "pass an instance of a Model"
+            subject, f"got {problem}", "a Model, a traced function or a Module", remedy or "pass an instance of a Model"
         )
     sizes = open_sizes(dynamic, is_module=False)
     given = with_arrays(tuple(args), CPU)

@@ -28,7 +28,7 @@ from meta.tracing.symbol import Symbol
 from meta.tree import map_leaves
 from meta.vm.sizes import Dynamic
 
-_DOOR: Final = "to_onnx"
+_SUBJECT: Final = "to_onnx"
 OPSETS: Final = range(18, 24)
 """The versions of ONNX's operators that can be written."""
 OPSET: Final = 23
@@ -61,8 +61,8 @@ def to_onnx(
     package `onnx`, ArgumentError for something else than a program, wrong arguments and other opsets."""
     onnx = _package()
     if opset not in OPSETS:
-        raise ArgumentError(_DOOR, f"opset is {opset!r}", f"{OPSETS[0]} to {OPSETS[-1]}")
-    program = outgoing(_DOOR, what, args, dynamic, params_as_inputs=True)
+        raise ArgumentError(_SUBJECT, f"opset is {opset!r}", f"{OPSETS[0]} to {OPSETS[-1]}")
+    program = outgoing(_SUBJECT, what, args, dynamic, params_as_inputs=True)
     graph = _Writer(program, opset).graph()
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="meta")
@@ -74,7 +74,7 @@ def _package() -> Any:
     try:
         import onnx
     except ImportError:
-        raise NotSupportedError(_DOOR, "the package onnx is not installed", remedy=install_hint("onnx")) from None
+        raise NotSupportedError(_SUBJECT, "the package onnx is not installed", remedy=install_hint("onnx")) from None
     return onnx
 
 
@@ -84,7 +84,7 @@ def _checked(model: Any, path: str | None) -> Any:
 
     large = sum(len(tensor.raw_data) for tensor in model.graph.initializer) >= _LARGEST - (1 << 20)
     if large and path is None:
-        raise ArgumentError(_DOOR, "the model has 2 GiB or more", "a path, beside which the tensors are written")
+        raise ArgumentError(_SUBJECT, "the model has 2 GiB or more", "a path, beside which the tensors are written")
     if path is not None and large:
         location = f"{os.path.basename(path)}.data"
         copy = type(model)()
@@ -95,7 +95,7 @@ def _checked(model: Any, path: str | None) -> Any:
     try:
         onnx.checker.check_model(path if large and path is not None else model, full_check=True)
     except (onnx.checker.ValidationError, onnx.shape_inference.InferenceError) as error:
-        raise OnnxError(_DOOR, f"the model that was written is not valid: {str(error)[:500]}") from error
+        raise OnnxError(_SUBJECT, f"the model that was written is not valid: {str(error)[:500]}") from error
     return model
 
 
@@ -161,7 +161,9 @@ class _Writer:
         complex_dtypes = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
         if complex_dtypes:
             remedy = "pass and return real and imaginary parts: meta.view_as_real(x)"
-            raise NotSupportedError(_DOOR, f"the program takes or returns {complex_dtypes[0]}", "real dtypes", remedy)
+            raise NotSupportedError(
+                _SUBJECT, f"the program takes or returns {complex_dtypes[0]}", "real dtypes", remedy
+            )
 
     def _raise_missing(self) -> None:
         if not self.missing:
@@ -170,7 +172,7 @@ class _Writer:
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(counts.items()))
         what = "operator has" if len(counts) == 1 else "operators have"
         raise UnsupportedError(
-            _DOOR,
+            _SUBJECT,
             f"{len(counts)} {what} no expression in ONNX's opset {self.opset}: {listed}",
             remedy="write them with other operators",
             operators=dict(counts),
@@ -202,7 +204,7 @@ class _Writer:
                 return self.conditional(graph, value)
             case _:
                 raise NotSupportedError(
-                    _DOOR, "the program has functions that call themselves", "programs without recursion"
+                    _SUBJECT, "the program has functions that call themselves", "programs without recursion"
                 )
 
     def loop(self, graph: Graph, var: Var, call: Call, op: LoopOp) -> Any:

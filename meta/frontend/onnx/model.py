@@ -27,7 +27,7 @@ class OnnxModel(RelayModel):
     both modes, as in the file.
     """
 
-    door = "onnx"
+    subject = "onnx"
 
     def build(  # type: ignore[override]  # what a network is read from
         self,

@@ -27,7 +27,7 @@ from meta.vm.lower.open_calls import is_open
 from meta.vm.lower.translate import Lowering, Scope
 from meta.vm.sizes import Dynamic
 
-_DOOR: Final = "to_relax"
+_SUBJECT: Final = "to_relax"
 
 
 def to_relax(what: Any, *args: Any, dynamic: Dynamic | None = None, params_as_inputs: bool = False) -> Any:
@@ -46,8 +46,8 @@ def to_relax(what: Any, *args: Any, dynamic: Dynamic | None = None, params_as_in
 
     Raises NotSupportedError, with all operators that have neither, for complex tensors and for loops; ArgumentError for
     what is no program and for arguments that do not fit."""
-    program = outgoing(_DOOR, what, args, dynamic, params_as_inputs=params_as_inputs)
-    refuse_loops(_DOOR, program.module)
+    program = outgoing(_SUBJECT, what, args, dynamic, params_as_inputs=params_as_inputs)
+    refuse_loops(_SUBJECT, program.module)
     _refuse_complex(program)
     with scoped("dialects", ("tvm",)):
         lowered = _Standard(lift_closures(program.module)).run()
@@ -72,7 +72,7 @@ class _Standard(Lowering):
             return super().normalized()
         listed = ", ".join(f"{name} ({count})" for name, count in sorted(self.missing.items()))
         raise NotSupportedError(
-            _DOOR,
+            _SUBJECT,
             f"{len(self.missing)} operators have neither a Relax operator nor a TVM kernel: {listed}",
             "operators with a TVM compute",
             "leave them out, or compile with meta.vm.compile",
@@ -153,7 +153,7 @@ def _refuse_complex(program: Outgoing) -> None:
     complex_dtypes = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
     if complex_dtypes:
         raise NotSupportedError(
-            _DOOR,
+            _SUBJECT,
             f"the program takes or returns {complex_dtypes[0]}",
             "real dtypes, which are all that TVM has",
             "pass and return real and imaginary parts: meta.view_as_real(x)",

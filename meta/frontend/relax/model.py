@@ -15,4 +15,4 @@ class RelaxModel(RelayModel):
     With momentum 0, and in infer mode, they use the running statistics. Dropout is the identity in both modes.
     """
 
-    door = "relax"
+    subject = "relax"

@@ -42,7 +42,7 @@ class RelayModel(Model):
 
     module: Module
     inputs: tuple[str, ...]
-    door = "relay"
+    subject = "relay"
     """The format in the errors."""
 
     def build(
@@ -63,7 +63,7 @@ class RelayModel(Model):
         unknown = [name for name in values if name not in names]
         if unknown:
             raise ArgumentError(
-                self.door,
+                self.subject,
                 f"params has '{unknown[0]}', which is not a parameter of @main",
                 f"one of {', '.join(names)}",
                 did_you_mean(unknown[0], names),
@@ -72,7 +72,7 @@ class RelayModel(Model):
     def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
         array = copy_of(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
-            raise ArgumentError(self.door, f"'{name}' is {array.type!r}", f"{var.type!r}")
+            raise ArgumentError(self.subject, f"'{name}' is {array.type!r}", f"{var.type!r}")
         taken = hasattr(type(self), name) or name in self.__dict__
         attribute = f"param_{name}" if taken else name
         self._arrays[name] = attribute
@@ -96,7 +96,7 @@ class RelayModel(Model):
 
     def _run(self, inputs: Sequence[Any], training: bool) -> Any:
         if len(inputs) != len(self.inputs):
-            raise ArgumentError(self.door, f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
+            raise ArgumentError(self.subject, f"{len(inputs)} inputs", f"{len(self.inputs)}: {', '.join(self.inputs)}")
         by_name = dict(zip(self.inputs, inputs, strict=True))
         values = [getattr(self, self._arrays[name]) if name in self._arrays else by_name[name] for name in self._names]
         main = self.module.main

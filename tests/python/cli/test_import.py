@@ -103,12 +103,12 @@ def test_profile_prints_a_table(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_every_format_is_listed_in_the_help(capsys: pytest.CaptureFixture[str]) -> None:
-    from meta.cli.doors import DOORS
+    from meta.cli.formats import FORMATS
 
     with pytest.raises(SystemExit):
         main(["import", "--help"])
     printed = capsys.readouterr().out
-    assert all(suffix in printed for suffix in DOORS)
+    assert all(suffix in printed for suffix in FORMATS)
 
 
 def test_reads_programs_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -36,7 +36,7 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class Door:
+class Format:
     """A format. Both functions import what they need at their first call."""
 
     name: str
@@ -44,14 +44,14 @@ class Door:
     load: Callable[[Request], Program]
 
 
-def door(path: Path) -> Door:
+def format_of(path: Path) -> Format:
     """The format of a file. Raises ArgumentError for files of other formats, and for files that do not exist."""
     if not path.exists():
         raise ArgumentError("import", f"there is no file {path}", "a model")
-    frontend = DOORS.get(path.suffix.lower())
-    if frontend is None:
-        raise ArgumentError("import", f"{path.name} is of an unknown format", f"one of {', '.join(DOORS)}")
-    return frontend
+    file_format = FORMATS.get(path.suffix.lower())
+    if file_format is None:
+        raise ArgumentError("import", f"{path.name} is of an unknown format", f"one of {', '.join(FORMATS)}")
+    return file_format
 
 
 def _relay_examine(request: Request) -> Examination:
@@ -110,8 +110,8 @@ def _whole(request: Request) -> Request:
     return request
 
 
-_RELAY = Door("Relay", _relay_examine, _relay_load)
-_ONNX = Door("ONNX", _onnx_examine, _onnx_load)
-_TORCH = Door("PyTorch", _torch_examine, _torch_load)
-DOORS = {".onnx": _ONNX, ".pt2": _TORCH, ".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
+_RELAY = Format("Relay", _relay_examine, _relay_load)
+_ONNX = Format("ONNX", _onnx_examine, _onnx_load)
+_TORCH = Format("PyTorch", _torch_examine, _torch_load)
+FORMATS = {".onnx": _ONNX, ".pt2": _TORCH, ".relay": _RELAY, ".rly": _RELAY, ".txt": _RELAY, ".json": _RELAY}
 """Formats by suffix."""
