@@ -1,4 +1,4 @@
-"""Tables of what writes meta's operators for another system."""
+"""Tables of functions by the names of operators: what writes meta's for another system, or reads those of one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Row = Callable[..., Any]
 
 
 class RowTable:
-    """What writes each of meta's operators for another system, by its name: functions in the modules of a package."""
+    """A function for each operator, by its name; the modules of a package enter them."""
 
     def __init__(self, package: str) -> None:
         self._package = package
@@ -20,7 +20,7 @@ class RowTable:
         self._loaded = False
 
     def row(self, *names: str) -> Callable[[Row], Row]:
-        """Enter the decorated function for meta's operators called `names`."""
+        """Enter the decorated function for the operators called `names`. Each operator has one."""
 
         def enter(function: Row) -> Row:
             for name in names:

@@ -1,0 +1,110 @@
+"""The tables of all readers and writers: every name in them resolves, and no row hides another."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from pkgutil import iter_modules
+
+import pytest
+
+import meta
+from meta.frontend._row_table import RowTable
+from meta.frontend.onnx import table as onnx_table
+from meta.frontend.onnx.compositions._table import compositions
+from meta.frontend.onnx.export_ops._table import rows as onnx_nodes
+from meta.frontend.onnx.ops import _row as onnx_rows
+from meta.frontend.relay.convert import table as relay
+from meta.frontend.relay.ops import one_to_one
+from meta.frontend.torch import aten
+from meta.op.registry import names
+
+PACKAGES = [
+    "meta.frontend.onnx.compositions", "meta.frontend.onnx.export_ops", "meta.frontend.onnx.ops",
+    "meta.frontend.relax.export_ops", "meta.frontend.relax.ops", "meta.frontend.relay.ops", "meta.frontend.torch.aten",
+]  # fmt: skip
+
+
+def modules(package: str) -> Iterator[str]:
+    yield from (f"{package}.{m.name}" for m in iter_modules(import_module(package).__path__))
+
+
+def names_of_meta(source: str) -> Iterator[tuple[int, str]]:
+    """The lines and names of `meta.<name>` in a module's code."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "meta":
+            yield node.lineno, node.attr
+
+
+@pytest.mark.parametrize("package", PACKAGES)
+def test_every_function_that_rows_call_exists(package: str) -> None:
+    wrong, count = [], 0
+    for name in modules(package):
+        path = Path(str(import_module(name).__file__))
+        for line, attribute in names_of_meta(path.read_text(encoding="utf-8")):
+            count += 1
+            if not hasattr(meta, attribute):
+                wrong.append(f"{path.name}:{line} meta.{attribute}")
+    assert wrong == []
+    assert count > 40 or package.endswith("export_ops")
+
+
+def test_missing_names_are_noticed() -> None:
+    found = [name for _, name in names_of_meta("def row(call):\n    return meta.no_such_operator(meta.relu(call))")]
+    assert found == ["no_such_operator", "relu"]
+    assert [hasattr(meta, name) for name in found] == [False, True]
+
+
+def test_operators_that_tables_name_are_in_the_registry() -> None:
+    known = names()
+    assert set(one_to_one.OPERATORS.values()) <= known
+    assert set(onnx_nodes()) | set(compositions()) <= known
+    assert not set(onnx_nodes()) & {"no_such_operator"}
+
+
+def test_operators_of_relay_have_one_converter() -> None:
+    assert len(relay.supported()) > 250
+    for name in ("nn.conv2d", "add"):
+        with pytest.raises(AssertionError, match=name):
+            relay.converter(name)(lambda call: call)
+
+
+def test_a_table_has_one_row_for_an_operator() -> None:
+    table = RowTable("meta.frontend.relax.ops")
+    table.row("abs")(len)
+    with pytest.raises(AssertionError, match="abs"):
+        table.row("abs")(len)
+
+
+def test_operators_of_onnx_have_one_row_for_an_opset() -> None:
+    table = onnx_table.rows()
+    assert len(table) > 150
+    for key, rows in table.items():
+        opsets = [row.since for row in rows]
+        assert opsets == sorted(set(opsets), reverse=True), key
+    with pytest.raises(AssertionError, match="two rows for opset"):
+        onnx_rows.row("Relu", since=table["", "Relu"][0].since)(lambda node, x: x)
+
+
+def test_rows_of_onnx_are_operators_of_the_standard() -> None:
+    defs = pytest.importorskip("onnx.defs")
+    known: dict[tuple[str, str], set[str]] = {}
+    for schema in defs.get_all_schemas_with_history():
+        domain = onnx_table.domain_of(schema.domain)
+        known.setdefault((domain, schema.name), set()).update(schema.attributes)
+    standard = ("", "ai.onnx.ml", "ai.onnx.preview.training")
+    rows = [row for (domain, _), rows in onnx_table.rows().items() if domain in standard for row in rows]
+    shared: dict[object, set[str]] = {}  # one function may serve several operators
+    for row in rows:
+        assert (row.domain, row.name) in known, row.name
+        assert row.since <= defs.onnx_opset_version(), row.name
+        shared.setdefault(row.function.__code__, set()).update(known[row.domain, row.name])
+    for row in rows:
+        assert row.attributes <= shared[row.function.__code__], row.name
+
+
+def test_families_of_aten_share_no_name() -> None:
+    families = aten._table.families()
+    assert sum(map(len, families.values())) == len(aten.rows()) > 300
