@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from typing import Any
-from weakref import finalize
+from weakref import WeakSet, finalize
 
 from meta.backend.cuda import driver, pool, streams
 from meta.backend.memory import allocation
@@ -30,6 +30,14 @@ MAX_RECORDINGS = 8
 """Most recordings of one program, which is recorded again when the arrays that it overwrites are other ones."""
 
 _streams: dict[Device, int] = {}
+_recorded: WeakSet[GraphCall] = WeakSet()
+
+
+def forget_recordings() -> None:
+    """Free the recordings of all programs, whose next calls record again. NCCL takes them for work that it waits for
+    when processes part, and waits for ever."""
+    for call in list(_recorded):
+        call.forget()
 
 
 def _runtime_tensor(data: Any) -> Any:
@@ -114,9 +122,18 @@ class GraphCall:
             self._freeing()
         self.graph, self.fixed = graph, fixed
         self._freeing = finalize(self, driver.free_graph, graph)
+        _recorded.add(self)
         self.recorded += 1
         if self.recorded == MAX_RECORDINGS:
             self.refusal = "the program overwrites other arrays in every call"
+
+    def forget(self) -> None:
+        """Free the recording; the next call records again."""
+        with self.lock:
+            if self._freeing is not None:
+                driver.synchronize(streams.current_stream(self.on))
+                self._freeing()
+            self.graph, self.fixed, self._freeing = 0, None, None
 
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
