@@ -92,6 +92,10 @@ def _do_job(job: dict[str, Any]) -> Any:
         from benchmarks import training_steps
 
         return training_steps.measure(**job) if what == "step" else {"first": training_steps.first_step(**job)}
+    if what == "import":
+        from benchmarks import pytorch
+
+        return pytorch.import_exported(**job)
     from benchmarks import compile_times
 
     return compile_times.long_program() if what == "long" else {"seconds": compile_times.training_step(**job)}
@@ -112,7 +116,7 @@ def _shown(result: Mapping[str, Any], key: str, form: str, scale: float = 1.0) -
     return "" if value is None else format(value * scale, form)
 
 
-def _against(value: float | None, reference: float | None, limit: float) -> str:
+def against(value: float | None, reference: float | None, limit: float) -> str:
     """A ratio with its target, such as "0.84 (at most 0.9)"."""
     if value is None or reference is None:
         return ""
@@ -143,8 +147,8 @@ def _step_cells(result: Mapping[str, Any], warm: Mapping[str, Any], device: str)
     memory = [_shown(r, "peak", ".0f", 2**-20) for r in (ours, eager, compiled)]
     first = [_limited(ours.get("first"), COLD_LIMIT), _shown(compiled, "first", ".1f"),
              _limited(warm.get("first"), WARM_LIMIT)]  # fmt: skip
-    return [*times, _against(ours.get("ms"), best, STEP_LIMIT[device]), " / ".join(memory),
-            _against(ours.get("peak"), rival.get("peak"), limit), *first]  # fmt: skip
+    return [*times, against(ours.get("ms"), best, STEP_LIMIT[device]), " / ".join(memory),
+            against(ours.get("peak"), rival.get("peak"), limit), *first]  # fmt: skip
 
 
 def _limited(value: float | None, limit: float) -> str:
@@ -178,8 +182,8 @@ def relay_inference(run: Run) -> Iterator[list[str]]:
                 yield [name, f"failed: {_brief(result['error'])}", *[""] * 5]
                 continue
             ours, tvm, eager, frozen = (result[key]["ms"] for key in ("meta", "tvm", "eager", "frozen"))
-            yield [name, *(f"{ms:.2f}" for ms in (ours, tvm, eager, frozen)), _against(ours, eager, limit),
-                   _against(tvm, eager, WITHOUT_TORCH_LIMIT)]  # fmt: skip
+            yield [name, *(f"{ms:.2f}" for ms in (ours, tvm, eager, frozen)), against(ours, eager, limit),
+                   against(tvm, eager, WITHOUT_TORCH_LIMIT)]  # fmt: skip
 
 
 def compile_times(run: Run) -> Iterator[list[str]]:
@@ -190,7 +194,7 @@ def compile_times(run: Run) -> Iterator[list[str]]:
             result = run.job("depth", Path(folder), run.threads[0], layers=layers)
         seconds = result.get("seconds")
         shown = f"failed: {_brief(result['error'])}" if seconds is None else f"{seconds:.1f}"
-        yield [f"training step of {layers} transformer layers", shown, _against(seconds, before, DEPTH_LIMIT)]
+        yield [f"training step of {layers} transformer layers", shown, against(seconds, before, DEPTH_LIMIT)]
         before = seconds
     with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
         result = run.job("long", Path(folder), run.threads[0])

@@ -10,6 +10,7 @@ import tempfile
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -88,19 +89,22 @@ class Contender:
     loss: float
 
 
-def measure(network: str, device: str, half: bool, seconds: float) -> dict[str, Any]:
-    """Milliseconds per step, peak bytes, seconds of the first step and loss of each contender, or its error."""
+def measure(
+    network: str, device: str, half: bool, seconds: float, contenders: Sequence[str] = ("meta", "eager", "compile")
+) -> dict[str, Any]:
+    """Milliseconds per step, peak bytes, seconds of the first step and loss of each contender, or its error.
+
+    contenders: of "meta", "eager", "compile" (torch.compile) and "through" (torch.compile with meta as its backend)."""
     _configure(device)
     case, results = NETWORKS[network], dict[str, Any]()
     data = case.data()
     makers: dict[str, Callable[[], Contender]] = {
         "meta": lambda: _ours(case, data, device, half),
-        "eager": lambda: _theirs(case, data, device, half, compiled=False),
-        "compile": lambda: _theirs(case, data, device, half, compiled=True),
+        **{name: partial(_theirs, case, data, device, half, name) for name in ("eager", "compile", "through")},
     }
+    makers = {name: makers[name] for name in contenders}
     missing = _no_compiler(device)
-    if missing:
-        del makers["compile"]
+    if missing and makers.pop("compile", None):
         results["compile"] = {"error": missing}
     ready: list[Contender] = []
     for name, make in makers.items():
@@ -184,7 +188,7 @@ def _ours(case: Network, data: Data, device: str, half: bool) -> Contender:
     return Contender("meta", lambda: step(x, y), first, step.memory(x, y).total, loss)
 
 
-def _theirs(case: Network, data: Data, device: str, half: bool, *, compiled: bool) -> Contender:
+def _theirs(case: Network, data: Data, device: str, half: bool, name: str) -> Contender:
     gc.collect()
     torch.compiler.reset()
     torch.manual_seed(0)
@@ -202,8 +206,7 @@ def _theirs(case: Network, data: Data, device: str, half: bool, *, compiled: boo
             scores = model(x)
         return torch.nn.functional.cross_entropy(scores.float(), y)
 
-    mode = "reduce-overhead" if device == "cuda" else "default"
-    function = torch.compile(forward, mode=mode) if compiled else forward
+    function = _compiled(forward, name, device)
 
     def step() -> torch.Tensor:
         optimizer.zero_grad(set_to_none=True)
@@ -221,7 +224,15 @@ def _theirs(case: Network, data: Data, device: str, half: bool, *, compiled: boo
         step()
     wait()
     peak = torch.cuda.max_memory_allocated() - before if device == "cuda" else _cpu_peak(step, model, optimizer, x, y)
-    return Contender("compile" if compiled else "eager", step, first, peak, loss)
+    return Contender(name, step, first, peak, loss)
+
+
+def _compiled(function: Callable[..., Any], name: str, device: str) -> Callable[..., Any]:
+    """A function as a contender of this name runs it."""
+    if name == "through":
+        return torch.compile(function, backend=meta.frontend.torch.compile_backend)
+    mode = "reduce-overhead" if device == "cuda" else "default"
+    return torch.compile(function, mode=mode) if name == "compile" else function
 
 
 def _begin_peak(device: str) -> int:

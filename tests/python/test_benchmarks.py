@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import meta
-from benchmarks import ops, train
+from benchmarks import ops, pytorch, train
 from benchmarks.bert import Bert, Sizes, TorchBert
 from benchmarks.relay_networks import Twin
 from benchmarks.training_steps import NETWORKS, _cpu_peak
@@ -69,9 +69,9 @@ def test_the_peak_of_torch_counts_state_and_temporaries() -> None:
 
 
 def test_a_cell_marks_a_missed_target() -> None:
-    assert train._against(0.8, 1.0, 0.9) == "0.80 (at most 0.9)"
-    assert train._against(1.0, 1.0, 0.9) == "1.00 (at most 0.9) **missed**"
-    assert train._against(None, 1.0, 0.9) == ""
+    assert train.against(0.8, 1.0, 0.9) == "0.80 (at most 0.9)"
+    assert train.against(1.0, 1.0, 0.9) == "1.00 (at most 0.9) **missed**"
+    assert train.against(None, 1.0, 0.9) == ""
 
 
 def test_an_unknown_part_is_named(capsys: pytest.CaptureFixture[str]) -> None:
@@ -105,3 +105,8 @@ def test_references_of_other_shapes_are_left_out() -> None:
     problem = ops.Problem(Sample("tanh", T(2, 3), ref=lambda x: x.sum()), "4")
     with pytest.raises(ValueError, match="no function of torch with the same result"):
         list(ops.measured(problem, 0.001))
+
+
+def test_rows_of_pytorch_without_time_say_so(capsys: pytest.CaptureFixture[str]) -> None:
+    assert pytorch.main(["--only", "steps", "--network", "mlp", "--minutes", "0.01"]) == 0
+    assert f"| {pytorch.NETWORKS['mlp']} | failed | failed | failed | failed |  |" in capsys.readouterr().out

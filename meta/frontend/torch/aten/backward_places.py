@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta.dim import product
 from meta.dtype import accumulation_dtype
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
@@ -186,15 +187,15 @@ def native_layer_norm_backward(
     grad_out: Any, input: Any, normalized_shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
     output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    """The deviations carry the forward's eps, so that its moments are used."""
-    axes = tuple(range(-len(normalized_shape), 0))
-    unit = (input - mean) * rstd
-    scaled = grad_out if weight is None else grad_out * weight
-    dx = rstd * (scaled - meta.mean(scaled, axes, True) - unit * meta.mean(scaled * unit, axes, True))
+    """By the forward's moments, which carry its eps: that of x is the gradient of a batch norm whose channels are the
+    rows."""
     lead = tuple(range(input.ndim - len(normalized_shape)))
-    dw = meta.sum(grad_out * unit, lead) if lead else grad_out * unit
-    db = meta.sum(grad_out, lead) if lead else grad_out
-    return _masked((dx, dw, db), output_mask)
+    rows = (product(input.shape[a] for a in lead), product(normalized_shape))
+    scaled, x = (meta.reshape(t, rows) for t in (grad_out if weight is None else grad_out * weight, input))
+    dx, _, _ = meta.batch_norm_train_dxwb(scaled, x, None, meta.reshape(mean, (-1,)), meta.reshape(rstd, (-1,)), 0)
+    unit = grad_out * ((input - mean) * rstd)
+    dw, db = (meta.sum(t, lead) if lead else t for t in (unit, grad_out))
+    return _masked((meta.reshape(dx, input.shape), dw, db), output_mask)
 
 
 @into(ROWS)
