@@ -188,9 +188,9 @@ def spec(
 
 
 def _fits_int32(kernel_spec: KernelSpec, call: CallInfo) -> bool:
-    """Whether 32 bits count the elements of every call that is not large, and no operand holds 64-bit indices."""
-    has_int64 = any(t.dtype == "int64" for t in (*call.tensors(), *call.outputs()))
-    return kernel_spec.target == "cuda" and kernel_spec.pattern in _NARROW_INDEX_PATTERNS and not has_int64
+    """Whether 32 bits count the elements of every call that is not large, and int32 holds the indices in operands."""
+    is_wide = any(t.dtype in ("int64", "uint64", "uint32") for t in (*call.tensors(), *call.outputs()))
+    return kernel_spec.target == "cuda" and kernel_spec.pattern in _NARROW_INDEX_PATTERNS and not is_wide
 
 
 def _kernel_spec(

@@ -77,6 +77,20 @@ def test_programs_mark_or_skip(function: Callable[..., Any], args: tuple[Any, ..
     assert np.isnan(result).any() == (not writes)
 
 
+@pytest.mark.parametrize(("function", "args", "match"), [CASES[i] for i in (0, 2, 3, 5, 8, 10, 11, 13, 14, 17, 18)])
+def test_programs_do_not_take_positions_of_uint32_for_negative_ones(
+    function: Callable[..., Any], args: tuple[Any, ...], match: str
+):
+    x, indices, *rest = args
+    positions = np.abs(indices.numpy())
+    positions.flat[-1] = 2**32 - 1
+    inputs = x, meta.array(positions, dtype="uint32"), *rest
+    with meta.with_dialect("tvm"):
+        result = meta.vm.compile(meta.trace(function))(*inputs).numpy()
+    with meta.with_dialect("reference"):
+        np.testing.assert_allclose(result, meta.vm.compile(meta.trace(function))(*inputs).numpy(), rtol=1e-6)
+
+
 def test_every_tensor_of_positions_is_checked():
     """Operators of integer tensors called "indices" and the like say which values they accept."""
     zeros = {"one_hot"}  # no position: a row of zeros

@@ -96,8 +96,8 @@ def _keep_loops(sch: Any) -> Any:
 
 
 def _narrow_indices(func: Any) -> Any:
-    """`func` with 32-bit indices if every buffer is static, below 2**31 elements and not of a 64-bit integer dtype, and
-    no literal needs 64 bits.
+    """`func` with 32-bit indices if every buffer is static, below 2**31 elements and of a dtype whose values int32
+    holds, as they may be indices, and no literal needs 64 bits.
 
     TVM narrows loops itself later in lowering, but then drops the hints on loops whose tails are to be split off."""
     if not all(_fits_int32(v.ty) for v in blocks.list_buffers(func)) or _has_wide_literals(func):
@@ -113,7 +113,7 @@ def _has_wide_literals(func: Any) -> bool:
 
 def _fits_int32(buffer_type: Any) -> bool:
     volume = blocks.volume([blocks.as_int(d) for d in buffer_type.shape])
-    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in ("int64", "uint64")
+    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in ("int64", "uint64", "uint32")
 
 
 _SPATIAL_RULES: Final = (schedule_elementwise, schedule_rows, schedule_separately)
