@@ -12,7 +12,6 @@ REASONS: dict[tuple[str, str], str] = {
     ("", "StringConcat"): _TEXT,
     ("", "StringNormalizer"): _TEXT,
     ("", "StringSplit"): _TEXT,
-    ("", "TfIdfVectorizer"): "it counts n-grams of words",
     ("ai.onnx.ml", "CastMap"): _LISTS,
     ("ai.onnx.ml", "CategoryMapper"): _TEXT,
     ("ai.onnx.ml", "DictVectorizer"): _LISTS,

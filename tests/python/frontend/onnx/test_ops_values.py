@@ -8,7 +8,7 @@ import pytest
 import meta
 from meta.frontend.onnx import UnsupportedError, from_onnx
 
-from .models import expected, parsed
+from .models import check, expected, parsed
 
 
 def test_sizes_of_inputs_are_operands_of_shapes() -> None:
@@ -103,3 +103,21 @@ def test_remainders_and_quotients_by_0_that_are_known_are_those_of_the_program()
     quotient = from_onnx(parsed(text))
     x = np.array([0.0, 0.0], np.float32)
     np.testing.assert_array_equal(quotient.interpret(x), quotient(x))
+
+
+@pytest.mark.parametrize(("mode", "skips"), [("TF", 0), ("TF", 5), ("IDF", 1), ("TFIDF", 5)])
+def test_ngrams_of_numbers_are_counted(mode: str, skips: int) -> None:
+    """Pool: 2, 3, 5, 4 alone, then the pairs 5 6, 7 8 and 6 7."""
+    text = f"""main (int32[2, 6] x) => (float[a, b] y) {{
+        y = TfIdfVectorizer<mode="{mode}", min_gram_length=1, max_gram_length=2, max_skip_count={skips},
+            ngram_counts=[0, 4], ngram_indexes=[0, 1, 2, 3, 4, 5, 6], pool_int64s=[2, 3, 5, 4, 5, 6, 7, 8, 6, 7],
+            weights=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0]>(x) }}"""
+    model = parsed(text)
+    check(from_onnx(model), model, np.array([[1, 1, 3, 3, 3, 7], [8, 6, 7, 5, 6, 8]], np.int32))
+
+
+def test_ngrams_of_words_are_refused() -> None:
+    text = """main (int32[6] x) => (float[b] y) { y = TfIdfVectorizer<mode="TF", min_gram_length=1, max_gram_length=1,
+        max_skip_count=0, ngram_counts=[0], ngram_indexes=[0], pool_strings=["a"]>(x) }"""
+    with pytest.raises(UnsupportedError, match="the n-grams are of words; expected integers: meta has no tensors of"):
+        from_onnx(parsed(text))
