@@ -13,6 +13,8 @@ from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.distributed.batch_norm import sync_batch_norm as sync_batch_norm
+    from meta.distributed.batches import batch_part as batch_part
+    from meta.distributed.checkpoint import exists as exists
     from meta.distributed.checkpoint import load as load
     from meta.distributed.checkpoint import save as save
     from meta.distributed.collectives import all_gather as all_gather
@@ -42,7 +44,8 @@ if TYPE_CHECKING:
 else:
     _HOMES = {
         "meta.distributed.batch_norm": ("sync_batch_norm",),
-        "meta.distributed.checkpoint": ("load", "save"),
+        "meta.distributed.batches": ("batch_part",),
+        "meta.distributed.checkpoint": ("exists", "load", "save"),
         "meta.distributed.collectives": (
             "all_gather", "all_reduce", "all_to_all", "barrier", "broadcast", "permute", "reduce", "reduce_scatter",
         ),

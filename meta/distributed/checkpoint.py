@@ -4,40 +4,38 @@ from __future__ import annotations
 
 import math
 import os
-import re
 import shutil
 import warnings
-from collections.abc import Generator, Iterator
+from collections.abc import Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import meta
 from meta.autograd.api import no_grad
 from meta.distributed import process
 from meta.distributed.collectives import barrier
 from meta.distributed.exchanges import exchanges
-from meta.distributed.sharding import Shard, ShardedState, gather, shards_of
-from meta.distributed.tensor.parallel import TensorParallel
-from meta.distributed.tensor.parameters import Part
-from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, FileError, MetaError
+from meta.distributed.one_file import ONE_FILE, load_file, save_file
+from meta.distributed.sharding import ShardedState
+from meta.distributed.state import Entry, entries_of
+from meta.errors import FileError, MetaError
 from meta.optim.train_step import TrainStep
 
-_OF_SHARD = re.compile(r"(optimizer|step|model)\.(.+)\.shard(\.\w+)?")
-"""Names of arrays that `zero` gave to a step."""
 
+def save(path: str | os.PathLike[str], step: TrainStep) -> None:
+    """Write everything that a later run needs to go on. All ranks call it together.
 
-def save(folder: str | os.PathLike[str], step: TrainStep) -> None:
-    """Write everything that a later run needs to go on. All ranks call it together, and each writes its part.
-
-    folder: becomes a folder of safetensors files. One that is there is replaced when the new one is complete. Several
-        machines need a file system that they share.
+    path: becomes a folder of safetensors files, to which each rank writes its part. Several machines need a file system
+        that they share. With the ending ".safetensors" it becomes one file, which rank 0 writes as `meta.save` does in
+        one process; every array is gathered on all ranks first, one after the other. What is there is replaced when
+        the new one is complete.
     The state has the same names and values with `data_parallel` and all stages of `zero`, on any number of ranks.
     Raises FileError when it cannot be written."""
+    target = Path(path)
+    if target.suffix == ONE_FILE:
+        save_file(target, list(entries_of("distributed.save", step)))
+        return
     dist_checkpoint = _checkpoint_module()
-    target = Path(folder)
     building = target.with_name(target.name + ".incomplete")
     state = _state("distributed.save", step)
     with _reporting("distributed.save", target, "a folder that can be written"):
@@ -57,7 +55,7 @@ def _state(where: str, step: TrainStep) -> dict[str, Any]:
     """Name -> tensor. Counters that parameters share are copied: safetensors refuses tensors that share memory."""
     seen: set[int] = set()
     state: dict[str, Any] = {}
-    for entry in _entries(where, step):
+    for entry in entries_of(where, step):
         tensor = entry.tensor()
         state[entry.name] = tensor.clone() if id(entry.array) in seen else tensor
         seen.add(id(entry.array))
@@ -82,27 +80,44 @@ def _reporting(where: str, path: Path, expected: str) -> Generator[None, None, N
 
 
 def _replace(building: Path, target: Path) -> None:
-    """Put a complete folder in the place of an old one."""
-    old = target.with_name(target.name + ".old")
-    shutil.rmtree(old, ignore_errors=True)
+    """Put a complete folder in the place of an old one. If this process ends in between, `load` finds the old one."""
+    old = _old(target)
     if target.exists():
+        shutil.rmtree(old, ignore_errors=True)
         target.rename(old)
     building.rename(target)
     shutil.rmtree(old, ignore_errors=True)
 
 
-def load(folder: str | os.PathLike[str], step: TrainStep) -> None:
-    """Read a folder of `save` into a step, on any number of ranks and with any stage of `zero`. All ranks call it
-    together. Nothing in the files is executed.
+def _old(target: Path) -> Path:
+    return target.with_name(target.name + ".old")
 
-    Raises FileError for a folder that is missing or damaged, and when names or types differ; the step is unchanged
+
+def exists(path: str | os.PathLike[str]) -> bool:
+    """Whether there is a checkpoint to load."""
+    source = Path(path)
+    return source.exists() or (source.suffix != ONE_FILE and _old(source).is_dir())
+
+
+def load(path: str | os.PathLike[str], step: TrainStep) -> None:
+    """Read what `save` wrote into a step, on any number of ranks and with any stage of `zero`. All ranks call it
+    together. A file with the ending ".safetensors" may also be one that `meta.save` wrote for a step of one process.
+    Nothing in the files is executed.
+
+    Raises FileError for a checkpoint that is missing or damaged, and when names or types differ; the step is unchanged
     then."""
-    dist_checkpoint = _checkpoint_module()
-    source = Path(folder)
+    source = Path(path)
+    if source.suffix == ONE_FILE:
+        load_file(source, list(entries_of("distributed.load", step)))
+        _renew_shards(step)
+        return
+    if not source.exists() and _old(source).is_dir():
+        source = _old(source)
     if not source.is_dir():
         raise FileError("distributed.load", f"{source} is no folder", "a folder that distributed.save wrote")
+    dist_checkpoint = _checkpoint_module()
     reader = dist_checkpoint.HuggingFaceStorageReader(str(source))
-    entries = list(_entries("distributed.load", step))
+    entries = list(entries_of("distributed.load", step))
     with _reporting("distributed.load", source, "files that distributed.save wrote"):
         _check_stored(source, entries, reader.read_metadata().state_dict_metadata)
         state = {entry.name: entry.empty() for entry in entries}
@@ -110,6 +125,12 @@ def load(folder: str | os.PathLike[str], step: TrainStep) -> None:
     with no_grad():
         for entry in entries:
             entry.assign(state[entry.name])
+    _renew_shards(step)
+
+
+def _renew_shards(step: TrainStep) -> None:
+    """Copy this rank's parts of whole parameters to its shards."""
+    with no_grad():
         for exchange in exchanges(step, ShardedState):
             for shard in exchange.shards:
                 shard.array.update(shard.own_part(shard.parameter.detach()))
@@ -121,107 +142,7 @@ def _checkpoint_module() -> Any:
     return dist_checkpoint
 
 
-@dataclass(frozen=True, slots=True)
-class _Entry:
-    """An array of a step's state as a checkpoint has it: a vector, under the name that it has in one process.
-
-    shard: of which parameter the array is this rank's shard, as `zero` divides it; None for arrays that it does not.
-    part: of which parameter the array, gathered from shards, is this rank's part, as `tensor_parallel` divides it. Such
-        an array is gathered, and the checkpoint has it as one."""
-
-    name: str
-    array: NDArray
-    shard: Shard | None
-    part: Part | None
-
-    @property
-    def size(self) -> int:
-        """The number of elements of the whole vector."""
-        if self.part is not None:
-            return math.prod(self.part.kind.shape)  # type: ignore[arg-type]
-        return math.prod(self.array.shape if self.shard is None else self.shard.shape)
-
-    def tensor(self) -> Any:
-        """torch's view of the array."""
-        import torch
-
-        if self.part is not None:
-            with no_grad():
-                part = self.array.detach() if self.shard is None else gather([self.shard], [self.array.detach()])[0]
-                return torch.from_dlpack(self.part.whole(part)).reshape(-1).cpu()
-        return self._distributed(torch.from_dlpack(self.array.detach()).reshape(-1))
-
-    def empty(self) -> Any:
-        """A tensor of torch to read into."""
-        import torch
-
-        own = torch.from_dlpack(self.array.detach()).reshape(-1)
-        if self.part is not None:
-            return torch.empty(self.size, dtype=own.dtype)
-        return self._distributed(torch.empty_like(own))
-
-    def assign(self, tensor: Any) -> None:
-        """Copy the values of a tensor of `empty`."""
-        if self.part is not None:
-            own = self.part.own_part(meta.from_dlpack(tensor).reshape(self.part.kind.shape))
-            own = own if self.shard is None else self.shard.own_part(own)
-            self.array.update(own.to(self.array.device))
-            return
-        if self.shard is None or self.shard.group.ranks == 1:
-            self.array.update(meta.from_dlpack(tensor)[: self.array.size].reshape(self.array.shape))
-            return
-        import torch
-
-        local = tensor.to_local()
-        padding = torch.zeros(self.array.size - local.numel(), dtype=local.dtype, device=local.device)
-        self.array.update(meta.from_dlpack(torch.cat([local, padding])))
-
-    def _distributed(self, local: Any) -> Any:
-        """A whole vector as it is; a shard without its padding as part of a distributed tensor."""
-        if self.shard is None:
-            return local
-        import torch
-        from torch.distributed.tensor import DTensor
-        from torch.distributed.tensor import Shard as Placement
-
-        from meta.backend.torch.groups import find_group
-
-        name, ranks = self.shard.group
-        if ranks == 1:
-            return local[: self.size]
-        group = find_group("checkpoint", name, ranks)
-        start = group.rank * self.array.size
-        own = local[: max(0, min(self.size - start, self.array.size))]
-        mesh = group.torch_mesh(local.device.type)
-        return DTensor.from_local(
-            own, mesh, [Placement(0)], run_check=False, shape=torch.Size([self.size]), stride=(1,)
-        )
-
-
-def _entries(where: str, step: Any) -> Iterator[_Entry]:
-    """The arrays of a step's state."""
-    if not isinstance(step, TrainStep):
-        raise ArgumentError(where, f"the step is of class {type(step).__name__}", "a TrainStep")
-    shards = shards_of(step)
-    by_name = {shard.name: shard for shard in shards}
-    by_id = {id(shard.array): shard for shard in shards}
-    parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
-    for name, x in step.state_dict().items():
-        match = _OF_SHARD.fullmatch(name)
-        shard = by_name.get(match[2]) if match else None
-        if match is None or shard is None:
-            own_name, shard = name, by_id.get(id(x))
-        elif match[3]:
-            divided = x.shape == shard.array.shape and match[3] != ".step"
-            own_name, shard = f"{match[1]}.{match[2]}{match[3]}", shard if divided else None
-        else:
-            continue  # a shard of a parameter that all ranks have
-        part = next((part for part in parts if part.owns(own_name.partition(".")[2])), None)
-        is_part = part is not None and (shard is not None or x.shape == part.shape)
-        yield _Entry(own_name, x, shard, part if is_part else None)
-
-
-def _check_stored(source: Path, entries: list[_Entry], stored: Any) -> None:
+def _check_stored(source: Path, entries: list[Entry], stored: Any) -> None:
     """Raise FileError unless a checkpoint has the names, sizes and dtypes of a step's state."""
     expected = {entry.name: entry for entry in entries}
     problems = [f"{name} is missing" for name in expected.keys() - stored.keys()]

@@ -197,10 +197,19 @@ def check_two_checkpoints_of_any_stage_go_on_in_any_other() -> None:
         distributed.load(folder / "step", other)
         np.testing.assert_allclose(_continued(other, x, y), expected, 1e-9, err_msg=str(i))
         distributed.load(folder / "step", step)
+        distributed.save(folder / "one.safetensors", step)
         np.testing.assert_allclose(_continued(step, x, y), expected, 1e-9, err_msg=str(i))
+        distributed.load(folder / "one.safetensors", other)
+        np.testing.assert_allclose(_continued(other, x, y), expected, 1e-9, err_msg=str(i))
     (folder / "expected.json").write_text(json.dumps(expected))
     with pytest.raises(FileError, match="is missing"):
         distributed.load(folder / "step", _step("residual", "adamw", "float64"))
+    with pytest.raises(
+        FileError, match=r"one.safetensors: model.first.b is missing; .*; and 32 more; expected the state"
+    ):
+        distributed.load(folder / "one.safetensors", _step("residual", "adamw", "float64"))
+    with pytest.raises(FileError, match=r"rank 0 could not write|No such file or directory"):
+        distributed.save(folder / "absent" / "one.safetensors", step)
     with pytest.raises(FileError, match="is no folder"):
         distributed.load(folder / "absent", step)
 
@@ -221,6 +230,30 @@ def check_four_ranks() -> None:
     x, y = _vectors(np.random.default_rng(1), "float64")
     expected = json.loads((Path(os.environ["SAVED"]).parent / "expected.json").read_text())
     np.testing.assert_allclose(_continued(step, x, y), expected, 1e-9)
+
+
+def _row_losses(scores: Any, y: Any, w: Any) -> Any:
+    return (meta.cross_entropy(scores, y, reduction="none") * w).mean()
+
+
+def check_two_padded_batches() -> None:
+    x, y = _vectors(np.random.default_rng(1), "float64")
+    x, y = x[:7], y[:7]
+    whole, parts = (OPTIMIZERS["sgd"](_seeded(MLP), loss=loss) for loss in (meta.cross_entropy, _row_losses))
+    parts = distributed.zero(2)(parts)
+    for _ in range(3):
+        expected = whole(meta.array(x), meta.array(y)).item()
+        loss = parts(*map(meta.array, distributed.batch_part(x, y, pad=True)))
+        np.testing.assert_allclose(distributed.all_reduce(loss, "mean").item(), expected, 1e-9)
+    assert distributed.batch_part(x, y, pad=True)[2].tolist() == [8 / 7] * 4 if RANK == 0 else [8 / 7] * 3 + [0.0]
+    assert [len(part) for part in distributed.batch_part(x[:6], y[:6])] == [3, 3]
+    with pytest.raises(ArgumentError, match="7 rows for 2 ranks; expected a multiple of 2; drop the rest"):
+        distributed.batch_part(x, y)
+
+
+def _seeded(model: Callable[[], Any]) -> Any:
+    meta.random.seed(0)
+    return model().to(dtype="float64")
 
 
 def check_two_refusals() -> None:

@@ -28,14 +28,20 @@ def test_collectives_of_two_processes(tmp_path: Path) -> None:
     _run("checks_collectives", 2, tmp_path)
 
 
+def test_curves_of_two_processes(tmp_path: Path) -> None:
+    _run("checks_curves", 2, tmp_path)
+
+
 def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     _run("checks_training,checks_tensor", 2, tmp_path, "two")
     # What two ranks saved goes on in one process and in four.
     expected = json.loads((tmp_path / "expected.json").read_text())
     meta.random.seed(0)
     step = checks_training.OPTIMIZERS["adamw"](checks_training.MLP().to(dtype="float64"), loss=meta.cross_entropy)
-    meta.distributed.load(tmp_path / "step", step)
     x, y = checks_training._vectors(np.random.default_rng(1), "float64")
+    meta.load(tmp_path / "one.safetensors", step)
+    np.testing.assert_allclose([step(meta.array(x), meta.array(y)).item() for _ in range(3)], expected, 1e-9)
+    meta.distributed.load(tmp_path / "step", step)
     np.testing.assert_allclose([step(meta.array(x), meta.array(y)).item() for _ in range(3)], expected, 1e-9)
     monkeypatch.setenv("SAVED", str(tmp_path / "step"))
     (tmp_path / "four").mkdir()

@@ -1,0 +1,64 @@
+"""Training steps of several processes in one safetensors file, as one process writes it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import meta
+from meta.autograd.api import no_grad
+from meta.checkpoint import api
+from meta.distributed import process
+from meta.distributed.collectives import broadcast
+from meta.distributed.state import Entry
+from meta.eager.ndarray import NDArray
+from meta.errors import FileError
+from meta.files import safetensors
+
+ONE_FILE = ".safetensors"
+"""The ending of the names of such files."""
+
+
+def save_file(path: Path, entries: list[Entry]) -> None:
+    """Gather the arrays, and write them on rank 0. Raises FileError on all ranks when it cannot be written."""
+    arrays: dict[str, NDArray] = {}
+    for entry in entries:
+        whole = entry.whole()
+        if process.rank() == 0:
+            arrays[entry.name] = whole.to("cpu")
+    error: FileError | None = None
+    if process.rank() == 0:
+        try:
+            api.save(path, arrays)
+        except FileError as raised:
+            error = raised
+    written = bool(broadcast(meta.array(error is None)).item())
+    if error is not None:
+        raise error
+    if not written:
+        raise FileError("distributed.save", f"rank 0 could not write {path}", "a file that can be written")
+
+
+def load_file(path: Path, entries: list[Entry]) -> None:
+    """Copy this rank's parts of the arrays of a file.
+
+    Raises FileError for a file that cannot be read, and when names or types differ; nothing has changed then."""
+    with safetensors.reading(path) as file:
+        expected = {entry.name: entry for entry in entries}
+        problems = [f"{name} is missing" for name in sorted(expected.keys() - file.dtypes.keys())]
+        problems += [f"{name} is unknown to the step" for name in sorted(file.dtypes.keys() - expected.keys())]
+        parts: list[NDArray] = []
+        for entry in entries if not problems else ():
+            whole = meta.array(file.array(entry.name))
+            if (whole.size, whole.dtype) != (entry.size, entry.array.dtype):
+                kinds = f"{whole.dtype} of {whole.size} elements, in the step {entry.array.dtype} of {entry.size}"
+                problems.append(f"{entry.name} is {kinds}")
+                continue
+            parts.append(entry.own_part(whole).to(entry.array.device))
+    if problems:
+        listed = "; ".join(problems[:8]) + (f"; and {len(problems) - 8} more" if len(problems) > 8 else "")
+        raise FileError(
+            "distributed.load", f"{path}: {listed}", "the state of a step with the same model and optimizer"
+        )
+    with no_grad():
+        for entry, part in zip(entries, parts, strict=True):
+            entry.array.update(part)
