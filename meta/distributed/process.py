@@ -43,7 +43,7 @@ def init(backend: str | None = None, timeout: float = 600.0) -> None:
             problem = f"the environment has {', '.join(given)}, but not {', '.join(missing)}"
             raise CommunicationError("distributed.init", problem, "all of them", "start the program with torchrun")
         try:
-            dist.init_process_group(backend or _backend(), timeout=timedelta(seconds=timeout))
+            _join(dist, backend or _backend(), timedelta(seconds=timeout))
         except (RuntimeError, ValueError) as error:
             problem = f"rank {os.environ['RANK']} of {os.environ['WORLD_SIZE']} cannot join: {_first_line(error)}"
             raise CommunicationError(
@@ -52,6 +52,18 @@ def init(backend: str | None = None, timeout: float = 600.0) -> None:
     from meta.backend.torch.groups import add_group
 
     add_group("world", tuple(range(dist.get_world_size())), None)
+
+
+def _join(dist: Any, backend: str, timeout: timedelta) -> None:
+    """Initialise the default process group. By default torchrun keeps one store for all of its tries, in which the
+    addresses of processes that have ended remain; so each try has names of its own there."""
+    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
+        dist.init_process_group(backend, timeout=timeout)
+        return
+    rank, ranks, host, port = (os.environ[name] for name in _VARIABLES)
+    store = dist.TCPStore(host, int(port), int(ranks), is_master=False, timeout=timeout)
+    names = dist.PrefixStore(f"try {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
+    dist.init_process_group(backend, timeout=timeout, store=names, rank=int(rank), world_size=int(ranks))
 
 
 def _torch_is_initialized() -> bool:

@@ -208,7 +208,7 @@ def check_two_checkpoints_of_any_stage_go_on_in_any_other() -> None:
         FileError, match=r"one.safetensors: model.first.b is missing; .*; and 32 more; expected the state"
     ):
         distributed.load(folder / "one.safetensors", _step("residual", "adamw", "float64"))
-    with pytest.raises(FileError, match=r"rank 0 could not write|No such file or directory"):
+    with pytest.raises(FileError, match=r"rank 0 could not write|no such file or directory"):
         distributed.save(folder / "absent" / "one.safetensors", step)
     with pytest.raises(FileError, match="is no folder"):
         distributed.load(folder / "absent", step)
