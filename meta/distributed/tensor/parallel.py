@@ -86,10 +86,10 @@ def _share_generator(group: Group) -> None:
 
 def _divided(step: TrainStep, model: Model, chosen: Mapping[str, Sharded], group: Group) -> TensorParallel:
     """Replace the parameters of a step's model and optimizer, and their state, by parts."""
-    own_names = {id(x): name for name, x in step.optimizer.named}
+    optimizer_names = {id(x): name for name, x in step.optimizer.named}
     parameters = dict(model.named_parameters())
     parts = {
-        id(x): Part(name, own_names.get(id(x)), x.type, placement, group)
+        id(x): Part(name, optimizer_names.get(id(x)), x.type, placement, group)
         for name, placement in chosen.items()
         for x in (parameters[name],)
     }
@@ -98,10 +98,15 @@ def _divided(step: TrainStep, model: Model, chosen: Mapping[str, Sharded], group
     with no_grad():
         for part in parts.values():
             for slot in slots.values():
-                if part.own_name in slot and slot[part.own_name].shape == part.kind.shape:
-                    slot[part.own_name] = part.own_part(slot[part.own_name])
+                if part.optimizer_name in slot and slot[part.optimizer_name].shape == part.kind.shape:
+                    slot[part.optimizer_name] = part.own_part(slot[part.optimizer_name])
     step.optimizer.replace_parameters(
-        {name: (name, arrays[key]) for key, part in parts.items() for name in (part.own_name,) if name is not None}
+        {
+            name: (name, arrays[key])
+            for key, part in parts.items()
+            for name in (part.optimizer_name,)
+            if name is not None
+        }
     )
     placed = [(owner, key, x) for owner, key, x in places(model) if id(x) in parts]
     for owner, key, x in placed:

@@ -48,13 +48,15 @@ class _Gathered(Function):
 class Part:
     """One parameter of which every rank has a part.
 
-    name: in the model.  own_name: in the optimizer, None for one that it does not update.  kind: of the whole one.
-    placement: how it is divided."""
+    name: in the model.  optimizer_name: in the optimizer, None for one that it does not update.  kind: the type of the
+    whole parameter.  placement: how it is divided."""
 
-    __slots__ = ("group", "kind", "name", "own_name", "placement")
+    __slots__ = ("group", "kind", "name", "optimizer_name", "placement")
 
-    def __init__(self, name: str, own_name: str | None, kind: TensorType, placement: Sharded, group: Group) -> None:
-        self.name, self.own_name = name, own_name
+    def __init__(
+        self, name: str, optimizer_name: str | None, kind: TensorType, placement: Sharded, group: Group
+    ) -> None:
+        self.name, self.optimizer_name = name, optimizer_name
         self.kind = kind
         self.placement = placement
         self.group = group
@@ -66,7 +68,7 @@ class Part:
 
     def owns(self, name: str) -> bool:
         """Whether a name is that of this parameter, or of its state: `w`, `w.velocity`, `w.shard`."""
-        names = (self.name,) if self.own_name is None else (self.name, self.own_name)
+        names = (self.name,) if self.optimizer_name is None else (self.name, self.optimizer_name)
         return any(name == own or name.startswith(f"{own}.") for own in names)
 
     def array(self, whole: NDArray) -> NDArray:
