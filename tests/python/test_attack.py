@@ -15,7 +15,16 @@ from tests.attack import calls, workers
 from tests.attack.__main__ import COUNTS
 from tests.python.op.samples import samples
 
-SHORT = {"calls": 200, "schemas": 250, "files": 400, "pt2": 60, "onnx": 250, "checkpoints": 50, "hostile": 24}
+SHORT = {
+    "calls": 200,
+    "schemas": 250,
+    "files": 400,
+    "pt2": 60,
+    "onnx": 250,
+    "checkpoints": 50,
+    "positions": 8,
+    "hostile": 24,
+}
 
 
 @pytest.mark.parametrize("name", SHORT)

@@ -77,14 +77,15 @@ def test_programs_mark_or_skip(function: Callable[..., Any], args: tuple[Any, ..
     assert np.isnan(result).any() == (not writes)
 
 
-@pytest.mark.parametrize(("function", "args", "match"), [CASES[i] for i in (0, 2, 3, 5, 8, 10, 11, 13, 14, 17, 18)])
-def test_programs_do_not_take_positions_of_uint32_for_negative_ones(
-    function: Callable[..., Any], args: tuple[Any, ...], match: str
-):
-    x, indices, *rest = args
-    positions = np.abs(indices.numpy())
-    positions.flat[-1] = 2**32 - 1
-    inputs = x, meta.array(positions, dtype="uint32"), *rest
+@pytest.mark.parametrize(
+    ("dtype", "number"),
+    [*(("uint32", i) for i in (0, 2, 3, 8, 11, 14, 17)), *(("uint64", i) for i in (0, 14, 18, 20, 21))],
+)
+def test_programs_do_not_take_large_positions_for_negative_ones(dtype: str, number: int):
+    function, (x, indices, *rest), _ = CASES[number]
+    positions = np.abs(indices.numpy()).astype(dtype)
+    positions.flat[-1] = np.iinfo(dtype).max
+    inputs = x, meta.array(positions), *rest
     with meta.with_dialect("tvm"):
         result = meta.vm.compile(meta.trace(function))(*inputs).numpy()
     with meta.with_dialect("reference"):

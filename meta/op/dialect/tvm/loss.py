@@ -10,6 +10,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, element, select, softplus
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.indexing import as_int64
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
     Value,
@@ -168,7 +169,7 @@ class _Targets:
         self.zero, self.nan = tirx.const(0, dtype), tirx.const(math.nan, dtype)
 
     def index(self, *row: Any) -> Expr:
-        return cast(self.target(*row), "int64")
+        return as_int64(self.target(*row))
 
     def is_counted(self, *row: Any) -> Expr:
         """Whether a target differs from ignore_index."""
