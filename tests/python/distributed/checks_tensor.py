@@ -184,25 +184,26 @@ def check_four_zero_and_tensor_parallel() -> None:
         compare("gpt", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.5)
 
 
-def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any) -> None:
+def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any, name: str) -> None:
     """What each wrapped step saves goes on in the next one, as in itself."""
-    folder, plan = Path(os.environ["CHECKPOINTS"], "parts"), MODELS["mlp"][2]
+    path, plan = Path(os.environ["CHECKPOINTS"], name), MODELS["mlp"][2]
     for i, wrap in enumerate(wraps):
         step = wrap(new_step("mlp", "adamw", "float64"), plan)
         losses("mlp", step, "float64", mesh, how="eager")
-        distributed.save(folder, step)
+        distributed.save(path, step)
         expected = losses("mlp", step, "float64", mesh, how="eager")
         for other in step, wraps[i - 1](new_step("mlp", "adamw", "float64"), plan):
-            distributed.load(folder, other)
+            distributed.load(path, other)
             np.testing.assert_allclose(losses("mlp", other, "float64", mesh, how="eager"), expected, 1e-9)
 
 
 def check_two_parts_are_saved_as_wholes() -> None:
     mesh = grid()
-    _saved_and_loaded([_parallel(mesh), lambda step, plan: distributed.zero(1)(step)], mesh)
+    for name in "parts", "parts.safetensors":
+        _saved_and_loaded([_parallel(mesh), lambda step, plan: distributed.zero(1)(step)], mesh, name)
 
 
 def check_four_shards_of_parts_are_saved_as_wholes() -> None:
     mesh = grid()
     zeros = [_parallel(mesh, distributed.zero(stage, mesh["dp"])) for stage in (2, 3)]
-    _saved_and_loaded([*zeros, lambda step, plan: distributed.data_parallel(mesh["dp"])(step)], mesh)
+    _saved_and_loaded([*zeros, lambda step, plan: distributed.data_parallel(mesh["dp"])(step)], mesh, "parts")
