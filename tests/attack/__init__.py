@@ -1,6 +1,6 @@
 """Attacks: random and hostile inputs, faults and loads, whose outcome may only be a right result or an error of meta.
 
-    python -m tests.attack                            a bounded run of each, about ten minutes
+    python -m tests.attack                            a bounded run of each, a quarter of an hour
     python -m tests.attack calls --count 1000000 --processes 2
     python -m tests.attack files --seconds 3600 --seed 7
     python -m tests.attack calls --seed 7 --case 4711 the one case that a finding names
