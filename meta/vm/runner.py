@@ -8,6 +8,7 @@ from typing import Any, Protocol
 
 from meta import tracing
 from meta.backend.memory.constants import hold
+from meta.backend.tvm import adapter
 from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.dim import SymDim, evaluate
@@ -75,9 +76,16 @@ def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
         if only.is_static:
             return lambda result: [NDArray(result, only)]
         return lambda result: [NDArray(result, _actual(only, result))]
+    unpack = unpacker(len(types))
     if all(t.is_static for t in types):
-        return lambda result: [NDArray(x, t) for x, t in zip(result, types, strict=True)]
-    return lambda result: [NDArray(x, _actual(t, x)) for x, t in zip(result, types, strict=True)]
+        return lambda result: [NDArray(x, t) for x, t in zip(unpack(result), types, strict=True)]
+    return lambda result: [NDArray(x, _actual(t, x)) for x, t in zip(unpack(result), types, strict=True)]
+
+
+def unpacker(count: int) -> Callable[[Any], list[Any]]:
+    """What a machine returns for `count` results, more than one -> a list of them."""
+    item, positions = adapter.array_item, range(count)
+    return lambda result: list(result) if type(result) in (list, tuple) else [item(result, i) for i in positions]
 
 
 def _actual(kind: TensorType, data: Any) -> TensorType:

@@ -23,6 +23,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, leaf_types
 from meta.vm.executor import compile_record
 from meta.vm.lower.python_errors import reraise
+from meta.vm.runner import unpacker
 
 Run = Callable[[list[Any]], list[Any]]
 """A call with the values of the placeholders."""
@@ -150,7 +151,7 @@ def _program(converted: Converted, sources: dict[str, _Source], options: Options
     main, prepare = program.machine, _preparer(converted, sources)
     types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
     complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
-    single = len(types) == 1
+    unpack: Callable[[Any], list[Any]] = unpacker(len(types)) if len(types) > 1 else lambda raw: [raw]
     scope = _stream_scope(device)
 
     def run(args: list[Any]) -> list[Any]:
@@ -160,7 +161,7 @@ def _program(converted: Converted, sources: dict[str, _Source], options: Options
                 raw = main.main(*prepare(values), *fixed)
             except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
                 reraise(error)
-        results = [raw] if single else list(raw)
+        results = unpack(raw)
         for i, x in enumerate(results):
             if not isinstance(x, torch.Tensor):
                 results[i] = _as_torch(x.__dlpack__())
