@@ -8,6 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import Dim, SymDim, least, same_dim, sym
+from meta.dtype import is_complex
 from meta.ir.type import TensorType
 from meta.op import data_dependent, rules
 from meta.op.positions import Positions, Rule
@@ -282,6 +283,7 @@ def scatter_add(x: TensorType, axis: int, indices: TensorType, src: TensorType) 
     schema=indexing.scatter_elements,
     method=True,
     positions=_along(2, 1),
+    complex="analytic",
 )
 def scatter_elements(x: TensorType, axis: int, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element of src written at its position along `axis`, given by `indices`, in order.
@@ -300,6 +302,8 @@ def _scattered(x: TensorType, axis: int, indices: TensorType, src: TensorType, r
 def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
     if reduction != "update":
         _require_number("x", x)
+    combines = reduction in ("update", "add") or not is_complex(x.dtype)
+    rules.require(combines, f"reduction is {reduction!r} of {x.dtype}", "'update' or 'add' of complex numbers")
     rules.same_device(x, src)
     rules.require_same_dtype(x=x, src=src)
     return x
@@ -309,6 +313,7 @@ def _put(x: TensorType, src: TensorType, reduction: str) -> TensorType:
     "scatter_nd",
     schema=indexing.scatter_nd,
     positions=_coordinates(0, 2),
+    complex="analytic",
 )
 def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: str) -> TensorType:
     """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ..., indices[m-1,
@@ -322,6 +327,7 @@ def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: s
     schema=indexing.embedding,
     pattern="injective",
     positions=_along(1, None),
+    complex="analytic",
 )
 def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]."""
@@ -333,6 +339,7 @@ def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     schema=indexing.embedding_dx,
     amp="never",
     positions=_along(1, None, None),
+    complex="analytic",
 )
 def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> TensorType:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...)."""

@@ -259,3 +259,46 @@ def test_numpy_functions() -> None:
         assert isinstance(result, meta.NDArray)
         np.testing.assert_allclose(result.numpy(), function(z.numpy()), rtol=1e-6)
     assert (z.real.tolist(), z.imag.tolist(), z.reshape(1, 2).mH.shape) == ([1.0, 3.0], [2.0, -1.0], (2, 1))
+
+
+_X = np.arange(24).reshape(2, 3, 4) * (1 - 2j)
+_AT = np.array([[[2, 0, 1, 1]], [[0, 2, 2, 1]]])
+_PAIRS = np.array([[0, 1, 1], [2, 0, 2]])
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("take", (_X, np.array([[2, 0], [1, 1]]), -2)),
+        ("take", (_X, np.array([23, 0]))),
+        ("take", (_X, np.array([-1, 7]), 2, "wrap")),
+        ("take_dx", (_X[:, :2], np.array([2, 0]), (2, 3, 4), 1)),
+        ("embedding", (_X[0], np.array([[2, 0]]))),
+        ("embedding_dx", (_X[0], np.array([2, 0, 2]), 3)),
+        ("index_select", (_X, 1, np.array([2, 2]))),
+        ("gather", (_X, -2, _AT)),
+        ("gather_dx", (_X[:, :1], -2, _AT, (2, 3, 4))),
+        ("gather_nd", (_X, _PAIRS)),
+        ("gather_nd", (_X, _AT[:, 0, 0][None], 1)),
+        ("gather_nd_dx", (_X[0], _PAIRS, (2, 3, 4), 0)),
+        ("scatter_add", (_X, 1, _AT, _X[:, 1:2])),
+        ("scatter_elements", (_X, 2, np.array([[[3, 0], [1, 2]]]), _X[:1, :2, :2])),
+        ("scatter_elements", (_X, 1, _AT, _X[:, 1:2], "add")),
+        ("scatter_nd", (_X, _PAIRS, _X[0])),
+        ("scatter_nd", (_X, _PAIRS, _X[0], "add")),
+    ],
+)
+def test_positions_in_both_dialects_of_complex_numbers(name: str, arguments: tuple[Any, ...]) -> None:
+    results = []
+    for dialect in ("torch", "reference"):
+        with meta.with_dialect([dialect]):
+            operands = [meta.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
+            results.append(getattr(meta.ops, name)(*operands).numpy())
+    np.testing.assert_allclose(*results, rtol=1e-12)
+    assert results[0].dtype == np.complex128
+
+
+def test_complex_numbers_are_not_multiplied_or_compared_at_positions() -> None:
+    x = meta.array(_X)
+    with pytest.raises(TypeInferenceError, match="reduction is 'mul' of complex128; expected 'update' or 'add' of"):
+        meta.scatter_elements(x, 1, meta.array(_AT), x[:, :1], "mul")

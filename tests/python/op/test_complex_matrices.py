@@ -81,7 +81,7 @@ def _scans(m: Any, x: Any) -> Any:
     return m.cumprod(x, -1) * m.cumsum(x, -1)
 
 
-_CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
+CASES: dict[str, tuple[Function, tuple[Any, ...]]] = {
     "eigenvalues": (_values, (_COMPLEX,)),
     "eigenvalues of real matrices": (_values, (_REAL,)),
     "eigenvectors": (_vectors, (_COMPLEX,)),
@@ -131,13 +131,18 @@ def _gradients(m: Any, function: Function, xs: list[Any]) -> list[Any]:
     return [*first, *grad(second, xs)]
 
 
-@pytest.mark.parametrize("case", _CASES)
-def test_gradients_as_in_torch(case: str) -> None:
-    function, values = _CASES[case]
-    ours = _gradients(meta, function, [meta.array(v, requires_grad=True) for v in values])
+def check_gradients(case: str, device: str) -> None:
+    """Gradients on a device are those of torch on the CPU."""
+    function, values = CASES[case]
+    ours = _gradients(meta, function, [meta.array(v, requires_grad=True, device=device) for v in values])
     theirs = _gradients(torch, function, [torch.tensor(v, requires_grad=True) for v in values])
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a.detach().numpy(), b.detach().resolve_conj().numpy(), rtol=1e-7, atol=1e-8)
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_gradients_as_in_torch(case: str) -> None:
+    check_gradients(case, "cpu")
 
 
 def test_dialects_agree() -> None:
