@@ -59,9 +59,8 @@ class Quotient:
         return hash(self._text)
 
     def __eq__(self, other: object) -> bool:
-        return (
-            isinstance(other, Quotient) and other.numerator == self.numerator and other.denominator == self.denominator
-        )
+        parts = (self.numerator, self.denominator)
+        return isinstance(other, Quotient) and (other.numerator, other.denominator) == parts
 
     def __repr__(self) -> str:
         return self._text
@@ -350,11 +349,8 @@ def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
         return value
     unknown = sorted(names(value) - sizes.keys())
     if unknown:
-        raise IRError(
-            "shape",
-            f"the size {value} depends on {', '.join(unknown)}, which no input has",
-            f"sizes computed from {', '.join(sizes) or 'none'}",
-        )
+        problem = f"the size {value} depends on {', '.join(unknown)}, which no input has"
+        raise IRError("shape", problem, f"sizes computed from {', '.join(sizes) or 'none'}")
     return compute(value, sizes.__getitem__, int, int.__floordiv__)
 
 

@@ -127,10 +127,15 @@ def _saved(op: Op, rule: GradRule) -> tuple[str, ...]:
     return (*arguments, *(results[i] for i in sorted(rule.saved_outputs)))
 
 
+def key_for(name: str, line: str) -> str | None:
+    """The key of an operator among those that a line of derivatives.yaml begins with; None if it is not there."""
+    keys = line.partition(":")[0].split(", ")
+    return next((key for key in keys if any(key.replace("{rank}", rank) == name for rank in "123")), None)
+
+
 def line_in_table(name: str) -> str | None:
     """`file:line` of the entry of an operator in derivatives.yaml; None without one."""
     for number, line in enumerate(TABLE.read_text(encoding="utf-8").splitlines(), 1):
-        key = line.partition(":")[0]
-        if key == name or ("{rank}" in key and key in (name.replace(rank, "{rank}") for rank in "123")):
+        if key_for(name, line) is not None:
             return location(TABLE, number)
     return None

@@ -10,7 +10,7 @@ from pathlib import Path
 import meta
 from meta.errors import NotSupportedError, RegistryError
 from meta.inspect.description import schema_location
-from meta.inspect.gradient import TABLE, line_in_table
+from meta.inspect.gradient import TABLE, key_for, line_in_table
 from meta.inspect.sources import CHECKOUT, PACKAGE, location
 from meta.op.registry import Op, get
 from meta.template.rows import Insertion, copies, insert, line_position, names_in
@@ -88,8 +88,9 @@ def _gradient_entry(other: Op, name: str) -> Insertion:
     where = line_in_table(other.name)
     assert where is not None
     own = int(where.rpartition(":")[2]) - 1
-    key, _, rest = lines[own].partition(":")
-    rank = next((c for c in "123" if key.replace("{rank}", c) == other.name), "")
+    rest = lines[own].partition(":")[2]
+    key = key_for(other.name, lines[own]) or other.name
+    rank = next((c for c in "123" if "{rank}" in key and key.replace("{rank}", c) == other.name), "")
     text = f"{name}:{rest}" + "".join(lines[own + 1 : _end(lines, own)])
     after = own
     while not lines[after - 1].startswith("#"):  # the head of the section

@@ -31,7 +31,7 @@ import meta
 @cache
 def raw_entries() -> Mapping[str, Any]:
     """The entries of derivatives.yaml by operator."""
-    return _by_rank(yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader))
+    return _by_operator(yaml.load(TABLE.read_text(encoding="utf-8"), Loader=_UniqueLoader))
 
 
 @cache
@@ -53,10 +53,10 @@ def entries() -> Mapping[str, Entry]:
     return {name: read_entry(op, raw[name]) for name, op in ops.items()}
 
 
-def _by_rank(raw: Mapping[str, Any]) -> dict[str, Any]:
-    """The table with an entry for each of ranks 1, 2 and 3 in place of one whose name contains {rank}."""
+def _by_operator(raw: Mapping[str, Any]) -> dict[str, Any]:
+    """The table with an entry for each name of a key, and of ranks 1, 2 and 3 in place of one that contains {rank}."""
     out: dict[str, Any] = {}
-    for name, entry in raw.items():
+    for name, entry in ((name, entry) for names, entry in raw.items() for name in names.split(", ")):
         for rank in ("1", "2", "3") if _RANK in name else ("",):
             key = name.replace(_RANK, rank)
             if key in out:
