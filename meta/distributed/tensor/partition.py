@@ -77,6 +77,8 @@ def partition_pass(group: Group, local: Collection[Var]) -> Pass:
 
 
 class Partitioner:
+    """One walk over a program: its values so far, and the builder of the new one."""
+
     def __init__(self, group: Group) -> None:
         self.group = group
         self.ranks = group.ranks
