@@ -185,7 +185,10 @@ def _scalar(name: str, value: Any, x: Any) -> Any:
     """A number or 0-d tensor as a 0-d tensor of the dtype of x."""
     if not isinstance(value, TensorLike):
         kind = dtypes.scalar_category(value)
-        require(name, kind < 2 or dtypes.is_float(x.dtype), f"value is {value} for x of {x.dtype}", "an int", "cast x")
+        fits = kind < 2 or kind <= dtypes.category(x.dtype)
+        require(
+            name, fits, f"value is {value} for x of {x.dtype}", "an int" if kind == 2 else "a real number", "cast x"
+        )
         return meta.full((), value, x.dtype, x.device)
     tensor: Any = value
     require(name, tensor.ndim == 0, f"value has shape {rules.show(tensor.shape)}", "a number or a 0-d tensor")

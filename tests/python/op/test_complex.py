@@ -302,3 +302,9 @@ def test_complex_numbers_are_not_multiplied_or_compared_at_positions() -> None:
     x = meta.array(_X)
     with pytest.raises(TypeInferenceError, match="reduction is 'mul' of complex128; expected 'update' or 'add' of"):
         meta.scatter_elements(x, 1, meta.array(_AT), x[:, :1], "mul")
+
+
+def test_complex_numbers_fill_complex_tensors_only() -> None:
+    assert meta.index_fill(meta.array(_X), 1, meta.array([1]), 2 - 1j)[0, 1].tolist() == [2 - 1j] * 4
+    with pytest.raises(TypeInferenceError, match="value is 1j for x of float32; expected a real number; cast x"):
+        meta.index_fill(meta.ones((2,)), 0, meta.array([1]), 1j)
