@@ -37,7 +37,10 @@ def run(options: argparse.Namespace) -> int:
         if options.arrays:
             print(result)
         for c in result.collectives:
-            print(f"  {c.operator}: {c.calls} calls, {c.sent:,} bytes, from {c.after:.0%} of the program on")
+            print(
+                f"  {c.operator}: {c.calls} calls, {c.sent:,} bytes, from {c.after:.0%} of the program on; "
+                f"kernels move {c.meanwhile:,} bytes meanwhile"
+            )
     return 0
 
 

@@ -14,10 +14,15 @@ from meta.distributed.tensor.parallel import TensorParallel
 from meta.dtype import itemsize
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import Call
-from meta.ir.type import TensorType
+from meta.ir.module import Module
+from meta.ir.type import TensorType, flat_types
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 from meta.optim.train_step import TrainStep
+from meta.passes.standard import standard
+from meta.vm.lower.source import prepare
+from meta.vm.relax.build import plan_source
+from meta.vm.relax.communication import overlaps
 
 _SENT: Mapping[str, Callable[[int, int], float]] = {
     "all_reduce": lambda ranks, size: 2 * (ranks - 1) / ranks * size,
@@ -43,7 +48,8 @@ class Placement:
 @dataclass(frozen=True, slots=True)
 class Communication:
     """The calls of a collective in one step. sent: bytes that a rank sends in all of them. after: how many of the other
-    operators of the program come before the first call, as a share."""
+    operators of the program come before the first call, as a share.  meanwhile: bytes that other kernels of the
+    compiled program read and write while calls are on their way; 0 for collectives inside of a conditional."""
 
     operator: str
     group: str
@@ -51,6 +57,7 @@ class Communication:
     calls: int
     sent: int
     after: float
+    meanwhile: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +84,12 @@ class Plan:
         lines += [
             f"{'all':{width}}         {self.held:15,}",
             "",
-            "collective      group    ranks  calls     bytes sent  starts after",
+            "collective      group    ranks  calls     bytes sent  starts after          bytes of kernels meanwhile",
         ]
         for c in self.collectives:
             lines.append(
                 f"{c.operator:14}  {c.group:8} {c.ranks:5}  {c.calls:5}  {c.sent:13,}  {c.after:4.0%} of the operators"
+                f"  {c.meanwhile:15,}"
             )
         lines.append(f"all {'':36}{self.sent:15,}")
         return "\n".join(lines)
@@ -116,7 +124,8 @@ def _placements(step: TrainStep) -> tuple[Placement, ...]:
 
 
 def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication, ...]:
-    bindings = [b for f in step.record(*args).module.functions.values() for b in walk(f)]
+    module = step.record(*args).module
+    bindings = [b for f in module.functions.values() for b in walk(f)]
     calls = Counter[tuple[str, str, int]]()
     sent = Counter[tuple[str, str, int]]()
     first: dict[tuple[str, str, int], float] = {}
@@ -132,7 +141,22 @@ def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication
         calls[key] += 1
         sent[key] += round(_SENT.get(value.op.name, lambda _, size: size)(arguments["ranks"], size))
         first.setdefault(key, i / len(bindings))
-    return tuple(Communication(*key, calls[key], sent[key], first[key]) for key in calls)
+    meanwhile = _meanwhile(module) if calls else Counter[tuple[str, str, int]]()
+    return tuple(Communication(*key, calls[key], sent[key], first[key], meanwhile[key]) for key in calls)
+
+
+def _meanwhile(module: Module) -> Counter[tuple[str, str, int]]:
+    """For each operator, group and number of ranks the bytes that other kernels of the compiled program read and write
+    while its calls are on their way."""
+    device = next(t.device for p in module.main.params for t in flat_types((p.type,)))
+    source = prepare(standard()(module), device)
+    choices = source.choices.packed()
+    moved = Counter[tuple[str, str, int]]()
+    for each in overlaps(plan_source(source, fuse=True)[1].module["main"]):
+        info = choices[each.name].info
+        arguments = dict(zip(info.op.schema.names, info.args, strict=True))
+        moved[info.op.name, arguments["group"], arguments["ranks"]] += each.bytes
+    return moved
 
 
 def _bytes(kind: TensorType) -> int:

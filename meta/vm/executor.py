@@ -118,10 +118,9 @@ class Executor(Generic[P, R]):
         return report.memory(program, inputs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then what a
-        budget of memory costs."""
-        program = self.program(*args, **kwargs)
-        return report.explain(program.source.choices, program.loaded.trade)
+        """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then what
+        collectives overlap with, and what a budget of memory costs."""
+        return report.explain(self.program(*args, **kwargs), fuse=self.fuse)
 
     def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
         """The text of the program: "traced", "optimized" (after the passes), "relax" (lowered) or "planned" (fused,

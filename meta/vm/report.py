@@ -13,23 +13,44 @@ from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
-from meta.vm.lower.choose import Choices
+from meta.vm.lower.choose import Choice
 from meta.vm.program import Program
 from meta.vm.relax.budget import MemoryTrade
 from meta.vm.relax.build import build_module, plan_source
+from meta.vm.relax.communication import overlaps
 from meta.vm.runner import Machine
 
 RELAX_STAGES = ("relax", "planned")
 STAGES = ("traced", "optimized", *RELAX_STAGES)
 
 
-def explain(choices: Choices, trade: MemoryTrade | None = None) -> str:
-    """One line for each operator and types: `dialect.op(types)  calls  reason`; then what a budget of memory costs."""
+def explain(program: Program, *, fuse: bool) -> str:
+    """One line for each operator and types: `dialect.op(types)  calls  reason`; then what collectives overlap with, and
+    what a budget of memory costs."""
     rows = [("operator", "calls", "why")]
-    for choice in choices.listed():
-        types = ", ".join(map(_short, choice.info.tensors()))
-        rows.append((f"{choice.implementation.name}({types})", str(choice.calls), choice.reason))
-    return _table(rows) if trade is None else f"{_table(rows)}\n{trade}"
+    for choice in program.source.choices.listed():
+        rows.append((_called(choice), str(choice.calls), choice.reason))
+    tables = [_table(rows)]
+    if any(choice.info.op.family == "collective" for choice in program.source.choices.listed()):
+        tables += _overlaps(program, fuse)
+    return "\n".join(tables if program.loaded.trade is None else [*tables, str(program.loaded.trade)])
+
+
+def _called(choice: Choice) -> str:
+    return f"{choice.implementation.name}({', '.join(map(_short, choice.info.tensors()))})"
+
+
+def _overlaps(program: Program, fuse: bool) -> list[str]:
+    """A table of the collectives that travel while other kernels run; none where there are none."""
+    arena = program.loaded.destinations is not None
+    _, planned = plan_source(program.source, fuse=fuse, arena=arena)
+    choices = program.source.choices.packed()
+    rows = [("collective", "group", "bytes", "kernels meanwhile", "their bytes")]
+    for each in overlaps(planned.module["main"]):
+        info = choices[each.name].info
+        group = info.args[info.op.schema.index["group"]]
+        rows.append((_called(choices[each.name]), group, f"{each.size:,}", str(each.kernels), f"{each.bytes:,}"))
+    return [_table(rows)] if len(rows) > 1 else []
 
 
 def _short(t: TensorType) -> str:

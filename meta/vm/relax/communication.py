@@ -17,6 +17,7 @@ from __future__ import annotations
 import heapq
 import re
 from collections.abc import Collection, Sequence, Set
+from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
@@ -39,7 +40,11 @@ def collective(value: Any) -> str:
     """The name by which a value calls a collective of several ranks, "" for other values."""
     if not is_kernel(value) or not isinstance(value.op, tvm.ExternFunc):
         return ""
-    name = str(value.op.global_symbol)
+    return collective_name(str(value.op.global_symbol))
+
+
+def collective_name(name: str) -> str:
+    """The name of a function, if it is a collective; else ""."""
     return name if _COLLECTIVE.fullmatch(name) else ""
 
 
@@ -246,3 +251,39 @@ def _split(main: Any, kernels: Kernels) -> tuple[Any, Kernels]:
     names[WAIT] = ("wait",)
     # Tuples of results come last: what is waited for at the end is complete when the program returns.
     return _function(main, [s.binding for s in new]), names
+
+
+@dataclass(frozen=True, slots=True)
+class Overlap:
+    """What runs between the start of a collective and the wait for it.
+
+    name: that by which programs call the whole collective.  size: bytes of its operand.
+    kernels: how many other kernels run meanwhile.  bytes: those of their operands and results."""
+
+    name: str
+    size: int
+    kernels: int
+    bytes: int
+
+
+def overlaps(main: Any) -> list[Overlap]:
+    """For each collective of a planned "main" what it overlaps with, in the order in which they start."""
+    found: dict[int, Overlap] = {}
+    in_flight: list[int] = []
+    for step in Steps(main).list:
+        call = step.value
+        if not is_kernel(call):
+            continue
+        name = str(call.op.global_symbol) if isinstance(call.op, tvm.ExternFunc) else ""
+        if name == WAIT:
+            in_flight.remove(int(call.args[0].value))
+        elif name.endswith(start_name("")) and collective_name(name.removesuffix(start_name(""))):
+            number = int(call.args[0].value)
+            found[number] = Overlap(name.removesuffix(start_name("")), argument_bytes(call.args[1]), 0, 0)
+            in_flight.append(number)
+        else:
+            moved = sum(map(argument_bytes, call.args))
+            for number in in_flight:
+                o = found[number]
+                found[number] = Overlap(o.name, o.size, o.kernels + 1, o.bytes + moved)
+    return list(found.values())

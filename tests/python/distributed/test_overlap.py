@@ -12,6 +12,7 @@ import meta
 from meta import distributed, nn, optim
 from meta.device import CPU
 from meta.passes.standard import standard
+from meta.vm import executor
 from meta.vm.lower.source import prepare
 from meta.vm.relax import communication
 from meta.vm.relax.build import plan_source
@@ -163,6 +164,18 @@ def _places(main: Any) -> dict[Any, tuple[int, int]]:
             first = int(step.value.args[1].value)
             places[step.var] = first, first + argument_bytes(step.var)
     return places
+
+
+def test_explain_says_what_a_collective_overlaps_with(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "agree_on", lambda _: None)  # there is no other rank
+    model = nn.Sequential(nn.Linear(8, 8), nn.Tanh(), nn.Linear(8, 8))
+    step = optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss)
+    run = meta.vm.compile(distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)(step), device="cpu")
+    lines = run.explain(meta.ones((4, 8)), meta.ones((4, 8))).splitlines()
+    assert lines[-3].split() == ["collective", "group", "bytes", "kernels", "meanwhile", "their", "bytes"]
+    first, last = (line.split() for line in lines[-2:])
+    assert first[:3] == ["torch.all_reduce(float32[72])", "dp", "288"]
+    assert int(first[3]) > int(last[3])
 
 
 def test_programs_that_branch_keep_whole_collectives() -> None:

@@ -56,6 +56,29 @@ def test_the_table_lists_shares_and_collectives() -> None:
         distributed.plan(nn.Linear(2, 2))  # type: ignore[arg-type]
 
 
+def test_large_gradients_are_sent_while_kernels_run() -> None:
+    """With a bucket for each layer, all but the last are on their way during the backward pass of the layers before."""
+    group = distributed.Group("dp", 8)
+    model = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(32, 32), nn.Tanh())))
+    step = meta.optim.TrainStep(model, meta.optim.SGD(model, 0.1), loss=meta.mse_loss)
+    step = distributed.data_parallel(group, bucket_bytes=4096, broadcast=False)(step)
+    (gradients,) = distributed.plan(step, meta.ones((4, 32)), meta.ones((4, 32))).collectives
+    weights = 32 * 32 * 4
+    # Meanwhile dx of two layers reads weights, and dw of two layers writes as much.
+    assert gradients.calls == 3
+    assert gradients.meanwhile > 2 * 2 * weights
+
+
+@pytest.mark.parametrize("ranks", [8, 64])
+def test_no_rank_keeps_more_than_its_share_and_5_percent(ranks: int) -> None:
+    model = nn.Sequential(nn.Embedding(500, 64), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 100))
+    whole = sum(x.size * 4 for x in model.parameters())
+    step = meta.optim.TrainStep(model, meta.optim.SGD(model, 0.1, 0.9), loss=meta.cross_entropy)
+    step = distributed.zero(3, distributed.Group("dp", ranks), broadcast=False)(step)
+    held = distributed.plan(step, meta.zeros(4, "int64"), meta.zeros(4, "int64")).held
+    assert 2 * whole / ranks <= held <= 1.05 * 2 * whole / ranks
+
+
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", f"{__name__}:mlp_step", "--ranks", "8", "64", "--zero", "2"]) == 0
     out = capsys.readouterr().out
