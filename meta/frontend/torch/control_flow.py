@@ -24,7 +24,7 @@ def _region(run: RunGraph, enabled: bool, graph: Graph, *values: Any) -> Any:
 
 def _flag(predicate: Any) -> Any:
     """A predicate as a bool or a 0-d tensor: torch takes any tensor of one element."""
-    return meta.reshape(predicate, ()) if isinstance(predicate, TensorLike) else predicate
+    return meta.reshape(predicate, ()) if hasattr(predicate, "shape") else predicate
 
 
 def _cond(run: RunGraph, predicate: Any, then: Graph, otherwise: Graph, operands: Sequence[Any] = ()) -> Any:
