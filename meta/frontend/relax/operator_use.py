@@ -38,9 +38,9 @@ def operators(module: Any, entry: str, functions: Mapping[str, Any]) -> tuple[Op
             if kind == "GlobalVar":
                 pending.append(str(call.op.name_hint))
                 continue
-            used, known, reason = _use(call, kind, by_name, functions)
+            used, is_supported, reason = _use(call, kind, by_name, functions)
             places.setdefault(used, []).append(place)
-            if known:
+            if is_supported:
                 supported.add(used)
             elif reason:
                 reasons[used] = reason
@@ -56,8 +56,8 @@ def _use(call: Any, kind: str, by_name: Mapping[str, Any], functions: Mapping[st
     target = call.args[0] if len(call.args) else None
     if name in KERNEL_CALLS:
         kernel = str(getattr(target, "name_hint", target))
-        known = kernel in functions or type(by_name.get(kernel)).__name__ == "PrimFunc"
-        return name, known, f"@{kernel} is no PrimFunc of the module"
+        is_supported = kernel in functions or type(by_name.get(kernel)).__name__ == "PrimFunc"
+        return name, is_supported, f"@{kernel} is no PrimFunc of the module"
     if name in PACKED_CALLS:
         packed = str(getattr(target, "global_symbol", target))
         return packed, packed in functions, "a packed function"

@@ -60,14 +60,14 @@ def read(module: Any, entry: str) -> Program:
     if type(module).__name__ != "IRModule" or not hasattr(module, "functions"):
         kind = f"{type(module).__module__}.{type(module).__name__}"
         raise ArgumentError("relax", f"the program is a {kind}", "a tvm.IRModule", "pass the module itself")
-    found = {str(g.name_hint): f for g, f in module.functions.items() if type(f).__name__ == "Function"}
-    public = [name for name, f in found.items() if f.attrs is not None and "global_symbol" in f.attrs]
-    name = entry or ("main" if "main" in found else public[0] if len(public) == 1 else "")
-    if name not in found:
+    functions = {str(g.name_hint): f for g, f in module.functions.items() if type(f).__name__ == "Function"}
+    public = [name for name, f in functions.items() if f.attrs is not None and "global_symbol" in f.attrs]
+    name = entry or ("main" if "main" in functions else public[0] if len(public) == 1 else "")
+    if name not in functions:
         problem = f"there is no function @{entry}" if entry else f"{len(public)} functions are public and none is @main"
-        listed = ", ".join(f"@{n}" for n in sorted(found)) or "a function of Relax, of which the module has none"
-        raise ArgumentError("relax", problem, listed, did_you_mean(entry, found) or "name one: entry=...")
-    return Program(module, name, found[name])
+        listed = ", ".join(f"@{n}" for n in sorted(functions)) or "a function of Relax, of which the module has none"
+        raise ArgumentError("relax", problem, listed, did_you_mean(entry, functions) or "name one: entry=...")
+    return Program(module, name, functions[name])
 
 
 def convert(program: Program, params: Arrays, shapes: Shapes, functions: Functions) -> Imported:
@@ -258,8 +258,8 @@ class _Entry:
         """A size that is an argument: a tensor has it, so that it need not be passed."""
         tensors = [p for p in self.program.function.params if type(p.ty).__name__ != "ShapeType"]
         dims = [d for p in tensors for kind in _flat(p.ty) if _has_sizes(kind) for d in kind.shape.values]
-        found = {n for d in dims if _is_variable(d) for n in names(self.sizes[key(d)])}
-        if isinstance(size, SymDim) and not names(size) <= found:
+        size_names = {n for d in dims if _is_variable(d) for n in names(self.sizes[key(d)])}
+        if isinstance(size, SymDim) and not names(size) <= size_names:
             raise self._free(name, size)
         return size
 

@@ -90,9 +90,9 @@ def size_name(variable: Any, taken: Mapping[Any, Dim]) -> Dim:
     """A new symbolic size of the variable's name; with a number where another size has that name."""
     name = variable_name(variable)
     name = name if is_name(name) else "n"
-    known = {str(size) for size in taken.values()}
+    taken_names = {str(size) for size in taken.values()}
     unique, count = name, 1
-    while unique in known:
+    while unique in taken_names:
         count += 1
         unique = f"{name}_{count}"
     return sym(unique)

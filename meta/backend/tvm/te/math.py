@@ -155,7 +155,6 @@ _LOG2_E: Final = 1.4426950408889634
 _LN2_HIGH: Final = 0.693359375  # few bits, so that its product with an exponent is exact
 _LN2_LOW: Final = -2.12194440054690583e-4
 _ROUND: Final = 12582912.0  # 1.5 * 2**23: adding it leaves the nearest integer in the low bits of the mantissa
-_ROUND_BITS: Final = 0x4B400000
 _INFINITY: Final = float("inf")
 
 # (e**r - 1 - r) / r**2 on |r| <= ln(2)/2; e**r is within 3e-9.
@@ -231,7 +230,7 @@ def _power_of_two(bits: Expr) -> Expr:
 
 
 def _reduce(x: Expr, body: Callable[[Expr, Expr], Expr]) -> Expr:
-    """`body(n, r)` with x = n ln 2 + r, |r| <= ln(2)/2; n is an int32 vector with `_ROUND_BITS` added."""
+    """`body(n, r)` with x = n ln 2 + r, |r| <= ln(2)/2; n is an int32 vector with the bits of `_ROUND` added."""
 
     def with_rounded(rounded: Expr) -> Expr:
         n = rounded - _like(x, _ROUND)

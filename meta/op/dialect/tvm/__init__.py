@@ -72,4 +72,3 @@ class Registrar:
 
 
 compute = Registrar().compute
-elementwise = Registrar().elementwise
