@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.dtype import is_float
+from meta.dtype import ALL, is_float
 from meta.frontend.relax.ops._table import number, row, shared, tensor
 from meta.frontend.relay.convert.call import OpCall, operands
 from meta.frontend.relay.ops.unary import as_dtype, clipped
@@ -41,7 +41,10 @@ def clip(call: OpCall) -> Any:
 
 @row("astype", "wrap_param")
 def astype(call: OpCall) -> Any:
-    return as_dtype(tensor(call, 0), call.text("dtype"))
+    dtype = call.text("dtype")
+    if dtype not in ALL:
+        call.refuse(f"the dtype {dtype}", "a dtype of meta")
+    return as_dtype(tensor(call, 0), dtype)
 
 
 @row("round")

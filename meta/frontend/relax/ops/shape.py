@@ -11,7 +11,19 @@ from meta.dim import SymDim, product
 from meta.frontend.relax.ops._table import Shape, row, shape_of, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 
-shared("collapse_sum_like", "meshgrid", "nn.batch_flatten", "repeat", "reverse_sequence", "split", "stack")
+shared("collapse_sum_like", "meshgrid", "nn.batch_flatten", "repeat", "reverse_sequence", "stack")
+
+
+@row("split")
+def split(call: OpCall) -> Any:
+    """Into sections of one size, of which the last one is smaller where that does not divide; or at positions."""
+    x, axis = tensor(call, 0), call.int("axis")
+    sections = call.get("indices_or_sections")
+    size = x.shape[axis]
+    if isinstance(sections, int) and isinstance(size, int) and size % sections:
+        step = -(-size // sections)
+        sections = tuple(min(step * i, size) for i in range(1, sections))
+    return meta.split(x, sections, axis)
 
 
 @row("reshape")

@@ -156,6 +156,7 @@ def _shape():
     yield Case("stack", (f(2, 3), f(2, 3)), lambda op, a, b: op.stack([a, b], 1))
     yield Case("split", (f(2, 6),), lambda op, x: op.split(x, 3, 1))
     yield Case("split", (f(2, 6),), lambda op, x: op.split(x, [1, 4], 1))
+    yield Case("split", (f(2, 7),), lambda op, x: op.split(x, 4, 1), "uneven")
     yield Case("broadcast_to", (f(3, 1),), lambda op, x: op.broadcast_to(x, (2, 3, 4)))
     yield Case("collapse_sum_to", (x,), lambda op, x: op.collapse_sum_to(x, (3, 1)))
     yield Case("collapse_sum_like", (x, f(3, 1)), lambda op, x, y: op.collapse_sum_like(x, y))

@@ -251,6 +251,17 @@ def test_errors_have_the_binding():
         from_relax(source)
 
 
+def test_dtypes_that_meta_lacks():
+    source = function('y = R.astype(x, "float8_e4m3fn")\nreturn y', 'x: R.Tensor((2,), "float32")')
+    with pytest.raises(
+        UnsupportedError, match=r"binding 'y': astype: the dtype float8_e4m3fn; expected a dtype of meta"
+    ):
+        from_relax(source)
+    source = function("return x", 'x: R.Tensor((2,), "float8_e4m3fn")')
+    with pytest.raises(UnsupportedError, match=r"the parameter 'x' of @main has dtype float8_e4m3fn; expected a dtype"):
+        from_relax(source)
+
+
 def test_results_that_depend_on_values():
     source = function("y = R.nonzero(x)\nreturn y", 'x: R.Tensor((2, 2), "float32")')
     program = from_relax(source)
