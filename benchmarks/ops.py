@@ -161,8 +161,8 @@ def _steps(host: Call, reference: Any) -> tuple[Work, Work] | None:
 
 def _step(forward: Work, dy: Any) -> Work:
     def run() -> None:
-        y = forward()
-        (y[0] if isinstance(y, (tuple, list)) else y).backward(dy)
+        first: Any = flat_results(forward())[0]
+        first.backward(dy)
 
     return run
 

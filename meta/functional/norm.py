@@ -47,8 +47,8 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
     squares = meta.reshape(x * x, (x.shape[0], 1, x.shape[1], -1))
     squares = meta.pad(squares, ((0, 0), (0, 0), (size // 2, (size - 1) // 2), (0, 0)))
     if is_float(x.dtype):
-        means = meta.avg_pool2d(squares, (size, 1), 1)
+        means: Any = meta.avg_pool2d(squares, (size, 1), 1)
     else:
-        windows = [squares[:, :, i : i + x.shape[1]] for i in range(size)]
+        windows: list[Any] = [squares[:, :, i : i + x.shape[1]] for i in range(size)]
         means = sum(windows[1:], windows[0]) // size
     return x / meta.power(meta.reshape(means, x.shape) * alpha + k, beta)

@@ -48,9 +48,9 @@ class _Recorder(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if "backward" not in name:
             return func(*args, **(kwargs or {}))
-        before = _copied((args, kwargs or {}))
+        arguments, options = _copied((args, kwargs or {}))
         result = func(*args, **(kwargs or {}))
-        self.calls.append(Call(name, *before, _copied(result)))
+        self.calls.append(Call(name, arguments, options, _copied(result)))
         return result
 
 

@@ -26,7 +26,8 @@ def tie_order(case: Case, ours: Sequence[Any], theirs: Sequence[Any], problem: s
     for a, b in zip(ours[:-1], theirs[:-1], strict=True):
         if not torch.equal(a, b):
             return problem
-    x, (a, b) = case.tensors[0].detach(), (ours[-1], theirs[-1])
+    x: Any = case.tensors[0].detach()
+    a, b = ours[-1], theirs[-1]
     if x.ndim == 0 or (a.shape, a.dtype) != (b.shape, b.dtype) or not _in_range(a, x.shape[axis]):
         return problem
     kept = a.ndim == x.ndim
