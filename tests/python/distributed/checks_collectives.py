@@ -71,6 +71,16 @@ def check_data_movement_of_all_dtypes() -> None:
                 _equal(distributed.reduce(x, 1), total if RANK == 1 else 0 * total, (dtype, shape))
 
 
+def check_large_unsigned_integers() -> None:
+    for dtype in ("uint16", "uint32", "uint64"):
+        highest = np.iinfo(dtype).max
+        every = [np.array([highest // 2 + rank, highest - rank, rank], dtype) for rank in range(RANKS)]
+        x = meta.array(every[RANK])
+        for name, function in (("sum", np.add), ("max", np.maximum), ("min", np.minimum)):
+            _equal(distributed.all_reduce(x, name), function.reduce(every).astype(dtype), (dtype, name))  # type: ignore[arg-type]
+        _equal(distributed.all_gather(x), np.concatenate(every), dtype)
+
+
 def check_operands_that_are_not_contiguous() -> None:
     import torch
 

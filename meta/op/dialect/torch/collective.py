@@ -16,10 +16,12 @@ _WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: tor
 
 
 def _reduced(x: Any) -> Any:
-    """A tensor as one that backends reduce: complex numbers as pairs, truth values as bytes."""
+    """A tensor as one that backends reduce: complex numbers as pairs, truth values as bytes, uint64 as int64, sums of
+    which have the same bits."""
     if x.is_complex():
         return torch.view_as_real(x.resolve_conj())
-    return x.view(torch.uint8) if x.dtype == torch.bool else x
+    signed = {torch.bool: torch.uint8, torch.uint64: torch.int64}.get(x.dtype)
+    return x if signed is None else x.view(signed)
 
 
 def _operand(x: Any, out: Any) -> Any:
@@ -61,7 +63,14 @@ def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, steps: Cal
 def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> None:
     def steps(members: Group) -> Steps:
         total = _operand(x, out)
-        yield members.all_reduce(total, reduction)
+        if x.dtype == torch.uint64 and reduction in ("max", "min"):
+            # With the first bit inverted, signed numbers have the order of unsigned ones.
+            first = torch.iinfo(torch.int64).min
+            total.bitwise_xor_(first)
+            yield members.all_reduce(total, reduction)
+            total.bitwise_xor_(first)
+        else:
+            yield members.all_reduce(total, reduction)
         members.divide(total, reduction)
         _write(total, out)
 
