@@ -136,6 +136,13 @@ def test_neighbours_of_every_kind_of_half(dtype: str) -> None:
             ).all()
 
 
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
+def test_neighbours_of_infinities(dtype: str) -> None:
+    largest = torch.finfo(getattr(torch, dtype)).max
+    result = meta.nextafter(meta.array([math.inf, -math.inf, largest], dtype), meta.array([0.0, 0.0, math.inf], dtype))
+    assert result.cast("float64").tolist() == [largest, -largest, math.inf]
+
+
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint8"])
 def test_divisors_at_the_limits(dtype: str) -> None:
     low, high = torch.iinfo(getattr(torch, dtype)).min, torch.iinfo(getattr(torch, dtype)).max

@@ -308,3 +308,10 @@ def test_complex_numbers_fill_complex_tensors_only() -> None:
     assert meta.index_fill(meta.array(_X), 1, meta.array([1]), 2 - 1j)[0, 1].tolist() == [2 - 1j] * 4
     with pytest.raises(TypeInferenceError, match="value is 1j for x of float32; expected a real number; cast x"):
         meta.index_fill(meta.ones((2,)), 0, meta.array([1]), 1j)
+
+
+def test_gradients_of_empty_slices() -> None:
+    x = meta.array(np.arange(5) * 1j, dtype="complex64")
+    gradient = meta.strided_slice_dx(x[4:2], x.shape, (4,), (2,), (1,))
+    assert gradient.numpy().tolist() == [0] * 5
+    assert meta.strided_set(x, x[4:2], (4,), (2,), (1,)).numpy().tolist() == x.numpy().tolist()

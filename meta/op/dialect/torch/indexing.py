@@ -17,7 +17,8 @@ def _sliced(torch: Any, x: Any, begin: _Ints, end: _Ints, strides: _Ints) -> tup
     """An index for each axis, in place of slices, which ATen takes with positive steps only."""
     out: list[Any] = []
     for axis, (first, last, step) in enumerate(zip(begin, end, strides or (1,) * len(begin), strict=True)):
-        positions = torch.arange(*slice(first, last, step).indices(x.shape[axis]), device=x.device)
+        taken = range(*slice(first, last, step).indices(x.shape[axis]))  # ATen refuses bounds of empty ranges
+        positions = torch.arange(len(taken), device=x.device) * taken.step + taken.start
         out.append(positions.view(-1, *(1,) * (len(begin) - 1 - axis)))
     return tuple(out)
 

@@ -280,8 +280,9 @@ def where(condition: Any, x: Any, y: Any, *, out: Any) -> Any:
 
 _NEXT_BITS = {"bfloat16": 1 << 16, "float16": 1 << 13, "float32": 1, "float64": 1}
 """The unit in the last place among the bits of the dtype in which neighbours are computed."""
-_DENORMAL = {"float16": (2.0**-24, 2.0**-14)}
-"""Where that dtype has more numbers than the result's: their distance there, and the end of that range."""
+_DENORMAL = {"float16": (2.0**-24, 2.0**-14, 65504.0)}
+"""Where that dtype has more numbers than the result's: their distance near zero, the end of that range, and the largest
+number of the result's."""
 
 
 @compute("nextafter")
@@ -297,11 +298,13 @@ def nextafter(x1: Any, x2: Any, *, out: Any) -> Any:
         neighbour = tirx.reinterpret(wide, select(is_growing, bits + step, bits - step))
         least = tirx.reinterpret(wide, step)
         if dtype in _DENORMAL:
-            distance, end = _DENORMAL[dtype]
+            distance, end, largest = _DENORMAL[dtype]
             least, size = const(a, distance), tirx.abs(a)
             is_small = tirx.Or(size < const(a, end), tirx.And(size <= const(a, end), tirx.Not(is_growing)))
             near = let(select(is_growing, size + least, size - least), lambda n: select(a < zero, -n, n))
             neighbour = select(is_small, near, neighbour)
+            below_infinity = select(a < zero, const(a, -largest), const(a, largest))
+            neighbour = select(size > const(a, largest), below_infinity, neighbour)
         moved = select(tirx.EQ(a, zero), select(is_up, least, -least), neighbour)
         return select(tirx.EQ(a, b), b, select(tirx.Or(is_nan(a), is_nan(b)), a + b, moved)).astype(dtype)
 

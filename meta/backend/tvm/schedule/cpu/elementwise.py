@@ -17,6 +17,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
 from meta.backend.tvm.te import philox
@@ -100,6 +101,12 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
     ):
         _tile_transpose(sch, loops, transposed_axis, is_parallel_work(block, total))
         return
+    periods = {} if is_flat or shared_loops else _periods(block)
+    if periods:
+        nests = [sch.split(x, factors=[None, periods[i]]) if i in periods else [x] for i, x in enumerate(loops)]
+        if is_parallel_work(block, total):
+            sch.parallel(nests[0][0])
+        return
     if is_flat and sharing > 1 and _has_whole_chunks(total, philox.LANES * sharing):
         chunk, part, lane = sch.split(loops[-1], factors=[None, sharing, philox.LANES])
         sch.reorder(chunk, lane, part)
@@ -123,6 +130,29 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
         is_annotated = is_vectorised and len(loops) > 1 and not _has_random_bits(block)
         outer = loops[:-1] if is_annotated or _keeps_row_loop(block, loops, is_flat) else loops
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
+
+
+def _periods(block: Block) -> dict[int, int]:
+    """The axes along which operands are repeated, such as x[j % 4] for j below 16, and the sizes of what is repeated.
+
+    A loop of that size has plain indices. LLVM's vectoriser also needs it: for CPUs with AVX-512 its code for nests of
+    repetitions, such as x[i % 3, j % 4, k % 5] for 18 x 16 x 10 elements, reads other elements, and out of bounds."""
+    axes = {v.var: i for i, v in enumerate(block.node.iter_vars)}
+    periods: dict[int, int] = {}
+
+    def visit(remainder: Any) -> None:
+        axis = axes.get(remainder.a) if isinstance(remainder.a, tvm.Var) else None
+        extent = block.extents[axis] if axis is not None else None
+        if axis is None or not isinstance(extent, int) or not isinstance(remainder.b, tvm.IntImm):
+            return
+        size = int(remainder.b)
+        if 0 < size < extent and extent % size == 0:
+            periods[axis] = size
+
+    for load in blocks.list_loads(block):
+        for index in load.indices:
+            tvm.structural_walk(index, (tirx.FloorMod, visit))
+    return periods
 
 
 def _is_below(extent: Any, least: int) -> bool:
