@@ -165,6 +165,8 @@ def _problem(sample: Sample, host: Call, rng: random.Random, extreme: bool) -> s
 
 
 def _compare_reference(host: Call, results: list[Any]) -> None:
+    if host.op.family.startswith("linalg_") and not all(np.isfinite(x).all() for x in host.arrays()):
+        return  # factorisations of infinities and NaN have no defined values
     try:
         with with_dialect("reference"):
             expected = flat_results(host.to_meta().run())

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
@@ -20,7 +21,11 @@ def cholesky_ex(x: Any, upper: bool, check_errors: bool, *, out: Any) -> None:
     factor, info = torch.linalg.cholesky_ex(x, upper=upper)
     if check_errors:
         matrices.require_positive_definite(info.cpu().numpy())
-    _write(out, (factor, info))
+    columns = torch.arange(1, x.shape[-1] + 1, device=x.device)
+    is_left = (info[..., None] > 0) & (columns >= info[..., None])  # what ATen has not computed keeps its elements
+    is_left = is_left[..., None] if upper else is_left[..., None, :]
+    failed = torch.full_like(factor, math.nan)
+    _write(out, (torch.where(is_left, failed.triu() if upper else failed.tril(), factor), info))
 
 
 def lu_factor_ex(x: Any, pivot: bool, check_errors: bool, *, out: Any) -> None:

@@ -93,3 +93,20 @@ def test_a_complete_qr_of_tall_matrices_has_no_gradient() -> None:
     x = meta.array(normal(3, 2), requires_grad=True)
     with pytest.raises(GradientError, match="3 rows and 2 columns has no gradient; expected at most as many rows"):
         meta.qr(x, True)[0].sum().backward()
+
+
+@pytest.mark.parametrize("dtype", ["float64", "complex64"])
+@pytest.mark.parametrize("upper", [False, True])
+def test_dialects_agree_on_matrices_without_a_cholesky_factor(upper: bool, dtype: str) -> None:
+    """The columns before the pivot that is not positive stay, and the others are NaN."""
+    rng = np.random.default_rng(0)
+    a = rng.standard_normal((12, 4, 4)) + 1.2 * np.eye(4)
+    x = meta.array((a + a.swapaxes(1, 2)).astype(dtype))
+    results = []
+    for dialect in ("torch", "reference"):
+        with meta.with_dialect(dialect):
+            factor, info = meta.cholesky_ex(x, upper)
+        results.append((factor.numpy(), info.numpy()))
+    np.testing.assert_array_equal(results[0][1], results[1][1])
+    assert len(set(results[0][1].tolist())) > 2
+    np.testing.assert_allclose(results[0][0], results[1][0], rtol=1e-5, atol=1e-6)
