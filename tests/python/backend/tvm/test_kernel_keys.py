@@ -50,10 +50,10 @@ def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
 
 _PACKAGE = Path(targets.__file__).parents[2]
 
-# What only runs: files, memory, arrays and calls. What a key has anyway: the schemas bind arguments.
+# What only runs: files, memory, arrays, calls and transfers. What a key has anyway: the schemas bind arguments.
 _RUNS_ONLY = (
     *("meta.files", "meta.backend.memory", "meta.schema", "meta.eager", "meta._generated", "meta.tracing"),
-    "meta.op.grad",
+    *("meta.op.grad", "meta.backend.torch"),
 )
 
 
