@@ -16,6 +16,6 @@ class UnsupportedError(TorchProgramError, NotSupportedError):
 
     operators: the operators that meta lacks, with the number of their calls; empty for other reasons."""
 
-    def __init__(self, *parts: str, operators: Mapping[str, int] | None = None, **fields: str) -> None:
+    def __init__(self, *parts: str, operators: Mapping[str, int] | None = None, **fields: str | None) -> None:
         super().__init__(*parts, **fields)
         self.operators: Mapping[str, int] = operators or {}

@@ -72,3 +72,4 @@ class Registrar:
 
 
 compute = Registrar().compute
+elementwise = Registrar().elementwise
