@@ -142,7 +142,7 @@ def _require_same(ours: Call, theirs: Call, reference: Any) -> None:
     expected = theirs.apply(reference)
     for a, b in zip(flat_results(ours.run()), flat_results(expected), strict=False):
         if not isinstance(b, torch.Tensor) or tuple(a.shape) != tuple(b.shape):
-            raise ValueError("the reference is no function of torch with the same result")
+            raise ValueError("the reference is not a function of torch with the same result")
 
 
 def _steps(host: Call, reference: Any) -> tuple[Work, Work] | None:

@@ -2,7 +2,7 @@
 
 Training steps by torch.compile(backend="meta") against the same step written in meta, eager torch and inductor, each
 with SGD with momentum, which runs by torch except in meta's own step; their first steps with empty caches, each in a
-process of its own; and the time in which exported programs are imported. Rows are printed as they come.
+new process; and how long exported programs take to import. Rows are printed as they come.
 """
 
 from __future__ import annotations

@@ -56,7 +56,7 @@ def init(backend: str | None = None, timeout: float = 600.0) -> None:
 
 def _join(dist: Any, backend: str, timeout: timedelta) -> None:
     """Initialise the default process group. By default torchrun keeps one store for all of its tries, in which the
-    addresses of processes that have ended remain; so each try has names of its own there."""
+    addresses of processes that have ended remain; a prefix keeps the names of tries apart."""
     if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
         dist.init_process_group(backend, timeout=timeout)
         return

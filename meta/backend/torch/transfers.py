@@ -2,7 +2,7 @@
 
 A collective is a generator: it yields what torch's function returns, then writes the result. `communicate` runs it at
 once. In a program, `start` begins it and `wait` ends it. On the CPU gloo's threads work in between; on a GPU the whole
-collective is queued on a stream of its own, and `wait` makes the stream of the program wait for it.
+collective is queued on another stream than the program's kernels, which `wait` makes wait for it.
 """
 
 from __future__ import annotations

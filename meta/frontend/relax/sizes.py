@@ -31,7 +31,7 @@ class Float(float):
 
 
 def dim_of(expression: Any, sizes: Sizes) -> Dim:
-    """An expression as a size. Raises UnsupportedError for one that is no polynomial with floor divisions, KeyError for
+    """An expression as a size. Raises UnsupportedError for other than polynomials with floor divisions, KeyError for
     a variable without a size."""
     return _converted(expression, sizes, 0)
 

@@ -40,7 +40,7 @@ class Encoder(meta.Model):
 
 
 class GPT(Encoder):
-    """Normalised before each layer, attention to earlier positions, and scores by a layer of its own."""
+    """Layers with normalised inputs and causal attention, and a linear layer for the scores of the next token."""
 
     def build(self, dropout: float = 0.0, layers: int = 2) -> None:
         super().build(dropout, layers, is_causal=True, norm_first=True)

@@ -26,10 +26,15 @@ def split(call: OpCall) -> Any:
     return meta.split(x, sections, axis)
 
 
+def _with_shape(function: Any, call: OpCall) -> Any:
+    """`function` of a tensor and the shape of its result; the tensor itself if it has that shape."""
+    x, shape = tensor(call, 0), shape_of(call, 1)
+    return x if shape == x.shape else function(x, tuple(shape))
+
+
 @row("reshape")
 def reshape(call: OpCall) -> Any:
-    x, shape = tensor(call, 0), shape_of(call, 1)
-    return x if shape == x.shape else meta.reshape(x, tuple(shape))
+    return _with_shape(meta.reshape, call)
 
 
 @row("flatten")
@@ -65,14 +70,12 @@ def concat(call: OpCall) -> Any:
 
 @row("broadcast_to")
 def broadcast_to(call: OpCall) -> Any:
-    x, shape = tensor(call, 0), shape_of(call, 1)
-    return x if shape == x.shape else meta.broadcast_to(x, tuple(shape))
+    return _with_shape(meta.broadcast_to, call)
 
 
 @row("collapse_sum_to")
 def collapse_sum_to(call: OpCall) -> Any:
-    x, shape = tensor(call, 0), shape_of(call, 1)
-    return x if shape == x.shape else meta.sum_to(x, tuple(shape))
+    return _with_shape(meta.sum_to, call)
 
 
 @row("tile")
