@@ -14,8 +14,8 @@ shared(
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",
     "bitwise_xor", "ceil", "cos", "cosh", "divide", "equal", "erf", "exp", "floor", "floor_divide", "floor_mod",
     "greater", "greater_equal", "isfinite", "isinf", "isnan", "left_shift", "less", "less_equal", "log", "logical_and",
-    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative", "nn.relu",
-    "not_equal", "power", "right_shift", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
+    "logical_not", "logical_or", "logical_xor", "maximum", "minimum", "mod", "multiply", "negative", "nn.prelu",
+    "nn.relu", "not_equal", "power", "right_shift", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "trunc", "where",
 )  # fmt: skip
 row("nn.leakyrelu")(lambda call: meta.leaky_relu(tensor(call, 0), call.float("alpha")))
@@ -69,16 +69,6 @@ def unary(call: OpCall) -> Any:
 @row("nn.softplus")
 def softplus(call: OpCall) -> Any:
     return meta.softplus(tensor(call, 0), call.float("beta", 1.0), call.float("threshold", 20.0))
-
-
-@row("nn.prelu")
-def prelu(call: OpCall) -> Any:
-    """x where positive, elsewhere x times the slope of its channel."""
-    x, alpha = call.tensors(2)
-    axis = call.int("axis", 1) % x.ndim
-    shape = tuple(d if i == axis else 1 for i, d in enumerate(x.shape))
-    slope = meta.reshape(meta.broadcast_to(alpha, (x.shape[axis],)) if alpha.size == 1 else alpha, shape)
-    return meta.where(meta.greater(x, 0), x, meta.multiply(x, slope))
 
 
 @row("to_vdevice", "hint_on_device", "builtin.stop_lift_params", "grad.start_checkpoint", "grad.end_checkpoint")
