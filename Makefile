@@ -86,8 +86,9 @@ bench-train: $(VENV)/.dev
 relay: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.relay_corpus $(RELAY_CORPUS)
 
-# Every operator against the samples that torch keeps for it, eager and compiled: hours on one core. By parts:
-# make conformance CONFORMANCE_ARGS="'linalg.*' --samples 4"
+# Every operator against the samples that torch keeps for it, eager and compiled: hours on one core. A run that was
+# stopped goes on until the code changes (results are in build/conformance); CONFORMANCE_ARGS="--processes 16" uses
+# 16 cores. By parts: make conformance CONFORMANCE_ARGS="'linalg.*' --samples 4"
 conformance: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.python.conformance --page docs/conformance.md $(CONFORMANCE_ARGS)
 

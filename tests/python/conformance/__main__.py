@@ -1,55 +1,89 @@
 """Check the operators against torch's samples: `python -m tests.python.conformance [names ...]`.
 
-Entries run in child processes of a few dozen: one that kills its process is reported, and the others go on."""
+Entries run in child processes of a dozen: one that kills its process is reported, and the others go on. Results are
+kept by entry: a run that was stopped goes on where it was, until the code changes."""
 
 from __future__ import annotations
 
 import argparse
-import json
 import subprocess
 import sys
-import tempfile
+import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from fnmatch import fnmatchcase
 from pathlib import Path
+from typing import Any
 
 import torch
 
 from tests.python.conformance import backward_operators
 from tests.python.conformance.checks import Result, check_entry
 from tests.python.conformance.opinfos import database
-from tests.python.conformance.report import Report, decoded, encoded
+from tests.python.conformance.report import Report
+from tests.python.conformance.results import Results, merged
 
-DTYPES = (
+DTYPES = [
     "float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool", "complex64", "complex128",
-)  # fmt: skip
-GRADIENTS = ("float32", "float64")
-CHUNK = 40
+]  # fmt: skip
+GRADIENTS = ["float32", "float64"]
+CHUNK = 12
 """Entries of one process."""
 
 
-def main() -> int:
-    options = _parser().parse_args()
-    names = [n for n in database() if not options.names or any(fnmatchcase(n, p) for p in options.names)]
+def main(argv: Sequence[str] | None = None) -> int:
+    """Check entries and print their total. Returns 1 if a sample failed, or an entry is left."""
+    options = _parser().parse_args(argv)
+    entries = [n for n in database() if not options.names or any(fnmatchcase(n, p) for p in options.names)]
+    shard, shards = map(int, options.shard.split("/"))
+    share = entries[shard::shards]
+    results = Results(Path(options.results), _settings(options), options.older)
     if options.child:
-        _check(names, options)
+        _check(share, options, results)
         return 0
-    report = Report()
-    for result in _children(names, options):
-        report.results.append(result)
-        counts = result.total()
-        failed = next((n for n in result.notes if " failed:" in n), "")
-        print(
-            f"{result.entry:<44}{counts['passed']:>6} passed {counts['failed']:>5} failed  {failed[:100]}", flush=True
-        )
-    if not options.names or options.backward_operators:
+    left = _left(share, options, results)
+    print(f"{len(left)} of {len(share)} entries to check; results are in {options.results}", flush=True)
+    _run(left, options, results)
+    known = results.read()
+    report = Report([merged(n, [known[n, d] for d in options.dtypes if (n, d) in known]) for n in entries])
+    if ((not options.names and shards == 1) or options.backward_operators) and not _left(entries, options, results):
         report.backward, report.backward_notes = backward_operators.check_all(options.samples or 20)
-    print(report.total())
+    for line in report.failures():
+        print(line)
+    missing = _left(entries, options, results)
+    print(f"{len(entries) - len(missing)} of {len(entries)} entries are checked\n{report.total()}")
     if options.page:
-        command = "make conformance" if not options.names else "python -m tests.python.conformance"
-        Path(options.page).write_text(report.page(command, torch.__version__.split("+")[0]))
-    return 1 if any(r.total()["failed"] for r in report.results) else 0
+        Path(options.page).write_text(report.page(_command(options), torch.__version__.split("+")[0]))
+    return 1 if report.failures() or missing else 0
+
+
+def _left(entries: Sequence[str], options: argparse.Namespace, results: Results) -> list[str]:
+    """The entries of which a dtype has no result."""
+    known = results.read()
+    return [n for n in entries if any((n, d) not in known for d in options.dtypes)]
+
+
+def _settings(options: argparse.Namespace) -> dict[str, Any]:
+    """The options that the results of a dtype depend on."""
+    return {name: getattr(options, name) for name in ("gradients", "samples", "compiled", "no_strided")}
+
+
+def _flags(options: argparse.Namespace) -> list[str]:
+    """Dtypes and settings as arguments of a command, but for defaults."""
+    flags: list[str] = []
+    for name, value in {"dtypes": options.dtypes, **_settings(options)}.items():
+        if value != _parser().get_default(name):
+            words = list(map(str, value)) if isinstance(value, (list, tuple)) else [str(value)]
+            flags += [f"--{name.replace('_', '-')}", *(words if value is not True else [])]
+    return flags
+
+
+def _command(options: argparse.Namespace) -> str:
+    if options.names:
+        return "python -m tests.python.conformance"
+    flags = " ".join(_flags(options))
+    return f'make conformance CONFORMANCE_ARGS="{flags}"' if flags else "make conformance"
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -62,39 +96,58 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--no-strided", action="store_true", help="leave out non-contiguous inputs")
     parser.add_argument("--backward-operators", action="store_true", help="with names: check those by themselves too")
     parser.add_argument("--page", default="", help="write the report here")
-    parser.add_argument("--child", default="", help=argparse.SUPPRESS)
+    parser.add_argument("--results", default="build/conformance", help="folder of results; those in it are kept")
+    parser.add_argument("--older", action="store_true", help="count results of other versions of the code, too")
+    parser.add_argument("--shard", default="0/1", help="i/n: every n-th entry only, from the i-th (from 0) on")
+    parser.add_argument("--processes", type=int, default=1, help="processes at a time")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="stop after so long; another run goes on")
+    parser.add_argument("--child", action="store_true", help=argparse.SUPPRESS)
     return parser
 
 
-def _check(names: Sequence[str], options: argparse.Namespace) -> None:
+def _check(entries: Sequence[str], options: argparse.Namespace, results: Results) -> None:
+    """Check what is left of entries, in this process."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    dtypes, differentiable = ([getattr(torch, name) for name in group] for group in (options.dtypes, options.gradients))
-    with open(options.child, "w", buffering=1) as log:
-        for name in names:
-            result = check_entry(database()[name], dtypes, differentiable, options.samples, compiled=options.compiled,
-                                 strided=not options.no_strided)  # fmt: skip
-            log.write(json.dumps(encoded(result)) + "\n")
+    known = results.read()
+    gradients = [getattr(torch, name) for name in options.gradients]
+    for name in entries:
+        errors = not any(entry == name and r.total("errors") for (entry, _), r in known.items())
+        for dtype in [d for d in options.dtypes if (name, d) not in known]:
+            result = check_entry(database()[name], [getattr(torch, dtype)], gradients, options.samples,
+                                 compiled=options.compiled, strided=not options.no_strided, errors=errors)  # fmt: skip
+            errors = errors and not result.total("errors")
+            results.add(dtype, result)
+            counts = result.total()
+            failed = next((n for n in result.notes if " failed:" in n), "")
+            print(f"{name:<44}{dtype:<11}{counts['passed']:>6} passed {counts['failed']:>5} failed  {failed[:100]}",
+                  flush=True)  # fmt: skip
 
 
-def _children(names: Sequence[str], options: argparse.Namespace) -> Iterator[Result]:
-    """The results of all entries; those of a process that dies go on behind the entry that it died of."""
-    left = list(names)
-    while left:
-        part = left[:CHUNK]
-        with tempfile.NamedTemporaryFile("r", suffix=".jsonl") as log:
-            flags = ["--no-strided"] if options.no_strided else []
-            command = [sys.executable, "-m", "tests.python.conformance", *part, "--child", log.name, *flags,
-                       "--dtypes", *options.dtypes, "--gradients", *options.gradients,
-                       "--samples", str(options.samples), "--compiled", str(options.compiled)]  # fmt: skip
-            code = subprocess.run(command, check=False).returncode
-            done = [decoded(json.loads(line)) for line in log]
-        yield from done
-        left = left[len(done) :]
-        if len(done) < len(part):
-            crashed = Result(left.pop(0))
-            crashed.add("forward", "eager", None, f"the process ended with code {code}")
-            yield crashed
+def _run(entries: Sequence[str], options: argparse.Namespace, results: Results) -> None:
+    """Check entries in child processes, `--processes` at a time, until `--seconds` have passed."""
+    end = time.monotonic() + options.seconds
+    parts = [list(entries[i : i + CHUNK]) for i in range(0, len(entries), CHUNK)]
+    with ThreadPoolExecutor(options.processes) as pool:
+        list(pool.map(lambda part: _children(part, options, results, end), parts))
+
+
+def _children(left: list[str], options: argparse.Namespace, results: Results, end: float) -> None:
+    """Check entries in a child process; where it dies, go on in another one behind the entry that it died of."""
+    while left and time.monotonic() < end:
+        command = [sys.executable, "-m", "tests.python.conformance", *left, "--child", "--results", options.results,
+                   *_flags(options), *(["--older"] if options.older else [])]  # fmt: skip
+        try:
+            code = subprocess.run(command, check=False, timeout=min(end - time.monotonic(), 1e6)).returncode
+        except subprocess.TimeoutExpired:
+            return
+        left = _left(left, options, results)
+        if code and left:
+            known = results.read()
+            dtype = next(d for d in options.dtypes if (left[0], d) not in known)
+            crashed = Result(left[0])
+            crashed.add("forward", "eager", getattr(torch, dtype), f"the process ended with code {code}")
+            results.add(dtype, crashed)
 
 
 if __name__ == "__main__":

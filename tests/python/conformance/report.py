@@ -30,6 +30,12 @@ class Report:
         parts.append(f"backward_ops={_share(sum(self.backward.values(), Counter()))}")
         return "TOTAL " + " ".join(parts)
 
+    def failures(self) -> list[str]:
+        """A line for each kind of failure of an entry and of a stand-alone operator."""
+        kinds = {r.entry: Counter(n for n in r.notes if " failed:" in n) for r in self.results}
+        lines = [f"{name}: {note} ({c}x)" for name, notes in kinds.items() for note, c in notes.items()]
+        return lines + self.backward_notes
+
     def _sum(self, check: str) -> Counter[str]:
         return sum((r.total(check) for r in self.results), Counter[str]())
 
@@ -49,9 +55,7 @@ class Report:
 
     def page(self, command: str, version: str) -> str:
         """The page docs/conformance.md."""
-        failures = [f"- `{r.entry}`: {_escape(n)} ({c}x)" if c > 1 else f"- `{r.entry}`: {_escape(n)}"
-                    for r in self.results for n, c in Counter(r.notes).items() if " failed:" in n]  # fmt: skip
-        failures += [f"- {_escape(n)}" for n in self.backward_notes]
+        failures = [f"- {_escape(line)}" for line in self.failures()]
         skipped = Counter(
             (r.entry, n.split(" skipped: ", 1)[1]) for r in self.results for n in r.notes if " skipped:" in n
         )

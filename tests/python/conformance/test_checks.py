@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 
 import meta
+from tests.python.conformance.__main__ import main
 from tests.python.conformance.adapter import ADAPTER
 from tests.python.conformance.case import Case
 from tests.python.conformance.checks import Result, check_entry
 from tests.python.conformance.compare import difference, differences
 from tests.python.conformance.opinfos import database, spread
 from tests.python.conformance.report import Report, decoded, encoded
+from tests.python.conformance.results import Results, merged
 from tests.python.conformance.ties import tie_order
 
 pytestmark = pytest.mark.filterwarnings("ignore")
@@ -63,8 +66,43 @@ def test_results_as_json_and_as_a_page() -> None:
     assert report.total() == ("TOTAL ops=0/1 forward=1/1 backward=0/1 second=0/0 jvp=0/0 errors=0/0 backward_ops=0/0")
     page = report.page("make conformance", "2.13.0")
     assert "| tanh | 1/1 | 0/1 |" in page
-    assert "- `tanh`: backward eager float32 failed: 1 of 2 values \\| are off" in page
+    assert report.failures() == ["tanh: backward eager float32 failed: 1 of 2 values | are off (1x)"]
+    assert "- tanh: backward eager float32 failed: 1 of 2 values \\| are off (1x)" in page
     assert "- `tanh`: a tensor is sparse (1x)" in page
+
+
+def test_results_are_kept_by_dtype_settings_and_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    passed, failed = Result("tanh"), Result("tanh")
+    passed.add("forward", "eager", torch.float32, "")
+    failed.add("forward", "eager", torch.float64, "off")
+    results = Results(tmp_path, {"samples": 1})
+    assert results.read() == {}
+    results.add("float32", passed)
+    results.add("float64", passed)
+    results.add("float64", failed)
+    with open(next(tmp_path.iterdir()), "a") as file:
+        file.write('{"entry": "ta')  # the process was killed here
+    known = results.read()
+    assert known == {("tanh", "float32"): passed, ("tanh", "float64"): failed}
+    whole = merged("tanh", known.values())
+    assert whole.total("forward") == {"passed": 1, "failed": 1}
+    assert whole.notes == ["forward eager float64 failed: off"]
+    assert Results(tmp_path, {"samples": 2}).read() == {}
+    monkeypatch.setattr("tests.python.conformance.results.code", lambda: "another")
+    assert results.read() == {}
+    assert Results(tmp_path, {"samples": 1}, any_code=True).read() == known
+
+
+def test_a_run_goes_on_where_another_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    settings = ["--results", str(tmp_path), "--dtypes", "float32", "--samples", "1", "--compiled", "0", "--no-strided"]
+    assert main(["abs", "neg", "--child", "--shard", "1/2", *settings]) == 0
+    assert main(["abs", "neg", "--seconds", "0", *settings]) == 1  # no time to check what is left
+    assert "1 of 2 entries are checked\nTOTAL ops=1/1 forward=1/1" in capsys.readouterr().out
+    assert main(["abs", "neg", "--child", *settings]) == 0
+    checked = [line.split()[0] for line in capsys.readouterr().out.splitlines()]
+    assert checked == ["abs"]
+    assert main(["abs", "neg", *settings]) == 0  # and starts no process
+    assert "TOTAL ops=2/2 forward=2/2" in capsys.readouterr().out
 
 
 def test_a_value_near_the_float64_run_passes() -> None:
