@@ -47,8 +47,8 @@ if TYPE_CHECKING:
     from meta.autograd.api import enable_grad as enable_grad
     from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
-    from meta.backend.cuda.pool import device_memory_stats as device_memory_stats
-    from meta.backend.cuda.pool import empty_cache as empty_cache
+    from meta.backend.cuda.memory_pool import device_memory_stats as device_memory_stats
+    from meta.backend.cuda.memory_pool import empty_cache as empty_cache
     from meta.backend.cuda.streams import synchronize as synchronize
     from meta.backend.cuda.streams import use_stream as use_stream
     from meta.checkpoint.api import load as load
@@ -79,14 +79,14 @@ if TYPE_CHECKING:
     from meta.functional.loss import *  # noqa: F403
     from meta.functional.margin import *  # noqa: F403
     from meta.functional.norm import *  # noqa: F403
-    from meta.functional.order import *  # noqa: F403
+    from meta.functional.order_statistics import *  # noqa: F403
     from meta.functional.patches import *  # noqa: F403
     from meta.functional.pool import *  # noqa: F403
+    from meta.functional.positions import *  # noqa: F403
     from meta.functional.products import *  # noqa: F403
     from meta.functional.rearrange import *  # noqa: F403
     from meta.functional.resample import *  # noqa: F403
     from meta.functional.scatter import *  # noqa: F403
-    from meta.functional.select import *  # noqa: F403
     from meta.functional.sequences import *  # noqa: F403
     from meta.functional.sets import *  # noqa: F403
     from meta.functional.special import *  # noqa: F403
@@ -115,8 +115,8 @@ _HOMES: dict[str, str] = {
     "from_numpy": "meta.eager.ndarray",
     "load": "meta.checkpoint.api",
     "save": "meta.checkpoint.api",
-    "device_memory_stats": "meta.backend.cuda.pool",
-    "empty_cache": "meta.backend.cuda.pool",
+    "device_memory_stats": "meta.backend.cuda.memory_pool",
+    "empty_cache": "meta.backend.cuda.memory_pool",
     "synchronize": "meta.backend.cuda.streams",
     "use_stream": "meta.backend.cuda.streams",
     "no_grad": "meta.autograd.api",

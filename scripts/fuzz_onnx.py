@@ -15,11 +15,11 @@ import sys
 from collections.abc import Sequence
 from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from meta.errors import MetaError
 from scripts import fuzzing
-from scripts.fuzzing import LARGEST, Input, Report, mutate_bytes
+from scripts.fuzzing import LARGEST, Format, mutate_bytes
 
 _NUMBERS = (-(2**31), -2, -1, 0, 1, 2, 3, 7, 8, 9, 13, 16, 21, 64, 1000, 2**31 - 1)
 _LONG = (*_NUMBERS, 2**40, 2**62, -(2**63), 2**63 - 1)
@@ -147,23 +147,14 @@ def mutated(data: bytes, rng: random.Random) -> bytes:
     return mutate_bytes(data, rng) if rng.random() < 0.3 else mutate_model(data, rng)
 
 
-def fuzz(models: Sequence[bytes], count: int, seed: int) -> Report:
-    """`count` mutations of `models`, determined by `seed`."""
-    return fuzzing.fuzz(_inputs(models), count, seed, _mutate, _read)
-
-
-def _inputs(models: Sequence[bytes]) -> list[Input]:
-    return [Input(data, "model.onnx") for data in models]
-
-
-def _mutate(given: Input, rng: random.Random) -> bytes:
-    return mutated(given.data, rng)
-
-
-def _read(given: Input) -> str:
+def read(data: bytes) -> str:
+    """Import a model: "compiled" or "node by node"."""
     from meta.frontend.onnx import from_onnx
 
-    return "compiled" if from_onnx(given.data).undecided is None else "node by node"
+    return "compiled" if from_onnx(data).undecided is None else "node by node"
+
+
+MODELS: Final = Format("model.onnx", mutated, read)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -172,11 +163,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     fuzzing.limit_memory()
     corpus = [path.read_bytes() for directory in options.corpus for path in sorted(directory.rglob("*.onnx"))]
-    files = _inputs([*models(), *(data for data in corpus if len(data) <= LARGEST)])
-    for given in files:  # the time of the first mutations is then without imports and kernels
+    files = [*models(), *(data for data in corpus if len(data) <= LARGEST)]
+    for data in files:  # the time of the first mutations is then without imports and kernels
         with contextlib.suppress(MetaError):
-            _read(given)
-    return fuzzing.run(options, files, _mutate, _read)
+            read(data)
+    return MODELS.run(options, files)
 
 
 if __name__ == "__main__":

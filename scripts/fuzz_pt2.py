@@ -15,11 +15,11 @@ import zipfile
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
-from typing import Any
+from typing import Any, Final
 
 from meta.device import CPU
 from scripts import fuzzing
-from scripts.fuzzing import Input, Report, mutate_bytes, mutate_json, mutate_tokens
+from scripts.fuzzing import Format, mutate_bytes, mutate_json, mutate_tokens
 
 
 def contents(archive: bytes) -> dict[str, bytes]:
@@ -75,22 +75,7 @@ def read(data: bytes) -> Any:
     return model
 
 
-def fuzz(archives: Sequence[bytes], count: int, seed: int) -> Report:
-    """`count` mutations of `archives`, determined by `seed`."""
-    return fuzzing.fuzz(_inputs(archives), count, seed, _mutate, _read)
-
-
-def _inputs(archives: Sequence[bytes]) -> list[Input]:
-    return [Input(data, "program.pt2") for data in archives]
-
-
-def _mutate(given: Input, rng: random.Random) -> bytes:
-    return mutated(given.data, rng)
-
-
-def _read(given: Input) -> str:
-    read(given.data)
-    return "accepted"
+ARCHIVES: Final = Format("program.pt2", mutated, lambda data: "accepted" if read(data) else "")
 
 
 def examples() -> list[bytes]:
@@ -126,7 +111,7 @@ def examples() -> list[bytes]:
 def main(arguments: Sequence[str] | None = None) -> int:
     options = fuzzing.parser("scripts.fuzz_pt2", __doc__ or "").parse_args(arguments)
     fuzzing.limit_memory()
-    return fuzzing.run(options, _inputs(examples()), _mutate, _read)
+    return ARCHIVES.run(options, examples())
 
 
 if __name__ == "__main__":

@@ -57,6 +57,33 @@ class Input:
         return replace(self, data=mutate(self, rng))
 
 
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A format of which every file is bytes of one kind. file_name: what reports call a file; mutate: a mutation of a
+    file; read: its reader, which returns the outcome."""
+
+    file_name: str
+    mutate: Callable[[bytes, random.Random], bytes]
+    read: Callable[[bytes], str]
+
+    def inputs(self, files: Sequence[bytes]) -> list[Input]:
+        return [Input(data, self.file_name) for data in files]
+
+    def fuzz(self, files: Sequence[bytes], count: int, seed: int) -> Report:
+        """`count` mutations of `files`, determined by `seed`."""
+        return fuzz(self.inputs(files), count, seed, self._mutate, self._read)
+
+    def run(self, options: argparse.Namespace, files: Sequence[bytes]) -> int:
+        """A run from the command line; returns its exit status."""
+        return run(options, self.inputs(files), self._mutate, self._read)
+
+    def _mutate(self, given: Input, rng: random.Random) -> bytes:
+        return self.mutate(given.data, rng)
+
+    def _read(self, given: Input) -> str:
+        return self.read(given.data)
+
+
 Mutate = Callable[[Input, random.Random], bytes]
 Read = Callable[[Input], str]
 """Reads an input; returns the outcome, a word such as "accepted"."""

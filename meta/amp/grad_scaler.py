@@ -9,8 +9,8 @@ import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.device import Device
+from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
-from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError
 from meta.modes import modes
 

@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import meta
-from meta.array_api.linear import promoted
+from meta.array_api.products import promoted
 from meta.errors import TypeInferenceError
 from meta.functional._checks import axis_of
 from meta.op import rules

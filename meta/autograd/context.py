@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 from meta.eager.engine import connected
-from meta.eager.graph import Node
+from meta.eager.gradient_graph import Node
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes

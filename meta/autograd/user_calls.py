@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.autograd.context import Context
-from meta.eager.graph import Node, next_order
+from meta.eager.gradient_graph import Node, next_order
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import check_gradient
 from meta.eager.tape import link, versions_of

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Any, Final
 
-from meta.checkpoint.nest import Encoder, decode, is_flat, to_json
+from meta.checkpoint.named_arrays import Encoder, decode, is_flat, to_json
 from meta.checkpoint.restore import Restorer
 from meta.device import CPU, Device
 from meta.eager.ndarray import asarray

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, cast
 
 from meta.autograd.api import no_grad
-from meta.checkpoint.nest import state_of
+from meta.checkpoint.named_arrays import state_of
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.model.model import Model

@@ -21,7 +21,7 @@ from meta.cli.modules import declared_in, is_within
 from meta.errors import ArgumentError, RegistryError, did_you_mean
 from meta.inspect.sources import shown
 from meta.op import plugins
-from meta.op.codegen.module import MARK, typed_module
+from meta.op.codegen.python_module import MARK, typed_module
 from meta.op.registry import USER, Op, all_ops
 
 FILE = "functions.py"

@@ -20,7 +20,7 @@ from meta.ir.visitor import walk
 from meta.op.registry import Op
 from meta.optim.train_step import TrainStep
 from meta.passes.standard import standard
-from meta.vm.lower.source import prepare
+from meta.vm.lower.dispatched import prepare
 from meta.vm.relax.build import plan_source
 from meta.vm.relax.communication import overlaps
 

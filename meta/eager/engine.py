@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-from meta.eager.graph import Edge, Edges, Leaf, Node, accumulate_lock, modified
+from meta.eager.gradient_graph import Edge, Edges, Leaf, Node, accumulate_lock, modified
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import (
     check_replacement,

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
-from meta.eager.graph import Leaf, version_of, written
+from meta.eager.gradient_graph import Leaf, version_of, written
 from meta.errors import GradientError, TypeInferenceError
 from meta.modes import modes
 from meta.parts import Writes

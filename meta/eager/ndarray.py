@@ -10,7 +10,7 @@ from meta._generated.methods import TensorMethods
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.eager.graph import Leaf, register_hook, set_requires_grad, written
+from meta.eager.gradient_graph import Leaf, register_hook, set_requires_grad, written
 from meta.eager.host import HostValues
 from meta.eager.indexing import Index, assigned_dtype, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result

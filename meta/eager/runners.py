@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from meta.backend.memory import allocation
 from meta.backend.tvm import devices
-from meta.eager.graph import written
+from meta.eager.gradient_graph import written
 from meta.eager.ndarray import NDArray
 from meta.ir.type import TensorType, TupleType
 from meta.op.dispatch import CallInfo, Kernel, choose

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.eager.graph import Edge, Edges, Node, next_order, version_of
+from meta.eager.gradient_graph import Edge, Edges, Node, next_order, version_of
 from meta.eager.ndarray import NDArray
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, conjugated, gradient_rules

@@ -23,7 +23,7 @@ from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.tracing.loop_op import LoopOp
 from meta.tree import Tree
 from meta.vm.arguments import module_record, refuse_foreign, with_arrays
-from meta.vm.sizes import Dynamic, open_sizes
+from meta.vm.dynamic_sizes import Dynamic, open_sizes
 
 _PASSES: Final = (inline_calls, drop_stop_gradient, simplify, cse, simplify, dce)
 

@@ -9,7 +9,7 @@ import meta
 from meta import dtype as dtypes
 from meta.dim import product
 from meta.functional._checks import in_dtype, require, require_float, require_same_device
-from meta.functional.select import known_number
+from meta.functional.positions import known_number
 from meta.op import rules
 from meta.schema._types import TensorLike
 

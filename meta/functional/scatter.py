@@ -19,7 +19,7 @@ from meta.functional._checks import (
     require_same_device,
     require_same_dtype,
 )
-from meta.functional.select import nonzero
+from meta.functional.positions import nonzero
 from meta.op import rules
 from meta.schema._types import TensorLike
 

@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.dim import product
 from meta.functional._checks import axis_of, in_dtype
-from meta.functional.select import known_number
+from meta.functional.positions import known_number
 
 __all__ = ["unique", "unique_consecutive"]
 

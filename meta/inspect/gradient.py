@@ -9,7 +9,7 @@ from typing import Any, cast
 from meta._generated.formulas import FORMULAS
 from meta.definition import UNDEFINED as NO_GRADIENT
 from meta.errors import MetaError
-from meta.inspect.calls import operators_called
+from meta.inspect.called_operators import operators_called
 from meta.inspect.sources import PACKAGE, location, location_of_function
 from meta.op.grad.entry import SETTINGS
 from meta.op.grad.formula import find_function, result_names

@@ -12,7 +12,7 @@ from typing import Any
 
 from meta.eager.explain import explain
 from meta.errors import MetaError
-from meta.inspect.calls import operators_called
+from meta.inspect.called_operators import operators_called
 from meta.inspect.sources import CHECKOUT, location, location_of_function, row
 from meta.ir.type import TensorType, tensor_type
 from meta.op.registry import Op

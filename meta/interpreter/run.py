@@ -12,7 +12,7 @@ from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.sizes import Sizes, bind_sizes, check_sizes
+from meta.interpreter.size_values import Sizes, bind_sizes, check_sizes
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,

@@ -18,7 +18,7 @@ from meta.lazy import submodules
 if TYPE_CHECKING:
     from meta.ir import analysis as analysis
     from meta.ir import builder as builder
-    from meta.ir import compare as compare
+    from meta.ir import equality as equality
     from meta.ir import expr as expr
     from meta.ir import lexer as lexer
     from meta.ir import literal as literal

@@ -11,10 +11,10 @@ from meta import tracing
 from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
-from meta.eager.graph import set_requires_grad
+from meta.eager.gradient_graph import set_requires_grad
+from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
 from meta.model.names import TORCH_METHODS

@@ -155,7 +155,7 @@ class Dialect:
     probe: None when usable on this machine, else the reason; called once, and again after `refresh`.
     kernel: (implementation, call) -> Kernel.
     private_memory: device -> a function that opens a scope in which the library allocates from a private pool, which a
-        CUDA graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.pool) or not at all.
+        CUDA graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.memory_pool) or not at all.
     accepts: asked about a call before the check of an implementation.
     complex: whether its kernels take complex tensors; TVM has none.
     order: rank among equal plevels: the later one goes first.

@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import same_dim
 from meta.errors import LinAlgError
 from meta.ir.type import TensorType
-from meta.op import rules
+from meta.op import registry, rules
 
 DTYPES = ("float32", "float64")
 """The dtypes that LAPACK and cuSOLVER compute in."""
 
 NO_COMPUTE = "factorizations are LAPACK's and cuSOLVER's"
 """Why operators have no TVM compute."""
+
+declare = partial(registry.declare, amp="never", no_compute=NO_COMPUTE)
+"""Declare an operator without a TVM compute that autocast runs in float32."""
 
 
 def require_matrix(name: str, t: TensorType) -> None:
@@ -30,6 +34,11 @@ def require_square(name: str, t: TensorType) -> None:
     require_matrix(name, t)
     square = same_dim(*t.shape[-2:])
     rules.require(square, f"'{name}' has shape {rules.show(t.shape)}", "square matrices (..., n, n)")
+
+
+def info_type(x: TensorType) -> TensorType:
+    """The type of `info`, an int32 for each matrix: 0, or the position, from 1, at which its factorization failed."""
+    return x.with_shape(x.shape[:-2]).with_dtype("int32")
 
 
 def require_success(name: str, info: Any, failure: Callable[[int], str], expected: str, remedy: str) -> None:

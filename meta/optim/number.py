@@ -7,9 +7,9 @@ from typing import Any
 import meta
 from meta.device import Device
 from meta.dtype import accumulation_dtype
-from meta.eager.graph import version_of
+from meta.eager.gradient_graph import version_of
+from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
-from meta.eager.placement import move_in_place
 from meta.modes import modes, suspended
 from meta.schema._types import TensorLike
 

@@ -10,9 +10,9 @@ import meta
 from meta import tracing
 from meta.autograd.api import no_grad
 from meta.dtype import accumulation_dtype
+from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.modes import modes, suspended

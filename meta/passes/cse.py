@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Hashable
 from dataclasses import replace
 
-from meta.ir.compare import value_key
+from meta.ir.equality import value_key
 from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, TupleGetItem, Var, arg_types
 from meta.ir.visitor import Scope, rewrite, walk
 from meta.op.registry import Op, get

@@ -21,10 +21,10 @@ if TYPE_CHECKING:
     from meta.profiler.api import nvtx_ranges as nvtx_ranges
     from meta.profiler.api import profile as profile
     from meta.profiler.events import Event as Event
-    from meta.profiler.table import Row as Row
+    from meta.profiler.summary import Row as Row
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.profiler.api": ("Profile", "annotate", "nvtx_ranges", "profile"),
         "meta.profiler.events": ("Event",),
-        "meta.profiler.table": ("Row",),
+        "meta.profiler.summary": ("Row",),
     })  # fmt: skip

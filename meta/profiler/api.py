@@ -12,7 +12,7 @@ from meta.device import CPU
 from meta.errors import user_location
 from meta.files.atomic import replacing
 from meta.modes import modes, scoped
-from meta.profiler import chrome, memory, table
+from meta.profiler import chrome, memory, summary
 from meta.profiler.events import Event
 from meta.profiler.nvtx import ranges
 from meta.profiler.recorder import Recorder
@@ -26,13 +26,13 @@ class Profile:
     def __init__(self, events: list[Event]) -> None:
         self.events = events
 
-    def rows(self) -> list[table.Row]:
+    def rows(self) -> list[summary.Row]:
         """The events by kind, name and lines, the longest own time first."""
-        return table.rows(self.events)
+        return summary.rows(self.events)
 
     def table(self, limit: int | None = 30) -> str:
         """The rows as text, `limit` of them (None: all)."""
-        return table.text(self.rows(), limit)
+        return summary.text(self.rows(), limit)
 
     def trace(self) -> dict[str, Any]:
         """The events as a Chrome trace: an object to be written as JSON."""
@@ -63,7 +63,7 @@ class Profile:
         return self.table()
 
     def __rich__(self) -> Any:
-        return table.rich_table(self.rows(), 30)
+        return summary.rich_table(self.rows(), 30)
 
 
 @contextmanager

@@ -21,8 +21,8 @@ from meta.op.grad.entry import SETTINGS
 from meta.op.grad.formula import find_function
 from meta.op.registry import Op, get, names
 from meta.schema._dsl import Arg
-from meta.template.arguments import arguments
 from meta.template.repository import Step, check_name
+from meta.template.sample_arguments import arguments
 from meta.template.slices import Registered, function_text, registered, support
 
 _PROJECT = """[build-system]

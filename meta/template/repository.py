@@ -13,7 +13,7 @@ from meta.inspect.description import schema_location
 from meta.inspect.gradient import TABLE, key_for, line_in_table
 from meta.inspect.sources import CHECKOUT, PACKAGE, location
 from meta.op.registry import Op, get
-from meta.template.rows import Insertion, copies, insert, line_position, names_in
+from meta.template.statements import Insertion, copies, insert, line_position, names_in
 
 
 @dataclass(frozen=True, slots=True)

@@ -18,18 +18,18 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
+    from meta.vm.dynamic_sizes import SpecialisationWarning as SpecialisationWarning
     from meta.vm.executor import Executor as Executor
     from meta.vm.executor import compile as compile  # noqa: A004
     from meta.vm.report import MemoryReport as MemoryReport
     from meta.vm.report import Profile as Profile
     from meta.vm.saved.executor import LoadedExecutor as LoadedExecutor
     from meta.vm.saved.read import load as load
-    from meta.vm.sizes import SpecialisationWarning as SpecialisationWarning
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.vm.executor": ("Executor", "compile"),
         "meta.vm.report": ("MemoryReport", "Profile"),
         "meta.vm.saved.executor": ("LoadedExecutor",),
         "meta.vm.saved.read": ("load",),
-        "meta.vm.sizes": ("SpecialisationWarning",),
+        "meta.vm.dynamic_sizes": ("SpecialisationWarning",),
     })  # fmt: skip

@@ -17,7 +17,7 @@ from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.verifier import verify_once
 from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten, named_leaves
-from meta.vm.sizes import OpenSizes
+from meta.vm.dynamic_sizes import OpenSizes
 
 
 def module_record(module: Module) -> Callable[..., tracing.Record]:

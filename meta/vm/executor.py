@@ -30,13 +30,13 @@ from meta.vm.arguments import (
 )
 from meta.vm.byte_counts import parse_bytes
 from meta.vm.cuda_graph.setup import graph_call, repays
+from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 from meta.vm.gradient import Recorder, finisher, with_left_gradients
-from meta.vm.lower.source import output_types, prepare
+from meta.vm.lower.dispatched import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import agree_on
 from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner
-from meta.vm.sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall

@@ -17,7 +17,7 @@ from typing import Any
 
 from meta import tracing
 from meta.eager.engine import mark_shared
-from meta.eager.graph import Edges, Node, accumulate_lock, next_order
+from meta.eager.gradient_graph import Edges, Node, accumulate_lock, next_order
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import add_up, zeros_of
 from meta.eager.tape import link, versions_of

@@ -18,8 +18,8 @@ from meta.ir.type import TensorType
 from meta.modes import modes
 from meta.vm.executor import Executor
 from meta.vm.lower.choose import Choice, packed_name
+from meta.vm.lower.dispatched import Source, output_types, prepare, register_kernels
 from meta.vm.lower.open_calls import function_name, is_open
-from meta.vm.lower.source import Source, output_types, prepare, register_kernels
 from meta.vm.lower.translate import Lowered, Lowering
 from meta.vm.program import Program
 from meta.vm.relax.allocations import planned_bytes

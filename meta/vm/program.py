@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from meta import tracing
 from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
-from meta.vm.lower.source import Source
+from meta.vm.lower.dispatched import Source
 from meta.vm.relax.executables import Loaded
 from meta.vm.runner import Machine, Runner
 

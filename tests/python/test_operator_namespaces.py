@@ -12,7 +12,7 @@ from tvm import topi
 
 import meta
 from meta.errors import IRError, RegistryError
-from meta.ir.compare import structural_equal
+from meta.ir.equality import structural_equal
 from meta.ir.parser import parse
 from meta.op import registry
 from meta.schema import Arg, Float, Schema, Tensor

@@ -7,7 +7,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meta.backend.cudnn import library
+from meta.backend.cudnn import loader
 
 DATA_TYPES: Final = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
 """cudnnDataType_t by dtype."""
@@ -21,7 +21,7 @@ class Descriptor:
     __slots__ = ("__weakref__", "pointer")
 
     def __init__(self, kind: str) -> None:
-        functions, descriptor = library.functions(), ctypes.c_void_p()
+        functions, descriptor = loader.functions(), ctypes.c_void_p()
         getattr(functions, f"cudnnCreate{kind}Descriptor")(ctypes.byref(descriptor))
         self.pointer: int = descriptor.value or 0
         destroy = getattr(functions, f"cudnnDestroy{kind}Descriptor")
@@ -52,7 +52,7 @@ def tensor(dtype: str, shape: Sequence[int], strides: Sequence[int] | None = Non
     strides = row_major_strides(shape) if strides is None else tuple(strides)
     ones = [1] * max(_MIN_RANK - len(shape), 0)
     shape, strides = (*shape, *ones), (*strides, *ones)
-    library.functions().cudnnSetTensorNdDescriptor(
+    loader.functions().cudnnSetTensorNdDescriptor(
         descriptor.pointer, DATA_TYPES[dtype], len(shape), _ints(shape), _ints(strides)
     )
     return descriptor
@@ -61,7 +61,7 @@ def tensor(dtype: str, shape: Sequence[int], strides: Sequence[int] | None = Non
 def pooling(mode: int, window: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> Descriptor:
     """The descriptor of a pooling window; NaN propagates."""
     descriptor = Descriptor("Pooling")
-    library.functions().cudnnSetPoolingNdDescriptor(
+    loader.functions().cudnnSetPoolingNdDescriptor(
         descriptor.pointer, mode, _PROPAGATE_NAN, len(window), _ints(window), _ints(padding), _ints(stride)
     )
     return descriptor

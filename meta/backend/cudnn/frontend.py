@@ -17,9 +17,9 @@ from typing import Any
 from weakref import WeakSet
 
 from meta.backend.cuda import timing
-from meta.backend.cudnn import library
+from meta.backend.cudnn import loader
+from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.cudnn.descriptors import channels_last_strides, row_major_strides
-from meta.backend.cudnn.functions import StatusError
 from meta.backend.cudnn.handle import Handle, Workspace
 
 MAX_WORKSPACE = 4 << 30
@@ -36,7 +36,7 @@ def missing() -> str | None:
 @cache
 def module() -> Any:
     """The module `cudnn`, imported after the C library so that it uses the same one."""
-    library.functions()
+    loader.functions()
     frontend = importlib.import_module("cudnn")
     atexit.register(_close_graphs)  # registered after the import, so that it runs before the frontend's own handler
     return frontend

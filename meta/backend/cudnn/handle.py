@@ -10,7 +10,7 @@ from typing import Any
 
 from meta.backend.cuda import driver as cuda
 from meta.backend.cuda import streams
-from meta.backend.cudnn import library
+from meta.backend.cudnn import loader
 from meta.backend.memory import allocation
 from meta.backend.tvm import devices
 from meta.device import Device
@@ -26,18 +26,18 @@ class Handle:
     def __init__(self, device: Device, stream: int) -> None:
         handle = ctypes.c_void_p()
         cuda.set_device(device)
-        library.functions().cudnnCreate(ctypes.byref(handle))
+        loader.functions().cudnnCreate(ctypes.byref(handle))
         self.device = device
         self.pointer: int = handle.value or 0
         self.stream = 0
         self.frontend: Any = None
         self.bind(stream)
         # Handles are destroyed when their thread ends, but not at exit, when the driver may be unloaded already.
-        weakref.finalize(self, library.functions().cudnnDestroy, self.pointer).atexit = False
+        weakref.finalize(self, loader.functions().cudnnDestroy, self.pointer).atexit = False
 
     def bind(self, stream: int) -> None:
         """Launch on `stream` from now on."""
-        library.functions().cudnnSetStream(self.pointer, stream)
+        loader.functions().cudnnSetStream(self.pointer, stream)
         self.stream = stream
         if self.frontend is not None:
             self.frontend.stream = stream

@@ -11,7 +11,7 @@ from meta import dim
 from meta import dtype as dtypes
 from meta.backend.cuda import driver as cuda
 from meta.backend.cuda import streams
-from meta.backend.cudnn.functions import StatusError
+from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.memory import allocation, numpy_arrays
 from meta.device import Device
 from meta.errors import KernelError

@@ -7,8 +7,8 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import RLock
 
 from meta.backend.cuda import driver
+from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.cudnn.frontend import Graph
-from meta.backend.cudnn.functions import StatusError
 from meta.backend.cudnn.handle import Handle, Workspace, address
 from meta.errors import KernelError
 

@@ -9,7 +9,7 @@ from functools import cache, lru_cache, partial
 from math import prod
 from typing import Any, Final
 
-from meta.backend.cuda import driver, pool
+from meta.backend.cuda import driver, memory_pool
 from meta.backend.cuda.streams import current_stream
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.devices import CUDA, tvm_device, tvm_dtype
@@ -116,7 +116,7 @@ def _allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], A
         allocate = partial(tvm.alloc_tensor, *_prepared(shape, dtype), handle, None)
         return allocate if prod(shape) * itemsize(dtype) < _SMALL_BYTES else _reporting(allocate, shape, dtype)
     stream = partial(tvm.current_stream, CUDA, on.index)
-    return pool.allocator(*_prepared(shape, dtype), prod(shape) * itemsize(dtype), on, stream)
+    return memory_pool.allocator(*_prepared(shape, dtype), prod(shape) * itemsize(dtype), on, stream)
 
 
 _SMALL_BYTES: Final = 1 << 16

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.backend.cuda import driver, pool, streams
+from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory.allocation import copy_to, view
 from meta.backend.memory.numpy_arrays import from_numpy, reset_strides
 from meta.backend.tvm import adapter as tvm
@@ -144,4 +144,4 @@ def make_consumer_wait(data: Any, on: Device, consumer: int | None) -> None:
     if stream != producer:
         driver.set_device(on)
         driver.make_stream_wait(stream, producer)
-        pool.record_stream(data, on, stream)
+        memory_pool.record_stream(data, on, stream)

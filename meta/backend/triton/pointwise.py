@@ -13,7 +13,7 @@ import triton.language as tl
 
 from meta import dtype as dtypes
 from meta.backend.functions import Specialised
-from meta.backend.triton.source import Operands, layout, source
+from meta.backend.triton.kernel_text import Operands, layout, source
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType
 

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te import philox
-from meta.backend.tvm.te.bindings import repeat_bfloat16_bindings
 from meta.backend.tvm.te.floors import truncate_offset_floors
+from meta.backend.tvm.te.let import repeat_bfloat16_bindings
 from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"

@@ -26,7 +26,7 @@ from meta.tracing import recording
 from meta.tracing.loop_op import LoopOp
 from meta.tracing.symbol import Symbol
 from meta.tree import map_leaves
-from meta.vm.sizes import Dynamic
+from meta.vm.dynamic_sizes import Dynamic
 
 _SUBJECT: Final = "to_onnx"
 OPSETS: Final = range(18, 24)

@@ -12,8 +12,8 @@ from meta import tracing
 from meta.device import Device
 from meta.dim import SymDim
 from meta.dtype import is_float
+from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray
-from meta.eager.placement import move_in_place
 from meta.errors import ArgumentError
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.graph import check_operators, run
@@ -24,7 +24,7 @@ from meta.model.model import Model
 from meta.modes import modes
 from meta.schema._types import TensorLike
 from meta.tree import Tree
-from meta.vm.sizes import OpenSizes
+from meta.vm.dynamic_sizes import OpenSizes
 
 if TYPE_CHECKING:
     from typing_extensions import Self

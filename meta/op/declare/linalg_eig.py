@@ -5,11 +5,10 @@ from __future__ import annotations
 from meta import dtype as dtypes
 from meta.ir.type import TensorType, TupleType
 from meta.op import matrices
-from meta.op.registry import declare
 from meta.schema import linalg_eig as schema
 
 
-@declare("eig", schema=schema.eig, outputs=("w", "v"), amp="never", no_compute=matrices.NO_COMPUTE, complex="as_is")
+@matrices.declare("eig", schema=schema.eig, outputs=("w", "v"), complex="as_is")
 def eig(x: TensorType) -> TupleType:
     """Eigenvalues w (..., n), complex and in no order, and eigenvectors, the columns of v, of length 1: those of
     x v = v diag(w). Their phases are arbitrary: the gradient is that of losses that do not depend on them, for distinct

@@ -6,7 +6,6 @@ from meta.dim import Dim, same_dim
 from meta.dtype import real_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import matrices, rules
-from meta.op.registry import declare
 from meta.schema import linalg_factor as schema
 
 
@@ -21,29 +20,15 @@ def _smaller(m: Dim, n: Dim) -> Dim:
     return min(m, n)  # type: ignore[type-var]
 
 
-@declare(
-    "cholesky_ex",
-    schema=schema.cholesky_ex,
-    amp="never",
-    no_compute=matrices.NO_COMPUTE,
-    outputs=("factor", "info"),
-    complex="as_is",
-)
+@matrices.declare("cholesky_ex", schema=schema.cholesky_ex, outputs=("factor", "info"), complex="as_is")
 def cholesky_ex(x: TensorType, upper: bool, check_errors: bool) -> TupleType:
     """The lower triangular factor L of Hermitian positive-definite matrices L L^H, or the upper one of U^H U, and info,
     int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined then."""
     matrices.require_square("x", x)
-    return TupleType((x, x.with_shape(x.shape[:-2]).with_dtype("int32")))
+    return TupleType((x, matrices.info_type(x)))
 
 
-@declare(
-    "lu_factor_ex",
-    schema=schema.lu_factor_ex,
-    amp="never",
-    no_compute=matrices.NO_COMPUTE,
-    outputs=("lu", "pivots", "info"),
-    complex="analytic",
-)
+@matrices.declare("lu_factor_ex", schema=schema.lu_factor_ex, outputs=("lu", "pivots", "info"), complex="analytic")
 def lu_factor_ex(x: TensorType, pivot: bool, check_errors: bool) -> TupleType:
     """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal (whose
     own is ones) and U on and above it; pivots, int32 (..., min(m, n)): row i was exchanged with row pivots[i] - 1;
@@ -52,10 +37,10 @@ def lu_factor_ex(x: TensorType, pivot: bool, check_errors: bool) -> TupleType:
     k = _smaller(*x.shape[-2:])
     batch = x.shape[:-2]
     pivots = x.with_shape((*batch, k)).with_dtype("int32")
-    return TupleType((x, pivots, x.with_shape(batch).with_dtype("int32")))
+    return TupleType((x, pivots, matrices.info_type(x)))
 
 
-@declare("pivots_to_permutation", schema=schema.pivots_to_permutation, amp="keep", no_compute=matrices.NO_COMPUTE)
+@matrices.declare("pivots_to_permutation", schema=schema.pivots_to_permutation, amp="keep")
 def pivots_to_permutation(pivots: TensorType, size: Dim) -> TensorType:
     """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x."""
     rules.require_int("pivots", pivots)
@@ -66,7 +51,7 @@ def pivots_to_permutation(pivots: TensorType, size: Dim) -> TensorType:
     return pivots.with_shape((*pivots.shape[:-1], size)).with_dtype("int64")
 
 
-@declare("qr", schema=schema.qr, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("q", "r"), complex="as_is")
+@matrices.declare("qr", schema=schema.qr, outputs=("q", "r"), complex="as_is")
 def qr(x: TensorType, complete: bool) -> TupleType:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs are
     those of LAPACK's Householder reflections: the diagonal of r may be negative."""
@@ -77,9 +62,7 @@ def qr(x: TensorType, complete: bool) -> TupleType:
     return TupleType((x.with_shape((*batch, m, k)), x.with_shape((*batch, k, n))))
 
 
-@declare(
-    "svd", schema=schema.svd, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("u", "s", "vh"), complex="as_is"
-)
+@matrices.declare("svd", schema=schema.svd, outputs=("u", "s", "vh"), complex="as_is")
 def svd(x: TensorType, full_matrices: bool) -> TupleType:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s)
     vh[..., :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
@@ -93,7 +76,7 @@ def svd(x: TensorType, full_matrices: bool) -> TupleType:
     return TupleType((x.with_shape((*batch, m, rows)), values, x.with_shape((*batch, columns, n))))
 
 
-@declare("eigh", schema=schema.eigh, amp="never", no_compute=matrices.NO_COMPUTE, outputs=("w", "v"), complex="as_is")
+@matrices.declare("eigh", schema=schema.eigh, outputs=("w", "v"), complex="as_is")
 def eigh(x: TensorType, upper: bool) -> TupleType:
     """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of Hermitian matrices. The
     signs (phases) of eigenvectors are arbitrary; their gradient needs distinct eigenvalues."""

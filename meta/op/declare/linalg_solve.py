@@ -6,12 +6,7 @@ from meta.dim import same_dim
 from meta.dtype import real_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import matrices, rules
-from meta.op.registry import declare
 from meta.schema import linalg_solve as schema
-
-
-def _info(x: TensorType) -> TensorType:
-    return x.with_shape(x.shape[:-2]).with_dtype("int32")
 
 
 def _solution(a: TensorType, b: TensorType) -> TensorType:
@@ -26,65 +21,42 @@ def _solution(a: TensorType, b: TensorType) -> TensorType:
     return b.with_shape((*rules.broadcast_shapes(a.shape[:-2], b.shape[:-2]), n, k))
 
 
-@declare(
-    "inv_ex",
-    schema=schema.inv_ex,
-    amp="never",
-    no_compute=matrices.NO_COMPUTE,
-    outputs=("inverse", "info"),
-    complex="analytic",
-)
+@matrices.declare("inv_ex", schema=schema.inv_ex, outputs=("inverse", "info"), complex="analytic")
 def inv_ex(x: TensorType, check_errors: bool) -> TupleType:
     """Inverses of square matrices, and info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal
     of U in P L U: the matrix is singular, and its inverse undefined."""
     matrices.require_square("x", x)
-    return TupleType((x, _info(x)))
+    return TupleType((x, matrices.info_type(x)))
 
 
-@declare(
-    "solve_ex",
-    schema=schema.solve_ex,
-    amp="never",
-    no_compute=matrices.NO_COMPUTE,
-    outputs=("solution", "info"),
-    complex="analytic",
-)
+@matrices.declare("solve_ex", schema=schema.solve_ex, outputs=("solution", "info"), complex="analytic")
 def solve_ex(a: TensorType, b: TensorType, check_errors: bool) -> TupleType:
     """The solution x of a x = b by LU factorization, and the `info` of a, as that of `inv_ex`."""
     solution = _solution(a, b)
-    return TupleType((solution, _info(a)))
+    return TupleType((solution, matrices.info_type(a)))
 
 
-@declare(
-    "solve_triangular", schema=schema.solve_triangular, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic"
-)
+@matrices.declare("solve_triangular", schema=schema.solve_triangular, complex="analytic")
 def solve_triangular(a: TensorType, b: TensorType, upper: bool, unitriangular: bool) -> TensorType:
     """The solution x of a x = b for triangular matrices a, by substitution. A 0 on the diagonal gives infinities."""
     return _solution(a, b)
 
 
-@declare("det", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic")
+@matrices.declare("det", schema=schema.square, complex="analytic")
 def det(x: TensorType) -> TensorType:
     """Determinants of square matrices, (..., n, n) to (...,); 1 for n = 0."""
     matrices.require_square("x", x)
     return x.with_shape(x.shape[:-2])
 
 
-@declare("cofactor", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic")
+@matrices.declare("cofactor", schema=schema.square, complex="analytic")
 def cofactor(x: TensorType) -> TensorType:
     """The matrices of cofactors det(x) x^-T, of singular matrices too: the gradient of `det`."""
     matrices.require_square("x", x)
     return x
 
 
-@declare(
-    "slogdet",
-    schema=schema.square,
-    amp="never",
-    no_compute=matrices.NO_COMPUTE,
-    outputs=("sign", "logabsdet"),
-    complex="as_is",
-)
+@matrices.declare("slogdet", schema=schema.square, outputs=("sign", "logabsdet"), complex="as_is")
 def slogdet(x: TensorType) -> TupleType:
     """The sign of determinants (a complex number of size 1 for complex ones), 0 for singular matrices, and the
     logarithm of their absolute value, then -inf."""
@@ -93,7 +65,7 @@ def slogdet(x: TensorType) -> TupleType:
     return TupleType((scalar, scalar.with_dtype(real_dtype(x.dtype))))
 
 
-@declare("pinv", schema=schema.pinv, amp="never", no_compute=matrices.NO_COMPUTE, complex="as_is")
+@matrices.declare("pinv", schema=schema.pinv, complex="as_is")
 def pinv(x: TensorType, atol: TensorType | None, rtol: TensorType | None, hermitian: bool) -> TensorType:
     """Pseudo-inverses, (..., m, n) to (..., n, m), by singular values; those up to max(atol, rtol * the largest) count
     as zero. The gradient supposes that the rank does not change near x."""
@@ -109,7 +81,7 @@ def pinv(x: TensorType, atol: TensorType | None, rtol: TensorType | None, hermit
     return x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-2]))
 
 
-@declare("matrix_exp", schema=schema.square, amp="never", no_compute=matrices.NO_COMPUTE, complex="analytic")
+@matrices.declare("matrix_exp", schema=schema.square, complex="analytic")
 def matrix_exp(x: TensorType) -> TensorType:
     """The exponential sum of x^k / k! of square matrices, by scaling and squaring."""
     matrices.require_square("x", x)

@@ -14,7 +14,7 @@ from contextlib import AbstractContextManager, ExitStack
 from typing import Any
 from weakref import WeakSet, finalize
 
-from meta.backend.cuda import driver, pool, streams
+from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory import allocation
 from meta.backend.memory.placed import Placed
 from meta.backend.tvm import adapter as tvm
@@ -62,8 +62,8 @@ class GraphCall:
         self.moving = tuple(moving)
         driver.set_device(on)
         self.stream = _side_stream(on)
-        self.pool = pool.require_pools(on).create_private_pool(self.stream)
-        with pool.require_pools(on).use_private_pool(self.pool):
+        self.pool = memory_pool.require_pools(on).create_private_pool(self.stream)
+        with memory_pool.require_pools(on).use_private_pool(self.pool):
             storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
             self.inputs = [allocation.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
         self.placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
@@ -138,7 +138,7 @@ class GraphCall:
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
         with ExitStack() as stack:
-            stack.enter_context(pool.require_pools(self.on).use_private_pool(self.pool))
+            stack.enter_context(memory_pool.require_pools(self.on).use_private_pool(self.pool))
             before = streams.set_stream(self.on, self.stream)
             stack.callback(streams.set_stream, self.on, before)
             for scope in self.scopes:

@@ -1,7 +1,7 @@
 """Calls inside of programs that take care of the stack, on which the machine keeps the calls in progress.
 
-Steps of loops (`lower/loops.py`) are repeated by a function in Python. A recursive function takes one more argument, a
-token, which its callers get from a function in Python that checks how much of the thread's stack is left."""
+Steps of loops (`lower/tail_recursion.py`) are repeated by a function in Python. A recursive function takes one more
+argument, a token, which its callers get from a function in Python that checks how much of the stack is left."""
 
 from __future__ import annotations
 
@@ -20,8 +20,8 @@ from meta.ir.visitor import walk
 from meta.vm.lower import stack
 from meta.vm.lower.lift import BRANCH
 from meta.vm.lower.loop_calls import is_true, loop_calls, step_name
-from meta.vm.lower.loops import LOOP
 from meta.vm.lower.python_errors import kept
+from meta.vm.lower.tail_recursion import LOOP
 
 LOOP_FUNCTION, CHECK_FUNCTION = "meta.vm.loop", "meta.vm.check_stack"
 """The names by which programs call `_loop` and `_check_stack`."""

@@ -22,9 +22,9 @@ from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
 from meta.vm.lower.choose import Choice, Choices, packed_name
 from meta.vm.lower.loop_calls import loop_of
-from meta.vm.lower.loops import LOOP
 from meta.vm.lower.open_calls import function_name, is_open, open_sizes
 from meta.vm.lower.recompute import Recomputed
+from meta.vm.lower.tail_recursion import LOOP
 from meta.vm.lower.types import RelaxTypes, unsized
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}

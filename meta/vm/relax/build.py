@@ -9,7 +9,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.failures import compiling
 from meta.backend.tvm.lowering import pipeline
-from meta.vm.lower.source import Source
+from meta.vm.lower.dispatched import Source
 from meta.vm.lower.translate import Lowered, lower
 from meta.vm.relax.pipeline import Planned, finish, plan
 

@@ -16,13 +16,13 @@ from meta.backend.tvm import library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
-from meta.backend.tvm.parallel import pool
+from meta.backend.tvm.parallel import processes
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.vm import lower
 from meta.vm.lower.choose import Choice, packed_name
-from meta.vm.lower.source import Source, register_kernels
+from meta.vm.lower.dispatched import Source, register_kernels
 from meta.vm.lower.translate import Lowered
 from meta.vm.lower.translate import lower as lower_module
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
@@ -67,7 +67,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         if loaded is None:
             operators = sum(choice.compiled for choice in source.choices.listed())
             if worth_processes(operators, source.device.kind):
-                pool.start(operators)  # they import TVM while this process plans
+                processes.start(operators)  # they import TVM while this process plans
             loaded = _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)

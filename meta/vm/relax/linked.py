@@ -10,10 +10,10 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.lowering import pipeline
-from meta.backend.tvm.parallel import pool
-from meta.backend.tvm.parallel.functions import UntransferableError, to_bytes
+from meta.backend.tvm.parallel import processes
+from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
-from meta.vm.lower.source import Source
+from meta.vm.lower.dispatched import Source
 from meta.vm.relax.pipeline import Planned, finish
 
 FEWEST: Final = 24
@@ -28,8 +28,8 @@ def worth_processes(kernels: int, device: str) -> bool:
     """Whether several processes should compile a program of as many kernels, or operators before they are fused.
 
     Those for GPUs are not: seen on an H200, the code that another process compiles has no kind to load it by."""
-    fewest = max(FEWEST, _SAVED // max(pool.jobs() - 1, 1))
-    return device == "cpu" and pool.jobs() > 1 and kernels >= fewest and library.linker() is not None
+    fewest = max(FEWEST, _SAVED // max(processes.jobs() - 1, 1))
+    return device == "cpu" and processes.jobs() > 1 and kernels >= fewest and library.linker() is not None
 
 
 _LOADER: Final = "ffi.Module.load_from_bytes.{}"
@@ -43,8 +43,8 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     kernels = {str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)}
     if not worth_processes(len(kernels), source.device.kind):
         return None
-    pool.start(len(kernels))
-    if not pool.running():
+    processes.start(len(kernels))
+    if not processes.running():
         return None
     progress.stage("generate code", total=len(kernels))
     target = targets.target(source.device.kind)
@@ -56,9 +56,9 @@ def linked(source: Source, planned: Planned) -> bytes | None:
         return None
     asserts = source.device.kind != "cuda"
     text = str(tvm.save_json(target))
-    requests = [(text, asserts, share) for share in _shares(written, _SHARE * pool.running())]
+    requests = [(text, asserts, share) for share in _shares(written, _SHARE * processes.running())]
     codes: list[Any] = [None] * len(requests)
-    for number, code in pool.compile_all(requests):
+    for number, code in processes.compile_all(requests):
         codes[number] = compile_functions(*requests[number]) if code is None else code
         for _ in requests[number][2]:
             progress.advance()

@@ -19,8 +19,8 @@ from meta.tracing.state import LeftGradient
 from meta.tree import Tree
 from meta.vm.gradient import flat_tree
 from meta.vm.lower.calls import Calls
+from meta.vm.lower.dispatched import Source, output_types
 from meta.vm.lower.loop_calls import Loop, loops_of
-from meta.vm.lower.source import Source, output_types
 from meta.vm.program import Program
 from meta.vm.relax.allocations import PlannedBytes
 from meta.vm.relax.destinations import Destinations

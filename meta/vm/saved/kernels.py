@@ -19,8 +19,8 @@ from meta.op.dispatch import with_dialect
 from meta.tracing.loop_op import LoopOp
 from meta.tree import map_leaves
 from meta.vm.lower.choose import Choices, choose_all
+from meta.vm.lower.dispatched import Source
 from meta.vm.lower.open_calls import function_name, is_open, open_calls
-from meta.vm.lower.source import Source
 
 
 def functions_of(source: Source) -> dict[str, FunctionExpr]:

@@ -15,7 +15,7 @@ from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.eager.graph import set_requires_grad
+from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.ndarray import asarray
 from meta.errors import FileError, MetaError
 from meta.files import safetensors
@@ -26,15 +26,15 @@ from meta.random.generator import Generator
 from meta.vm.cuda_graph.setup import graph_call
 from meta.vm.gradient import finisher
 from meta.vm.lower.calls import running_step
+from meta.vm.lower.dispatched import register_kernels
 from meta.vm.lower.loop_calls import register as register_loops
-from meta.vm.lower.source import register_kernels
 from meta.vm.program import Program
 from meta.vm.relax.executables import Loaded
 from meta.vm.runner import Machine, Runner, program_runner
-from meta.vm.saved import container
+from meta.vm.saved import program_file
+from meta.vm.saved.contents import PROGRAM
 from meta.vm.saved.convention import Convention, Tables, decode
 from meta.vm.saved.executor import LoadedExecutor, LoadedProgram
-from meta.vm.saved.parts import PROGRAM
 from meta.vm.saved.write import FORMAT, processor
 
 _REMEDY = "save the program again here, from its source"
@@ -57,7 +57,7 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
     its device, ArgumentError for another `trust`."""
     check_path("load", path)
     name = os.fspath(path)
-    file = safetensors.from_bytes(container.contents(path, trust), name)
+    file = safetensors.from_bytes(program_file.contents(path, trust), name)
     try:
         header = parse_json(file.metadata[PROGRAM])
         _check_versions(header, name)

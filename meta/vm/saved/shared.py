@@ -18,10 +18,10 @@ from meta.errors import ArgumentError, NotSupportedError
 from meta.files import safetensors
 from meta.files.atomic import Path, replacing
 from meta.ir.type import TensorType
-from meta.vm.lower.source import output_types
+from meta.vm.lower.dispatched import output_types
 from meta.vm.program import Program
 from meta.vm.relax.executables import load
-from meta.vm.saved.parts import PROGRAM, array_entry, library_of
+from meta.vm.saved.contents import PROGRAM, array_entry, library_of
 
 
 def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> str:

@@ -17,9 +17,9 @@ from meta.files import safetensors
 from meta.files.atomic import Path, check_path
 from meta.tree import Tree
 from meta.vm.program import Program
-from meta.vm.saved import container, shared
+from meta.vm.saved import program_file, shared
+from meta.vm.saved.contents import PROGRAM, array_entry, library_of
 from meta.vm.saved.convention import Tables, encode
-from meta.vm.saved.parts import PROGRAM, array_entry, library_of
 
 FORMAT: Final = 1
 """The version of the files. It counts up with every change of the files, and of the functions in Python that programs
@@ -63,7 +63,7 @@ def write(
         "generators": [generator.state for generator in tables.generators],
         "programs": described,
     }
-    return container.write(path, entries, {PROGRAM: json.dumps(header)})
+    return program_file.write(path, entries, {PROGRAM: json.dumps(header)})
 
 
 def versions(device: Device) -> dict[str, Any]:

@@ -204,7 +204,7 @@ def test_freed_with_the_graph() -> None:
 
 
 def test_rejects_saved_values_written_in_place() -> None:
-    from meta.eager.graph import written
+    from meta.eager.gradient_graph import written
 
     x = leaf(3)
     y = Cube.apply(x).sum()

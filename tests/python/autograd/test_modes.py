@@ -9,7 +9,7 @@ import pytest
 
 import meta
 from meta.autograd import is_grad_enabled
-from meta.eager.graph import written
+from meta.eager.gradient_graph import written
 from meta.errors import GradientError
 
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.eager.graph import written
+from meta.eager.gradient_graph import written
 from meta.testing import check
 
 THREADS, ROUNDS = 8, 40

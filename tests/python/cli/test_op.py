@@ -13,7 +13,7 @@ import pytest
 import meta
 from meta.cli import main
 from meta.inspect import checklist, describe
-from meta.inspect.calls import operators_called
+from meta.inspect.called_operators import operators_called
 from meta.inspect.description import declaration
 from meta.inspect.gradient import key_for
 from meta.inspect.sources import CHECKOUT

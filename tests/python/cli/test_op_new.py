@@ -15,7 +15,7 @@ from meta import errors
 from meta.cli import main
 from meta.inspect.sources import CHECKOUT
 from meta.op import registry
-from meta.template.rows import copies, insert
+from meta.template.statements import copies, insert
 
 COPIED = ["tanh", "max", "abs", "softmax"]
 """An entry of a table; a statement with an alias; one with a Python operator; decorated functions."""

@@ -7,8 +7,8 @@ import pytest
 
 from meta.testing import get_testable_devices
 from meta.testing.dialects import check_device
+from meta.testing.layouts import check_empty, empty_variants
 from meta.testing.samples import OTHER_DTYPES, Sample
-from meta.testing.shapes import check_empty, empty_variants
 from tests.python.op.samples import cases, samples
 
 HAS_CUDA = "cuda" in get_testable_devices()

@@ -8,7 +8,8 @@ import numpy as np
 
 import meta
 from meta import distributed, nn, optim
-from tests.python.distributed.checks_training import BATCH, MODELS, OPTIMIZERS, RANK, RANKS, _compare
+from tests.python.distributed.checks_training import MODELS, _compare
+from tests.python.distributed.training import BATCH, OPTIMIZERS, RANK, RANKS
 
 WIDTHS = (4, 6, 8, 10)
 

@@ -10,11 +10,12 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta import distributed, nn, optim
+from meta import distributed, nn
 from meta.distributed import shard
 from meta.interpreter.run import run as interpret
 from meta.random.generator import default_generator
-from tests.python.distributed.checks_training import BATCH, MLP, RANKS, STEPS, _vectors
+from tests.python.distributed import training
+from tests.python.distributed.training import BATCH, MLP, RANKS, STEPS, assert_equal_training, vectors
 
 VOCABULARY, LENGTH, FEATURES = 12, 3, 8
 
@@ -73,21 +74,16 @@ LAYERS = {
     "layers.*.first.*": shard(0), "layers.*.last.w": shard(-1),
 }  # fmt: skip
 MODELS: dict[str, tuple[Callable[..., Any], Callable[[Any, str], tuple[Any, Any]], dict[str, Any]]] = {
-    "mlp": (lambda: MLP(5, 8, 3), _vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
+    "mlp": (lambda: MLP(5, 8, 3), vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
     "bert": (Encoder, _tokens, LAYERS | {"embedding.w": shard(0)}),
     "gpt": (GPT, _tokens, LAYERS | {"embedding.w": shard(0), "head.*": shard(0)}),
     "recurrent": (Recurrent, _tokens, {"layer.*": shard(0), "head.*": shard(0), "norm.w": shard(0)}),
     "dropout": (lambda: GPT(0.2, 1), _tokens, LAYERS | {"positions.w": shard(1)}),
 }
-OPTIMIZERS: dict[str, Callable[..., Any]] = {
-    "sgd": optim.with_optimizer(optim.SGD, 0.1, momentum=0.9, weight_decay=0.01),
-    "adamw": optim.with_optimizer(optim.AdamW, 0.01),
-}
 
 
 def new_step(model: str, optimizer: str, dtype: str, **options: Any) -> Any:
-    meta.random.seed(0)
-    return OPTIMIZERS[optimizer](MODELS[model][0]().to(dtype=dtype), loss=meta.cross_entropy, **options)
+    return training.new_step(MODELS[model][0], optimizer, dtype, **options)
 
 
 def part_of(x: Any, mesh: Any) -> Any:
@@ -114,7 +110,7 @@ def interpreted(step: Any) -> Callable[..., Any]:
     return run
 
 
-HOW: dict[str, Callable[[Any], Callable[..., Any]]] = {
+RUNNERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
     "eager": lambda step: step, "interpreted": interpreted,
     "compiled": lambda step: meta.vm.compile(step, device="cpu"),
 }  # fmt: skip
@@ -122,31 +118,24 @@ HOW: dict[str, Callable[[Any], Callable[..., Any]]] = {
 
 def losses(model: str, step: Any, dtype: str, mesh: Any, how: str) -> list[float]:
     """Of a few steps, means over the ranks."""
-    run, generator, found = HOW[how](step), np.random.default_rng(1), list[float]()
+    run, generator, values = RUNNERS[how](step), np.random.default_rng(1), list[float]()
     meta.random.seed(7)
     for _ in range(STEPS):
         x, y = MODELS[model][1](generator, dtype)
         loss = run(part_of(x, mesh), part_of(y, mesh))
-        found.append((loss if mesh is None else distributed.all_reduce(loss, "mean")).item())
-    return found
+        values.append((loss if mesh is None else distributed.all_reduce(loss, "mean")).item())
+    return values
 
 
 def compare(
     model: str, optimizer: str, dtype: str, wrap: Callable[[Any, Any], Any], mesh: Any, how: str, **options: Any
 ) -> None:
     """Losses and parameters of a wrapped step equal those of one process."""
-    tolerance = 1e-9 if dtype == "float64" else 1e-5
     one = new_step(model, optimizer, dtype, **options)
     expected = losses(model, one, dtype, None, "eager")
     step = wrap(new_step(model, optimizer, dtype, **options), MODELS[model][2])
-    what = f"{model} {optimizer} {dtype} {options}"
-    np.testing.assert_allclose(losses(model, step, dtype, mesh, how), expected, tolerance, err_msg=what)
-    with distributed.gathered(step) as whole:
-        for name, x in whole.state_dict().items():
-            np.testing.assert_allclose(
-                x.detach().numpy(), one.model.state_dict()[name].detach().numpy(), 10 * tolerance, 10 * tolerance,
-                err_msg=f"{what} {name}",
-            )  # fmt: skip
+    values = losses(model, step, dtype, mesh, how)
+    assert_equal_training(step, values, one, expected, dtype, f"{model} {optimizer} {dtype} {options}")
 
 
 def grid() -> Any:

@@ -14,17 +14,17 @@ import pytest
 import meta
 from meta import distributed, nn, optim
 from meta.errors import ArgumentError, CommunicationError, FileError, NotSupportedError
-
-RANK, RANKS = distributed.rank(), distributed.world_size()
-BATCH, STEPS = 8, 4
-
-
-class MLP(meta.Model):
-    def build(self, features: int = 5, hidden: int = 7, classes: int = 3) -> None:
-        self.layers = nn.Sequential(nn.Linear(features, hidden), nn.Tanh(), nn.Linear(hidden, classes))
-
-    def forward(self, x: Any) -> Any:
-        return self.layers(x)
+from tests.python.distributed.training import (
+    BATCH,
+    MLP,
+    OPTIMIZERS,
+    RANK,
+    RANKS,
+    STEPS,
+    assert_equal_training,
+    new_step,
+    vectors,
+)
 
 
 class Residual(meta.Model):
@@ -49,10 +49,6 @@ class Transformer(meta.Model):
         return self.head(self.layer(self.embedding(x))).reshape(-1, 11)
 
 
-def _vectors(generator: Any, dtype: str) -> tuple[Any, Any]:
-    return generator.standard_normal((BATCH, 5)).astype(dtype), generator.integers(0, 3, BATCH)
-
-
 def _images(generator: Any, dtype: str) -> tuple[Any, Any]:
     return generator.standard_normal((BATCH, 2, 4, 4)).astype(dtype), generator.integers(0, 3, BATCH)
 
@@ -62,52 +58,38 @@ def _tokens(generator: Any, dtype: str) -> tuple[Any, Any]:
 
 
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any, str], tuple[Any, Any]]]] = {
-    "mlp": (MLP, _vectors),
+    "mlp": (MLP, vectors),
     "residual": (Residual, _images),
     "transformer": (Transformer, _tokens),
-}
-OPTIMIZERS: dict[str, Callable[..., Any]] = {
-    "sgd": optim.with_optimizer(optim.SGD, 0.1, momentum=0.9, weight_decay=0.01),
-    "adamw": optim.with_optimizer(optim.AdamW, 0.01),
 }
 
 
 def _step(model: str, optimizer: str, dtype: str, **options: Any) -> Any:
-    meta.random.seed(0)
-    return OPTIMIZERS[optimizer](MODELS[model][0]().to(dtype=dtype), loss=meta.cross_entropy, **options)
+    return new_step(MODELS[model][0], optimizer, dtype, **options)
 
 
 def _part(x: Any) -> Any:
     return np.split(x, RANKS, 0)[RANK]
 
 
-def _curve(
-    model: str, optimizer: str, dtype: str, wrap: Callable[[Any], Any] | None, compiled: bool, **options: Any
-) -> tuple[list[float], dict[str, Any]]:
-    """The losses of a few steps, means over the ranks, and the parameters after them."""
-    step = _step(model, optimizer, dtype, **options)
-    if wrap is not None:
-        step = wrap(step)
+def _losses(model: str, step: Any, dtype: str, divided: bool, compiled: bool = False) -> list[float]:
+    """Of a few steps, means over the ranks. divided: whether each rank is given its part of the batch."""
     run = meta.vm.compile(step, device="cpu") if compiled else step
-    generator, losses = np.random.default_rng(1), []
+    generator, losses = np.random.default_rng(1), list[float]()
     for _ in range(STEPS):
         x, y = MODELS[model][1](generator, dtype)
-        loss = (
-            run(meta.array(_part(x)), meta.array(_part(y))) if wrap is not None else run(meta.array(x), meta.array(y))
-        )
-        losses.append(loss if wrap is None else distributed.all_reduce(loss, "mean"))
-    with distributed.gathered(step) as whole:
-        return [x.item() for x in losses], {name: x.detach().numpy() for name, x in whole.state_dict().items()}
+        loss = run(meta.array(_part(x)), meta.array(_part(y))) if divided else run(meta.array(x), meta.array(y))
+        losses.append((distributed.all_reduce(loss, "mean") if divided else loss).item())
+    return losses
 
 
 def _compare(wrap: Callable[[Any], Any], cases: list[tuple[str, str, str, bool]], **options: Any) -> None:
     for model, optimizer, dtype, compiled in cases:
-        tolerance = 1e-9 if dtype == "float64" else 1e-5
-        expected = _curve(model, optimizer, dtype, None, False, **options)
-        results = _curve(model, optimizer, dtype, wrap, compiled, **options)
-        np.testing.assert_allclose(results[0], expected[0], tolerance, err_msg=f"{model} {optimizer} {dtype}")
-        for name, x in results[1].items():
-            np.testing.assert_allclose(x, expected[1][name], 10 * tolerance, 10 * tolerance, err_msg=f"{model} {name}")
+        one, step = (_step(model, optimizer, dtype, **options) for _ in range(2))
+        expected = _losses(model, one, dtype, divided=False)
+        step = wrap(step)
+        losses = _losses(model, step, dtype, divided=True, compiled=compiled)
+        assert_equal_training(step, losses, one, expected, dtype, f"{model} {optimizer} {dtype}")
 
 
 CASES = [
@@ -128,7 +110,7 @@ def check_two_data_parallel_accumulates_without_communication() -> None:
     for compiled in False, True:
         step = distributed.data_parallel()(_step("mlp", "sgd", "float64", accumulate=2))
         run = meta.vm.compile(step, device="cpu") if compiled else step
-        x, y = _vectors(np.random.default_rng(1), "float64")
+        x, y = vectors(np.random.default_rng(1), "float64")
         counts = [group.calls]
         for _ in range(4):
             run(meta.array(_part(x)), meta.array(_part(y)))
@@ -186,7 +168,7 @@ def _continued(step: Any, x: Any, y: Any) -> list[float]:
 
 def check_two_checkpoints_of_any_stage_go_on_in_any_other() -> None:
     folder = Path(os.environ["CHECKPOINTS"])
-    x, y = _vectors(np.random.default_rng(1), "float64")
+    x, y = vectors(np.random.default_rng(1), "float64")
     wraps = [distributed.data_parallel(), distributed.zero(1), distributed.zero(2), distributed.zero(3)]
     for i, wrap in enumerate(wraps):
         step = wrap(_step("mlp", "adamw", "float64"))
@@ -227,7 +209,7 @@ def check_four_ranks() -> None:
     _compare(distributed.zero(2), CASES[:1])
     step = distributed.zero(3)(_step("mlp", "adamw", "float64"))
     distributed.load(os.environ["SAVED"], step)
-    x, y = _vectors(np.random.default_rng(1), "float64")
+    x, y = vectors(np.random.default_rng(1), "float64")
     expected = json.loads((Path(os.environ["SAVED"]).parent / "expected.json").read_text())
     np.testing.assert_allclose(_continued(step, x, y), expected, 1e-9)
 
@@ -237,7 +219,7 @@ def _row_losses(scores: Any, y: Any, w: Any) -> Any:
 
 
 def check_two_padded_batches() -> None:
-    x, y = _vectors(np.random.default_rng(1), "float64")
+    x, y = vectors(np.random.default_rng(1), "float64")
     x, y = x[:7], y[:7]
     whole, parts = (OPTIMIZERS["sgd"](_seeded(MLP), loss=loss) for loss in (meta.cross_entropy, _row_losses))
     parts = distributed.zero(2)(parts)

@@ -13,7 +13,7 @@ from meta import distributed, nn, optim
 from meta.device import CPU
 from meta.passes.standard import standard
 from meta.vm import executor
-from meta.vm.lower.source import prepare
+from meta.vm.lower.dispatched import prepare
 from meta.vm.relax import communication
 from meta.vm.relax.build import plan_source
 from meta.vm.relax.lifetimes import argument_bytes

@@ -13,7 +13,7 @@ from meta.errors import ArgumentError, CommunicationError
 from meta.ir.analysis import op_counts
 from meta.optim.sgd import with_sgd
 from meta.passes.standard import standard
-from tests.python.distributed import checks_training
+from tests.python.distributed import training
 from tests.python.distributed.processes import run_checks, run_processes
 
 
@@ -36,9 +36,8 @@ def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _run("checks_training,checks_tensor", 2, tmp_path, "two")
     # What two ranks saved goes on in one process and in four.
     expected = json.loads((tmp_path / "expected.json").read_text())
-    meta.random.seed(0)
-    step = checks_training.OPTIMIZERS["adamw"](checks_training.MLP().to(dtype="float64"), loss=meta.cross_entropy)
-    x, y = checks_training._vectors(np.random.default_rng(1), "float64")
+    step = training.new_step(training.MLP, "adamw", "float64")
+    x, y = training.vectors(np.random.default_rng(1), "float64")
     meta.load(tmp_path / "one.safetensors", step)
     np.testing.assert_allclose([step(meta.array(x), meta.array(y)).item() for _ in range(3)], expected, 1e-9)
     meta.distributed.load(tmp_path / "step", step)

@@ -5,7 +5,7 @@ import pytest
 
 from meta.dim import sym
 from meta.errors import IRError
-from meta.ir.compare import structural_equal
+from meta.ir.equality import structural_equal
 from meta.ir.expr import Constant, If
 from meta.ir.literal import to_array
 from meta.ir.module import Module

@@ -7,7 +7,7 @@ import pytest
 
 from meta.errors import IRError, TypeInferenceError
 from meta.ir.builder import Builder
-from meta.ir.compare import structural_equal, value_key
+from meta.ir.equality import structural_equal, value_key
 from meta.ir.expr import Block, Call, Constant, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.parser import parse_function
 from meta.ir.printer import to_text

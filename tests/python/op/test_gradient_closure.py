@@ -5,7 +5,7 @@ from __future__ import annotations
 from functools import cache
 
 from meta import inspect
-from meta.inspect.calls import operators_called
+from meta.inspect.called_operators import operators_called
 from meta.ir.expr import Call, FunctionExpr, operands
 from meta.ir.visitor import walk
 from meta.op.grad.rule import gradient_rules

@@ -2,8 +2,8 @@
 
 import pytest
 
+from meta.testing.layouts import check_empty, check_strided, empty_variants
 from meta.testing.samples import Sample
-from meta.testing.shapes import check_empty, check_strided, empty_variants
 from tests.python.op.samples import first_rows, samples
 
 FIRST = [row for row in samples() if row in first_rows()]

@@ -6,7 +6,7 @@ import meta
 from meta import passes
 from meta.errors import DeviceError
 from meta.frontend.relay import from_relay, load
-from meta.ir.compare import structural_equal
+from meta.ir.equality import structural_equal
 from meta.ir.expr import Call, Constant
 from meta.ir.verifier import verify
 from meta.ir.visitor import reads, walk

@@ -13,7 +13,7 @@ import pytest
 import meta
 from meta import nn
 from meta.errors import ArgumentError, MetaError
-from meta.vm.sizes import SPECIALISATIONS
+from meta.vm.dynamic_sizes import SPECIALISATIONS
 
 ROWS = (3, 7, 1, 12)
 

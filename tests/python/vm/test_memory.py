@@ -14,7 +14,7 @@ from meta.backend.memory.placed import Placed
 from meta.device import CPU
 from meta.interpreter.run import run
 from meta.ir.module import Module
-from meta.vm.lower.source import prepare
+from meta.vm.lower.dispatched import prepare
 from meta.vm.relax import order, storage, workspace
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import with_destinations

@@ -21,8 +21,8 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
-from meta.backend.tvm.parallel import pool
-from meta.backend.tvm.parallel.functions import UntransferableError, from_bytes, to_bytes
+from meta.backend.tvm.parallel import processes
+from meta.backend.tvm.parallel.serialization import UntransferableError, from_bytes, to_bytes
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.te.select import opaque_select
 from meta.vm.relax import linked
@@ -39,7 +39,7 @@ def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     """Several processes compile small programs too, and nothing is on disk."""
     monkeypatch.setattr(linked, "FEWEST", 2)
     monkeypatch.setattr(linked, "_SAVED", 2)
-    monkeypatch.setattr(pool, "_KERNELS", 1)
+    monkeypatch.setattr(processes, "_KERNELS", 1)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     forget_programs()
@@ -50,7 +50,7 @@ def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
 @pytest.fixture(scope="module", autouse=True)
 def _no_processes_left() -> Iterator[None]:
     yield
-    pool.stop()
+    processes.stop()
 
 
 @meta.trace
@@ -106,7 +106,7 @@ def test_results_and_entries_do_not_depend_on_the_processes(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, fallbacks: list[Any]
 ) -> None:
     several = results()
-    assert pool.running() == 2
+    assert processes.running() == 2
     assert not fallbacks
     monkeypatch.setenv("META_COMPILE_JOBS", "1")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "one"))
@@ -150,37 +150,37 @@ def test_kernels_that_a_program_calls_more_than_once(fallbacks: list[Any]) -> No
         e = np.exp(value.cumsum(1))
         value = e / e.sum(0, keepdims=True)
     np.testing.assert_allclose(actual, value, rtol=1e-5)
-    assert pool.running() == 2
+    assert processes.running() == 2
     assert not fallbacks
 
 
 def test_what_a_killed_process_had_is_compiled_here(fallbacks: list[Any], monkeypatch: pytest.MonkeyPatch) -> None:
-    pool.start(100)
-    for worker in pool._workers:
+    processes.start(100)
+    for worker in processes._workers:
         os.kill(worker.pid, signal.SIGSTOP)  # so that they take requests and do not answer
 
     def kill() -> None:
         time.sleep(0.5)
-        for worker in list(pool._workers):
+        for worker in list(processes._workers):
             os.kill(worker.pid, signal.SIGKILL)
 
     killer = threading.Thread(target=kill)
-    compile_all = pool.compile_all
+    compile_all = processes.compile_all
 
     def compile_and_kill(requests: Any) -> Any:
         killer.start()
         return compile_all(requests)
 
-    monkeypatch.setattr(pool, "compile_all", compile_and_kill)
+    monkeypatch.setattr(processes, "compile_all", compile_and_kill)
     check(results())
     killer.join()
     assert fallbacks
 
 
 def test_failures_of_processes_raise_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    assert list(pool.compile_all([])) == []
-    pool.start(100)
-    assert list(pool.compile_all([("{}", True, [])])) == [(0, None)]
+    assert list(processes.compile_all([])) == []
+    processes.start(100)
+    assert list(processes.compile_all([("{}", True, [])])) == [(0, None)]
 
     def wrong_bytes(_: Any) -> bytes:
         return b"no function"
@@ -214,11 +214,11 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     with monkeypatch.context() as patch:
         patch.setattr(progress, "stage", note)
         patch.setattr(progress, "advance", interrupt)
-        pool.start(100)
-        pids = [worker.pid for worker in pool._workers]
+        processes.start(100)
+        pids = [worker.pid for worker in processes._workers]
         with pytest.raises(KeyboardInterrupt):
             results()
-    assert pool.running() == 0
+    assert processes.running() == 0
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
     check(results())
 
@@ -226,13 +226,13 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_processes_end_with_the_one_that_started_them() -> None:
     code = (
         "import os, signal\n"
-        "from meta.backend.tvm.parallel import pool\n"
-        "pool.start(100)\n"
+        "from meta.backend.tvm.parallel import processes\n"
+        "processes.start(100)\n"
         "child = os.fork()\n"
         "if not child:\n"
         "    import time; time.sleep(20)\n"  # it holds the pipes open
         "    os._exit(0)\n"
-        "print(child, *[w.pid for w in pool._workers], flush=True)\n"
+        "print(child, *[w.pid for w in processes._workers], flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
@@ -255,17 +255,17 @@ def _runs(pid: int) -> bool:
 
 
 def test_a_forked_child_has_no_processes() -> None:
-    pool.start(100)
+    processes.start(100)
     reader, writer = os.pipe()
     child = os.fork()
     if not child:
-        os.write(writer, str(pool.running()).encode())
+        os.write(writer, str(processes.running()).encode())
         os._exit(0)
     os.waitpid(child, 0)
     assert os.read(reader, 10) == b"0"
     os.close(reader)
     os.close(writer)
-    assert pool.running() == 2
+    assert processes.running() == 2
 
 
 def test_functions_keep_their_content() -> None:
@@ -301,23 +301,23 @@ def test_data_in_functions_is_not_sent() -> None:
 
 
 def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pool, "_cores", lambda: 64)
+    monkeypatch.setattr(processes, "_cores", lambda: 64)
     monkeypatch.delenv("META_COMPILE_JOBS")
-    monkeypatch.setattr(pool, "_free_memory", lambda: 64 << 30)
-    assert pool.jobs() == pool.MOST
-    monkeypatch.setattr(pool, "_free_memory", lambda: 3 << 30)
-    assert pool.jobs() == 3
-    monkeypatch.setattr(pool, "_free_memory", lambda: 0)
-    assert pool.jobs() == 1
+    monkeypatch.setattr(processes, "_free_memory", lambda: 64 << 30)
+    assert processes.jobs() == processes.MOST
+    monkeypatch.setattr(processes, "_free_memory", lambda: 3 << 30)
+    assert processes.jobs() == 3
+    monkeypatch.setattr(processes, "_free_memory", lambda: 0)
+    assert processes.jobs() == 1
     monkeypatch.setenv("META_COMPILE_JOBS", "5")
-    assert pool.jobs() == 5
+    assert processes.jobs() == 5
     monkeypatch.setenv("META_COMPILE_JOBS", "many")
     with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of processes from 1 to 999"):
-        assert pool.jobs() == 1
+        assert processes.jobs() == 1
 
 
 def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(linked, "FEWEST", 100)
-    pool.stop()
+    processes.stop()
     check(results())
-    assert pool.running() == 0
+    assert processes.running() == 0

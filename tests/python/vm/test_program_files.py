@@ -14,7 +14,7 @@ import meta
 from meta.backend.tvm import library
 from meta.errors import ArgumentError, FileError
 from meta.files import safetensors
-from meta.vm.saved import container
+from meta.vm.saved import program_file
 
 
 @pytest.fixture(autouse=True)
@@ -129,7 +129,7 @@ def _rewrite(path: Path, facts: dict[str, Any]) -> None:
     """Sign the file again with other facts in its description."""
     if not path.with_suffix(".whole").exists():
         path.with_suffix(".whole").write_bytes(path.read_bytes())
-    body = container.contents(path.with_suffix(".whole"), trust=True)
+    body = program_file.contents(path.with_suffix(".whole"), trust=True)
     file = safetensors.from_bytes(body, str(path))
     header = json.loads(file.metadata["meta.program"])
     programs = facts.get("programs")
@@ -138,4 +138,4 @@ def _rewrite(path: Path, facts: dict[str, Any]) -> None:
     entries = [
         safetensors.Entry(n, dtype, lambda n=n: file.array(n)) for n, dtype in file.dtypes.items()
     ]  # fmt: skip
-    container.write(path, entries, {"meta.program": json.dumps({**header, **facts})})
+    program_file.write(path, entries, {"meta.program": json.dumps({**header, **facts})})

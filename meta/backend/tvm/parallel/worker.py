@@ -26,7 +26,7 @@ def compile_functions(target: str, asserts: bool, functions: list[tuple[str, byt
     from meta.backend.cuda import nvrtc
     from meta.backend.tvm import adapter as tvm
     from meta.backend.tvm import library
-    from meta.backend.tvm.parallel.functions import from_bytes
+    from meta.backend.tvm.parallel.serialization import from_bytes
 
     tvm.load()
     compiled_for = tvm.load_json(target)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from meta.frontend.relay import ast
-from meta.frontend.relay.json.build import Builder
 from meta.frontend.relay.json.graph import NodeGraph
+from meta.frontend.relay.json.node_values import Builder
 
 if TYPE_CHECKING:
     from meta.frontend.relay.ast import Program

@@ -12,7 +12,7 @@ from meta.functional.einsum import einsum as contract
 from meta.functional.image import affine_grid as grid_of
 from meta.functional.image import grid_sample as sample
 from meta.functional.image import roi_align as align
-from meta.functional.select import searchsorted as places
+from meta.functional.positions import searchsorted as places
 
 
 @converter("einsum")

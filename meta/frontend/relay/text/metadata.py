@@ -6,8 +6,8 @@ import functools
 from typing import Any
 
 from meta.frontend.relay.errors import RelayError
-from meta.frontend.relay.json.build import Builder
 from meta.frontend.relay.json.graph import NodeGraph
+from meta.frontend.relay.json.node_values import Builder
 
 
 class Metadata:

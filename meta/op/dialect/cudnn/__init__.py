@@ -10,7 +10,7 @@ from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 
 def _probe() -> str | None:
-    from meta.backend.cudnn.library import probe
+    from meta.backend.cudnn.loader import probe
 
     return probe()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from meta.backend.cudnn import library
+from meta.backend.cudnn import loader
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
 from meta.backend.cudnn.handle import handle_getter
 from meta.backend.cudnn.kernel import Payload, Run, around, unsupported_tensors
@@ -29,7 +29,7 @@ def _forward(algorithm: int) -> Payload:
         x, axis = call.args
         descriptor, mode = _describe(x, axis)
         one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-        current, softmax, d = handle_getter(call.device), library.functions().cudnnSoftmaxForward, descriptor.pointer
+        current, softmax, d = handle_getter(call.device), loader.functions().cudnnSoftmaxForward, descriptor.pointer
 
         def run(x: Any, out: Any, _: Any = descriptor) -> None:
             handle = current().pointer
@@ -45,7 +45,7 @@ def _backward(algorithm: int) -> Payload:
         y, _, axis = call.args
         descriptor, mode = _describe(y, axis)
         one, zero = factor(1.0, y.dtype), factor(0.0, y.dtype)
-        current, softmax, d = handle_getter(call.device), library.functions().cudnnSoftmaxBackward, descriptor.pointer
+        current, softmax, d = handle_getter(call.device), loader.functions().cudnnSoftmaxBackward, descriptor.pointer
 
         def run(y: Any, dy: Any, out: Any, _: Any = descriptor) -> None:
             handle = current().pointer

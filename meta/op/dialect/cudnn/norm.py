@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.backend.cuda import driver as cuda
-from meta.backend.cudnn import layer_norm, library
+from meta.backend.cudnn import layer_norm, loader
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
 from meta.backend.cudnn.handle import handle_getter
 from meta.backend.cudnn.kernel import Run, around, constant_vector, unsupported_tensors
@@ -81,7 +81,7 @@ def _train(call: CallInfo) -> Run:
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handle_getter(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
-    normalise = library.functions().cudnnBatchNormalizationForwardTraining
+    normalise = loader.functions().cudnnBatchNormalizationForwardTraining
     size = parameters.count * (8 if parameters.dtype == "float64" else 4)
 
     def run(x: Any, *rest: Any, _: Any = descriptors) -> None:
@@ -108,7 +108,7 @@ def _infer(call: CallInfo) -> Run:
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handle_getter(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
-    normalise = library.functions().cudnnBatchNormalizationForwardInference
+    normalise = loader.functions().cudnnBatchNormalizationForwardInference
 
     def run(x: Any, *rest: Any, _: Any = descriptors) -> None:
         *tensors, y = rest
@@ -127,7 +127,7 @@ def _backward(call: CallInfo) -> Run:
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
     current, parameters = handle_getter(call.device), _Channels(call, ("w", "mean", "invstd"))
-    back = library.functions().cudnnBatchNormalizationBackward
+    back = loader.functions().cudnnBatchNormalizationBackward
 
     def run(dy: Any, x: Any, *rest: Any, _: Any = descriptors) -> None:
         *tensors, dx, dw, db = rest

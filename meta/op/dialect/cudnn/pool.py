@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from meta.backend.cudnn import library
+from meta.backend.cudnn import loader
 from meta.backend.cudnn.descriptors import Descriptor, factor, pooling, tensor
 from meta.backend.cudnn.handle import handle_getter
 from meta.backend.cudnn.kernel import Run, unsupported_tensors
@@ -60,7 +60,7 @@ def _forward(call: CallInfo) -> Run:
     described = _described(call, x.dtype, x.shape, out.shape)  # type: ignore[arg-type]
     kind, large, small = (d.pointer for d in described)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, pool = handle_getter(call.device), library.functions().cudnnPoolingForward
+    current, pool = handle_getter(call.device), loader.functions().cudnnPoolingForward
 
     def run(x: Any, out: Any, _: Any = described) -> None:
         pool(current().pointer, kind, one, large, x.data_ptr(), zero, small, out.data_ptr())

@@ -20,8 +20,8 @@ from meta.ir.type import TensorType, Value, tensor_type
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type, get
 from meta.testing.generic import make_call
+from meta.testing.layouts import empty_variants
 from meta.testing.samples import Sample
-from meta.testing.shapes import empty_variants
 from tests.python.op.samples import first_rows, samples
 
 CUDA = device("cuda")

@@ -25,7 +25,7 @@ from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
 from meta.vm.lower import recompute
-from meta.vm.lower.source import prepare
+from meta.vm.lower.dispatched import prepare
 from meta.vm.relax import bundle
 from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.pipeline import Planned, finish

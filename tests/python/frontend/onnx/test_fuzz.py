@@ -13,7 +13,7 @@ MODELS = fuzz_onnx.models()
 
 
 def test_mutated_models() -> None:
-    report = fuzz_onnx.fuzz(MODELS, 300, 0)
+    report = fuzz_onnx.MODELS.fuzz(MODELS, 300, 0)
     assert report.failures == []
     assert report.runs == 300
     # Mutations that change little must get far: many models still convert, most do not.
@@ -26,7 +26,7 @@ def test_a_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
         raise KeyError(len(data))
 
     monkeypatch.setattr("meta.frontend.onnx.from_onnx", fails)
-    report = fuzz_onnx.fuzz(MODELS, 2, 0)
+    report = fuzz_onnx.MODELS.fuzz(MODELS, 2, 0)
     assert len(report.failures) == 2
     assert "KeyError" in report.failures[0]
 

@@ -179,7 +179,7 @@ def test_broken_archives(archives: list[bytes], file: Callable[..., Path], tmp_p
 
 
 def test_mutated_files_are_read_or_refused(archives: list[bytes]) -> None:
-    report = fuzz_pt2.fuzz(archives, 100, 1)
+    report = fuzz_pt2.ARCHIVES.fuzz(archives, 100, 1)
     assert report.failures == []
     assert report.runs == 100
     assert report.outcomes["accepted"] > 3
@@ -191,7 +191,7 @@ def test_a_failure_of_the_fuzzer_is_reported(archives: list[bytes], monkeypatch:
         raise KeyError(len(data))
 
     monkeypatch.setattr(fuzz_pt2, "read", fails)
-    assert "KeyError" in fuzz_pt2.fuzz(archives, 1, 0).failures[0]
+    assert "KeyError" in fuzz_pt2.ARCHIVES.fuzz(archives, 1, 0).failures[0]
 
 
 N = sym("s0")

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from meta.backend.cuda import driver
-from meta.backend.cudnn import descriptors, kernel, layer_norm, library, settings
-from meta.backend.cudnn.functions import Functions, StatusError
+from meta.backend.cudnn import descriptors, kernel, layer_norm, loader, settings
+from meta.backend.cudnn.c_functions import Functions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
@@ -71,20 +71,20 @@ def test_libraries_on_the_path_come_before_bundled_ones(tmp_path: Path, monkeypa
     folders = [tmp_path / "ld", tmp_path / "site/nvidia/cudnn/lib", tmp_path / "site/torch/lib"]
     for folder in folders:
         folder.mkdir(parents=True)
-        (folder / library.NAME).write_bytes(b"")
+        (folder / loader.NAME).write_bytes(b"")
     monkeypatch.setenv("LD_LIBRARY_PATH", f":{tmp_path}/missing:{folders[0]}")
     monkeypatch.setattr(sys, "path", [str(tmp_path / "site"), ""])
-    assert list(library.candidates()) == [*(str(f / library.NAME) for f in folders), library.NAME]
+    assert list(loader.candidates()) == [*(str(f / loader.NAME) for f in folders), loader.NAME]
 
 
 def test_a_missing_library_error_lists_the_paths_searched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     broken = tmp_path / "libcudnn-broken.so.9"
     broken.write_bytes(b"no library")
     monkeypatch.setenv("LD_LIBRARY_PATH", str(tmp_path))
-    monkeypatch.setattr(library, "_BUNDLES", ())
-    monkeypatch.setattr(library, "NAME", broken.name)
+    monkeypatch.setattr(loader, "_BUNDLES", ())
+    monkeypatch.setattr(loader, "NAME", broken.name)
     with pytest.raises(OSError, match=f"libcudnn not found in {broken}, the paths of the dynamic linker"):
-        library.find()
+        loader.find()
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="elsewhere the reason is the system")
@@ -93,21 +93,21 @@ class TestProbe:
 
     def test_no_device(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(driver, "probe", lambda: "no CUDA device")
-        assert library.probe() == "no CUDA device"
+        assert loader.probe() == "no CUDA device"
 
     def test_no_library(self, monkeypatch: pytest.MonkeyPatch) -> None:
         def find() -> Any:
             raise OSError("libcudnn not found in /here")
 
         monkeypatch.setattr(driver, "probe", lambda: None)
-        monkeypatch.setattr(library, "find", find)
-        assert library.probe() == "libcudnn not found in /here"
+        monkeypatch.setattr(loader, "find", find)
+        assert loader.probe() == "libcudnn not found in /here"
 
     def test_too_old(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(driver, "probe", lambda: None)
         old = SimpleNamespace(cudnnGetVersion=lambda: 8907)
-        monkeypatch.setattr(library, "find", lambda: (old, "libcudnn.so.9"))
-        assert library.probe() == "libcudnn.so.9 is cuDNN 8907; at least 90000 is needed"
+        monkeypatch.setattr(loader, "find", lambda: (old, "libcudnn.so.9"))
+        assert loader.probe() == "libcudnn.so.9 is cuDNN 8907; at least 90000 is needed"
 
     def test_probe_runs_once(self) -> None:
         asked: list[int] = []
@@ -142,12 +142,12 @@ class FakeLibrary:
 
 def test_statuses_are_named_and_explained() -> None:
     with pytest.raises(StatusError, match=r"^cudnnSetStream failed with CUDNN_STATUS_SOME \(3000\): too odd$"):
-        library.bind(FakeLibrary(_NOT_SUPPORTED)).cudnnSetStream(1, 2)
-    assert library.bind(FakeLibrary(0)).cudnnSetStream(1, 2) == 0
+        loader.bind(FakeLibrary(_NOT_SUPPORTED)).cudnnSetStream(1, 2)
+    assert loader.bind(FakeLibrary(0)).cudnnSetStream(1, 2) == 0
 
 
 def test_missing_functions_of_a_version() -> None:
-    functions = library.bind(FakeLibrary(0))
+    functions = loader.bind(FakeLibrary(0))
     with pytest.raises(StatusError, match="cudnnSoftmaxForward failed with no such function in this version"):
         functions.cudnnSoftmaxForward  # noqa: B018
     with pytest.raises(AttributeError, match="cudnnFindAlgorithm has no signature"):

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.backend.triton.source import layout
+from meta.backend.triton.kernel_text import layout
 from meta.errors import RegistryError, TypeInferenceError
 from meta.ir.type import tensor_type
 from meta.op.dialect import triton as package

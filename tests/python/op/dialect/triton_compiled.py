@@ -8,8 +8,8 @@ import triton.language as tl
 from triton.backends.compiler import GPUTarget
 from triton.compiler import ASTSource
 
+from meta.backend.triton.kernel_text import Operands, source
 from meta.backend.triton.pointwise import _Kernels
-from meta.backend.triton.source import Operands, source
 
 
 @triton.jit

@@ -7,7 +7,7 @@ from typing import Final
 from meta.eager.ndarray import NDArray
 from meta.errors import NotSupportedError
 from meta.files import safetensors
-from meta.vm.lower.source import Source
+from meta.vm.lower.dispatched import Source
 from meta.vm.relax.executables import Loaded, shared_library
 
 PROGRAM: Final = "meta.program"

@@ -16,9 +16,9 @@ from meta.vm.lower.choose import WAIT, Choices, choose_all, start_name
 from meta.vm.lower.lift import constants_to_params, lift_closures, outline_branches
 from meta.vm.lower.loop_calls import loops_of
 from meta.vm.lower.loop_calls import register as register_loops
-from meta.vm.lower.loops import tail_loops
 from meta.vm.lower.open_calls import open_calls, register
 from meta.vm.lower.python_errors import kept
+from meta.vm.lower.tail_recursion import tail_loops
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from meta.backend.cuda import driver
-from meta.backend.cuda import pool as memory_pool
+from meta.backend.cuda import driver, memory_pool
 from meta.backend.tvm import adapter as tvm
 from meta.device import CPU
 from meta.errors import DeviceError

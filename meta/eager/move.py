@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.device import Device
-from meta.eager.graph import version_of
+from meta.eager.gradient_graph import version_of
 from meta.eager.ndarray import NDArray
 from meta.modes import GradMode, suspended
 from meta.parts import Writes

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta.backend.cuda import driver as cuda
-from meta.backend.cudnn.functions import Functions, StatusError
+from meta.backend.cudnn.c_functions import Functions, StatusError
 
 NAME: Final = "libcudnn.so.9"
 _BUNDLES: Final = ("nvidia/cudnn/lib", "torch/lib")
