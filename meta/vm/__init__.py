@@ -3,6 +3,7 @@
 executor, program    compiling for the types of a call, and the compiled program
 arguments, runner    what a call does in Python
 gradient, split      calls that record gradients, and the programs that compute them
+overlaps             arrays of calls that share memory
 sizes                sizes that a program leaves open, and those it is compiled for
 report               dialects, memory, text and time of a program
 lower                from our IR to Relax

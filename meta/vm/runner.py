@@ -13,7 +13,6 @@ from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.dim import SymDim, evaluate
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError
 from meta.interpreter.run import check_inputs
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes
@@ -21,6 +20,7 @@ from meta.random.generator import default_generator
 from meta.tree import Tree, flatten
 from meta.vm.lower.calls import entered
 from meta.vm.lower.python_errors import reraise
+from meta.vm.overlaps import Check, overlap_check
 
 Runner = Callable[[Sequence[NDArray]], Any]
 """Takes the input arrays in order, returns what the program returns."""
@@ -125,12 +125,13 @@ def program_runner(
     collect = collector(state, [c._data for c in constants], keys)
     hold(held, collect)
     wrap, build = wrapper(outputs), builder(record.result)
+    check = overlap_check([*record.inputs, *[name for name, _ in record.state]], state, frozenset(mutates.values()))
     if whole:
-        return module_runner(machine, collect, wrap, build, mutates)
+        return module_runner(machine, collect, wrap, build, mutates, check)
     first = len(record.inputs)
     written = [state[i - first] for i in mutates.values() if i >= first]
     inputs_written = [i for i in mutates.values() if i < first]
-    run = runner(machine, collect, wrap, build, written, inputs_written)
+    run = runner(machine, collect, wrap, build, written, inputs_written, check)
     sized = with_numbers(record)
     return run if sized is None else (lambda inputs: sized(inputs, run(inputs)))
 
@@ -156,10 +157,12 @@ def runner(
     build: Callable[[list[Any]], Any],
     written: Sequence[NDArray] = (),
     inputs_written: Sequence[int] = (),
+    check: Check | None = None,
 ) -> Runner:
     """A call made of its parts.
 
-    written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites."""
+    written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites.
+    check: of the inputs, if it overwrites anything."""
 
     def plain(inputs: Sequence[NDArray]) -> Any:
         try:
@@ -169,6 +172,8 @@ def runner(
         return build(wrap(result))
 
     def writing(inputs: Sequence[NDArray]) -> Any:
+        assert check is not None
+        check(inputs)
         try:
             result = machine.main(*collect(inputs))
         except Exception as error:  # noqa: BLE001
@@ -179,7 +184,7 @@ def runner(
             count_write(inputs[i])
         return build(wrap(result))
 
-    return writing if written or inputs_written else plain
+    return plain if check is None else writing
 
 
 def module_runner(
@@ -188,13 +193,14 @@ def module_runner(
     wrap: Callable[[Any], list[NDArray]],
     build: Callable[[list[Any]], Any],
     mutates: Mapping[int, int],
+    check: Check | None,
 ) -> Runner:
     """For programs whose state is among their inputs: a result that replaces an input is that input."""
-    if not mutates:
+    if check is None:
         return runner(machine, collect, wrap, build)
 
     def run(inputs: Sequence[NDArray]) -> Any:
-        _refuse_shared(inputs, mutates)
+        check(inputs)
         try:
             outputs = wrap(machine.main(*collect(inputs)))
         except Exception as error:  # noqa: BLE001
@@ -206,15 +212,3 @@ def module_runner(
         return build([inputs[mutates[i]] if i in mutates else next(rest) for i in range(total)])
 
     return run
-
-
-def _refuse_shared(inputs: Sequence[NDArray], mutates: Mapping[int, int]) -> None:
-    """Raise ArgumentError when an array that the program overwrites is also another of its inputs."""
-    for written in mutates.values():
-        if any(x is inputs[written] and i != written for i, x in enumerate(inputs)):
-            raise ArgumentError(
-                "vm",
-                f"one array is input {written}, which the program overwrites, and another input",
-                "a separate array for each input that is overwritten",
-                "pass a copy",
-            )
