@@ -80,6 +80,7 @@ class Executor(Generic[P, R]):
         self._signature: inspect.Signature | None = None
         self._lock = new_lock("program")
         self._revision = tracing.revision()
+        self._stable: frozenset[int] = frozenset()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
@@ -251,14 +252,14 @@ class Executor(Generic[P, R]):
         agree_on(module)
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.checked)
-        if loaded.destinations is not None and not repays(source, loaded.destinations):
+        if loaded.destinations is not None and not repays(source, loaded.destinations, self._stable):
             loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         machine: Machine | GraphCall = Machine(
             loaded.module, self.device, static=source.static, calls_python=source.calls_python
         )
         if loaded.destinations is not None:
-            machine = graph_call(machine, record, source, loaded.destinations)
+            machine = graph_call(machine, record, source, loaded.destinations, self._stable)
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole)
         return Program(record, module, source, loaded, constants, machine, run)
@@ -286,13 +287,17 @@ class _Recorded:
 
 def compile_record(
     record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
-    memory_budget: int | str | None = None,
+    memory_budget: int | str | None = None, stable: Iterable[int] = (),
 ) -> Program:  # fmt: skip
     """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are those
-    of `compile`."""
+    of `compile`.
+
+    stable: the positions of inputs that have the same memory in most calls, as parameters of a model: CUDA graphs read
+        them there, and are recorded again when they are elsewhere."""
     executor: Executor[..., Any] = compile(
         _Recorded(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
     )
+    executor._stable = frozenset(stable)
     return executor._compile(record, record.module)
 
 

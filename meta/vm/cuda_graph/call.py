@@ -2,8 +2,9 @@
 
 The first calls run kernel by kernel, because libraries choose algorithms and allocate memory then; the next one is
 recorded and launched, like all that follow. A call runs the program once, so that programs may update parameters in
-place. The graph has private memory: arguments are copied in, results are copied out. A program that cannot be
-recorded goes on running kernel by kernel.
+place. The graph has private memory: arguments are copied in, results are copied out. Arguments that keep their memory
+from call to call are read where they are; the program is recorded again when one is elsewhere. A program that cannot
+be recorded goes on running kernel by kernel.
 """
 
 from __future__ import annotations
@@ -11,14 +12,18 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager, ExitStack
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 from weakref import WeakSet, finalize
 
 from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory import allocation
+from meta.backend.memory.dlpack import ALIGNMENT
 from meta.backend.memory.placed import Placed
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
+from meta.dtype import itemsize
 from meta.errors import MetaError
 from meta.ir.type import TensorType, tensor_type
 from meta.vm.relax.destinations import Destinations
@@ -27,7 +32,11 @@ WARM_UP = 2
 """Calls that run before one is recorded."""
 
 MAX_RECORDINGS = 8
-"""Most recordings of one program, which is recorded again when the arrays that it overwrites are other ones."""
+"""Most recordings of one program, which is recorded again when the arrays that it overwrites are other ones, and when
+an argument that is not copied has moved."""
+
+MAX_MOVES = 1
+"""How often an argument may move before it is copied in every call."""
 
 _streams: dict[Device, int] = {}
 _recorded: WeakSet[GraphCall] = WeakSet()
@@ -49,28 +58,37 @@ class GraphCall:
     """A machine for a program with destinations: `main(*raw tensors)` launches the graph as soon as there is one.
 
     main: the machine's function.  types: those of the parameters before the destinations.
-    moving: the parameters that are other tensors in every call; the rest keep their memory.
+    moving: the parameters that are other tensors in every call, which are copied.
+    stable: those that may be other tensors but have mostly the same memory, as parameters of a model of torch; the
+        graph reads them there. The rest are the same tensors in every call.
     scopes: entered around calls that run kernel by kernel, for libraries that allocate memory themselves."""
 
     def __init__(
         self, main: Callable[..., Any], types: Sequence[TensorType], moving: Sequence[int],
         destinations: Destinations, on: Device, scopes: Sequence[Callable[[], AbstractContextManager[Any]]],
+        stable: Sequence[int] = (),
     ) -> None:  # fmt: skip
         self._main = main
         self.on = on
+        self.types = tuple(types)
         self.scopes = tuple(scopes)
-        self.moving = tuple(moving)
         driver.set_device(on)
         self.stream = _side_stream(on)
         self.pool = memory_pool.require_pools(on).create_private_pool(self.stream)
         with memory_pool.require_pools(on).use_private_pool(self.pool):
             storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
-            self.inputs = [allocation.empty(types[i].shape, types[i].dtype, on) for i in self.moving]  # type: ignore[arg-type]
+        self.copied: dict[int, _Copied] = {}
+        for i in moving:
+            self._copy_from_now_on(i)
+        self.moves = dict.fromkeys(stable, 0)
+        """How often each stable parameter that is not copied has moved."""
+        self.kept = tuple(sorted(set(range(len(types))) - self.copied.keys() - self.moves.keys()))
         self.placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
         self.targets = [p.data for p in self.placed]
-        self.fixed: list[Any] | None = None
+        self.fixed: list[Any] = []
+        self.addresses: dict[int, int] = {}
         self.results: Any = None
-        self.copies: list[tuple[Any, Callable[[], Any]]] = []
+        self.outputs: list[tuple[_Copied, Callable[[], Any]]] = []
         self.graph = 0
         self.calls = 0
         self.recorded = 0
@@ -84,31 +102,51 @@ class GraphCall:
         with self.lock:
             here = streams.current_stream(self.on)
             driver.set_device(self.on)
-            for i, static in zip(self.moving, self.inputs, strict=True):
-                allocation.copy_into(_runtime_tensor(data[i]), static)
-            fixed = [x for i, x in enumerate(data) if i not in self.moving]
-            if self.graph and all(a is b for a, b in zip(fixed, self.fixed or (), strict=True)):
+            if self.graph and self._is_recorded(data):
+                self._fill(data, here)
                 driver.launch_graph(self.graph, here)
             else:
-                self._run(data, fixed, here)
-            return self._results()
+                self._run(data, here)
+            return self._results(here)
 
-    def _run(self, data: Sequence[Any], fixed: list[Any], here: int) -> None:
-        args = list(data)
-        for i, static in zip(self.moving, self.inputs, strict=True):
-            args[i] = static
+    def _is_recorded(self, data: Sequence[Any]) -> bool:
+        if any(data[i] is not x for i, x in zip(self.kept, self.fixed, strict=True)):
+            return False
+        return all(data[i].data_ptr() == address for i, address in self.addresses.items())
+
+    def _fill(self, data: Sequence[Any], stream: int) -> None:
+        for i, static in self.copied.items():
+            static.fill(data[i], stream)
+
+    def _copy_from_now_on(self, i: int) -> None:
+        kind = self.types[i]
+        with memory_pool.require_pools(self.on).use_private_pool(self.pool):
+            self.copied[i] = _Copied.of(allocation.empty(kind.shape, kind.dtype, self.on))  # type: ignore[arg-type]
+
+    def _run(self, data: Sequence[Any], here: int) -> None:
+        self._note_moves(data)
+        self._fill(data, here)
+        args = [_runtime_tensor(x) if i not in self.copied else self.copied[i].tensor for i, x in enumerate(data)]
         self.calls += 1
         driver.make_stream_wait(self.stream, here)
-        if self.calls > WARM_UP and not self.refusal:
-            self._record(args, fixed)
-        if self.graph and self.fixed is fixed:
+        if self.calls > WARM_UP and not self.refusal and self._record(args, data):
             driver.make_stream_wait(here, self.stream)
             driver.launch_graph(self.graph, here)
             return
         self._keep(self._inside(args))
         driver.make_stream_wait(here, self.stream)
 
-    def _record(self, args: list[Any], fixed: list[Any]) -> None:
+    def _note_moves(self, data: Sequence[Any]) -> None:
+        """Copy from now on the stable parameters that moved too often, and those that kernels cannot read in place."""
+        for i in list(self.moves):
+            address = data[i].data_ptr()
+            self.moves[i] += address != self.addresses.get(i, address)
+            if self.moves[i] > MAX_MOVES or address % ALIGNMENT:
+                del self.moves[i]
+                self._copy_from_now_on(i)
+
+    def _record(self, args: list[Any], data: Sequence[Any]) -> bool:
+        """Record the program; whether that was possible."""
         driver.begin_capture(self.stream)
         try:
             results = self._inside(args)
@@ -116,16 +154,19 @@ class GraphCall:
         except (MetaError, RuntimeError, ValueError) as error:
             driver.abandon_capture(self.stream)
             self.refusal = str(error).splitlines()[0]
-            return
+            return False
         self._keep(results)
         if self._freeing is not None:
             self._freeing()
-        self.graph, self.fixed = graph, fixed
+        self.graph = graph
+        self.fixed = [data[i] for i in self.kept]
+        self.addresses = {i: data[i].data_ptr() for i in self.moves}
         self._freeing = finalize(self, driver.free_graph, graph)
         _recorded.add(self)
         self.recorded += 1
         if self.recorded == MAX_RECORDINGS:
             self.refusal = "the program overwrites other arrays in every call"
+        return True
 
     def forget(self) -> None:
         """Free the recording; the next call records again."""
@@ -133,7 +174,7 @@ class GraphCall:
             if self._freeing is not None:
                 driver.synchronize(streams.current_stream(self.on))
                 self._freeing()
-            self.graph, self.fixed, self._freeing = 0, None, None
+            self.graph, self.fixed, self.addresses, self._freeing = 0, [], {}, None
 
     def _inside(self, args: list[Any]) -> Any:
         """Run the program on the graph's stream and memory."""
@@ -149,17 +190,38 @@ class GraphCall:
         """Keep the tensors that hold the results, with an allocator for a copy of each."""
         self.results = results
         tensors = [results] if isinstance(results, tvm.NDTensor) else list(results)
-        self.copies = [
-            (x, allocation.allocator(tensor_type(tuple(map(int, x.shape)), str(x.dtype), self.on))) for x in tensors
-        ]
+        kinds = [tensor_type(tuple(map(int, x.shape)), str(x.dtype), self.on) for x in tensors]
+        self.outputs = [(_Copied.of(x), allocation.allocator(t)) for x, t in zip(tensors, kinds, strict=True)]
 
-    def _results(self) -> Any:
+    def _results(self, stream: int) -> Any:
         outputs: list[Any] = []
-        for source, allocate in self.copies:
+        for source, allocate in self.outputs:
             out = allocate()
-            allocation.copy_into(source, out)
+            source.copy_into(out, stream)
             outputs.append(out)
         return outputs[0] if isinstance(self.results, tvm.NDTensor) else outputs
+
+
+@dataclass(frozen=True, slots=True)
+class _Copied:
+    """A tensor in the memory of the graph, with what its copies need. The other tensor may be torch's."""
+
+    tensor: Any
+    address: int
+    byte_count: int
+
+    @staticmethod
+    def of(tensor: Any) -> _Copied:
+        byte_count = prod(map(int, tensor.shape)) * itemsize(str(tensor.dtype))
+        return _Copied(tensor, tensor.data_ptr(), byte_count)
+
+    def fill(self, source: Any, stream: int) -> None:
+        if self.byte_count:
+            driver.copy(self.address, source.data_ptr(), self.byte_count, stream)
+
+    def copy_into(self, target: Any, stream: int) -> None:
+        if self.byte_count:
+            driver.copy(target.data_ptr(), self.address, self.byte_count, stream)
 
 
 def _side_stream(on: Device) -> int:

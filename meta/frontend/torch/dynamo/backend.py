@@ -10,6 +10,7 @@ import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._guards import TracingContext
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
 from torch.utils._pytree import tree_leaves
@@ -41,26 +42,43 @@ def compile_backend(
     Raises ArgumentError for unknown options."""
     chosen = read_options(mode, options)
     reports = list(_reports)
+    stable: set[str] = set()
     compiler = aot_autograd(
-        fw_compiler=_compiler("forward", chosen, reports),
-        bw_compiler=_compiler("backward", chosen, reports),
-        inference_compiler=_compiler("inference", chosen, reports),
+        fw_compiler=_compiler("forward", chosen, reports, stable),
+        bw_compiler=_compiler("backward", chosen, reports, stable),
+        inference_compiler=_compiler("inference", chosen, reports, stable),
         decompositions=decompositions(),
         partition_fn=min_cut_rematerialization_partition if chosen.partition == "min_cut" else default_partition,
     )
     return compiler(module, inputs)
 
 
-def _compiler(kind: str, options: Options, reports: Sequence[list[GraphReport]]) -> Callable[..., Any]:
+def _compiler(
+    kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str]
+) -> Callable[..., Any]:
+    """A compiler of graphs of a kind. stable: the names of parameters and buffers among the inputs of the forward
+    graph, which the backward graph reads by the same names."""
+
     def compile_one(module: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
+        if kind != "backward":
+            stable.clear()
+            stable.update(_parameter_names(module))
         with _disable_current_modes():
-            run, report = compile_graph(module, kind, options)
+            run, report = compile_graph(module, kind, options, stable)
         for each in reports:
             each.append(report)
         run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list to such a function
         return run
 
     return compile_one
+
+
+def _parameter_names(module: GraphModule) -> list[str]:
+    """The placeholders of a forward graph that Dynamo knows as parameters and buffers of modules."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
+    return [placeholders[i] for i in facts.static_input_indices if i < len(placeholders)] if facts is not None else []
 
 
 @cache

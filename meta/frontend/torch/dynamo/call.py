@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
@@ -11,6 +11,7 @@ import torch
 from torch.fx import GraphModule, Interpreter
 
 from meta.backend.cuda import streams
+from meta.backend.memory.dlpack import ALIGNMENT
 from meta.device import Device
 from meta.dim import SymDim, evaluate
 from meta.dtype import is_complex
@@ -31,12 +32,17 @@ Run = Callable[[list[Any]], list[Any]]
 _as_torch: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
 
 
-def compile_graph(module: GraphModule, kind: str, options: Options) -> tuple[Run, GraphReport]:
-    """The call of a graph, and what became of it. kind: "inference", "forward" or "backward"."""
+def compile_graph(
+    module: GraphModule, kind: str, options: Options, stable: Collection[str] = ()
+) -> tuple[Run, GraphReport]:
+    """The call of a graph, and what became of it. kind: "inference", "forward" or "backward".
+
+    stable: the placeholders that mostly have the same memory, such as parameters."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = [n.meta["val"] for n in placeholders]
     symbols = sorted(symbols_of(values))
     sources = _symbol_sources(values)
+    held = frozenset(i for i, node in enumerate(placeholders) if node.name in stable)
     try:
         missing = [s for s in symbols if s not in sources]
         if missing:
@@ -44,11 +50,11 @@ def compile_graph(module: GraphModule, kind: str, options: Options) -> tuple[Run
         try:
             converted = convert(module, Sizes(), symbols)
             options.refuse(kind, converted.fallbacks)
-            return _program(converted, sources, options), _report(kind, converted)
+            return _program(converted, sources, options, held), _report(kind, converted)
         except NeedsSizes as error:
             if not symbols:
                 raise NeedsTorch(str(error)) from error
-            return _per_size(module, kind, sources, options, str(error))
+            return _per_size(module, kind, sources, options, held, str(error))
     except NeedsTorch as error:
         options.refuse_whole(kind, str(error))
         count = sum(n.op == "call_function" for n in module.graph.nodes)
@@ -99,7 +105,7 @@ def _symbol_sources(values: Sequence[Any]) -> dict[str, _Source]:
 
 
 def _per_size(
-    module: GraphModule, kind: str, sources: dict[str, _Source], options: Options, reason: str
+    module: GraphModule, kind: str, sources: dict[str, _Source], options: Options, held: frozenset[int], reason: str
 ) -> tuple[Run, GraphReport]:
     """A call that compiles the graph for each of its sizes; the first time for those that it was recorded with."""
     runs: dict[tuple[int, ...], Run] = {}
@@ -108,7 +114,7 @@ def _per_size(
     def build(key: tuple[int, ...]) -> tuple[Run, GraphReport]:
         converted = convert(module, Sizes(dict(zip(names, key, strict=True))), ())
         options.refuse(kind, converted.fallbacks)
-        return _program(converted, sources, options), _report(kind, converted, reason)
+        return _program(converted, sources, options, held), _report(kind, converted, reason)
 
     def run(args: list[Any]) -> list[Any]:
         key = tuple([source.read(args) for source in sources.values()])
@@ -138,17 +144,21 @@ def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
-def _program(converted: Converted, sources: dict[str, _Source], options: Options) -> Run:
-    """The call of a program."""
+def _program(converted: Converted, sources: dict[str, _Source], options: Options, held: frozenset[int]) -> Run:
+    """The call of a program. held: the positions of arguments that mostly have the same memory."""
     outputs = _outputs(converted.outputs, sources)
     if not converted.record.main.body.results:
         return lambda args: _returned(outputs, _taken(args), ())
     device = _device(converted)
     graphs = options.graphs and not converted.random
-    program = options.compiled(lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs))
+    stable = [i for i, each in enumerate(converted.inputs) if each.position in held]
+    program = options.compiled(
+        lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, stable=stable)
+    )
     copied = _shared_results(program.optimized, converted.outputs)
     fixed = [*[x._data for _, x in converted.record.state], *[c._data for c in program.constants]]
-    main, prepare = program.machine, _preparer(converted, sources)
+    copies_misaligned = device.kind == "cuda" and program.loaded.destinations is None
+    main, prepare = program.machine, _preparer(converted, sources, copies_misaligned=copies_misaligned)
     types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
     complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
     unpack: Callable[[Any], list[Any]] = unpacker(len(types)) if len(types) > 1 else lambda raw: [raw]
@@ -201,8 +211,12 @@ def _stream_scope(device: Device) -> Callable[[], Any]:
     return scope
 
 
-def _preparer(converted: Converted, sources: dict[str, _Source]) -> Callable[[list[Any]], list[Any]]:
-    """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last."""
+def _preparer(
+    converted: Converted, sources: dict[str, _Source], *, copies_misaligned: bool
+) -> Callable[[list[Any]], list[Any]]:
+    """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last.
+
+    copies_misaligned: for kernels of GPUs, which read several elements at once."""
     positions = [each.position for each in converted.inputs]
     special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
     for i, each in enumerate(converted.inputs):
@@ -217,6 +231,8 @@ def _preparer(converted: Converted, sources: dict[str, _Source]) -> Callable[[li
         for i, change in special:
             inputs[i] = change(inputs[i])
         inputs = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in inputs]
+        if copies_misaligned:
+            inputs = [x.clone() if x.data_ptr() % ALIGNMENT else x for x in inputs]
         inputs += [torch.empty((source.read(values), 0), dtype=torch.uint8) for source in carried]
         return inputs
 

@@ -10,6 +10,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from meta.frontend.torch import compile_backend, explain
+from meta.frontend.torch.dynamo import call as program_calls
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -179,3 +180,22 @@ def test_explain_lists_what_torch_runs():
     assert [graph.kind for graph in report.graphs] == ["forward", "backward"]
     assert report.fallbacks["aten::bernoulli_"] == 1
     assert "aten::bernoulli_ x 1: it draws random numbers, as torch.manual_seed says" in str(report)
+
+
+def test_programs_know_which_inputs_keep_their_memory(monkeypatch):
+    """Parameters and buffers, in the forward and the backward program: CUDA graphs do not copy them."""
+    found = []
+
+    def compile_record(record, *args, stable, **kwargs):
+        found.append([list(record.main.params[i].type.shape) for i in stable])
+        return plain(record, *args, stable=stable, **kwargs)
+
+    plain = program_calls.compile_record
+    monkeypatch.setattr(program_calls, "compile_record", compile_record)
+    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
+    model.register_buffer("scale", torch.ones(2))
+    fast = torch.compile(lambda x: model(x) * model.scale, backend=compile_backend)
+    fast(torch.randn(5, 4, requires_grad=True)).sum().backward()
+    forward, backward = map(sorted, found)
+    assert forward == [[2], [2], [2, 3], [3], [3, 4]]
+    assert backward == [[2], [2, 3], [3, 4]]
