@@ -36,7 +36,7 @@ def compile_functions(functions: dict[str, Any], target: Any, *, asserts: bool =
     from meta.backend.tvm.lowering import pipeline  # modules from disk do without it
 
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
-    with tvm.PassContext(config={"tirx.disable_assert": not asserts}):
+    with target, tvm.PassContext(config={"tirx.disable_assert": not asserts}):
         return tvm.build_tir(module, target, pipeline())
 
 
@@ -117,7 +117,8 @@ def import_codes(module: Any) -> list[tuple[str, bytes]]:
         return data[offset - size : offset]
 
     for _ in range(2):
-        offset += 8 * number()
+        size = number()
+        offset += 8 * size
     codes: list[tuple[str, bytes]] = []
     while offset < len(data):
         kind = text().decode()

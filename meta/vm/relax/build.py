@@ -41,7 +41,7 @@ def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
     mode = mode or execution_mode(planned)
     progress.stage("generate code")
     target = targets.target(source.device.kind)
-    with compiling("vm"), tvm.PassContext(config={"tirx.disable_assert": source.device.kind == "cuda"}):
+    with compiling("vm"), target, tvm.PassContext(config={"tirx.disable_assert": source.device.kind == "cuda"}):
         module = finish(planned, target, static=source.static)
         return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=pipeline(), exec_mode=mode).mod
 

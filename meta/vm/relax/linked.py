@@ -25,11 +25,10 @@ _SHARE: Final = 4
 
 
 def worth_processes(kernels: int, device: str) -> bool:
-    """Whether several processes should compile a program of as many kernels, or operators before they are fused.
-
-    Those for GPUs are not: seen on an H200, the code that another process compiles has no kind to load it by."""
+    """Whether several processes should compile a program of as many kernels, or operators before they are fused."""
     fewest = max(FEWEST, _SAVED // max(processes.jobs() - 1, 1))
-    return device == "cpu" and processes.jobs() > 1 and kernels >= fewest and library.linker() is not None
+    loads = device == "cpu" or tvm.get_global_func(_LOADER.format(device), allow_missing=True) is not None
+    return processes.jobs() > 1 and kernels >= fewest and loads and library.linker() is not None
 
 
 _LOADER: Final = "ffi.Module.load_from_bytes.{}"
@@ -56,7 +55,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
         return None
     asserts = source.device.kind != "cuda"
     text = str(tvm.save_json(target))
-    requests = [(text, asserts, share) for share in _shares(written, _SHARE * processes.running())]
+    requests = [(text, asserts, share) for share in _shares(written, _SHARE * max(processes.running(), 1))]
     codes: list[Any] = [None] * len(requests)
     for number, code in processes.compile_all(requests):
         codes[number] = compile_functions(*requests[number]) if code is None else code

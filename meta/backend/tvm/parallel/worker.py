@@ -14,7 +14,7 @@ import threading
 import time
 from typing import Any, BinaryIO, Final
 
-IDLE: Final = 30.0
+IDLE: Final = 120.0
 _WATCH: Final = 1.0  # seconds between looks for the parent: a forked child of it may hold the pipe open
 _HEADER: Final = 8
 

@@ -244,3 +244,10 @@ def test_index_width_of_shape_generic_kernels(op: str, dtype: str, index: str, t
     assert spec.index == index
     if index == "int32":
         assert "(int64_t)blockIdx" not in generate_code(spec, target)
+
+
+def test_codes_of_imports_are_read_by_kind(target: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    (function,) = schedule_sample(next(row for row in first_rows() if row.op == "tanh"), monkeypatch, target)[:1]
+    ((kind, code),) = library.import_codes(library.compile_functions({"kernel": function}, target))
+    assert kind == "cuda"
+    assert b"kernel_kernel" in code
