@@ -37,6 +37,8 @@ class Bucket:
 
 BUCKET_BYTES = 25 << 20
 """Tensors are communicated in buckets of about this size, as torch's DistributedDataParallel does by default."""
+ALONE_BYTES = 1 << 20
+"""Larger tensors are communicated alone: a message takes less time than copies into and out of a bucket."""
 
 
 def check_bucket_bytes(where: str, value: Any) -> None:
@@ -46,17 +48,22 @@ def check_bucket_bytes(where: str, value: Any) -> None:
 
 
 def buckets(
-    arrays: Iterable[NDArray], least_bytes: int, apart: Callable[[NDArray], Any] = lambda _: None
+    arrays: Iterable[NDArray], least_bytes: int, apart: Callable[[NDArray], Any] = lambda _: None, parts: int = 1
 ) -> Iterator[Bucket]:
-    """The arrays in buckets of at least that many bytes, each of one dtype and device, in their order.
+    """The arrays in buckets of at least that many bytes, each of one dtype and device, in order; large ones alone.
 
-    apart: arrays for which it differs are in different buckets."""
+    apart: arrays for which it differs are in different buckets.
+    parts: of how many the arrays are one; sizes are those of all parts."""
     open_buckets: dict[Any, list[NDArray]] = {}
     sizes: dict[Any, int] = {}
     for x in arrays:
         kind = x.dtype, x.device, apart(x)
+        size = parts * math.prod(x.shape) * itemsize(x.dtype)
+        if size >= min(least_bytes, ALONE_BYTES):
+            yield Bucket((x,))
+            continue
         open_buckets.setdefault(kind, []).append(x)
-        sizes[kind] = sizes.get(kind, 0) + math.prod(x.shape) * itemsize(x.dtype)
+        sizes[kind] = sizes.get(kind, 0) + size
         if sizes[kind] >= least_bytes:
             yield Bucket(tuple(open_buckets.pop(kind)))
             del sizes[kind]

@@ -139,24 +139,36 @@ def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication
         key = value.op.name, arguments["group"], arguments["ranks"]
         size = _bytes(arguments["x"].type)
         calls[key] += 1
-        sent[key] += round(_SENT.get(value.op.name, lambda _, size: size)(arguments["ranks"], size))
+        sent[key] += _sent(value.op.name, arguments["ranks"], size)
         first.setdefault(key, i / len(bindings))
-    meanwhile = _meanwhile(module) if calls else Counter[tuple[str, str, int]]()
-    return tuple(Communication(*key, calls[key], sent[key], first[key], meanwhile[key]) for key in calls)
+    planned = _planned(module) if calls else {}
+    return tuple(
+        Communication(*key, *planned[key][:2], first[key], planned[key][2])
+        if key in planned
+        else Communication(*key, calls[key], sent[key], first[key], 0)
+        for key in calls
+    )
 
 
-def _meanwhile(module: Module) -> Counter[tuple[str, str, int]]:
-    """For each operator, group and number of ranks the bytes that other kernels of the compiled program read and write
-    while its calls are on their way."""
+def _planned(module: Module) -> dict[tuple[str, str, int], tuple[int, int, int]]:
+    """For each operator, group and number of ranks the calls in the compiled program, which gathers parameters twice,
+    the bytes that a rank sends, and those that other kernels read and write while the calls are on their way."""
     device = next(t.device for p in module.main.params for t in flat_types((p.type,)))
     source = prepare(standard()(module), device)
     choices = source.choices.packed()
-    moved = Counter[tuple[str, str, int]]()
+    found: dict[tuple[str, str, int], tuple[int, int, int]] = {}
     for each in overlaps(plan_source(source, fuse=True)[1].module["main"]):
         info = choices[each.name].info
         arguments = dict(zip(info.op.schema.names, info.args, strict=True))
-        moved[info.op.name, arguments["group"], arguments["ranks"]] += each.bytes
-    return moved
+        key = info.op.name, arguments["group"], arguments["ranks"]
+        calls, sent, meanwhile = found.get(key, (0, 0, 0))
+        found[key] = calls + 1, sent + _sent(info.op.name, arguments["ranks"], each.size), meanwhile + each.bytes
+    return found
+
+
+def _sent(operator: str, ranks: int, size: int) -> int:
+    """The bytes that a rank sends in a call, by those of its operand."""
+    return round(_SENT.get(operator, lambda _, size: size)(ranks, size))
 
 
 def _bytes(kind: TensorType) -> int:

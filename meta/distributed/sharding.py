@@ -26,7 +26,7 @@ from meta.optim.train_step import TrainStep
 
 
 def zero(
-    stage: int, mesh: GroupLike = None, *, bucket_bytes: int = BUCKET_BYTES, broadcast: bool = True
+    stage: int, mesh: GroupLike = None, *, bucket_bytes: int | None = None, broadcast: bool = True
 ) -> Callable[[TrainStep], TrainStep]:
     """`zero(2, mesh["dp"])(step)`: data parallelism with divided state.
 
@@ -35,7 +35,8 @@ def zero(
         too: a rank gets the sum of its shard alone. 3 divides the parameters too: they are gathered where the model
         reads them; between steps the model's attributes are shards, which `gathered(step)` replaces by parameters.
     mesh: the ranks, as a group, an axis of a mesh, or None for all processes.
-    bucket_bytes: least size of the parameters or gradients that are sent together.
+    bucket_bytes: least size of the parameters or gradients that are sent together; by default 25 MiB, in stage 3 at
+        most a 32nd of the parameters.
     broadcast: start from the parameters and the state of the group's first rank.
     The updates equal those of `data_parallel`. The step given is changed and returned; so is its optimizer, which then
     has shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
@@ -44,7 +45,8 @@ def zero(
     if isinstance(stage, bool) or stage not in (1, 2, 3):
         raise ArgumentError("zero", f"stage is {stage!r}", "1, 2 or 3")
     group = as_group("zero", mesh)
-    check_bucket_bytes("zero", bucket_bytes)
+    if bucket_bytes is not None:
+        check_bucket_bytes("zero", bucket_bytes)
 
     def wrap(step: TrainStep) -> TrainStep:
         check_step("zero", step, group, _Sharded)
@@ -52,14 +54,21 @@ def zero(
         if broadcast:
             broadcast_state(step, group)
         shards = shard_optimizer(step, group)
+        least_bytes = bucket_bytes or _default_bucket_bytes(stage, shards)
         if stage == 3:
-            add_exchange(step, _divide_model(step, shards, bucket_bytes))
+            add_exchange(step, _divide_model(step, shards, least_bytes))
         else:
-            add_exchange(step, ShardedState(group, shards, bucket_bytes, sharded_gradients=stage == 2))
+            add_exchange(step, ShardedState(group, shards, least_bytes, sharded_gradients=stage == 2))
         step.renew_sums()
         return step
 
     return wrap
+
+
+def _default_bucket_bytes(stage: int, shards: Sequence[Shard]) -> int:
+    """In stage 3, a bucket is what a rank has whole at one time, so that small models need small ones."""
+    parameters = sum(shard.array.nbytes * shard.group.ranks for shard in shards)
+    return max(min(BUCKET_BYTES, parameters // 32), 1) if stage == 3 else BUCKET_BYTES
 
 
 def _check_supported(step: TrainStep, stage: int) -> None:
@@ -144,8 +153,8 @@ def shard_buckets(shards: Sequence[Shard], bucket_bytes: int) -> list[list[Shard
 
     Those that other ranks divide too are apart, for their programs treat them as parts, and others as replicated."""
     by_id = {id(shard.array): shard for shard in shards}
-    least = -(-bucket_bytes // shards[0].group.ranks)
-    found = buckets([s.array for s in shards], least, lambda x: by_id[id(x)].others)
+    ranks = shards[0].group.ranks
+    found = buckets([s.array for s in shards], bucket_bytes, lambda x: by_id[id(x)].others, ranks)
     return [[by_id[id(x)] for x in bucket.arrays] for bucket in found]
 
 

@@ -6,8 +6,10 @@
 
 A collective of values that the program computes starts at once, and kernels that need its result are put off while
 others can run. A collective of state alone, such as the gathering of sharded parameters, starts before the kernel that
-needs it. In both cases the operands and results of collectives in progress are at most IN_FLIGHT bytes, or those of a
-single collective. All ranks have equal programs, and so they start collectives in one order.
+needs it, and once more where its result is needed much later (`gather_again`). In both cases the operands and results
+of collectives in progress are at most IN_FLIGHT bytes, or those of a single collective. Programs that gather state are
+to have little whole at one time: there the limit is also the size of the median collective, twice that for values. All
+ranks have equal programs, and so they start collectives in one order.
 
 `start` and `wait` have the tensors of the collective as arguments, so that passes after this one keep their memory.
 """
@@ -22,6 +24,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.vm.lower.choose import WAIT, start_name
+from meta.vm.relax.gather_again import gather_again, kernels_of_state
 from meta.vm.relax.lifetimes import Kernel, Lifetimes, argument_bytes, lifetimes
 from meta.vm.relax.steps import Step, Steps, is_kernel, step_of
 
@@ -58,6 +61,13 @@ def overlap_collectives(module: Any, kernels: Kernels, mutates: Collection[int])
         return module, kernels
     name = next(v for v in module.get_global_vars() if v.name_hint == "main")
     main = module[name]
+    state = {main.params[i] for i in mutates}
+    gathers = {k.index for k, of_state in zip(lives.kernels, kernels_of_state(lives, state), strict=True) if of_state}
+    gathers = {i for i in gathers if collective(lives.kernels[i].step.value)}
+    if gathers:
+        module = gather_again(module, lives, gathers, state)
+        main, lives = module[name], lifetimes(module, mutates)
+        assert lives is not None
     order = _Order(lives, {main.params[i] for i in mutates}).run()
     ordered = _function(main, lives.bindings(order))
     functions = dict(module.functions.items())
@@ -74,13 +84,18 @@ class _Order:
     """Runs the kernels of a program in their order, but for collectives, and what feeds or needs them.
 
     lazy: whether a kernel reads state alone; it runs when another needs it.  eager: what runs as soon as it can.
+    settled: kernels that no later collective needs, such as updates.  urgent: what runs as soon as it can, because
+    collectives in progress take too much memory.
     in_flight: collectives that kernels wait for -> bytes.  ahead: collectives of state that no kernel needed yet."""
 
     def __init__(self, lives: Lifetimes, state: Set[Any]) -> None:
         self.kernels = lives.kernels
         self.bytes = {k.index: _bytes(k) for k in lives.kernels if collective(k.step.value)}
-        self.lazy = self.of_state(lives, state)
+        self.lazy = kernels_of_state(lives, state)
+        self.most_ahead, self.most_in_flight = self.limits()
         self.eager = self.feeders()
+        self.settled = self.last_kernels()
+        self.urgent: set[int] = set()
         self.waiting = [sum(not self.lazy[i] for i in k.after) for k in lives.kernels]
         self.done = [False] * len(lives.kernels)
         self.ready: list[tuple[bool, int]] = []
@@ -99,22 +114,14 @@ class _Order:
             if not self.ready:
                 self.release()
                 continue
-            self.execute(heapq.heappop(self.ready)[1])
-            self.gather_ahead()
+            index = heapq.heappop(self.ready)[1]
+            if not self.done[index]:  # urgent kernels are there twice
+                self.execute(index)
         for kernel in self.kernels:  # lazy ones that no other kernel needs
             self.need(kernel.index)
         return self.out
 
     # --- what kind each kernel is of ---------------------------------------------------------------------------------
-
-    def of_state(self, lives: Lifetimes, state: Set[Any]) -> list[bool]:
-        """Whether a kernel reads state alone, or the results of such kernels, and other kernels need it."""
-        known, root = state | set(lives.tensors), lives.steps.root
-        lazy: list[bool] = []
-        for kernel in self.kernels:
-            reads_state = all(root(v) in known for v in kernel.step.uses)
-            lazy.append(bool(kernel.writes and kernel.before) and reads_state and all(lazy[i] for i in kernel.after))
-        return lazy
 
     def feeders(self) -> set[int]:
         """Collectives, and kernels before them whose results nothing else needs."""
@@ -125,6 +132,20 @@ class _Order:
             last = {j for j in before if self.kernels[j].before <= found and not self.lazy[j]} - found
             found |= last
         return found
+
+    def last_kernels(self) -> set[int]:
+        found: set[int] = set()
+        for kernel in reversed(self.kernels):
+            if kernel.before <= found and not any(i in self.bytes for i in kernel.before):
+                found.add(kernel.index)
+        return found
+
+    def limits(self) -> tuple[int, int]:
+        """The most bytes of collectives of state that are ahead, and of others in progress."""
+        if not any(self.lazy[i] for i in self.bytes):
+            return IN_FLIGHT, IN_FLIGHT
+        median = sorted(self.bytes.values())[len(self.bytes) // 2]
+        return min(IN_FLIGHT, median), min(IN_FLIGHT, 2 * median)
 
     def first_needed(self) -> list[int]:
         """The collectives of state, in the order in which kernels need them."""
@@ -143,7 +164,7 @@ class _Order:
     # --- running -----------------------------------------------------------------------------------------------------
 
     def push(self, index: int) -> None:
-        heapq.heappush(self.ready, (index not in self.eager, index))
+        heapq.heappush(self.ready, (index not in self.eager and index not in self.urgent, index))
 
     def need(self, index: int) -> None:
         """Run a kernel of state, and those before it, unless that was done."""
@@ -165,7 +186,7 @@ class _Order:
         while self.next_gather is not None:
             index = self.next_gather
             if not self.done[index]:
-                if self.ahead and sum(self.ahead.values()) + self.bytes[index] > IN_FLIGHT:
+                if self.ahead and sum(self.ahead.values()) + self.bytes[index] > self.most_ahead:
                     return
                 self.need(index)
                 self.ahead[index] = self.bytes[index]
@@ -176,14 +197,15 @@ class _Order:
         for i in sorted(i for i in kernel.after if self.lazy[i]):
             self.need(i)
             self.arrive(i)
+        self.gather_ahead()
         self.done[index] = True
         self.out.append(kernel)
         if index in self.bytes:
             self.in_flight[index] = self.bytes[index]
-            while len(self.in_flight) > 1 and sum(self.in_flight.values()) > IN_FLIGHT:
+            while len(self.in_flight) > 1 and sum(self.in_flight.values()) > self.most_in_flight:
                 self.release()
         else:
-            self.follow(kernel)
+            self.follow(kernel, index in self.urgent and index in self.settled)
 
     def arrive(self, index: int) -> None:
         """The collectives of state before a kernel that runs now are no longer ahead."""
@@ -199,14 +221,28 @@ class _Order:
         """Let kernels that need the oldest collective in progress run."""
         index = next(iter(self.in_flight))
         del self.in_flight[index]
-        self.follow(self.kernels[index])
+        self.follow(self.kernels[index], True)
 
-    def follow(self, kernel: Kernel) -> None:
+    def follow(self, kernel: Kernel, urgent: bool) -> None:
         for i in sorted(kernel.before):
             if not self.lazy[i]:
                 self.waiting[i] -= 1
+                if urgent:
+                    self.hurry(i)
                 if not self.waiting[i]:
                     self.push(i)
+
+    def hurry(self, index: int) -> None:
+        """Run a kernel, and what it waits for, as soon as it can."""
+        pending = [index]
+        while pending:
+            i = pending.pop()
+            if i in self.urgent or self.done[i] or self.lazy[i]:
+                continue
+            self.urgent.add(i)
+            if not self.waiting[i]:
+                self.push(i)
+            pending += self.kernels[i].after & self.settled
 
 
 def _bytes(kernel: Kernel) -> int:

@@ -27,6 +27,16 @@ from tests.python.distributed.training import (
 )
 
 
+class Deep(meta.Model):
+    """Layers whose weights, apart from those of the last, are gathered again for the backward pass by `zero(3)`."""
+
+    def build(self) -> None:
+        self.layers = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(5, 5), nn.Tanh())))
+
+    def forward(self, x: Any) -> Any:
+        return self.layers(x)
+
+
 class Residual(meta.Model):
     """A block of a residual network without batch norm, whose statistics would be local."""
 
@@ -59,6 +69,7 @@ def _tokens(generator: Any, dtype: str) -> tuple[Any, Any]:
 
 MODELS: dict[str, tuple[Callable[[], Any], Callable[[Any, str], tuple[Any, Any]]]] = {
     "mlp": (MLP, vectors),
+    "deep": (Deep, vectors),
     "residual": (Residual, _images),
     "transformer": (Transformer, _tokens),
 }
@@ -125,7 +136,8 @@ def check_two_zero() -> None:
     _compare(distributed.zero(1), CASES[:1])
     _compare(distributed.zero(2), CASES[:1], clip_norm=0.1)
     _compare(distributed.zero(2), CASES[2:3])
-    _compare(distributed.zero(3), CASES[1:])
+    _compare(distributed.zero(3), CASES[2:])
+    _compare(distributed.zero(3, bucket_bytes=64), [("deep", "adamw", "float64", True)])
     _compare(distributed.zero(3), CASES[:1], accumulate=2)
 
 
