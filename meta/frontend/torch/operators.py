@@ -66,6 +66,8 @@ def _known(node: Node) -> Function | None:
         return _of_aten(node)
     if node.operator == "operator.getitem":
         return operator.getitem
+    if node.namespace == "prims":
+        return PRIMS.get(node.base)
     if node.operator in PYTHON:
         return _on_numbers(PYTHON[node.operator])
     if node.overload:
@@ -175,6 +177,10 @@ PYTHON: Mapping[str, Function] = {
     "torch.sym_sum": lambda terms: sum(terms),
 }  # fmt: skip
 """Functions of Python and torch on sizes."""
+
+
+PRIMS: Mapping[str, Function] = {"fma": lambda x, y, z: x * y + z}
+"""Torch's primitives, in which its decompositions of optimizers end."""
 
 
 def _on_numbers(function: Function) -> Function:

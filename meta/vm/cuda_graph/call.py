@@ -10,7 +10,7 @@ be recorded goes on running kernel by kernel.
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
 from math import prod
@@ -61,12 +61,13 @@ class GraphCall:
     moving: the parameters that are other tensors in every call, which are copied.
     stable: those that may be other tensors but have mostly the same memory, as parameters of a model of torch; the
         graph reads them there. The rest are the same tensors in every call.
+    written: the stable parameters that the program writes, which are never copied.
     scopes: entered around calls that run kernel by kernel, for libraries that allocate memory themselves."""
 
     def __init__(
         self, main: Callable[..., Any], types: Sequence[TensorType], moving: Sequence[int],
         destinations: Destinations, on: Device, scopes: Sequence[Callable[[], AbstractContextManager[Any]]],
-        stable: Sequence[int] = (),
+        stable: Sequence[int] = (), written: Collection[int] = (),
     ) -> None:  # fmt: skip
         self._main = main
         self.on = on
@@ -82,6 +83,7 @@ class GraphCall:
             self._copy_from_now_on(i)
         self.moves = dict.fromkeys(stable, 0)
         """How often each stable parameter that is not copied has moved."""
+        self.written = frozenset(written)
         self.kept = tuple(sorted(set(range(len(types))) - self.copied.keys() - self.moves.keys()))
         self.placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
         self.targets = [p.data for p in self.placed]
@@ -141,7 +143,7 @@ class GraphCall:
         for i in list(self.moves):
             address = data[i].data_ptr()
             self.moves[i] += address != self.addresses.get(i, address)
-            if self.moves[i] > MAX_MOVES or address % ALIGNMENT:
+            if i not in self.written and (self.moves[i] > MAX_MOVES or address % ALIGNMENT):
                 del self.moves[i]
                 self._copy_from_now_on(i)
 

@@ -44,6 +44,7 @@ def graph_call(
     keys = first + len(record.state)
     moving = [i for i in range(first) if i not in overwritten and i not in stable]
     moving += range(keys, keys + len(record.random))
-    in_place = sorted(set(stable) - overwritten)
     scopes = private_memory(source.choices)
-    return GraphCall(machine.main, types, moving, destinations, source.device, scopes, in_place)
+    return GraphCall(
+        machine.main, types, moving, destinations, source.device, scopes, sorted(stable), overwritten & {*stable}
+    )

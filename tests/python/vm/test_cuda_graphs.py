@@ -74,14 +74,15 @@ def _at(x: Any) -> np.ndarray[Any, Any]:
     return np.ctypeslib.as_array((ctypes.c_float * SIZE).from_address(x.data_ptr()))
 
 
-def program(driver: Driver, stable: tuple[int, ...]) -> graphs.GraphCall:
-    """x * w + b: x moves, w and b are stable as far as said, and else the same tensors."""
+def program(driver: Driver, stable: tuple[int, ...], written: tuple[int, ...] = ()) -> graphs.GraphCall:
+    """x * w + b: x moves, w and b are stable as far as said, else the same tensors. A written b counts up."""
 
     def main(x: Any, w: Any, b: Any, out: Any) -> Any:
         places = [_at(each) for each in (x, w, b, out)]
 
         def work() -> None:
             places[3][:] = places[0] * places[1] + places[2]
+            places[2] += bool(written)
 
         if driver.capturing is None:
             work()
@@ -91,7 +92,7 @@ def program(driver: Driver, stable: tuple[int, ...]) -> graphs.GraphCall:
 
     kind = tensor_type((SIZE,), "float32", CPU)
     memory = Destinations((4 * SIZE,), (Destination(0, 0, (SIZE,), "float32"),), kernels=1)
-    return graphs.GraphCall(main, [kind] * 3, [0], memory, CPU, [], stable)
+    return graphs.GraphCall(main, [kind] * 3, [0], memory, CPU, [], stable, written)
 
 
 def aligned(value: float) -> torch.Tensor:
@@ -163,3 +164,16 @@ def test_other_arrays_that_the_program_keeps_are_recorded_anew(driver: Driver) -
     assert "other arrays" in call.refusal
     expected = 2.0 + 42.0
     assert np.from_dlpack(call.main(torch.ones(SIZE), w, tvm.from_dlpack(aligned(42.0))))[0] == expected
+
+
+def test_parameters_that_the_program_writes_are_never_copied(driver: Driver) -> None:
+    call, w = program(driver, stable=(1, 2), written=(2,)), aligned(2.0)
+    held = []
+    for _ in range(3):
+        held.append(aligned(3.0))
+        for i in range(4):
+            expected = 2.0 + 3.0 + i
+            assert np.from_dlpack(call.main(torch.ones(SIZE), w, held[-1]))[0] == expected
+        assert held[-1][0] == 7.0
+    assert call.recorded == 3
+    assert set(call.copied) == {0}

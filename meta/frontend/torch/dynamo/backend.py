@@ -48,6 +48,7 @@ def compile_backend(
         bw_compiler=_compiler("backward", chosen, reports, stable),
         inference_compiler=_compiler("inference", chosen, reports, stable),
         decompositions=decompositions(),
+        keep_inference_input_mutations=True,  # programs write them
         partition_fn=min_cut_rematerialization_partition if chosen.partition == "min_cut" else default_partition,
     )
     return compiler(module, inputs)
@@ -87,7 +88,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     return {
         target: function
         for target, function in core_aten_decompositions().items()
-        if not aten.stays_whole(target.name().partition("::")[2].partition(".")[0])
+        if not aten.stays_whole(target.name().partition("::")[2].partition(".")[0].removesuffix("_"))
     }
 
 

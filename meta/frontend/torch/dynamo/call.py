@@ -18,8 +18,8 @@ from meta.dtype import is_complex
 from meta.frontend.torch.dynamo.convert import Converted, Output, convert
 from meta.frontend.torch.dynamo.options import Options
 from meta.frontend.torch.dynamo.report import GraphReport
-from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, plain_symbol, symbols_of
-from meta.ir.expr import Call, Tuple, TupleGetItem, Var
+from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
+from meta.ir.expr import MUTATES, Call, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, leaf_types
 from meta.vm.executor import compile_record
@@ -147,28 +147,35 @@ def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...
 def _program(converted: Converted, sources: dict[str, _Source], options: Options, held: frozenset[int]) -> Run:
     """The call of a program. held: the positions of arguments that mostly have the same memory."""
     outputs = _outputs(converted.outputs, sources)
-    if not converted.record.main.body.results:
+    if not converted.record.main.body.results:  # nothing is computed or written
         return lambda args: _returned(outputs, _taken(args), ())
     device = _device(converted)
     graphs = options.graphs and not converted.random
-    stable = [i for i, each in enumerate(converted.inputs) if each.position in held]
+    stable = [i for i, each in enumerate(converted.inputs) if each.position in held or i in converted.written]
     program = options.compiled(
         lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, stable=stable)
     )
     copied = _shared_results(program.optimized, converted.outputs)
     fixed = [*[x._data for _, x in converted.record.state], *[c._data for c in program.constants]]
-    copies_misaligned = device.kind == "cuda" and program.loaded.destinations is None
-    main, prepare = program.machine, _preparer(converted, sources, copies_misaligned=copies_misaligned)
+    direct: Sequence[int] = ()  # inputs that kernels of a GPU read or write in place, several elements at once
+    if device.kind == "cuda":
+        is_graph = program.loaded.destinations is not None
+        direct = converted.written if is_graph else range(len(converted.inputs))
+    main, prepare = program.machine, _preparer(converted, sources, direct)
     types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
+    types = types[: len(types) - len(converted.written)]
     complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
-    unpack: Callable[[Any], list[Any]] = unpacker(len(types)) if len(types) > 1 else lambda raw: [raw]
+    unpack: Callable[[Any], list[Any]] = unpacker(len(types)) if len(types) > 1 else lambda raw: [raw][: len(types)]
+    write_back = _writer(converted)
     scope = _stream_scope(device)
 
     def run(args: list[Any]) -> list[Any]:
         values = _taken(args)
         with scope():
             try:
-                raw = main.main(*prepare(values), *fixed)
+                inputs = prepare(values)
+                raw = main.main(*inputs, *fixed)
+                write_back(values, inputs)
             except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
                 reraise(error)
         results = unpack(raw)
@@ -212,11 +219,11 @@ def _stream_scope(device: Device) -> Callable[[], Any]:
 
 
 def _preparer(
-    converted: Converted, sources: dict[str, _Source], *, copies_misaligned: bool
+    converted: Converted, sources: dict[str, _Source], aligned: Sequence[int]
 ) -> Callable[[list[Any]], list[Any]]:
     """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last.
 
-    copies_misaligned: for kernels of GPUs, which read several elements at once."""
+    aligned: the inputs that are copied if their memory is not aligned."""
     positions = [each.position for each in converted.inputs]
     special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
     for i, each in enumerate(converted.inputs):
@@ -231,12 +238,29 @@ def _preparer(
         for i, change in special:
             inputs[i] = change(inputs[i])
         inputs = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in inputs]
-        if copies_misaligned:
-            inputs = [x.clone() if x.data_ptr() % ALIGNMENT else x for x in inputs]
+        for i in aligned:
+            if inputs[i].data_ptr() % ALIGNMENT:
+                inputs[i] = inputs[i].clone()
         inputs += [torch.empty((source.read(values), 0), dtype=torch.uint8) for source in carried]
         return inputs
 
     return prepare
+
+
+def _writer(converted: Converted) -> Callable[[Sequence[Any], Sequence[Any]], None]:
+    """(arguments of a call, inputs of the program) -> the arguments that the program writes have their new values, also
+    those of which it had copies."""
+    writes = [(i, converted.inputs[i]) for i in converted.written]
+
+    def write_back(values: Sequence[Any], inputs: Sequence[Any]) -> None:
+        for i, each in writes:
+            target, source = values[each.position], inputs[i]
+            if source.data_ptr() != target.data_ptr():
+                source = torch.view_as_complex(source) if target.is_complex() else source
+                with torch.no_grad():
+                    target.copy_(source if each.order is None else source.permute(inverse(each.order)))
+
+    return write_back
 
 
 def _steps(order: tuple[int, ...] | None, is_complex: bool) -> Callable[[torch.Tensor], torch.Tensor] | None:
@@ -278,7 +302,7 @@ def _getter(output: Output, sources: dict[str, _Source]) -> _Getter:
 
 def _shared_results(module: Module, outputs: Sequence[Output]) -> list[int]:
     """The results whose memory a program shares with its parameters or with an earlier result, where torch's do not:
-    they are copied, so that writes to one leave the other alone."""
+    they are copied, so that writes to one leave the other alone. The program's writes to parameters come last."""
     main = module.main
     roots: dict[Any, Any] = {}
     for binding in main.body.bindings:
@@ -290,9 +314,11 @@ def _shared_results(module: Module, outputs: Sequence[Output]) -> list[int]:
         elif isinstance(value, TupleGetItem) and isinstance(value.value, Tuple):
             roots[binding.var] = value.value.fields[value.index]
     views = {o.result for o in outputs if o.is_view}
-    seen: set[Any] = set(main.params)
+    mutates = main.attrs.get(MUTATES, {})
+    results = main.body.results[: len(main.body.results) - len(mutates)]
+    seen: set[Any] = {*main.params, *(roots.get(x, x) for x in main.body.results[len(results) :])}
     copied: list[int] = []
-    for i, atom in enumerate(main.body.results):
+    for i, atom in enumerate(results):
         root = roots.get(atom, atom)
         if root in seen and i not in views:
             copied.append(i)

@@ -25,6 +25,7 @@ from meta.frontend.torch.graph import run
 from meta.frontend.torch.nodes import Node as Call
 from meta.frontend.torch.operators import find, is_check, is_write
 from meta.ir.type import TensorType, tensor_type
+from meta.tracing.symbol import Symbol
 
 LACKING = "the table of ATen's operators lacks it"
 TWINLESS = "no twin is registered (meta.frontend.torch.twin)"
@@ -58,11 +59,13 @@ class Output:
 class Converted:
     """A graph as a program.
 
+    written: the indices of the inputs that the program overwrites.
     carried: the names of the sizes that further inputs have: tensors of the shape (size, 0).
     random: whether torch draws random numbers in it; the program then has one more result."""
 
     record: tracing.Record
     inputs: tuple[Input, ...]
+    written: tuple[int, ...]
     carried: tuple[str, ...]
     outputs: tuple[Output, ...]
     fallbacks: tuple[Fallback, ...]
@@ -84,13 +87,17 @@ class _Converter:
     symbols: Sequence[str]
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     fallbacks: list[Fallback] = field(default_factory=list[Fallback])
+    written: dict[Node, Node] = field(default_factory=dict[Node, Node])
+    """Placeholder -> the write in place that gives it its last value."""
     token: Any = None
     operators: int = 0
 
     def run(self) -> Converted:
         nodes = list(self.module.graph.nodes)
         placeholders = [n for n in nodes if n.op == "placeholder"]
-        results = _flat_results(nodes[-1])
+        self.written = _last_writes(nodes)
+        targets = {write: placeholder for placeholder, write in self.written.items()}
+        results = [targets.get(r, r) for r in _flat_results(nodes[-1])]
         returned: dict[Node, int] = {}
         for r in results:
             if isinstance(r, Node) and r.op != "placeholder" and isinstance(r.meta["val"], torch.Tensor):
@@ -106,6 +113,8 @@ class _Converter:
         device = types[0].device if types else "cpu"
         carriers = [tensor_type((sym(name), 0), "uint8", device) for name in carried]
         orders = {node: dense_order(node.meta["val"]) for node in returned}
+        places = [placeholders[each.position] for each in inputs]
+        writes = [(i, node) for i, node in enumerate(places) if node in self.written]
 
         def program(*tensors: Any) -> list[Any]:
             for node in placeholders:
@@ -114,17 +123,23 @@ class _Converter:
                 value = x if each.order is None else meta.transpose(x, inverse(each.order))
                 self.values[placeholders[each.position]] = value
             for node in nodes:
-                if node.op in ("call_function", "get_attr"):
+                if node in targets:
+                    self.values[node] = self._argument(node.args[1])
+                elif node.op in ("call_function", "get_attr"):
                     self.values[node] = self._value(node)
-            out = [self.values[n] if orders[n] is None else meta.transpose(self.values[n], orders[n]) for n in returned]
+            out = [_in_order(self.values[n], orders[n]) for n in returned]
+            news = [_in_order(self.values[self.written[n]], inputs[i].order) for i, n in writes]
+            for (i, _), value in zip(writes, news, strict=True):
+                tensors[i].update(value)
             return out if self.token is None else [*out, self.token]
 
         record = tracing.record(program, (*types, *carriers), {})
         position = {node: i for i, node in enumerate(placeholders)}
         outputs = tuple(self._output(r, position, returned, orders) for r in results)
         return Converted(
-            record, tuple(inputs), carried, outputs, tuple(self.fallbacks), self.operators, self.token is not None
-        )
+            record, tuple(inputs), tuple(i for i, _ in writes), carried, outputs, tuple(self.fallbacks),
+            self.operators, self.token is not None,
+        )  # fmt: skip
 
     def _input_type(self, value: torch.Tensor, order: tuple[int, ...] | None) -> Any:
         kind = self.sizes.type(value)
@@ -314,6 +329,33 @@ def _schema_name(target: Any) -> str:
     """The name of an operator, `aten::add`; for a function, its own name."""
     schema = getattr(target, "_schema", None)
     return schema.name if schema is not None else str(getattr(target, "__name__", target))
+
+
+def _last_writes(nodes: Sequence[Node]) -> dict[Node, Node]:
+    """Placeholder -> the `copy_` to it that ends a graph: AOTAutograd writes each input once, after all that reads it.
+    Other writes in place are not among them."""
+    writes: dict[Node, Node] = {}
+    for node in nodes:
+        if node.target is torch.ops.aten.copy_.default and len(node.args) == 2:
+            target, value = node.args
+            if isinstance(target, Node) and isinstance(value, Node) and _is_last_write(node, target, value):
+                writes[target] = node
+    return writes
+
+
+def _is_last_write(write: Node, target: Node, value: Node) -> bool:
+    new, old = value.meta.get("val"), target.meta.get("val")
+    alike = isinstance(new, torch.Tensor) and isinstance(old, torch.Tensor) and new.dtype == old.dtype
+    same_place = alike and new.shape == old.shape and new.device == old.device
+    readers = [user for user in target.users if user is not write and user.op != "output"]
+    returned = all(user.op == "output" for user in write.users)
+    return target.op == "placeholder" and same_place and returned and all(user < write for user in readers)
+
+
+def _in_order(x: Any, order: Sequence[int] | None) -> Any:
+    """The present value of a tensor with its axes in another order, which later writes leave alone."""
+    value = x if order is None else meta.transpose(x, order)
+    return Symbol(value.atom) if isinstance(value, Symbol) else value
 
 
 def _views_input(node: Node) -> bool:

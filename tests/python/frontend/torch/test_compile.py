@@ -199,3 +199,65 @@ def test_programs_know_which_inputs_keep_their_memory(monkeypatch):
     forward, backward = map(sorted, found)
     assert forward == [[2], [2], [2, 3], [3], [3, 4]]
     assert backward == [[2], [2, 3], [3, 4]]
+
+
+def keeps_the_old_value(x, y):
+    old, view = x.clone(), x.view(-1)
+    x.add_(y)
+    return old, view[0]
+
+
+def swaps(x, y):
+    old = x.clone()
+    x.copy_(y)
+    y.copy_(old)
+    return x
+
+
+def writes_a_part(x, y):
+    x[:, 0].mul_(2)
+    return x * y
+
+
+CHANNELS_LAST = torch.ones(2, 3, 4, 5).to(memory_format=torch.channels_last).stride()
+WRITES = {
+    "old value": (keeps_the_old_value, torch.float32, (2, 3), None),
+    "swap": (swaps, torch.float32, (2, 3), None),
+    "layout": (writes_a_part, torch.float32, (2, 3, 4, 5), CHANNELS_LAST),
+    "strided": (writes_a_part, torch.float32, (2, 3), (7, 2)),
+    "complex": (keeps_the_old_value, torch.complex64, (2, 3), None),
+}
+
+
+@pytest.mark.parametrize("name", WRITES)
+def test_programs_write_arguments_in_place(name):
+    function, dtype, shape, strides = WRITES[name]
+    values = [torch.randn(shape, dtype=dtype) for _ in range(2)]
+    strides = strides or values[0].stride()
+    given = [[torch.empty_strided(shape, strides, dtype=dtype).copy_(x) for x in values] for _ in range(2)]
+    addresses = [x.data_ptr() for x in given[1]]
+    call = compiled(function)
+    for _ in range(2):
+        expected, got = function(*given[0]), call(*given[1])
+        close(got, expected)
+        close(given[1], given[0])
+    assert [x.data_ptr() for x in given[1]] == addresses
+    assert all((x._version > 0) == (y._version > 0) for x, y in zip(*given, strict=True))
+
+
+@pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])
+def test_a_compiled_step_of_an_optimizer_writes_parameters(kind):
+    models = [nn.Linear(4, 3), nn.Linear(4, 3)]
+    models[1].load_state_dict(models[0].state_dict())
+    steps = []
+    for module in models:
+        optimizer = kind(module.parameters(), lr=0.1, **({"momentum": 0.9} if kind is torch.optim.SGD else {}))
+        steps.append(optimizer.step if module is models[0] else compiled(optimizer.step))
+    for _ in range(3):
+        x = torch.randn(5, 4)
+        for module, step in zip(models, steps, strict=True):
+            module.zero_grad()
+            module(x).square().sum().backward()
+            step()
+    for got, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        close(got, expected)
