@@ -31,7 +31,7 @@ def _pipeline() -> tuple[Any, Any, Any]:
 
 
 def _expand_host(func: Any) -> Any:
-    return values_in_registers(philox.expand(func))
+    return values_in_registers(philox.expand(philox.share_blocks(func)))
 
 
 def _followed(finalize: Any, change: Callable[[Any], Any]) -> Any:

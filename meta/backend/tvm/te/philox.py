@@ -109,6 +109,56 @@ def expand(func: Any) -> Any:
     return tvm.structural_map(tvm.structural_map(func, (tvm.SeqStmt, sequence)), (tvm.BufferStore, store))
 
 
+def share_blocks(func: Any) -> Any:
+    """`func` with loops over elements of random bits, of any number, as loops over the blocks that elements share and a
+    loop over the rest. Those whose elements do not follow each other stay."""
+
+    def split(loop: Any) -> Any:
+        sharing = _sharing(loop)
+        return _split(loop, sharing) if sharing > 1 else loop
+
+    return tvm.structural_map(func, (tvm.For, split)) if list_calls(func) else func
+
+
+def _sharing(loop: Any) -> int:
+    """The elements that share a block of random bits in a loop of one store over them; 1 in other loops."""
+    size, body = loop.extent, loop.body
+    if not isinstance(body, tvm.BufferStore) or (isinstance(size, tvm.IntImm) and int(size.value) < 2 * LANES):
+        return 1
+    calls = [call for call in list_calls(body) if call.op.name in SHARING]
+    if not calls or not all(call.args[2].same_as(loop.loop_var) for call in calls):
+        return 1
+    return max(SHARING[str(call.op.name)] for call in calls)
+
+
+def _split(loop: Any, sharing: int) -> Any:
+    """Loops over whole chunks of `sharing` times LANES elements, and over the elements after them."""
+    chunk, lane = (tvm.Var(name, dtype_of(loop.loop_var)) for name in ("chunk", "lane"))
+    zero, size = _like(chunk, 0), sharing * LANES
+    count = loop.extent >> _like(chunk, size.bit_length() - 1)
+    parts = [_at(loop, chunk * _like(chunk, size) + _like(chunk, part * LANES) + lane) for part in range(sharing)]
+    lanes = tvm.For(lane, zero, _like(chunk, LANES), tirx.ForKind.SERIAL, tvm.SeqStmt(parts))
+    rest = tvm.Var("rest", dtype_of(loop.loop_var))
+    start = count * _like(chunk, size)
+    return tvm.SeqStmt(
+        [
+            tvm.For(chunk, zero, count, loop.kind, lanes),
+            tvm.For(rest, zero, loop.extent - start, tirx.ForKind.SERIAL, _at(loop, start + rest)),
+        ]
+    )
+
+
+def _at(loop: Any, position: Expr) -> Any:
+    """A copy of the body of a loop, with variables of its own, at a position."""
+    values: dict[Any, Expr] = {loop.loop_var: position}
+
+    def rename(let: Any) -> None:
+        values[let.var] = tirx.Var(str(let.var.name), dtype_of(let.var))
+
+    tvm.structural_walk(loop.body, (tirx.Let, rename))
+    return tvm.structural_map(loop.body, (tvm.Var, lambda v: values.get(v, v)))
+
+
 def _analyzer(func: Any) -> Any:
     """An analyzer that knows the ranges of the loops and threads of a function."""
     analyzer = tvm.Analyzer()
