@@ -68,6 +68,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "exp2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "floor_divide", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "hypot", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "lgamma", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log10", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "sin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),

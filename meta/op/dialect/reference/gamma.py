@@ -14,14 +14,14 @@ _BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617
 
 
 def _lgamma(x: float) -> float:
-    if math.isinf(x) or (x <= 0 and x == math.floor(x)):
+    if math.isinf(x) or (x <= 0 and x == np.floor(x)):
         return math.inf
     return math.lgamma(x)
 
 
 def _zeta(s: float, q: float) -> float:
     """By the formula of Euler and Maclaurin after 20 terms."""
-    if s == 1 or (s > 1 and q <= 0 and q == math.floor(q)):
+    if s == 1 or (s > 1 and q <= 0 and q == np.floor(q)):
         return math.inf
     if s < 1 or q <= 0:
         return math.nan
@@ -39,7 +39,7 @@ def _zeta(s: float, q: float) -> float:
 def _digamma(x: float) -> float:
     if x == 0:
         return -math.copysign(math.inf, x)
-    if x == -math.inf or (x < 0 and x == math.floor(x)):
+    if x == -math.inf or (x < 0 and x == np.floor(x)):
         return math.nan
     if x < 0:
         return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
@@ -47,7 +47,7 @@ def _digamma(x: float) -> float:
     while x < 20:
         total -= 1 / x
         x += 1
-    tail = sum(number / ((2 * k + 2) * x ** (2 * k + 2)) for k, number in enumerate(_BERNOULLI))
+    tail = sum(number / (2 * k + 2) * (1 / x) ** (2 * k + 2) for k, number in enumerate(_BERNOULLI))
     return total + math.log(x) - 0.5 / x - tail
 
 
@@ -58,7 +58,7 @@ def _polygamma(n: int) -> Callable[[float], float]:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def run(x: float) -> float:
-        if x <= 0 and x == math.floor(x):
+        if x <= 0 and x == np.floor(x):
             return math.copysign(math.inf, scale) if x == 0 else math.inf
         total = 0.0
         while x < 1:

@@ -7,6 +7,7 @@ Functions" (1964), by number.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
@@ -51,8 +52,7 @@ def digamma(x: Expr) -> Expr:
 
     def reflected(value: Expr) -> Expr:
         is_pole = tirx.EQ(x, tirx.floor(x))
-        angle = (x - tirx.nearbyint(x)) * const(x, math.pi)
-        mirrored = value - const(x, math.pi) / libm("tan")(select(is_pole, one, angle))
+        mirrored = value - const(x, math.pi) * _cotangent(x)
         infinity = const(x, _INF)
         at_zero = select(is_negative(x), infinity, -infinity)
         pole = select(tirx.EQ(x, zero), at_zero, const(x, math.nan))
@@ -61,23 +61,55 @@ def digamma(x: Expr) -> Expr:
     return let(let(select(x > zero, x, one - x), of_positive), reflected)
 
 
-def zeta_positive(s: Expr, q: Expr) -> Expr:
-    """The sum of (q + k)**-s over k >= 0 for s > 1 and q > 0, by the formula of Euler and Maclaurin (23.1.30)."""
-    one, power = const(s, 1), libm("pow")
-    total = power(q, -s)
+def zeta_positive(s: Expr, q: Expr, power: Callable[[Expr], Expr] | None = None) -> Expr:
+    """The sum of (q + k)**-s over k >= 0 for s > 1 and q > 0, by the formula of Euler and Maclaurin (23.1.30).
+
+    power: computes w**-s, by default in the C library."""
+    one, power = const(q, 1), power or (lambda w: libm("pow")(w, -s))
+    total = power(q)
     for k in range(1, _SHIFT):
-        total = total + power(q + const(s, k), -s)
+        total = total + power(q + const(q, k))
 
     def with_tail(w: Expr, last: Expr) -> Expr:
-        value = total + last * w / (s - one) + const(s, 0.5) * last
-        factor, square = s * last / w, w * w
-        for j, number in enumerate(_BERNOULLI):
-            value = value + factor * const(s, number / math.factorial(2 * j + 2))
-            factor = factor * (s + const(s, 2 * j + 1)) * (s + const(s, 2 * j + 2)) / square
-        return value
+        value = total + last * w / (s - one) + const(q, 0.5) * last
 
-    shifted = q + const(s, _SHIFT)
-    return bound(with_tail, shifted, power(shifted, -s))
+        def series(inverse: Expr, square: Expr) -> Expr:
+            tail, factor = value, s * last * inverse
+            for j, number in enumerate(_BERNOULLI):
+                tail = tail + factor * const(q, number / math.factorial(2 * j + 2))
+                factor = factor * (s + const(q, 2 * j + 1)) * (s + const(q, 2 * j + 2)) * square
+            return tail
+
+        return bound(series, one / w, one / (w * w))
+
+    shifted = q + const(q, _SHIFT)
+    return bound(with_tail, shifted, power(shifted))
+
+
+def _reciprocal_power(w: Expr, exponent: int) -> Expr:
+    """w**-exponent for an exponent from 1 on, by multiplications: the C library takes 30 times as long."""
+    out, square, left = None, const(w, 1) / w, exponent
+    while left:
+        if left & 1:
+            out = square if out is None else out * square
+        left >>= 1
+        square = square * square
+    return out
+
+
+def _cotangent(x: Expr) -> Expr:
+    """cot(pi x), 0 at integers: the quotient of the series of cos and sin at the distance from the nearest one."""
+
+    def of_angle(angle: Expr) -> Expr:
+        def quotient(square: Expr) -> Expr:
+            cosine, sine = (
+                _horner(tuple((-1.0) ** k / math.factorial(2 * k + odd) for k in range(12)), square) for odd in (0, 1)
+            )
+            return cosine / (sine * select(tirx.EQ(angle, const(x, 0)), const(x, _INF), angle))
+
+        return let(angle * angle, quotient)
+
+    return let((x - tirx.nearbyint(x)) * const(x, math.pi), of_angle)
 
 
 def zeta(s: Expr, q: Expr) -> Expr:
@@ -97,16 +129,18 @@ def polygamma(x: Expr, n: int) -> Expr:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def reflected(value: Expr) -> Expr:
-        angle = (x - tirx.nearbyint(x)) * const(x, math.pi)
         is_pole = tirx.EQ(x, tirx.floor(x))
-        cotangent = one / libm("tan")(select(is_pole, one, angle))
-        derivative = let(cotangent, lambda c: _horner(_cotangent_derivative(n), c))
+        derivative = let(_cotangent(x), lambda c: _horner(_cotangent_derivative(n), c))
         mirrored = const(x, (-1.0) ** (n + 1)) * (const(x, (-1.0) ** n * math.pi ** (n + 1)) * derivative - value)
         pole = select(tirx.EQ(x, zero), const(x, math.copysign(_INF, scale)), const(x, _INF))
         return select(x > zero, value, select(is_pole, pole, mirrored))
 
     positive = select(x > zero, x, one - x)
-    return let(const(x, scale) * bound(zeta_positive, const(x, n + 1), positive), reflected)
+
+    def of_positive(q: Expr) -> Expr:
+        return const(x, scale) * zeta_positive(const(x, n + 1), q, lambda w: _reciprocal_power(w, n + 1))
+
+    return let(let(positive, of_positive), reflected)
 
 
 def _cotangent_derivative(n: int) -> tuple[float, ...]:

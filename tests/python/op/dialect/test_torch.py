@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import math
+import runpy
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
 import meta
+import meta.op.dialect.torch as torch_dialect
+from meta.op.dispatch import Dialect
 from meta.op.registry import get
 
 pytest.importorskip("torch")
@@ -45,7 +49,22 @@ _SPREAD = np.random.default_rng(0).uniform(-100, 100, 4096)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize(
     "op",
-    ["acos", "asin", "atan", "atan2", "cos", "erfinv", "exp2", "floor_divide", "hypot", "log10", "log2", "sin", "tan"],
+    [
+        "acos",
+        "asin",
+        "atan",
+        "atan2",
+        "cos",
+        "erfinv",
+        "exp2",
+        "floor_divide",
+        "hypot",
+        "lgamma",
+        "log10",
+        "log2",
+        "sin",
+        "tan",
+    ],
 )
 def test_vectorised_functions_agree_with_those_of_tvm(op: str, dtype: str) -> None:
     first, second = np.meshgrid(_EDGES, _EDGES)
@@ -63,6 +82,22 @@ def test_vectorised_functions_agree_with_those_of_tvm(op: str, dtype: str) -> No
     np.testing.assert_allclose(ours, expected, rtol=8 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
     numbers = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(ours)[numbers], np.signbit(expected)[numbers])
+
+
+def test_each_file_implements_operators_of_its_family(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dispatch imports the file of the family of an operator, and no others."""
+    families: dict[str, str] = {}
+    for path in sorted(Path(torch_dialect.__file__).parent.glob("[a-z]*.py")):
+        names: list[str] = []
+
+        def record(_: Dialect, name: str, payload: Any = None, **__: Any) -> Any:
+            names.append(name)  # noqa: B023
+            return payload or (lambda function: function)
+
+        monkeypatch.setattr(Dialect, "implement", record)
+        runpy.run_path(str(path))
+        families |= {name: path.stem for name in names if get(name).family != path.stem}
+    assert families == {}
 
 
 def test_vectorised_functions_are_for_static_sizes_on_the_cpu_in_one_dtype() -> None:
