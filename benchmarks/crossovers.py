@@ -118,7 +118,7 @@ def _layer_norm_dx(work: int) -> Sample:
 
 
 _VECTORISED = ("acos", "asin", "atan", "cos", "erfinv", "exp2", "lgamma", "log10", "log2", "sin", "tan")
-_VECTORISED_PAIRS = ("atan2", "floor_divide", "hypot")
+_VECTORISED_PAIRS = ("atan2", "floor_divide", "hypot", "power")
 
 PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("matmul", "multiplications"): _square("matmul"),

@@ -77,6 +77,27 @@ def hardsigmoid(x: T) -> T:
     return _y
 
 
+_s_hardsigmoid_dx = state(get("hardsigmoid_dx"))
+_r_hardsigmoid_dx = _s_hardsigmoid_dx.fast
+
+
+def hardsigmoid_dx(x: T, dy: T) -> T:
+    """Gradient of hardsigmoid.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_hardsigmoid_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardsigmoid_dx, x, dy)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("hardsigmoid_dx", _y, (x, dy))
+    return _y
+
+
 _s_hardswish = state(get("hardswish"))
 _r_hardswish = _s_hardswish.fast
 
@@ -94,6 +115,27 @@ def hardswish(x: T) -> T:
     _y = run(x)
     if x._node is not None:
         return record("hardswish", _y, (x,))
+    return _y
+
+
+_s_hardswish_dx = state(get("hardswish_dx"))
+_r_hardswish_dx = _s_hardswish_dx.fast
+
+
+def hardswish_dx(x: T, dy: T) -> T:
+    """Gradient of hardswish.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_hardswish_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardswish_dx, x, dy)
+    _y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("hardswish_dx", _y, (x, dy))
     return _y
 
 
@@ -116,6 +158,29 @@ def hardtanh(x: T, min: float = -1.0, max: float = 1.0) -> T:
     _y = run(x)
     if x._node is not None:
         return record("hardtanh", _y, (x, min, max))
+    return _y
+
+
+_s_hardtanh_dx = state(get("hardtanh_dx"))
+_r_hardtanh_dx = _s_hardtanh_dx.fast
+
+
+def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0) -> T:
+    """Gradient of hardtanh.
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    min: Lower bound.
+    max: Upper bound.
+    """
+    try:
+        run = _r_hardtanh_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hardtanh_dx, x, dy, min, max)
+    _y = run(x, dy)
+    if dy._node is not None:
+        return record("hardtanh_dx", _y, (x, dy, min, max))
     return _y
 
 

@@ -37,19 +37,31 @@ from meta.op.grad.rule import GradRule, add_rules
 
 
 def _hardshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.where(meta.less_equal(meta.abs(x), lambd), 0, dy),)
+    return (meta.threshold_dx(meta.abs(x), dy, lambd),)
 
 
 def _hardsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.where(meta.less(meta.abs(x), 3), meta.divide(dy, 6), 0),)
+    return (meta.hardsigmoid_dx(x, dy),)
+
+
+def _hardsigmoid_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.hardsigmoid_dx(x, dz),)
 
 
 def _hardswish(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.where(meta.less_equal(x, (-3)), 0, meta.where(meta.less(x, 3), meta.multiply(dy, meta.add(meta.divide(x, 3), 0.5)), dy)),)
+    return (meta.hardswish_dx(x, dy),)
+
+
+def _hardswish_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.where(meta.less(meta.abs(x), 3), meta.divide(meta.multiply(dz, dy), 3), 0) if needs[0] else None, meta.hardswish_dx(x, dz) if needs[1] else None)
 
 
 def _hardtanh(needs: Any, x: Any, min: Any, max: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.where(meta.logical_or(meta.less_equal(x, min), meta.greater_equal(x, max)), 0, dy),)
+    return (meta.hardtanh_dx(x, dy, min, max),)
+
+
+def _hardtanh_dx(needs: Any, x: Any, dy: Any, min: Any, max: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.hardtanh_dx(x, dz, min, max),)
 
 
 def _logsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -66,7 +78,7 @@ def _selu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _softshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.where(meta.less_equal(meta.abs(x), lambd), 0, dy),)
+    return (meta.threshold_dx(meta.abs(x), dy, lambd),)
 
 
 def _softsign(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -1263,8 +1275,11 @@ def _trunc(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 add_rules([
     GradRule("hardshrink", _hardshrink, (0,), saved_args=frozenset({0})),
     GradRule("hardsigmoid", _hardsigmoid, (0,), saved_args=frozenset({0})),
+    GradRule("hardsigmoid_dx", _hardsigmoid_dx, (1,), saved_args=frozenset({0})),
     GradRule("hardswish", _hardswish, (0,), saved_args=frozenset({0})),
+    GradRule("hardswish_dx", _hardswish_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("hardtanh", _hardtanh, (0,), saved_args=frozenset({0})),
+    GradRule("hardtanh_dx", _hardtanh_dx, (1,), saved_args=frozenset({0})),
     GradRule("logsigmoid", _logsigmoid, (0,), saved_args=frozenset({0})),
     GradRule("mish", _mish, (0,), saved_args=frozenset({0})),
     GradRule("selu", _selu, (0,), saved_args=frozenset({0})),

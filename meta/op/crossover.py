@@ -71,6 +71,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "lgamma", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log10", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "power", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "sin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "tan", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "concatenate", "cpu", "joined elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),

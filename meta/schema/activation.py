@@ -2,13 +2,12 @@
 
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Float, Number, Tensor
+from meta.schema.unary import dy, forward_x
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
+_min = Arg("min", Number, -1.0, doc="Lower bound.")
+_max = Arg("max", Number, 1.0, doc="Upper bound.")
 
-hardtanh = Schema(
-    "hardtanh",
-    _x,
-    Arg("min", Number, -1.0, doc="Lower bound."),
-    Arg("max", Number, 1.0, doc="Upper bound."),
-)
+hardtanh = Schema("hardtanh", _x, _min, _max)
+hardtanh_dx = Schema("hardtanh_dx", forward_x, dy, _min, _max)
 shrink = Schema("shrink", _x, Arg("lambd", Float, 0.5, doc="Elements of at most this size give 0."))

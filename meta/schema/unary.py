@@ -4,8 +4,8 @@ from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Choice, Float, Int, Number, Optional, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
-_forward_x = Arg("x", Tensor, doc="Input of the forward operator.")
-_dy = Arg("dy", Tensor, doc="Gradient of the result, of the same type.")
+forward_x = Arg("x", Tensor, doc="Input of the forward operator.")
+dy = Arg("dy", Tensor, doc="Gradient of the result, of the same type.")
 _alpha = Arg("alpha", Float, 0.01, doc="Slope for negative x.")
 _scale = Arg("alpha", Float, 1.0, doc="Minus the limit for x -> -inf.")
 _approximate = Arg("approximate", Choice("none", "tanh"), "none",
@@ -15,12 +15,12 @@ _max = Arg("max", Optional(Number), None, doc="Upper bound; None for no bound. T
 _threshold = Arg("threshold", Float, 0.0, doc="Elements up to this value are replaced.")
 
 unary = Schema("unary", _x)
-unary_dx_y = Schema("unary_dx_y", Arg("y", Tensor, doc="Result of the forward operator."), _dy)
-unary_dx_x = Schema("unary_dx_x", _forward_x, _dy)
+unary_dx_y = Schema("unary_dx_y", Arg("y", Tensor, doc="Result of the forward operator."), dy)
+unary_dx_x = Schema("unary_dx_x", forward_x, dy)
 leaky_relu = Schema("leaky_relu", _x, _alpha)
-leaky_relu_dx = Schema("leaky_relu_dx", _forward_x, _dy, _alpha)
+leaky_relu_dx = Schema("leaky_relu_dx", forward_x, dy, _alpha)
 elu = Schema("elu", _x, _scale)
-elu_dx = Schema("elu_dx", _forward_x, _dy, _scale)
+elu_dx = Schema("elu_dx", forward_x, dy, _scale)
 softplus = Schema(
     "softplus",
     _x,
@@ -41,8 +41,8 @@ round = Schema(
     "round", _x, Arg("decimals", Int, 0, doc="Digits after the decimal point; negative ones count before it.")
 )
 gelu = Schema("gelu", _x, _approximate)
-gelu_dx = Schema("gelu_dx", _forward_x, _dy, _approximate)
+gelu_dx = Schema("gelu_dx", forward_x, dy, _approximate)
 clip = Schema("clip", _x, _min, _max)
-clip_dx = Schema("clip_dx", _forward_x, _dy, _min, _max)
+clip_dx = Schema("clip_dx", forward_x, dy, _min, _max)
 threshold = Schema("threshold", _x, _threshold, Arg("value", Float, 0.0, doc="Value that replaces them."))
-threshold_dx = Schema("threshold_dx", _forward_x, _dy, _threshold)
+threshold_dx = Schema("threshold_dx", forward_x, dy, _threshold)

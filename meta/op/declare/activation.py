@@ -6,7 +6,7 @@ from functools import partial
 
 from meta.ir.type import TensorType
 from meta.op import rules
-from meta.op.declare._standard import standard_unary
+from meta.op.declare._standard import standard_unary, standard_unary_dx
 from meta.op.registry import declare
 from meta.schema import activation
 
@@ -23,6 +23,12 @@ _activation(
 )
 _activation("softsign", "x / (1 + |x|).", result="float", accepts="any")
 _activation("tanhshrink", "x - tanh(x), accurate near 0.", result="float", accepts="number")
+
+
+_dx = partial(standard_unary_dx, needs="x", family="activation")
+_dx("hardsigmoid_dx")
+_dx("hardswish_dx")
+_dx("hardtanh_dx", schema=activation.hardtanh_dx)
 
 
 @declare("hardtanh", schema=activation.hardtanh, pattern="elemwise", method=True)

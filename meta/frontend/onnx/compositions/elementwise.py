@@ -213,6 +213,22 @@ def leaky_relu_dx(x: Any, dy: Any, alpha: float) -> Any:
     return meta.where(meta.greater(x, 0), dy, meta.multiply(dy, alpha))
 
 
+@composition("hardsigmoid_dx")
+def hardsigmoid_dx(x: Any, dy: Any) -> Any:
+    return _zero_unless(meta.less(meta.abs(x), 3), meta.divide(dy, 6))
+
+
+@composition("hardswish_dx")
+def hardswish_dx(x: Any, dy: Any) -> Any:
+    inner = meta.multiply(dy, meta.add(meta.divide(x, 3), 0.5))
+    return meta.where(meta.less_equal(x, -3), meta.zeros_like(x), meta.where(meta.less(x, 3), inner, dy))
+
+
+@composition("hardtanh_dx")
+def hardtanh_dx(x: Any, dy: Any, low: float, high: float) -> Any:
+    return meta.where(meta.logical_or(meta.less_equal(x, low), meta.greater_equal(x, high)), meta.zeros_like(x), dy)
+
+
 @composition("threshold_dx")
 def threshold_dx(x: Any, dy: Any, threshold: float) -> Any:
     return _zero_unless(meta.greater(x, threshold), dy)

@@ -97,8 +97,7 @@ def elu_backward(
 
 @into(ROWS)
 def hardtanh_backward(grad_output: Any, self: Any, min_val: Any, max_val: Any) -> Any:
-    inside = meta.logical_and(meta.greater(self, min_val), meta.less(self, max_val))
-    return meta.where(inside, grad_output, 0)
+    return meta.hardtanh_dx(self, grad_output, min_val, max_val)
 
 
 @into(ROWS)
@@ -139,12 +138,12 @@ def embedding_dense_backward(
 
 @into(ROWS)
 def hardsigmoid_backward(grad_output: Any, self: Any) -> Any:
-    return _gradient(forward("hardsigmoid"), self, grad_output)
+    return meta.hardsigmoid_dx(self, grad_output)
 
 
 @into(ROWS)
 def hardswish_backward(grad_output: Any, self: Any) -> Any:
-    return _gradient(forward("hardswish"), self, grad_output)
+    return meta.hardswish_dx(self, grad_output)
 
 
 @into(ROWS)

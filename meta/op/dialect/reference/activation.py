@@ -23,11 +23,18 @@ def hardtanh(x: Array, low: float, high: float) -> Array:
     return np.minimum(np.maximum(x, np.asarray(low).astype(x.dtype)), np.asarray(high).astype(x.dtype))
 
 
+def hardswish_dx(x: Array, dy: Array) -> Array:
+    return np.where(x <= -3, 0, np.where(x < 3, dy * (x / 3 + 0.5), dy))
+
+
 elementwise({
     "hardshrink": lambda x, lambd: np.where(np.abs(x) <= lambd, 0, x),
     "hardsigmoid": hardsigmoid,
     "hardswish": lambda x: x * hardsigmoid(x),
     "hardtanh": hardtanh,
+    "hardsigmoid_dx": lambda x, dy: np.where(np.abs(x) < 3, dy / 6, 0),
+    "hardswish_dx": hardswish_dx,
+    "hardtanh_dx": lambda x, dy, low, high: np.where((x <= low) | (x >= high), 0, dy),
     "logsigmoid": lambda x: -softplus(-x, 1.0),
     "mish": lambda x: x * np.tanh(softplus(x, 1.0)),
     "selu": lambda x: _SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(x)),

@@ -48,21 +48,21 @@ def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promot
         DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real, complex_only=True)
 
 
-def vectorised(table: Mapping[str, str], *, takes_complex: bool = False) -> None:
+def vectorised(table: Mapping[str, str], *, takes_complex: bool = False, promote: bool = False) -> None:
     """Implement elementwise operators by functions of torch whose kernels for the CPU have vector instructions, where
     TVM's kernels call the C library number by number: for float32 and float64, from the size on that
     meta.op.crossover has.
 
-    takes_complex: complex calls on any device, too."""
+    takes_complex: complex calls on any device, too.  promote: as for `complex_only`."""
     accepts = _refuse_scalar_real if takes_complex else _refuse_scalar
     for name, path in table.items():
-        DIALECT.implement(name, Specialised(_vectorised(path)), accepts=accepts)
+        DIALECT.implement(name, Specialised(_vectorised(path, promote)), accepts=accepts)
 
 
-def _vectorised(path: str) -> Callable[[CallInfo], Callable[..., None]]:
+def _vectorised(path: str, promote: bool) -> Callable[[CallInfo], Callable[..., None]]:
     def build(call: CallInfo) -> Callable[..., None]:
         if call.complex_dtype():
-            return _returning(path, promote=False)(call)
+            return _returning(path, promote)(call)
         function = _named(import_module("torch"), path)
         return lambda *tensors: function(*tensors[:-1], out=tensors[-1])
 

@@ -14,10 +14,10 @@ complex_only(
         "equal": lambda torch: operator.eq,
         "multiply": lambda torch: operator.mul,
         "not_equal": lambda torch: operator.ne,
-        "power": lambda torch: operator.pow,
         "subtract": lambda torch: operator.sub,
     },
     promote=True,
 )
 complex_only({"where": "where"})
 vectorised({name: name for name in ("atan2", "floor_divide", "hypot")})
+vectorised({"power": "pow"}, takes_complex=True, promote=True)

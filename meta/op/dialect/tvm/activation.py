@@ -30,6 +30,19 @@ def hardsigmoid(x: Expr) -> Expr:
     return clamp(x + const(x, 3), 0, 6) / const(x, 6)
 
 
+def hardsigmoid_dx(x: Expr, dy: Expr) -> Expr:
+    return select(tirx.abs(x) < const(x, 3), dy / const(x, 6), const(x, 0))
+
+
+def hardswish_dx(x: Expr, dy: Expr) -> Expr:
+    inner = dy * (x / const(x, 3) + const(x, 0.5))
+    return select(x <= const(x, -3), const(x, 0), select(x < const(x, 3), inner, dy))
+
+
+def hardtanh_dx(x: Expr, dy: Expr, low: float, high: float) -> Expr:
+    return select(tirx.Or(x <= const(x, low), x >= const(x, high)), const(x, 0), dy)
+
+
 def mish(x: Expr) -> Expr:
     """x n / (n + 2) with n = e**x (e**x + 2), since tanh(log(1 + e**x)) = ((1 + e**x)**2 - 1) / ((1 + e**x)**2 + 1).
 
@@ -70,6 +83,9 @@ def _table() -> dict[str, Callable[..., Expr]]:
         "hardsigmoid": hardsigmoid,
         "hardswish": lambda x: x * hardsigmoid(x),
         "hardtanh": clamp,
+        "hardsigmoid_dx": hardsigmoid_dx,
+        "hardswish_dx": hardswish_dx,
+        "hardtanh_dx": hardtanh_dx,
         "logsigmoid": lambda x: -softplus(-x),
         "mish": mish,
         "selu": selu,

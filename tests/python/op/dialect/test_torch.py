@@ -62,6 +62,7 @@ _SPREAD = np.random.default_rng(0).uniform(-100, 100, 4096)
         "lgamma",
         "log10",
         "log2",
+        "power",
         "sin",
         "tan",
     ],
