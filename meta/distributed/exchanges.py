@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable
+from collections.abc import Generator, Iterable, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, TypeVar
 
 from meta.distributed.mesh import Group
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, NotSupportedError
+from meta.modes import modes
 from meta.optim.train_step import TrainStep
+from meta.parts import shared_writes
 from meta.tracing import Record
 
 
@@ -35,6 +37,30 @@ class Exchange:
 
     def rewrite(self, record: Record) -> Record:
         return record
+
+
+@contextmanager
+def read_only(where: str, tensors: Mapping[str, Any]) -> Generator[None, None, None]:
+    """Around a forward pass that reads these tensors, by their names. Raises NotSupportedError if it writes one: ranks
+    would have different parameters, or lose the write."""
+    before = {name: _state_of(x) for name, x in tensors.items()}
+    yield
+    for name, x in tensors.items():
+        if _state_of(x) != before[name]:
+            raise written_parameter(where, name)
+
+
+def written_parameter(where: str, name: str) -> NotSupportedError:
+    problem = f"the parameter {name!r} is written in place while the model is called"
+    remedy = "write it after the step, or use a layer that does not, such as an Embedding without max_norm"
+    return NotSupportedError(where, problem, "parameters that only the optimizer writes", remedy)
+
+
+def _state_of(x: Any) -> Any:
+    """What changes when a tensor is written in place."""
+    if not isinstance(x, NDArray):
+        return x.atom
+    return modes.trace.is_overwritten(x) if modes.trace is not None else shared_writes(x)[0]
 
 
 class Exchanges(Exchange):

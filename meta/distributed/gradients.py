@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager, nullcontext
 from functools import partial
 from typing import Any
 
 import meta
 from meta.autograd.api import no_grad
 from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket_bytes
-from meta.distributed.exchanges import Exchange, add_exchange, check_step
+from meta.distributed.exchanges import Exchange, add_exchange, check_step, read_only
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
 from meta.optim.train_step import TrainStep
@@ -27,7 +28,8 @@ def data_parallel(
     bucket_bytes: least size at which a bucket of gradients is sent; gradients are collected in the order in which the
         backward pass computes them.
     broadcast: start from the parameters and the state of the group's first rank.
-    The step given is changed and returned. Raises ArgumentError for something else."""
+    The step given is changed and returned. Raises ArgumentError for something else. A call raises NotSupportedError
+    for a model that writes parameters itself."""
     group = as_group("data_parallel", mesh)
     check_bucket_bytes("data_parallel", bucket_bytes)
 
@@ -35,7 +37,7 @@ def data_parallel(
         check_step("data_parallel", step, group, MeanGradients)
         if broadcast:
             broadcast_state(step, group)
-        add_exchange(step, MeanGradients(group, bucket_bytes))
+        add_exchange(step, MeanGradients(step, group, bucket_bytes))
         return step
 
     return wrap
@@ -52,9 +54,15 @@ def broadcast_state(step: TrainStep, group: Group) -> None:
 class MeanGradients(Exchange):
     """Replaces gradients by their mean over the ranks, in buckets."""
 
-    def __init__(self, group: Group, bucket_bytes: int) -> None:
+    def __init__(self, step: TrainStep, group: Group, bucket_bytes: int) -> None:
+        self.step = step
         self.ranks = group
         self.bucket_bytes = bucket_bytes
+
+    def parameters(self) -> AbstractContextManager[None]:
+        if self.ranks.ranks == 1:
+            return nullcontext()
+        return read_only("data_parallel", dict(self.step.optimizer.named))
 
     def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
         if self.ranks.ranks == 1:

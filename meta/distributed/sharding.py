@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Generator, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from itertools import accumulate
 from typing import Any
 
@@ -14,7 +14,7 @@ from meta import tracing
 from meta.autograd.api import no_grad
 from meta.distributed import process
 from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket_bytes
-from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges
+from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges, read_only, written_parameter
 from meta.distributed.gradients import broadcast_state
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
@@ -41,7 +41,7 @@ def zero(
     The updates equal those of `data_parallel`. The step given is changed and returned; so is its optimizer, which then
     has shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
     Raises ArgumentError for something else, NotSupportedError for LAMB, whose updates need norms of whole parameters,
-    and for a GradScaler."""
+    for a GradScaler and, when called, for a model that writes parameters itself."""
     if isinstance(stage, bool) or stage not in (1, 2, 3):
         raise ArgumentError("zero", f"stage is {stage!r}", "1, 2 or 3")
     group = as_group("zero", mesh)
@@ -200,6 +200,9 @@ class ShardedState(_Sharded):
         super().__init__(group, shards, bucket_bytes)
         self.sharded_gradients = sharded_gradients
 
+    def parameters(self) -> AbstractContextManager[None]:
+        return read_only("zero", {shard.name: shard.parameter for shard in self.shards})
+
     def after_backward(self) -> None:
         """Move the mean of the ranks' gradients to the shards."""
         # The last parameters have the first gradients.
@@ -253,7 +256,11 @@ class ShardedParameters(_Sharded):
         for owner, key, shard in self.places:
             owner[key] = whole[shard.name]
         try:
-            yield
+            with read_only("zero", whole):
+                yield
+            for owner, key, shard in self.places:
+                if owner[key] is not whole[shard.name]:
+                    raise written_parameter("zero", shard.name)
         finally:
             for owner, key, shard in self.places:
                 owner[key] = shard.array
@@ -291,6 +298,7 @@ def places(model: Model) -> Iterator[tuple[Any, Any, NDArray]]:
 @contextmanager
 def gathered(step: TrainStep) -> Generator[Any, None, None]:
     """The model of a step of `zero(3)` or `tensor_parallel` with whole parameters in the place of shards: to evaluate
-    it, or to copy its `state_dict()`. Changes to the parameters are lost. All ranks enter together."""
+    it, or to copy its `state_dict()`. All ranks enter together. Raises NotSupportedError at the end if parameters were
+    written, which would be lost."""
     with no_grad(), nullcontext() if step.exchange is None else step.exchange.parameters():
         yield step.model

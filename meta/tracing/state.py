@@ -253,6 +253,11 @@ class Trace(Emitter):
                 chosen = meta.where(condition, Symbol(new), Symbol(old))  # type: ignore[arg-type]
                 self._overwrite("update", x, chosen.stop_gradient())  # type: ignore[arg-type]
 
+    def is_overwritten(self, x: NDArray) -> bool:
+        """Whether the program has written an array so far."""
+        key = id(x)
+        return key in self.state and self._values[key] is not self.state[key].var
+
     def written(self) -> list[tuple[Var, Atom]]:
         """The parameters that the program writes, each with its last value: inputs, then state."""
         pairs = [*((var, s.atom) for s, var in self.inputs), *((s.var, self._values[k]) for k, s in self.state.items())]

@@ -11,7 +11,7 @@ from typing import Any
 import meta
 from meta import tracing
 from meta.autograd.api import no_grad
-from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges
+from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges, read_only, written_parameter
 from meta.distributed.gradients import broadcast_state
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.distributed.sharding import ShardedParameters, ShardedState, places
@@ -133,7 +133,11 @@ class TensorParallel(Exchange):
                 whole[part.name] = part.whole(own)
             owner[key] = whole[part.name]
         try:
-            yield
+            with read_only("tensor_parallel", whole):
+                yield
+            for owner, key, part in self.where:
+                if owner[key] is not whole[part.name]:
+                    raise written_parameter("tensor_parallel", part.name)
         finally:
             for (owner, key, _), own in zip(self.where, before, strict=True):
                 owner[key] = own

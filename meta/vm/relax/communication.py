@@ -7,9 +7,9 @@
 A collective of values that the program computes starts at once, and kernels that need its result are put off while
 others can run. A collective of state alone, such as the gathering of sharded parameters, starts before the kernel that
 needs it, and once more where its result is needed much later (`gather_again`). In both cases the operands and results
-of collectives in progress are at most IN_FLIGHT bytes, or those of a single collective. Programs that gather state are
-to have little whole at one time: there the limit is also the size of the median collective, twice that for values. All
-ranks have equal programs, and so they start collectives in one order.
+of collectives in progress are at most IN_FLIGHT bytes, or those of a single collective. Programs that divide parameters
+or gradients are to have little whole at one time: there the limit is also the size of the median collective, twice that
+for values. All ranks have equal programs, and so they start collectives in one order.
 
 `start` and `wait` have the tensors of the collective as arguments, so that passes after this one keep their memory.
 """
@@ -142,7 +142,8 @@ class _Order:
 
     def limits(self) -> tuple[int, int]:
         """The most bytes of collectives of state that are ahead, and of others in progress."""
-        if not any(self.lazy[i] for i in self.bytes):
+        names = [collective(self.kernels[i].step.value) for i in self.bytes]
+        if not any(".reduce_scatter." in name for name in names) and not any(self.lazy[i] for i in self.bytes):
             return IN_FLIGHT, IN_FLIGHT
         median = sorted(self.bytes.values())[len(self.bytes) // 2]
         return min(IN_FLIGHT, median), min(IN_FLIGHT, 2 * median)

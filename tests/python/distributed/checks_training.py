@@ -28,12 +28,16 @@ from tests.python.distributed.training import (
 
 
 class Deep(meta.Model):
-    """Layers whose weights, apart from those of the last, are gathered again for the backward pass by `zero(3)`."""
+    """Layers whose weights, apart from those of the last, are gathered again for the backward pass by `zero(3)`, and a
+    number that the forward pass writes."""
 
     def build(self) -> None:
+        self.calls = meta.zeros(())
         self.layers = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(5, 5), nn.Tanh())))
 
     def forward(self, x: Any) -> Any:
+        with meta.no_grad():
+            self.calls.update(self.calls + 1)
         return self.layers(x)
 
 
