@@ -48,6 +48,9 @@ class OnnxModel(RelayModel):
         super().build(traced.module, (*network.inputs, *state), values, momentum)
         self._result = traced.result
 
+    def _owned(self, array: NDArray) -> NDArray:
+        return array  # of `_arrays`
+
     def _run(self, inputs: Sequence[Any], training: bool) -> Any:
         return self._result.build(iter(super()._run(inputs, training)))
 

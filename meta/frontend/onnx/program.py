@@ -138,7 +138,7 @@ class OnnxProgram:
         if value.name in self._state:
             return self._state[value.name]
         given = self._constants.get(value.name)
-        return None if given is None else np.asarray(given)
+        return None if given is None else np.array(given)
 
     def _bound(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The inputs in order. Raises ArgumentError for missing and unknown ones."""

@@ -11,6 +11,7 @@ from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend.onnx.errors import OnnxError
 from meta.frontend.onnx.structure import check_structure
 from meta.frontend.onnx.table import domain_of
+from meta.frontend.onnx.weights import Arrays, read_model
 from meta.limits import MAX_SOURCE
 
 Source: TypeAlias = "str | bytes | os.PathLike[str] | Any"
@@ -42,11 +43,12 @@ def read(source: Source) -> Program:
     other objects."""
     ir = _onnx_ir()
     name, folder = "<onnx>", None
+    arrays: Arrays = {}
     value: Any = source
     if isinstance(value, (str, os.PathLike)):
         path = os.fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         name, folder = os.path.basename(path), os.path.dirname(os.path.abspath(path))
-        value = _contents(path)
+        value, arrays = _contents(path)
     if isinstance(value, (bytes, bytearray, memoryview)):
         value = _parsed(bytes(value), name)  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, ir.Model):
@@ -56,6 +58,7 @@ def read(source: Source) -> Program:
     else:
         raise ArgumentError("onnx", f"source is {type(source).__name__}", "a path, bytes, a ModelProto or an ir.Model")
     check_structure(model)
+    _attach(model, arrays, name)
     return Program(model, name, folder, _opsets(model, name), _functions(model))
 
 
@@ -69,7 +72,8 @@ def _onnx_ir() -> Any:
     return onnx_ir
 
 
-def _contents(path: str) -> bytes:
+def _contents(path: str) -> tuple[bytes, Arrays]:
+    """A file without its large weights, and those."""
     try:
         size = os.stat(path).st_size
         if size > MAX_SOURCE * 2:
@@ -77,10 +81,22 @@ def _contents(path: str) -> bytes:
                 "onnx", f"{path} has {size} bytes", f"at most {MAX_SOURCE * 2}, with weights as external data"
             )
         with open(path, "rb") as file:
-            return file.read()
+            return read_model(file, size)
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OnnxError("onnx", f"cannot read {path}: {reason}", "a file with an ONNX model") from error
+
+
+def _attach(model: Any, arrays: Arrays, name: str) -> None:
+    """Give initializers the data that was read apart."""
+    import onnx_ir
+
+    initializers = model.graph.initializers
+    for key, array in arrays.items():
+        value = initializers.get(key)
+        if value is None or value.const_value.raw.HasField("raw_data"):
+            raise OnnxError("onnx", f"{name} has two initializers '{key}'", "a distinct name for each")
+        value.const_value = onnx_ir.Tensor(array, name=key)
 
 
 def _parsed(data: bytes, name: str) -> Any:

@@ -72,7 +72,8 @@ def read_tensor(tensor: Any, where: str, folder: str | None) -> npt.NDArray[Any]
         raise OnnxError("onnx", problem, "as many elements as the shape has") from error
     if name == "text":
         return np.asarray([_text(v, where) for v in value.ravel().tolist()], dtype=np.str_).reshape(shape)
-    return value.reshape(shape)
+    is_shared = folder is None and value.flags.writeable  # with a model in memory, which may change
+    return np.array(value).reshape(shape) if is_shared else value.reshape(shape)
 
 
 def _static_shape(tensor: Any, where: str) -> tuple[int, ...]:

@@ -70,7 +70,7 @@ class RelayModel(Model):
             )
 
     def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
-        array = copy_of(asarray(value, device=_device(var)))
+        array = self._owned(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
             raise ArgumentError(self.subject, f"'{name}' is {array.type!r}", f"{var.type!r}")
         taken = hasattr(type(self), name) or name in self.__dict__
@@ -80,6 +80,10 @@ class RelayModel(Model):
             self.buffer(attribute, array)
         else:
             setattr(self, attribute, array)
+
+    def _owned(self, array: NDArray) -> NDArray:
+        """An array that is the model's alone."""
+        return copy_of(array)
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
         super().to(device, dtype)

@@ -17,10 +17,10 @@ import zipfile
 import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
+import numpy.typing as npt
 
 from meta.device import Device
 from meta.dtype import to_numpy
@@ -34,23 +34,35 @@ from meta.limits import MAX_PROGRAM, array_bytes
 # What zipfile and zlib raise for invalid files.
 _BAD_FILE = (OSError, ValueError, LookupError, EOFError, RuntimeError, NotImplementedError, struct.error, zlib.error)
 _MAX_MEMBERS = 1 << 17
+_PART = 1 << 20
+
+Memory = npt.NDArray[np.uint8]
+"""The bytes of a member."""
 
 
 def read_file(path: str | os.PathLike[str], device: Device | None = None) -> Exported:
     """The program in a file that `torch.export.save` wrote. Raises FileError for a file that cannot be opened,
     TorchProgramError for one that is no such archive, is cut off, or contradicts itself."""
     name = os.fspath(path)
+    with _opened(name) as file:
+        return _read(file, os.path.basename(name), device)
+
+
+def _opened(name: str) -> BinaryIO:
     try:
-        data = Path(name).read_bytes()
+        return open(name, "rb")
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise FileError("torch", f"cannot read {name}: {reason}", "a .pt2 file") from error
-    return read_archive(data, os.path.basename(name), device)
 
 
 def read_archive(data: bytes, source: str = "pt2", device: Device | None = None) -> Exported:
     """`read_file` for the bytes of a file. source: its name in errors."""
-    archive = _Archive(data, source)
+    return _read(io.BytesIO(data), source, device)
+
+
+def _read(file: BinaryIO, source: str, device: Device | None) -> Exported:
+    archive = _Archive(file, source)
     models = archive.names("models/", ".json")
     if len(models) != 1:
         listed = ", ".join(models) or "none"
@@ -79,10 +91,11 @@ class _Entry:
 class _Archive:
     """The members of the archive, whose sizes are bounded by that of the file."""
 
-    def __init__(self, data: bytes, source: str) -> None:
+    def __init__(self, file: BinaryIO, source: str) -> None:
         self.source = source
         try:
-            self.zip = zipfile.ZipFile(io.BytesIO(data))
+            size = file.seek(0, os.SEEK_END)
+            self.zip = zipfile.ZipFile(file)
             members = self.zip.infolist()
         except (*_BAD_FILE, zipfile.BadZipFile) as error:
             raise bad_file(source, _described(error)) from error
@@ -98,8 +111,8 @@ class _Archive:
             if inner in self.members:
                 raise bad_file(source, f"two members {inner!r}"[:200])
             self.members[inner] = member
-        if total > len(data):
-            raise bad_file(source, f"members of {total} bytes in a file of {len(data)}")
+        if total > size:
+            raise bad_file(source, f"members of {total} bytes in a file of {size}")
         if self.read("archive_format", 16) != b"pt2":
             raise bad_file(source, "the archive's format is not pt2")
         if self.read("byteorder", 16) != b"little":
@@ -110,15 +123,35 @@ class _Archive:
 
     def read(self, name: str, limit: int | None = None) -> bytes:
         """The contents of a member."""
-        member = self.members.get(name)
-        if member is None:
-            raise bad_file(self.source, f"there is no member {name!r}"[:200])
+        member = self.member(name)
         if limit is not None and member.file_size > limit:
             raise bad_file(self.source, f"the member {name!r} has {member.file_size} bytes"[:200], f"at most {limit}")
         try:
             return self.zip.read(member)
         except (*_BAD_FILE, zipfile.BadZipFile) as error:
             raise bad_file(self.source, f"{name!r}: {_described(error)}"[:200]) from error
+
+    def member(self, name: str) -> zipfile.ZipInfo:
+        member = self.members.get(name)
+        if member is None:
+            raise bad_file(self.source, f"there is no member {name!r}"[:200])
+        return member
+
+    def memory(self, name: str) -> Memory:
+        """The contents of a member, read in parts into memory that arrays can have."""
+        member = self.member(name)
+        out = np.empty(member.file_size, np.uint8)
+        target, start = memoryview(out), 0
+        try:
+            with self.zip.open(member) as file:
+                while part := file.read(_PART):
+                    target[start : start + len(part)] = part
+                    start += len(part)
+        except (*_BAD_FILE, zipfile.BadZipFile) as error:
+            raise bad_file(self.source, f"{name!r}: {_described(error)}"[:200]) from error
+        if start != len(out):
+            raise bad_file(self.source, f"{name!r} is cut off after {start} of {len(out)} bytes"[:200])
+        return out
 
     def json(self, name: str) -> Any:
         """The value of a JSON member."""
@@ -134,12 +167,12 @@ class _Archive:
             return []
         where = f"{self.source}, {config}"
         entries = fields(self.json(config), where).get("config")
-        memories: dict[str, bytes] = {}
+        memories: dict[str, Memory] = {}
         return [
             self.tensor(kind, name, fields(entry, where), memories) for name, entry in fields(entries, where).items()
         ]
 
-    def tensor(self, kind: str, name: str, entry: Mapping[str, Any], memories: dict[str, bytes]) -> _Entry:
+    def tensor(self, kind: str, name: str, entry: Mapping[str, Any], memories: dict[str, Memory]) -> _Entry:
         where = f"{self.source}, tensor {name[:100]!r}"
         if entry.get("use_pickle") is not False:
             raise bad_file(where, "it is pickled", "the memory of a tensor", "save plain tensors: pickles run code")
@@ -153,9 +186,11 @@ class _Archive:
             raise bad_file(where, f"the dtype number {described.get('dtype')} is not supported", "dtypes of meta")
         if described.get("layout") != 7:
             raise bad_file(where, f"the layout number {described.get('layout')!r}"[:100], "7, a dense tensor")
-        if path not in memories:
-            memories[path] = self.read(f"data/{kind}/{path}")
+        is_first = path not in memories
+        if is_first:
+            memories[path] = self.memory(f"data/{kind}/{path}")
         value = _viewed(memories[path], dtype, shape, strides, offset, where)
+        value.flags.writeable = is_first and value.flags.writeable  # arrays share writable memory, and copy other
         return _Entry(name, value, (kind, path, dtype, shape, strides, offset))
 
 
@@ -164,7 +199,7 @@ def _static(sizes: Any, where: str) -> tuple[int, ...]:
 
 
 def _viewed(
-    memory: bytes, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, where: str
+    memory: Memory, dtype: str, shape: tuple[int, ...], strides: tuple[int, ...], offset: int, where: str
 ) -> np.ndarray[Any, Any]:
     """The elements of a tensor in its memory. Raises TorchProgramError for a shape that reaches out of it."""
     kind = to_numpy(dtype)
@@ -181,7 +216,7 @@ def _viewed(
     if empty:
         return np.zeros(shape, kind)
     steps = tuple(stride * kind.itemsize for stride in strides)
-    return np.ndarray(shape, kind, memory, offset * kind.itemsize, steps)
+    return np.ndarray(shape, kind, memory.data, offset * kind.itemsize, steps)
 
 
 def _described(error: Exception) -> str:

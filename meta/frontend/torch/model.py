@@ -13,7 +13,7 @@ from meta.device import Device
 from meta.dim import SymDim
 from meta.dtype import is_float
 from meta.eager.move import move_in_place
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.graph import check_operators, run
@@ -222,10 +222,10 @@ class ExportedModel(Model):
 
 
 def _array(value: Any, device: Device) -> NDArray:
-    """A copy of a tensor."""
+    """A tensor of torch copied, or one of a file, over its memory."""
     if hasattr(value, "numel"):
         return meta.from_dlpack(value.detach(), copy=True).to(device=device)
-    return meta.array(value, device=device)
+    return asarray(value, device=device)
 
 
 def _described(value: Any) -> str:

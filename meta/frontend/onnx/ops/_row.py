@@ -46,7 +46,8 @@ class Row:
         None. Its keyword-only parameters are the attributes, without defaults if they are required.
     since: the first opset.  constants: names of inputs whose values must be known at conversion: NumPy arrays.
     raw: whether the inputs are passed as they come, tensors or NumPy arrays; otherwise NumPy arrays become tensors.
-    fold: the operator in NumPy, for inputs that are all known: (*inputs, **attributes).
+    fold: the operator in NumPy, for inputs that are all known: (*inputs, **attributes). NotImplemented leaves these
+        inputs to `function`.
     folds: whether a node of known inputs is computed at conversion; False for random operators.
     """
 
@@ -75,7 +76,9 @@ class Row:
         names = [p.name for p in (*values, *values[-1:] * len(inputs) * variadic)]
         if self.fold is not None and inputs and all(value is None or is_host(value) for value in inputs):
             with np.errstate(all="ignore"):  # infinities, NaN and remainders by 0 are ordinary results
-                return self.fold(*inputs, **attributes)
+                result = self.fold(*inputs, **attributes)
+            if result is not NotImplemented:
+                return result
         given = [self._operand(node, name, value) for name, value in zip(names, inputs, strict=False)]
         return self.function(node, *given, **attributes)
 

@@ -12,13 +12,18 @@ import numpy as np
 import meta
 from meta.dim import Dim, is_static
 from meta.dtype import canonical, to_numpy
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, asarray
 from meta.errors import AxisError, NotSupportedError, TypeInferenceError
+from meta.modes import modes
 
 Host = np.ndarray[Any, Any]
 
 MAX_FOLDED = 1 << 24
 """Elements of the largest array that is computed at conversion."""
+
+
+MAX_VIEWED = 1 << 14
+"""Elements of the largest floating array that is transposed at conversion."""
 
 
 class _Constants(Protocol):
@@ -38,13 +43,20 @@ def value_of(node: _Constants, value: Any, what: str) -> Host:
 
 
 def tensor(value: Any) -> Any:
-    """A value as a tensor. Sizes are int64."""
+    """A value as a tensor, in a trace over the same memory: constants of programs are not written. Sizes are int64."""
     if not is_host(value):
         return value
     if value.dtype != object:
-        return meta.array(value)
+        return meta.array(value) if modes.trace is None else asarray(value)
     flat = [meta.full((1,), size, "int64") for size in value.reshape(-1)]
     return meta.reshape(meta.concatenate(flat), value.shape) if flat else meta.zeros(value.shape, "int64")
+
+
+def transposed_constant(value: Host, perm: Any = None) -> Any:
+    """A known value transposed; NotImplemented for weights, which products read as they are, as transposed matrices."""
+    if value.dtype.kind == "f" and value.size > MAX_VIEWED:
+        return NotImplemented
+    return np.transpose(value, perm)
 
 
 def sizes(values: Sequence[Dim] | Host) -> Host:

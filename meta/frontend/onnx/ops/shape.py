@@ -22,6 +22,7 @@ from meta.frontend.onnx.ops._values import (
     number,
     sizes,
     tensor,
+    transposed_constant,
     value_of,
 )  # fmt: skip
 
@@ -132,7 +133,7 @@ def unsqueeze_1(node: Node, data: Any, *, axes: Any) -> Any:
     return unsqueeze(node, data, axes)
 
 
-@row("Transpose", fold=lambda x, perm=None: np.transpose(x, perm))
+@row("Transpose", fold=transposed_constant)
 def transpose(node: Node, data: Any, *, perm: Any = None) -> Any:
     order = tuple(perm) if perm is not None else tuple(reversed(range(data.ndim)))
     return data if order == tuple(range(data.ndim)) else meta.transpose(data, order)

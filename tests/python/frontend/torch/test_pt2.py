@@ -166,6 +166,28 @@ def test_broken_weights_name_the_tensor(
         from_exported(file(edited(archives[0], edit, "model_weights_config.json")))
 
 
+def _overlapping(value: Any) -> None:
+    bias = value["config"]["linear.bias"]
+    bias["path_name"], bias["tensor_meta"]["storage_offset"] = "weight_0", {"as_int": 4}
+
+
+def test_tensors_of_a_file_are_separate(archives: list[bytes], file: Callable[..., Path]) -> None:
+    path = file(edited(archives[0], _overlapping, "model_weights_config.json"))
+    first, second = load(path).state_dict(), load(path).state_dict()
+    row = first["linear.weight"].detach().numpy()[1].copy()
+    with meta.no_grad():
+        first["linear.weight"][:] = 7.0
+    assert (first["linear.bias"].detach().numpy() == row).all()
+    assert (second["linear.weight"].detach().numpy()[1] == row).all()
+
+
+def test_a_damaged_weight_is_noticed(archives: list[bytes], file: Callable[..., Path]) -> None:
+    weight = fuzz_pt2.contents(archives[0])["archive/data/weights/weight_0"]
+    damaged = archives[0].replace(weight, bytes(len(weight)))
+    with pytest.raises(TorchProgramError, match=r"'data/weights/weight_0': BadZipFile: Bad CRC-32"):
+        from_exported(file(damaged))
+
+
 def test_broken_archives(archives: list[bytes], file: Callable[..., Path], tmp_path: Path) -> None:
     for data in (b"", b"PK", archives[0][:-100], archives[0][: len(archives[0]) // 2]):
         with pytest.raises(TorchProgramError, match=r"\[torch\] model.pt2: .*; expected a file that torch.export.save"):
