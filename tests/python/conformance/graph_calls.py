@@ -62,6 +62,12 @@ def attention() -> Iterator[Call]:
         yield forward.default, q, *keys, 0.0, causal, options
         yield backward.default, _normal(*y.shape), q, *keys, y, lse, 0.0, causal, options
     yield A._scaled_dot_product_attention_math.default, q, k, v, mask[..., :1, :], 0.0, False
+    norms = [_normal(8) for _ in range(4)]
+    weights = _normal(24, 8), _normal(24), _normal(8, 8), _normal(8)
+    hidden = _normal(16, 8), _normal(16), _normal(8, 16), _normal(8)
+    for is_gelu, is_first in ((True, False), (False, True)):
+        layer = A._transformer_encoder_layer_fwd.default
+        yield layer, _normal(2, 3, 8), 8, 2, *weights, is_gelu, is_first, 1e-5, *norms, *hidden
     yield A._safe_softmax.default, mask, -1
 
 

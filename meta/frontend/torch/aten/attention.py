@@ -163,6 +163,37 @@ def _scaled_dot_product_attention_math(
 
 
 @into(ROWS)
+def _transformer_encoder_layer_fwd(
+    src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any, proj_bias: Any,
+    use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
+    norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None,
+    mask_type: int | None = None,
+) -> Any:  # fmt: skip
+    """A layer of nn.TransformerEncoder in inference. src: (batch, tokens, features)."""
+    if mask is not None:
+        raise ArgumentError("attention", "a layer of a transformer has a mask", "none")
+
+    def attended(x: Any) -> Any:
+        batch, tokens, width = x.shape
+        heads = meta.reshape(meta.dense(x, qkv_weight, qkv_bias), (batch, tokens, 3 * num_heads, width // num_heads))
+        q, k, v = meta.split(meta.transpose(heads, (0, 2, 1, 3)), 3, 1)
+        y = meta.transpose(meta.attention(q, k, v), (0, 2, 1, 3))
+        return meta.dense(meta.reshape(y, (batch, tokens, width)), proj_weight, proj_bias)
+
+    def transformed(x: Any) -> Any:
+        hidden = meta.dense(x, ffn_weight_1, ffn_bias_1)
+        return meta.dense(meta.gelu(hidden) if use_gelu else meta.relu(hidden), ffn_weight_2, ffn_bias_2)
+
+    x = src
+    for part, weight, bias in ((attended, norm_weight_1, norm_bias_1), (transformed, norm_weight_2, norm_bias_2)):
+        if norm_first:
+            x = x + part(meta.layer_norm(x, weight, bias, (-1,), eps))
+        else:
+            x = meta.layer_norm(x + part(x), weight, bias, (-1,), eps)
+    return x
+
+
+@into(ROWS)
 def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
     """softmax, 0 along lines of -inf alone."""
     x = in_dtype(self, dtype)
