@@ -70,7 +70,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "IterVar": "tvm.tirx:IterVar",
         "Tensor": "tvm.te:Tensor",
         "create_prim_func": "tvm.te:create_prim_func",
-        "Schedule": "tvm.s_tir:Schedule",
+        "Schedule": "meta.backend.tvm.primitives:Schedule",
         "IRBuilder": "tvm.script.ir_builder:IRBuilder",
         "script_tirx": "tvm.script.ir_builder.tirx",
         "ScheduleError": "tvm.s_tir:ScheduleError",

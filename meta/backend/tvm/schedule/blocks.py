@@ -33,7 +33,7 @@ class Block:
     """A computation block.
 
     Attributes:
-        rv: the schedule's handle (random variable) of the block.
+        rv: the schedule's handle (random variable) of the block, None without one.
         node: the `SBlock`.
         kinds: one letter per block axis: "S" spatial, "R" reduction, "O" any other kind.
         extents: the extent of each block axis, an int if it is static.
@@ -102,9 +102,24 @@ def list_blocks(sch: Any) -> list[Block]:
     return [get_block(sch, rv) for rv in sch.get_child_blocks(root)]
 
 
+def read_blocks(func: Any) -> list[Block]:
+    """The blocks under the root of a function, in order of execution, without handles: for rules that only look."""
+    nodes: list[Any] = []
+
+    def collect(node: Any) -> Any:
+        nodes.append(node)
+        return tvm.ffi.WalkResult.SKIP  # blocks inside of blocks
+
+    tvm.structural_walk(func.body.block.body, (tvm.SBlock, collect), order="pre")
+    return [_describe(None, node) for node in nodes]
+
+
 def get_block(sch: Any, rv: Any) -> Block:
     """The block of a handle, as it is now: earlier primitives may have changed it."""
-    node = sch.get(rv)
+    return _describe(rv, sch.get(rv))
+
+
+def _describe(rv: Any, node: Any) -> Block:
     kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
     return Block(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
 

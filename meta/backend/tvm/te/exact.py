@@ -97,7 +97,8 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
     def replace(x: Any) -> Any:
         return _protected(names[type(x)], x)
 
-    func = tvm.structural_map(func, (tvm.BufferStore, _wrapping))
+    if _has_integer_data(func):
+        func = tvm.structural_map(func, (tvm.BufferStore, _wrapping))
     return tvm.structural_map(
         func,
         [
@@ -107,6 +108,19 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
             (tvm.SBlock, lambda block: _plain_reduction(block, across_threads=across_threads)),
         ],
     )
+
+
+def _has_integer_data(func: Any) -> bool:
+    """Whether a function computes integers other than indices: it loads, stores, casts or binds them."""
+    return tvm.structural_walk(func, [
+        ((tvm.TensorLoad, tvm.Call), _found_integer),
+        (tvm.tirx.Cast, lambda cast: _found_integer(cast) or _found_integer(cast.value)),
+        ((tvm.BufferStore, tvm.tirx.Let), lambda part: _found_integer(part.value)),
+    ]) is not None  # fmt: skip
+
+
+def _found_integer(x: Any) -> Any:
+    return tvm.ffi.VisitInterrupt(True) if dtype_of(x) in dtypes.INTS else None
 
 
 def _wrapping(store: Any) -> Any:

@@ -31,7 +31,7 @@ _LEAST_ROWS: Final = 128
 def merge_column_sums(func: Any) -> Any:
     """`func` with its first floating sum over outer axes, and others over the same axes, in two kernels; `func` itself
     if it has no sum of enough rows."""
-    all_blocks = blocks.list_blocks(tvm.Schedule(func, error_render_level="fast"))
+    all_blocks = blocks.read_blocks(func)
     sums = _list_sums(all_blocks)
     if not sums:
         return func

@@ -57,7 +57,7 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
 
 def _is_empty(func: Any) -> bool:
     """Whether a block has no elements. The rules would allocate buffers of size 0, which TVM does not compile."""
-    return any(blocks.volume(b.extents) == 0 for b in blocks.list_blocks(tvm.Schedule(func)))
+    return any(blocks.volume(b.extents) == 0 for b in blocks.read_blocks(func))
 
 
 def _exact_constants(func: Any) -> Any:

@@ -46,7 +46,7 @@ def schedule_pairs(func: Any, target: Any) -> Any:
     """Rule: separate kernels with one thread per result, for reductions to several values at once, as to a maximum and
     its index."""
     del target
-    has_pairs = any(map(_reduces_pairs, blocks.list_blocks(tvm.Schedule(func))))
+    has_pairs = any(map(_reduces_pairs, blocks.read_blocks(func)))
     return schedule_separately(func, share_reductions=False) if has_pairs else None
 
 
