@@ -36,7 +36,7 @@ from meta.vm.lower.dispatched import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import agree_on
 from meta.vm.relax.executables import load
-from meta.vm.runner import Machine, Runner, program_runner
+from meta.vm.runner import Machine, Runner, program_runner, shared_results
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall
@@ -241,11 +241,12 @@ class Executor(Generic[P, R]):
         return replace(program, run=recorder.runner(), tracked=tracked, traced=traced, left=indices)
 
     def _compile(self, record: tracing.Record, module: Module) -> Program:
+        from meta.passes.separate_results import separate_results
         from meta.passes.standard import standard
 
         with self._lock, scoped("dialects", self._dialects):
             progress.stage("passes")
-            return self._build(record, standard()(module))
+            return self._build(record, separate_results(module, standard()(module)))
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
@@ -261,7 +262,8 @@ class Executor(Generic[P, R]):
         if loaded.destinations is not None:
             machine = graph_call(machine, record, source, loaded.destinations, self._stable)
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
-        run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole)
+        shared = () if record.result.count() != len(outputs) else shared_results(record.main)
+        run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
         return Program(record, module, source, loaded, constants, machine, run)
 
     def _check_devices(self, record: tracing.Record) -> None:

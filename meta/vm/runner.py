@@ -14,8 +14,10 @@ from meta.device import CPU, Device
 from meta.dim import SymDim, evaluate
 from meta.eager.ndarray import NDArray
 from meta.interpreter.run import check_inputs
+from meta.ir.expr import MUTATES, FunctionExpr
+from meta.ir.storage import result_sources
 from meta.ir.type import TensorType, tensor_type
-from meta.parts import Writes
+from meta.parts import Writes, shared_writes
 from meta.random.generator import default_generator
 from meta.tree import Tree, flatten
 from meta.vm.lower.calls import entered
@@ -24,6 +26,10 @@ from meta.vm.overlaps import Check, overlap_check
 
 Runner = Callable[[Sequence[NDArray]], Any]
 """Takes the input arrays in order, returns what the program returns."""
+Link = Callable[[Sequence[NDArray], Sequence[NDArray]], None]
+"""Takes the inputs and the results of a call."""
+Shared = Sequence[tuple[int, int | None, int]]
+"""(result, parameter or None, earlier result) of the same memory."""
 
 
 _PLAIN, _POOLED = 1, 2  # allocators; the pooled one keeps freed memory for the next call of the same sizes
@@ -112,12 +118,12 @@ def count_write(x: NDArray) -> None:
 
 def program_runner(
     machine: HasMain, record: tracing.Record, constants: Sequence[NDArray], outputs: Sequence[TensorType],
-    mutates: Mapping[int, int], *, whole: bool,
+    mutates: Mapping[int, int], *, whole: bool, shared: Shared = (),
 ) -> Runner:  # fmt: skip
     """The call of a program.
 
     outputs: the types of what the machine returns.  mutates: flat index of a result -> parameter.
-    whole: whether all state is among the inputs, as in an IR Module."""
+    whole: whether all state is among the inputs, as in an IR Module.  shared: see `shared_results`."""
     state = [x for _, x in record.state]
     draws = [(d.generator or default_generator, d.count) for d in record.random]
     keys = (lambda: [generator.draw(count=n)._data for generator, n in draws]) if draws else None
@@ -126,14 +132,32 @@ def program_runner(
     hold(held, collect)
     wrap, build = wrapper(outputs), builder(record.result)
     check = overlap_check([*record.inputs, *[name for name, _ in record.state]], state, frozenset(mutates.values()))
-    if whole:
+    link = linker(shared, state, len(record.inputs))
+    if whole and mutates:
         return module_runner(machine, collect, wrap, build, mutates, check)
     first = len(record.inputs)
     written = [state[i - first] for i in mutates.values() if i >= first]
     inputs_written = [i for i in mutates.values() if i < first]
-    run = runner(machine, collect, wrap, build, written, inputs_written, check)
+    run = runner(machine, collect, wrap, build, written, inputs_written, check, link)
     sized = with_numbers(record)
     return run if sized is None else (lambda inputs: sized(inputs, run(inputs)))
+
+
+def shared_results(main: FunctionExpr) -> Shared:
+    """The results of a program that are a parameter or an earlier result, or a view of one, so that a write to one is a
+    write to the other. Results that replace parameters are left out, and not counted."""
+    written = main.attrs.get(MUTATES, {})
+    state = {i for i, p in enumerate(main.params) if not tracing.is_key(p)}
+    pairs: list[tuple[int, int | None, int]] = []
+    owners: dict[Any, int] = {}
+    kept = [sources for i, sources in enumerate(result_sources(main)) if i not in written]
+    for result, sources in enumerate(kept):
+        parameter = next((i for i in sources if i in state), None)
+        other = next((owners[source] for source in sources if source in owners), None)
+        if parameter is not None or other is not None:
+            pairs.append((result, parameter, other or 0))
+        owners.update(dict.fromkeys(sources - owners.keys(), result))
+    return pairs
 
 
 def with_numbers(record: tracing.Record) -> Callable[[Sequence[NDArray], Any], Any] | None:
@@ -158,11 +182,12 @@ def runner(
     written: Sequence[NDArray] = (),
     inputs_written: Sequence[int] = (),
     check: Check | None = None,
+    link: Link | None = None,
 ) -> Runner:
     """A call made of its parts.
 
     written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites.
-    check: of the inputs, if it overwrites anything."""
+    check: of the inputs, if it overwrites anything.  link: see `linker`."""
 
     def plain(inputs: Sequence[NDArray]) -> Any:
         try:
@@ -171,9 +196,9 @@ def runner(
             reraise(error)
         return build(wrap(result))
 
-    def writing(inputs: Sequence[NDArray]) -> Any:
-        assert check is not None
-        check(inputs)
+    def checked(inputs: Sequence[NDArray]) -> Any:
+        if check is not None:
+            check(inputs)
         try:
             result = machine.main(*collect(inputs))
         except Exception as error:  # noqa: BLE001
@@ -182,9 +207,29 @@ def runner(
             count_write(x)
         for i in inputs_written:
             count_write(inputs[i])
-        return build(wrap(result))
+        leaves = wrap(result)
+        if link is not None:
+            link(inputs, leaves)
+        return build(leaves)
 
-    return plain if check is None else writing
+    return plain if check is None and link is None else checked
+
+
+def linker(shared: Shared, state: Sequence[NDArray], first: int) -> Link | None:
+    """(inputs, results) -> nothing, after results over the memory of another array count its writes; None if there are
+    none. first: the position of the state among the parameters."""
+    if not shared:
+        return None
+
+    def link(inputs: Sequence[NDArray], results: Sequence[NDArray]) -> None:
+        for result, parameter, other in shared:
+            if parameter is None:
+                base = results[other]
+            else:
+                base = inputs[parameter] if parameter < first else state[parameter - first]
+            results[result]._version = shared_writes(base)
+
+    return link
 
 
 def module_runner(
@@ -195,9 +240,8 @@ def module_runner(
     mutates: Mapping[int, int],
     check: Check | None,
 ) -> Runner:
-    """For programs whose state is among their inputs: a result that replaces an input is that input."""
-    if check is None:
-        return runner(machine, collect, wrap, build)
+    """For programs that overwrite arrays, all of which are inputs: a result that replaces an input is that input."""
+    assert check is not None
 
     def run(inputs: Sequence[NDArray]) -> Any:
         check(inputs)
