@@ -34,7 +34,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from meta.cache_files import TEMPORARY, encoded, files, read_verified, write_atomically
+from meta.cache_files import TEMPORARY, encoded, exclusive, files, read_verified, write_atomically
 from meta.files.atomic import has_ended
 from meta.folders import Folder, opened
 
@@ -44,6 +44,8 @@ _KEEP: Final = 0.8  # fraction of the bound that an eviction keeps, so that not 
 _BLOCK: Final = 4096  # bytes; what a small file takes on most file systems
 _COUNTER: Final = "blocks"
 _WORKSPACES: Final = "work"
+_LOCKS: Final = "locks"
+_WAIT: Final = 60.0  # seconds for which a process waits for another one that builds the same entry
 _DEFAULT_MEBIBYTES: Final = 1024
 _DEFAULT_KERNELS: Final = 1024
 
@@ -172,6 +174,17 @@ class DiskCache:
         except OSError as error:
             self.report(error)
             return None
+
+    @contextlib.contextmanager
+    def building(self, key: str) -> Generator[None, None, None]:
+        """Build the entries of `key` inside: other processes that come here with the same key wait for up to a minute,
+        then look for the entries again. So ranks of one program, started together, compile it once.
+
+        It is a matter of speed alone: if the lock fails, several processes build the same entries."""
+        with contextlib.ExitStack() as stack:
+            with contextlib.suppress(OSError), opened(self.directory, create=True) as folder:
+                stack.enter_context(exclusive(folder, _LOCKS, key, _WAIT))
+            yield
 
     def remove(self, key: str, suffix: str = "") -> None:
         """Remove the entry, if it exists."""

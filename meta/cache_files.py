@@ -1,4 +1,4 @@
-"""The files of the on-disk cache: their format, verified reading, atomic writing and listing.
+"""The files of the on-disk cache: their format, verified reading, atomic writing, listing and locking.
 
 A file is the payload, then a trailer: a digest of the file's name, a checksum over both, and a magic number. The
 payload comes first so that a shared library loads directly from the cache (loaders ignore bytes after the last
@@ -11,12 +11,18 @@ import contextlib
 import hashlib
 import os
 import secrets
+import struct
 import time
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from stat import S_ISREG
 from typing import Final
 
 from meta.folders import Folder, UntrustedError
+
+try:
+    import fcntl
+except ImportError:  # Windows
+    fcntl = None
 
 TEMPORARY: Final = ".tmp-"
 """How the names of files begin that are being written."""
@@ -86,3 +92,43 @@ def write_atomically(folder: Folder, name: str, blob: bytes) -> None:
     except BaseException:
         folder.remove(temporary)
         raise
+
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 0.002, 0.05  # seconds between two attempts to lock
+
+
+@contextlib.contextmanager
+def exclusive(folder: Folder, name: str, key: str, seconds: float) -> Generator[None, None, None]:
+    """Hold the lock of `key`, one of the bytes of a file, for as long as the context lasts. The lock ends with the
+    process. After `seconds` of waiting, and on systems without locks of open files, the context begins without it.
+
+    Raises:
+        OSError: the file cannot be opened or locked.
+    """
+    command = getattr(
+        fcntl, "F_OFD_SETLK", None
+    )  # of Linux; other locks of a process end when it closes any descriptor
+    if fcntl is None or command is None:
+        yield
+        return
+    start = int.from_bytes(hashlib.sha256(key.encode()).digest()[:7], "little")
+    latest, pause = time.monotonic() + seconds, _FIRST_PAUSE
+    descriptor = folder.open_file(name, os.O_RDWR | os.O_CREAT)
+    try:
+        while True:
+            try:
+                fcntl.fcntl(descriptor, command, _byte(fcntl.F_WRLCK, start))
+                break
+            except (BlockingIOError, PermissionError):  # another process has it
+                if time.monotonic() > latest:
+                    break
+            time.sleep(pause)
+            pause = min(2 * pause, _LONGEST_PAUSE)
+        yield
+    finally:
+        os.close(descriptor)
+
+
+def _byte(kind: int, start: int) -> bytes:
+    """C's `struct flock` for one byte of a file: kind, whence, start, length, process."""
+    return struct.pack("hhqqi0q", kind, os.SEEK_SET, start, 1, 0)

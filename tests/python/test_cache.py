@@ -231,3 +231,63 @@ def test_processes_share_a_directory(tmp_path: Path) -> None:
     disk = DiskCache(tmp_path)
     assert all(disk.read(f"k{i}", ".so") for i in range(7))
     assert not list(tmp_path.rglob(".tmp-*"))
+
+
+_BUILDER = """
+import sys, time
+from pathlib import Path
+from meta.cache import DiskCache
+disk, key = DiskCache(Path(sys.argv[1])), sys.argv[2]
+print("ready", flush=True)
+sys.stdin.readline()
+with disk.building(key):
+    if disk.read(key) is None:
+        time.sleep(float(sys.argv[3]))
+        disk.put(key, b"x")
+        print("built", flush=True)
+"""
+
+
+def start_builder(directory: Path, key: str, seconds: float = 0.5) -> subprocess.Popen[str]:
+    command = [sys.executable, "-c", _BUILDER, str(directory), key, str(seconds)]
+    builder = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert builder.stdout is not None
+    assert builder.stdout.readline() == "ready\n"
+    return builder
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="locks of open files are Linux's")
+def test_one_of_several_processes_builds_an_entry(tmp_path: Path) -> None:
+    builders = [start_builder(tmp_path, key) for key in ("same", "same", "same", "other")]
+    for builder in builders:
+        assert builder.stdin is not None
+        builder.stdin.write("\n")
+        builder.stdin.flush()
+    assert sorted(builder.communicate(timeout=60)[0] for builder in builders) == ["", "", "built\n", "built\n"]
+
+
+@pytest.mark.skipif(not sys.platform.startswith("linux"), reason="locks of open files are Linux's")
+def test_a_builder_that_dies_or_takes_too_long_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    disk, builder = DiskCache(tmp_path), start_builder(tmp_path, "key", 60.0)
+    assert builder.stdin is not None
+    builder.stdin.write("\n")
+    builder.stdin.flush()
+    monkeypatch.setattr(cache, "_WAIT", 0.1)
+    while not (tmp_path / "locks").exists():
+        time.sleep(0.01)
+    time.sleep(0.1)
+    start = time.monotonic()
+    with disk.building("key"):
+        assert time.monotonic() - start >= 0.1
+    monkeypatch.setattr(cache, "_WAIT", 60.0)
+    builder.kill()
+    with disk.building("key"), disk.building("another"):
+        assert time.monotonic() - start < 30
+    builder.communicate(timeout=60)
+
+
+def test_entries_are_built_without_a_lock_where_it_fails(tmp_path: Path) -> None:
+    (tmp_path / "locks").mkdir()
+    disk = DiskCache(tmp_path)
+    with disk.building("key"):
+        assert disk.put("key", b"x") is not None

@@ -256,6 +256,13 @@ def _load_or_build(spec: KernelSpec) -> Compiled:
     kernel = None if cache is None else _load(cache, symbol)
     if kernel is not None:
         return kernel
+    if cache is None:
+        return _build(spec, symbol, unscheduled, None)
+    with cache.building(symbol):
+        return _load(cache, symbol) or _build(spec, symbol, unscheduled, cache)
+
+
+def _build(spec: KernelSpec, symbol: str, unscheduled: Unscheduled | None, cache: DiskCache | None) -> Compiled:
     unscheduled = unscheduled or _unscheduled(spec)
     module = _compile(spec, symbol, unscheduled)
     if cache is not None:

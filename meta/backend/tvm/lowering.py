@@ -14,6 +14,7 @@ from meta.backend.tvm.te.let import repeat_bfloat16_bindings
 from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"
+_ENTRY: Final = "tirx.is_entry_func"
 
 
 @cache
@@ -31,7 +32,9 @@ def _pipeline() -> tuple[Any, Any, Any]:
 
 
 def _expand_host(func: Any) -> Any:
-    return values_in_registers(philox.expand(philox.share_blocks(func)))
+    func = values_in_registers(philox.expand(philox.share_blocks(func)))
+    # TVM exports the only function of a module a second time, as "main", with all its code for the arguments.
+    return func.without_attr(_ENTRY) if func.attrs and _ENTRY in func.attrs else func
 
 
 def _followed(finalize: Any, change: Callable[[Any], Any]) -> Any:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import OrderedDict
@@ -65,10 +66,9 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key)
         if loaded is None:
-            operators = sum(choice.compiled for choice in source.choices.listed())
-            if worth_processes(operators, source.device.kind):
-                processes.start(operators)  # they import TVM while this process plans
-            loaded = _build(source, lowered, key, fuse, graphs)
+            disk = default_cache()
+            with contextlib.nullcontext() if disk is None else disk.building(key):
+                loaded = _from_disk(key) or _started_and_built(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
         if len(_loaded) > MAX_LOADED:
@@ -76,6 +76,14 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
                 _loaded.popitem(last=False)
             tvm.clear_pools()  # they have the results of dropped programs, which fit other programs of equal sizes only
     return loaded
+
+
+def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
+    """The executable, newly built, by several processes if it is large."""
+    operators = sum(choice.compiled for choice in source.choices.listed())
+    if worth_processes(operators, source.device.kind):
+        processes.start(operators)  # they import TVM while this process plans
+    return _build(source, lowered, key, fuse, graphs)
 
 
 def _keyed_by_sources(source: Source) -> bool:

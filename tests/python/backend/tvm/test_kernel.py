@@ -17,6 +17,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, digest, prim_func
+from meta.backend.tvm.schedule import patterns
 from meta.cache import DiskCache
 from meta.errors import KernelError
 from tests.python.kernels_in_memory import forget_kernels
@@ -386,3 +387,10 @@ def test_processes_share_the_cache(tmp_path: Path) -> None:
         _, errors = worker.communicate(timeout=300)
         assert worker.returncode == 0, errors
     assert not list((tmp_path / "cache").rglob(".tmp-*"))
+
+
+def test_a_library_has_the_code_of_a_kernel_once() -> None:
+    scheduled = patterns.schedule(prim_func(_spec()), "elemwise", targets.target("cpu"))
+    code = library.compile_functions({"add_one": scheduled}, targets.target("cpu")).inspect_source("ll")
+    assert "@__tvm_ffi_add_one(" in code
+    assert "__tvm_ffi_main" not in code
