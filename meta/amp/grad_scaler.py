@@ -13,6 +13,7 @@ from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError
 from meta.modes import modes
+from meta.schema.annotations import CheckedArguments
 
 _STATE = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 _SKIPPED = "skipped_steps"
@@ -28,7 +29,7 @@ class Steppable(Protocol):
     def step(self) -> None: ...
 
 
-class GradScaler:
+class GradScaler(CheckedArguments):
     """Scales the loss so that small float16 gradients do not vanish, and skips steps whose gradients overflow.
 
         scaler.scale(loss).backward()

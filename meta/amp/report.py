@@ -17,6 +17,7 @@ from meta.modes import modes
 from meta.op.precision import CASTABLE, check_policy, data_positions
 from meta.op.registry import Amp, Op, all_ops
 from meta.passes.auto_cast import auto_cast
+from meta.schema.annotations import checked
 
 _REASONS = {
     "always": "always: runs in the low precision",
@@ -26,6 +27,7 @@ _REASONS = {
 }
 
 
+@checked
 def rules(overrides: Mapping[str, Amp] | None = None) -> dict[str, Amp]:
     """The rule of every operator by name: "always" (low precision), "never" (float32), "infer" (the precision of its
     largest operand) or "keep" (operands stay as they are), with `overrides` in place of the operators' own.
@@ -90,6 +92,7 @@ class AmpReport:
         return f"{_table(rows)}\n\n{_table(costs)}\n{total}"
 
 
+@checked
 def report(
     step: Any, *args: Any, dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None, **kwargs: Any
 ) -> AmpReport:

@@ -20,8 +20,10 @@ from meta.distributed.sharding import ShardedState
 from meta.distributed.state import Entry, entries_of
 from meta.errors import FileError, MetaError
 from meta.optim.train_step import TrainStep
+from meta.schema.annotations import checked
 
 
+@checked
 def save(path: str | os.PathLike[str], step: TrainStep) -> None:
     """Write everything that a later run needs to go on. All ranks call it together.
 
@@ -93,12 +95,14 @@ def _old(target: Path) -> Path:
     return target.with_name(target.name + ".old")
 
 
+@checked
 def exists(path: str | os.PathLike[str]) -> bool:
     """Whether there is a checkpoint to load."""
     source = Path(path)
     return source.exists() or (source.suffix != ONE_FILE and _old(source).is_dir())
 
 
+@checked
 def load(path: str | os.PathLike[str], step: TrainStep) -> None:
     """Read what `save` wrote into a step, on any number of ranks and with any stage of `zero`. All ranks call it
     together. A file with the ending ".safetensors" may also be one that `meta.save` wrote for a step of one process.

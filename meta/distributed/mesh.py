@@ -8,6 +8,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from meta.distributed import process
 from meta.errors import ArgumentError, CommunicationError, did_you_mean
+from meta.schema.annotations import CheckedArguments
 
 
 class Group(NamedTuple):
@@ -23,7 +24,7 @@ GroupLike: TypeAlias = "Group | DeviceMesh | str | None"
 """A group; a mesh of one axis; the name of a group that exists; None for all processes."""
 
 
-class DeviceMesh:
+class DeviceMesh(CheckedArguments):
     """All processes in a grid with named axes: `DeviceMesh({"dp": 2, "tp": 4})`, in which the ranks of an axis differ
     in their position along it alone. Over torch's `DeviceMesh`.
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from meta.errors import ArgumentError, CommunicationError, install_hint
 from meta.random import generator
+from meta.schema.annotations import checked
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
 """What torchrun tells every process."""
@@ -129,6 +130,7 @@ def shutdown() -> None:
         _torch_distributed().destroy_process_group()
 
 
+@checked
 def seed(value: int, same: tuple[str, int] | None = None) -> None:
     """`meta.random.seed`, with another stream of numbers on every rank: for dropout and augmentation. Call it after
     the model was built, for which all ranks use one seed.

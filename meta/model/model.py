@@ -20,6 +20,7 @@ from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, add
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, scopes
+from meta.schema.annotations import CheckedArguments
 from meta.tracing.symbol import Symbol
 from meta.tree import named_leaves
 
@@ -44,7 +45,7 @@ class _Constructor(ABCMeta):
             return model
 
 
-class Model(metaclass=_Constructor):
+class Model(CheckedArguments, metaclass=_Constructor):
     """Base class of models. Array attributes are parameters, Model attributes are sub-models; both may be in lists and
     dicts.
 

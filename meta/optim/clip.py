@@ -15,12 +15,14 @@ from meta.optim.checks import nonnegative
 from meta.optim.number import widened
 from meta.optim.optimizer import Optimizer
 from meta.schema._types import TensorLike
+from meta.schema.annotations import checked
 
 Clipped: TypeAlias = "Model | Optimizer | NDArray | Iterable[NDArray]"
 _EPS = 1e-6
 """Added to the norm, so that gradients of 0 are divided by something; torch's value."""
 
 
+@checked
 def clip_grad_norm(
     parameters: Clipped,
     max_norm: Any,
@@ -62,6 +64,7 @@ def clip_grad_norm(
         return norm
 
 
+@checked
 def clip_grad_value(parameters: Clipped, clip_value: float) -> None:
     """Clip each element of the gradients of all parameters to [-clip_value, clip_value]. Runs in traced steps, too.
 

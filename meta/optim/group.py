@@ -10,6 +10,7 @@ from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.model.model import Model
 from meta.optim.checks import below_one, flag, nonnegative
 from meta.optim.number import Number
+from meta.schema.annotations import CheckedArguments
 
 Parameters: TypeAlias = "Model | Iterable[NDArray | tuple[str, NDArray] | Mapping[str, Any]]"
 """A Model, arrays, (name, array) pairs, or groups: dicts of `params`, one of the former, and hyperparameters."""
@@ -20,7 +21,7 @@ _BELOW_ONE: Final = ("beta1", "beta2", "alpha")
 """Decay factors of running means."""
 
 
-class ParamGroup:
+class ParamGroup(CheckedArguments):
     """Parameters with the same hyperparameters.
 
     group["learning_rate"] and the like are numbers, and `params` the parameters. A number that is set reaches compiled

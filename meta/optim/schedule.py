@@ -15,12 +15,13 @@ from meta.optim.checks import known_names, nonnegative, positive, whole
 from meta.optim.group import hyperparameter
 from meta.optim.number import Number, where
 from meta.optim.optimizer import Optimizer
+from meta.schema.annotations import CheckedArguments
 
 if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-class Schedule:
+class Schedule(CheckedArguments):
     """Base class of schedules. `step` is called after each step of the optimizer, or each epoch, eagerly or inside a
     traced step; it sets the learning rate of each group from the number of calls and the rate that the group had at
     first. No call compiles anything: rates are inputs of programs.
@@ -33,8 +34,6 @@ class Schedule:
         return super().__new__(cls)
 
     def __init__(self, optimizer: Optimizer) -> None:
-        if not isinstance(optimizer, Optimizer):  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise ArgumentError(type(self).__name__, f"the optimizer is {type(optimizer).__name__}", "an Optimizer")
         self.optimizer = optimizer
         device = optimizer.parameters[0].device
         bases = [group.base_rate() for group in optimizer.param_groups]
@@ -163,7 +162,7 @@ class LambdaLR(Schedule):
 
     def __init__(self, optimizer: Optimizer, functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]) -> None:
         listed = [functions] * len(optimizer.param_groups) if callable(functions) else list(functions)
-        if len(listed) != len(optimizer.param_groups) or not all(map(callable, listed)):
+        if len(listed) != len(optimizer.param_groups):
             problem = f"{len(listed)} functions for {len(optimizer.param_groups)} groups"
             raise ArgumentError("LambdaLR", problem, "a function, or a list with a function for each group")
         self.functions = listed
@@ -209,11 +208,9 @@ def cos(x: Any) -> Any:
     return math.cos(x) if isinstance(x, (int, float)) else meta.cos(x)
 
 
-def increasing(subject: str, milestones: Any) -> list[int]:
+def increasing(subject: str, milestones: Sequence[int]) -> list[int]:
     """Increasing ints, 1 or more. Raises ArgumentError for other values."""
-    if not isinstance(milestones, Sequence) or isinstance(milestones, str):
-        raise ArgumentError(subject, f"milestones is {value_text(milestones)}", "a list of increasing ints")
-    values = [whole(subject, "a milestone", value) for value in cast("Sequence[Any]", milestones)]
+    values = [whole(subject, "a milestone", value) for value in milestones]
     if values != sorted(set(values)):
         raise ArgumentError(subject, f"milestones is {values}", "a list of increasing ints")
     return values

@@ -21,6 +21,7 @@ from meta.optim.clip import clip_grad_norm, clip_grad_value
 from meta.optim.number import Number
 from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule
+from meta.schema.annotations import CheckedArguments, checked
 
 
 class Scaler(Protocol):
@@ -59,7 +60,7 @@ class Exchange(Protocol):
         ...
 
 
-class TrainStep:
+class TrainStep(CheckedArguments):
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
 
     model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
@@ -260,6 +261,7 @@ class TrainStep:
         return str(self.record(*args).module)
 
 
+@checked
 def with_optimizer(kind: type[Optimizer], *args: Any, **options: Any) -> Callable[..., TrainStep]:
     """`with_optimizer(meta.optim.AdamW, 1e-3, weight_decay=0.1)(model)` returns a training step: forward, backward and
     update in one callable.

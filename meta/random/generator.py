@@ -94,4 +94,8 @@ def seed(seed: int) -> Generator:
 
 def next_key(device: Device | str = CPU, generator: Generator | None = None) -> Any:
     """A fresh key, int64 of shape (2,), from `generator` or the default one (see Generator.next_key)."""
-    return (generator or default_generator).next_key(device)
+    if generator is None:
+        return default_generator.next_key(device)
+    if not isinstance(generator, Generator):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError("random", f"generator is {value_text(generator)}", "a Generator or None")
+    return generator.next_key(device)

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from numbers import Real
 from typing import Any
 
 import meta
 from meta.device import CPU, Device
 from meta.dtype import accumulation_dtype, canonical
 from meta.eager.ndarray import NDArray, array
-from meta.errors import ArgumentError, TypeInferenceError
+from meta.errors import ArgumentError, TypeInferenceError, value_text
 from meta.functional._checks import is_tensor, require, require_float
 from meta.random.generator import Generator, next_key
+from meta.schema.annotations import checked
 
 Shape = int | Sequence[int]
 DeviceLike = Device | str
@@ -63,14 +65,15 @@ def exponential(
     """Floating-point numbers of an exponential distribution of mean 1 / rate: -log(1 - u) / rate of uniform u.
 
     Raises TypeInferenceError for a rate of 0 or less."""
-    if not rate > 0:
-        raise TypeInferenceError("exponential", f"rate is {rate}", "more than 0")
+    if not isinstance(rate, Real) or not rate > 0:
+        raise TypeInferenceError("exponential", f"rate is {value_text(rate)}", "more than 0")
     wide = accumulation_dtype(canonical(dtype))
     drawn = meta.uniform(next_key(device, generator), shape, 0.0, 1.0, wide)
     return meta.cast(meta.negative(meta.log1p(meta.negative(drawn))) / rate, dtype)
 
 
-def multinomial(weights: Any, count: int, replacement: bool = False, generator: Generator | None = None) -> NDArray:
+@checked
+def multinomial(weights: NDArray, count: int, replacement: bool = False, generator: Generator | None = None) -> NDArray:
     """`count` positions for each row of weights, drawn with probabilities proportional to them, as int64.
 
     weights: (n,) or (rows, n), floating, not negative; they need not add up to 1.  replacement: positions may repeat;
@@ -109,6 +112,7 @@ def require_known(name: str, condition: Any, problem: str, expected: str) -> Non
         require(name, bool(meta.all(condition.detach())), problem, expected)
 
 
+@checked
 def permutation(n: int, device: DeviceLike = CPU, generator: Generator | None = None) -> NDArray:
     """The integers 0 to n - 1 in random order, int64. Runs on the host and cannot be traced."""
     import numpy as np

@@ -122,19 +122,19 @@ def _float(value: Any) -> float:
             return float(value)
         except OverflowError:
             raise Reject("use one up to 1.8e308") from None
-    if _is_numpy_scalar(value):
+    if is_numpy_scalar(value):
         return float(value)
     raise Reject
 
 
-def _is_numpy_scalar(value: Any) -> bool:
+def is_numpy_scalar(value: Any) -> bool:
     return getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, TensorLike)
 
 
 def _scalar(value: Any) -> Any:
     if isinstance(value, (TensorLike, bool, int, float, complex, SymDim)):
         return value
-    if _is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float, complex)):
+    if is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float, complex)):
         return value.item()
     return _tensor(value)
 
@@ -163,7 +163,7 @@ def _fill_value(value: Any) -> Any:
 def _bool(value: Any) -> bool:
     if isinstance(value, bool):
         return value
-    if type(value).__name__ in ("bool_", "bool") and _is_numpy_scalar(value):
+    if type(value).__name__ in ("bool_", "bool") and is_numpy_scalar(value):
         return bool(value)
     raise Reject
 

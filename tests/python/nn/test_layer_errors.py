@@ -22,7 +22,7 @@ def x(*shape: int) -> meta.NDArray:
         (lambda: nn.Conv1d(3, 6, 3, groups=2), r"\[Conv1d\] in_channels is 3, groups is 2"),
         (lambda: nn.Conv2d(4, 6, (3, 3, 3)), r"kernel_size is \(3, 3, 3\); expected an int, or 2 ints"),
         (lambda: nn.Conv2d(4, 6, 3, stride=2, padding="same"), r'padding is "same", stride is \(2, 2\); expected'),
-        (lambda: nn.Conv2d(4, 6, 3, padding="full"), "padding is 'full'; expected numbers, \"same\" or \"valid\""),  # type: ignore[arg-type]
+        (lambda: nn.Conv2d(4, 6, 3, padding="full"), "padding is 'full'; expected an int, a sequence of ints, "),  # type: ignore[arg-type]
         (lambda: nn.Conv2d(4, 6, 3, padding_mode="edge"), 'padding_mode is \'edge\'; expected "zeros", "reflect"'),  # type: ignore[arg-type]
         (lambda: nn.ConvTranspose1d(2, 2, 2, stride=3)(x(1, 2, 3), (12,)),
          r"\[ConvTranspose1d\] output_size is \(12,\); expected sizes from \(8,\) to \(10,\)"),
@@ -35,7 +35,7 @@ def x(*shape: int) -> meta.NDArray:
         (lambda: nn.AdaptiveAvgPool2d((1, 2, 3)), r"output_size is \(1, 2, 3\); expected an int, or 2 of them"),
         (lambda: nn.Flatten(0, 3)(x(2, 3)), r"\[Flatten\] x has shape \(2, 3\), start_dim is 0, end_dim is 3"),
         (lambda: nn.Upsample(), r"\[Upsample\] size is None, scale_factor is None; expected one of both"),
-        (lambda: nn.Upsample(2, mode="area"), "mode is 'area'; expected 'nearest', 'linear'"),  # type: ignore[arg-type]
+        (lambda: nn.Upsample(2, mode="area"), "mode is 'area'; expected \"nearest\", \"linear\""),  # type: ignore[arg-type]
         (lambda: nn.Upsample(2, mode="linear")(x(1, 1, 2, 2)), r"mode is 'linear', x has shape \(1, 1, 2, 2\)"),
         (lambda: nn.Upsample(scale_factor=0.2)(x(1, 1, 3)), r"the result would have sizes \(0,\); expected at least"),
         (lambda: nn.AvgPool2d(2, divisor_override=0), r"\[AvgPool2d\] divisor_override is 0; expected another number"),

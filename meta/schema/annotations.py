@@ -1,0 +1,279 @@
+"""Arguments of public constructors and functions, checked by their annotations before they are used.
+
+    class Dropout(Model):                       # Model derives from CheckedArguments
+        def build(self, p: float = 0.5) -> None: ...
+
+    Dropout("x")                                # [Dropout] p is 'x'; expected a float or an int
+
+An annotation accepts what the argument type of the same meaning accepts in a schema: an int may be NumPy's, a float may
+be an int, a bool is neither. Annotations that say nothing at run time (Any, type variables, protocols, names that only
+type checkers import) accept everything.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import types as python_types
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import wraps
+from typing import Any, Literal, TypeVar, Union, get_args, get_origin
+
+from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.schema import _types as types
+from meta.schema._types import ArgType, Reject, TensorLike, is_numpy_scalar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_PACKAGE = __name__.partition(".")[0] + "."
+_MOST_ITEMS = 64
+"""Items of longer sequences and mappings are not looked at."""
+_PLAIN = frozenset({int, float, bool, str, tuple, list, python_types.NoneType})
+_SCALARS = {int: types.Int, float: types.Float, bool: types.Bool, str: types.Str}
+_PLURALS = {"an int": "ints", "a float or an int": "numbers", "a string": "strings", "a tensor": "tensors"}
+
+
+@dataclass(frozen=True, slots=True)
+class _Expected:
+    """What an annotation accepts. kinds: noun phrases for its alternatives; plural: one for items of a sequence."""
+
+    accepts: Callable[[Any], bool]
+    kinds: tuple[str, ...]
+    plural: str = ""
+
+    @property
+    def text(self) -> str:
+        *first, last = dict.fromkeys(self.kinds)
+        return f"{', '.join(first)} or {last}" if first else last
+
+
+class CheckedArguments:
+    """Base of classes whose constructors (`__init__` and `build`) check their arguments.
+
+    Classes outside of this package may derive from it; their annotations are their authors' and are not enforced."""
+
+    __slots__ = ()
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        if cls.__module__.startswith(_PACKAGE):
+            for name in ("__init__", "build"):
+                constructor = vars(cls).get(name)
+                if constructor is not None and not _takes_anything(constructor):
+                    setattr(cls, name, checked(constructor, is_constructor=True))
+
+
+def checked(function: F, *, is_constructor: bool = False) -> F:
+    """`function`, which raises ArgumentError for missing, surplus and unknown arguments and for values that its
+    annotations exclude. is_constructor: the first argument is the instance, whose class the error names."""
+    parameters: _Parameters | None = None
+
+    @wraps(function)
+    def run(*args: Any, **kwargs: Any) -> Any:
+        nonlocal parameters
+        if parameters is None:  # at the first call: annotations may name classes that are defined later
+            parameters = _Parameters(function, skipped=int(is_constructor))
+        subject = type(args[0]).__name__ if is_constructor else function.__name__
+        args, kwargs = parameters.check(subject, args, kwargs)
+        return function(*args, **kwargs)
+
+    return run  # type: ignore[return-value]
+
+
+def _takes_anything(function: Callable[..., Any]) -> bool:
+    """Whether a method's parameters are `*args: Any, **kwargs: Any`."""
+    has_names = function.__code__.co_argcount + function.__code__.co_kwonlyargcount > 1
+    return not has_names and set(function.__annotations__.values()) <= {"Any", "None"}
+
+
+class _Parameters:
+    """The parameters of a function, without the first `skipped`, and what each accepts."""
+
+    def __init__(self, function: Callable[..., Any], skipped: int) -> None:
+        parameters = list(inspect.signature(function).parameters.values())[skipped:]
+        self.skipped = skipped
+        self.positional = [p.name for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
+        self.names = [p.name for p in parameters if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+        self.required = [p.name for p in parameters if p.name in self.names and p.default is p.empty]
+        self.rest = next((p.name for p in parameters if p.kind is p.VAR_POSITIONAL), "")
+        self.takes_any_name = any(p.kind is p.VAR_KEYWORD for p in parameters)
+        annotations = {p.name: p.annotation for p in parameters}
+        expected = {name: _resolved(each, function) for name, each in annotations.items()}
+        self.expected = {name: each for name, each in expected.items() if each is not None}
+
+    def check(
+        self, subject: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+    ) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """The arguments, with NumPy's numbers as Python's; raises ArgumentError."""
+        values = args[self.skipped :]
+        count = len(self.positional)
+        if len(values) > count and not self.rest:
+            problem = f"{len(values)} positional arguments"
+            raise ArgumentError(subject, problem, f"at most {count}: {', '.join(self.positional)}" if count else "none")
+        if not self.takes_any_name:
+            self._check_names(subject, kwargs)
+        names = [*self.positional, *[self.rest] * (len(values) - count)]
+        accepted = [self._accepted(subject, name, value) for name, value in zip(names, values, strict=False)]
+        named = {name: self._accepted(subject, name, value) for name, value in kwargs.items()}
+        for name in self.required:
+            if name not in kwargs and name not in self.positional[: len(values)]:
+                raise ArgumentError(subject, f"argument '{name}' is missing", ", ".join(self.names))
+        return (*args[: self.skipped], *accepted), named
+
+    def _check_names(self, subject: str, kwargs: Mapping[str, Any]) -> None:
+        for name in kwargs:
+            if name not in self.names:
+                hint = did_you_mean(name, self.names)
+                raise ArgumentError(subject, f"unknown argument '{name}'", ", ".join(self.names) or "none", hint)
+
+    def _accepted(self, subject: str, name: str, value: Any) -> Any:
+        expected = self.expected.get(name)
+        if expected is None:
+            return value
+        if not expected.accepts(value):
+            raise ArgumentError(subject, f"{name} is {_described(value)}", expected.text)
+        return value if type(value) in _PLAIN or not is_numpy_scalar(value) else value.item()
+
+
+def _resolved(annotation: Any, function: Callable[..., Any]) -> _Expected | None:
+    """What an annotation accepts; None for everything."""
+    if annotation is inspect.Parameter.empty:
+        return None
+    if isinstance(annotation, str):
+        try:
+            annotation = eval(annotation, inspect.unwrap(function).__globals__)
+        except NameError:  # a name for type checkers only
+            return None
+    return _expected(annotation)
+
+
+def _expected(hint: Any) -> _Expected | None:
+    if hint is None or hint is python_types.NoneType:
+        return _Expected(lambda value: value is None, ("None",))
+    if hint in _SCALARS:
+        return _of_type(_SCALARS[hint])
+    if isinstance(hint, type) and not get_args(hint):
+        return _instance(hint)
+    rule = _GENERICS.get(get_origin(hint))
+    return rule(get_args(hint)) if rule is not None else None
+
+
+def _of_type(arg_type: ArgType) -> _Expected:
+    def accepts(value: Any) -> bool:
+        try:
+            arg_type.normalize(value)
+        except Reject:
+            return False
+        return True
+
+    return _Expected(accepts, (arg_type.allowed,), _PLURALS.get(arg_type.allowed, ""))
+
+
+def _instance(kind: type) -> _Expected | None:
+    if kind in (object, Any) or getattr(kind, "_is_protocol", False):
+        return None
+    if issubclass(kind, TensorLike):
+        return _of_type(types.Tensor)
+    article = "an" if kind.__name__[0] in "AEIO" else "a"
+    return _Expected(lambda value: isinstance(value, kind), (f"{article} {kind.__name__}",), f"{kind.__name__}s")
+
+
+def _union(hints: Sequence[Any]) -> _Expected | None:
+    alternatives = [_expected(hint) for hint in hints]
+    known = [each for each in alternatives if each is not None]
+    if len(known) < len(alternatives):
+        return None
+    kinds = tuple(kind for each in known for kind in each.kinds)
+    plural = " or ".join(dict.fromkeys(each.plural or each.text for each in known))
+    return _Expected(lambda value: any(each.accepts(value) for each in known), kinds, plural)
+
+
+def _literal(options: Sequence[Any]) -> _Expected:
+    kinds = tuple(f'"{option}"' if isinstance(option, str) else repr(option) for option in options)
+    return _Expected(lambda value: isinstance(value, (str, int, python_types.NoneType)) and value in options, kinds)
+
+
+def _items(value: Any, item: _Expected | None) -> bool:
+    return item is None or len(value) > _MOST_ITEMS or all(item.accepts(each) for each in value)
+
+
+def _sequence(hints: Sequence[Any]) -> _Expected:
+    item = _expected(hints[0]) if hints else None
+
+    def accepts(value: Any) -> bool:
+        if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__") or not hasattr(value, "__iter__"):
+            return False
+        return _items(value, item)
+
+    return _Expected(accepts, (f"a sequence{_of(item)}",), f"sequences{_of(item)}")
+
+
+def _tuple(hints: Sequence[Any]) -> _Expected:
+    if len(hints) == 2 and hints[1] is Ellipsis:
+        return _sequence(hints[:1])
+    items = [_expected(hint) for hint in hints]
+
+    def accepts(value: Any) -> bool:
+        if not isinstance(value, (tuple, list)) or len(value) != len(items):  # pyright: ignore[reportUnknownArgumentType]
+            return False
+        return all(item is None or item.accepts(each) for item, each in zip(items, value, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+
+    texts = [item.text if item is not None else "a value" for item in items]
+    if len(set(texts)) == 1 and items[0] is not None and items[0].plural:
+        return _Expected(accepts, (f"{len(items)} {items[0].plural}",))
+    return _Expected(accepts, (f"({', '.join(texts)})",))
+
+
+def _mapping(hints: Sequence[Any]) -> _Expected:
+    key, item = (_expected(hint) for hint in hints)
+
+    def accepts(value: Any) -> bool:
+        return isinstance(value, Mapping) and _items(value, key) and _items(value.values(), item)  # pyright: ignore[reportUnknownMemberType]
+
+    return _Expected(accepts, (f"a dict{_of(item)}",), f"dicts{_of(item)}")
+
+
+def _iterable(hints: Sequence[Any]) -> _Expected:
+    """Items are not looked at: a generator has them once."""
+    item = _expected(hints[0]) if hints else None
+    return _Expected(
+        lambda value: hasattr(value, "__iter__") and not isinstance(value, (str, bytes)), (f"an iterable{_of(item)}",)
+    )
+
+
+def _of(item: _Expected | None) -> str:
+    return f" of {item.plural or item.text}" if item is not None else ""
+
+
+def _class(hints: Sequence[Any]) -> _Expected | None:
+    (base,) = hints
+    if not isinstance(base, type):
+        return None
+    return _Expected(
+        lambda value: isinstance(value, type) and issubclass(value, base), (f"a subclass of {base.__name__}",)
+    )
+
+
+_GENERICS: Mapping[Any, Callable[[Sequence[Any]], _Expected | None]] = {
+    Union: _union,
+    python_types.UnionType: _union,
+    Literal: _literal,
+    Sequence: _sequence,
+    list: _sequence,
+    tuple: _tuple,
+    Mapping: _mapping,
+    dict: _mapping,
+    Iterable: _iterable,
+    Callable: lambda _: _Expected(callable, ("a function",), "functions"),
+    type: _class,
+    os.PathLike: lambda _: _Expected(lambda value: hasattr(value, "__fspath__"), ("a path",)),
+}
+
+
+def _described(value: Any) -> str:
+    if isinstance(value, TensorLike):
+        return "a tensor"
+    if isinstance(value, (bool, int, float, complex, str, bytes, tuple, list, dict, type)) or value is None:
+        return value_text(value)  # pyright: ignore[reportUnknownArgumentType]
+    return f"of class {type(value).__name__}"
