@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from meta.backend.cuda import nvrtc
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import devices, runtime
 
 _CPU_FOLDERS: Final = (
     *("", "ir", "op"),
@@ -59,13 +60,24 @@ def cpu_features() -> frozenset[str]:
 def identity(kind: str) -> str:
     """A digest of everything outside a kernel that its machine code depends on: target, CPU, TVM, sources of lowering.
 
-    It keeps a cache directory valid across machines and upgrades. The digest for the CPU does not load TVM.
+    It keeps a cache directory valid across machines and upgrades. The digest does not load TVM's compiler.
     """
-    parts = [tvm_version(), describe_processor(), "" if kind == "cpu" else str(target(kind))]
+    parts = [tvm_version(), describe_processor(), "" if kind == "cpu" else _describe_gpu()]
     digest = hashlib.sha256("\0".join(parts).encode())
     for path in lowering_sources(kind):
         digest.update(path.read_bytes())
     return digest.hexdigest()
+
+
+_GPU_FACTS: Final = (1, 2, 3, 4, 7)
+"""TVM's numbers of what a target for CUDA is made of: threads of a block, threads of a warp, shared memory of a block,
+compute capability; and of multiprocessors."""
+
+
+def _describe_gpu() -> str:
+    """Text that identifies what kernels for the GPU are compiled for."""
+    runtime.load_cuda()
+    return repr([str(tvm.device_attribute(devices.CUDA, 0, fact)) for fact in _GPU_FACTS])
 
 
 def tvm_version() -> str:
