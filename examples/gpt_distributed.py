@@ -1,18 +1,23 @@
 """The GPT of examples.gpt in several processes, each with its part of the batch:
 
-    torchrun --nproc-per-node 2 -m examples.gpt_distributed --zero 2
-    torchrun --nproc-per-node 4 -m examples.gpt_distributed --tensor-parallel 2
+    torchrun --nproc-per-node 2 examples/gpt_distributed.py --zero 2
+    torchrun --nproc-per-node 4 examples/gpt_distributed.py --tensor-parallel 2
 
-A checkpoint in `--checkpoint` is written every `--every` steps and read at the start, so that torchrun continues after
-a failure (`--max-restarts`)."""
+Every `--every` steps a checkpoint is written to the folder `--checkpoint`, under the number of steps done. The last one
+is read at the start, so that torchrun continues after a failure (`--max-restarts`)."""
 
 from __future__ import annotations
 
 import argparse
+import shutil
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
+
+if not __package__:  # torchrun runs a file by its path
+    sys.path[0] = str(Path(__file__).resolve().parents[1])
 
 import meta
 from examples import common, gpt
@@ -64,11 +69,9 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
         step = distributed.tensor_parallel(PLAN, mesh["tp"])(step)
     divide = distributed.zero(options.zero, mesh["dp"]) if options.zero else distributed.data_parallel(mesh["dp"])
     step = divide(step)
-    counter = Path(f"{options.checkpoint}.step") if options.checkpoint else None
-    first = 0
-    if options.checkpoint and Path(options.checkpoint).is_dir():
-        distributed.load(options.checkpoint, step)
-        first = int(counter.read_text()) if counter is not None else 0
+    first = last_step(options.checkpoint)
+    if first:
+        distributed.load(Path(options.checkpoint, str(first)), step)
     run = meta.vm.compile(step, device=device)
     pieces, following = gpt.data(options)
     losses: list[float] = []
@@ -78,14 +81,21 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
         loss = run(meta.array(pieces[own], device=device), meta.array(following[own], device=device))
         losses.append(distributed.all_reduce(loss, "mean").item())
         if options.checkpoint and (number + 1) % options.every == 0:
-            distributed.save(options.checkpoint, step)
-            if distributed.rank() == 0 and counter is not None:
-                counter.write_text(str(number + 1))
+            before = last_step(options.checkpoint)
+            distributed.save(Path(options.checkpoint, str(number + 1)), step)
+            if distributed.rank() == 0 and before:
+                shutil.rmtree(Path(options.checkpoint, str(before)))
     if distributed.rank() == 0 and losses:
         processes = distributed.world_size()
         print(f"loss {losses[0]:.4f} -> {losses[-1]:.4f} after {len(losses)} steps on {processes} processes")
     distributed.shutdown()
     return losses
+
+
+def last_step(folder: str | None) -> int:
+    """The number of steps before the last checkpoint in a folder, 0 without one."""
+    found = list(Path(folder).iterdir()) if folder and Path(folder).is_dir() else []
+    return max((int(path.name) for path in found if path.name.isdigit() and distributed.exists(path)), default=0)
 
 
 def scores_loss(scores: meta.NDArray, following: meta.NDArray) -> meta.NDArray:

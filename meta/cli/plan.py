@@ -1,4 +1,4 @@
-"""`python -m meta plan MODULE:FUNCTION --ranks 8 64 [--zero STAGE]`."""
+"""`python -m meta plan MODULE:FUNCTION --ranks 8 64 [--zero STAGE] [--tensor-parallel N --parts MODULE:PLAN]`."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from meta.distributed.gradients import data_parallel
 from meta.distributed.mesh import Group
 from meta.distributed.planning import plan
 from meta.distributed.sharding import zero
+from meta.distributed.tensor.parallel import tensor_parallel
 from meta.errors import ArgumentError
 
 
@@ -21,35 +22,62 @@ def configure(parser: argparse.ArgumentParser) -> None:
     )  # fmt: skip
     parser.add_argument("--ranks", type=int, nargs="+", default=[8, 64], help="numbers of ranks (default: 8 64)")
     parser.add_argument("--zero", type=int, choices=[0, 1, 2, 3], default=0, help="0: data parallelism (default)")
+    parser.add_argument(
+        "--copies", type=int, default=1, metavar="N",
+        help="with --zero: how many groups of ranks divide the step, each with data parallelism to the others",
+    )  # fmt: skip
+    parser.add_argument(
+        "--tensor-parallel", type=int, default=1, metavar="N", help="ranks that divide the parameters of --parts"
+    )
+    parser.add_argument("--parts", metavar="MODULE:PLAN", help="the plan of tensor_parallel, a dict")
     parser.add_argument("--arrays", action="store_true", help="list every array")
 
 
 def run(options: argparse.Namespace) -> int:
     """Print the plan for each number of ranks; no other process is needed."""
     for ranks in options.ranks:
-        if ranks < 1:
-            raise ArgumentError("plan", f"--ranks {ranks}", "1 or more")
-        step, *inputs = _made(options.step)
-        group = Group("dp", ranks)
-        divide = zero(options.zero, group, broadcast=False) if options.zero else data_parallel(group, broadcast=False)
-        result = plan(divide(step), *inputs)
+        inner = options.copies * options.tensor_parallel
+        if ranks < 1 or inner < 1 or ranks % inner:
+            problem = f"--ranks {ranks} --copies {options.copies} --tensor-parallel {options.tensor_parallel}"
+            raise ArgumentError("plan", problem, "numbers above 0, and ranks that the others divide")
+        step, *inputs = _named(options.step)()
+        result = plan(_divided(step, options, ranks // inner), *inputs)
         print(f"{ranks} ranks: each keeps {result.held:,} bytes and sends {result.sent:,} in a step")
         if options.arrays:
             print(result)
         for c in result.collectives:
             print(
-                f"  {c.operator}: {c.calls} calls, {c.sent:,} bytes, from {c.after:.0%} of the program on; "
-                f"kernels move {c.meanwhile:,} bytes meanwhile"
+                f"  {c.operator} over {c.group}: {c.calls} calls, {c.sent:,} bytes, from {c.after:.0%} of the program "
+                f"on; kernels move {c.meanwhile:,} bytes meanwhile"
             )
     return 0
 
 
-def _made(path: str) -> Any:
-    """What the user's function returns. Raises ArgumentError for a path without one."""
+def _divided(step: Any, options: argparse.Namespace, ranks: int) -> Any:
+    """The step of a rank. Raises ArgumentError for options that do not fit.
+
+    ranks: those over which the batch is divided, and with --zero the state, in each copy."""
+    if (options.tensor_parallel > 1) != (options.parts is not None):
+        problem = f"--tensor-parallel {options.tensor_parallel} --parts {options.parts}"
+        raise ArgumentError("plan", problem, "both or neither", location="")
+    if options.copies > 1 and not options.zero:
+        raise ArgumentError("plan", f"--copies {options.copies} without --zero", "--zero 1, 2 or 3", location="")
+    if options.parts is not None:
+        group = Group("tp", options.tensor_parallel)
+        step = tensor_parallel(_named(options.parts), group, broadcast=False)(step)
+    if options.zero:
+        step = zero(options.zero, Group("zero", ranks), broadcast=False)(step)
+    if not options.zero or options.copies > 1:
+        group = Group("dp", options.copies if options.zero else ranks)
+        step = data_parallel(group, broadcast=False)(step)
+    return step
+
+
+def _named(path: str) -> Any:
+    """What is named so. Raises ArgumentError for a path without anything."""
     module, _, name = path.partition(":")
     try:
-        function = getattr(import_module(module), name)
+        return getattr(import_module(module), name)
     except (ImportError, AttributeError, ValueError) as error:
         problem = f"{path}: {error}"
         raise ArgumentError("plan", problem, "MODULE:FUNCTION of an importable module", location="") from error
-    return function()

@@ -9,6 +9,7 @@ import pytest
 import meta
 from meta import distributed, nn
 from meta.cli import main
+from meta.distributed import shard
 from meta.errors import ArgumentError
 
 PARAMETERS = 4 * (16 * 32 + 32 + 32 * 8 + 8)
@@ -69,12 +70,18 @@ def test_large_gradients_are_sent_while_kernels_run() -> None:
     assert gradients.meanwhile > 2 * 2 * weights
 
 
+PARTS = {"layers.0.w": shard(0), "layers.1.*": shard(0), "layers.3.w": shard(1)}
+
+
+@pytest.mark.parametrize("parts", [1, 2], ids=["zero", "zero and tensor_parallel"])
 @pytest.mark.parametrize("ranks", [8, 64])
-def test_no_rank_keeps_more_than_its_share_and_5_percent(ranks: int) -> None:
+def test_no_rank_keeps_more_than_its_share_and_5_percent(ranks: int, parts: int) -> None:
     model = nn.Sequential(nn.Embedding(500, 64), nn.Linear(64, 256), nn.ReLU(), nn.Linear(256, 100))
     whole = sum(x.size * 4 for x in model.parameters())
     step = meta.optim.TrainStep(model, meta.optim.SGD(model, 0.1, 0.9), loss=meta.cross_entropy)
-    step = distributed.zero(3, distributed.Group("dp", ranks), broadcast=False)(step)
+    if parts > 1:
+        step = distributed.tensor_parallel(PARTS, distributed.Group("tp", parts), broadcast=False)(step)
+    step = distributed.zero(3, distributed.Group("dp", ranks // parts), broadcast=False)(step)
     held = distributed.plan(step, meta.zeros(4, "int64"), meta.zeros(4, "int64")).held
     assert 2 * whole / ranks <= held <= 1.05 * 2 * whole / ranks
 
@@ -83,6 +90,28 @@ def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", f"{__name__}:mlp_step", "--ranks", "8", "64", "--zero", "2"]) == 0
     out = capsys.readouterr().out
     assert "8 ranks: each keeps" in out
-    assert "  all_gather: 1 calls" in out
+    assert "  all_gather over zero: 1 calls" in out
     assert main(["plan", "no_such_module:f"]) == 1
     assert "expected MODULE:FUNCTION of an importable module" in capsys.readouterr().err
+
+
+MLP_PARTS = {"layers.0.*": shard(0), "layers.2.w": shard(1)}
+
+
+def test_the_command_divides_over_two_axes(capsys: pytest.CaptureFixture[str]) -> None:
+    made = ["plan", f"{__name__}:mlp_step", "--ranks", "8"]
+    assert main([*made, "--tensor-parallel", "2", "--parts", f"{__name__}:MLP_PARTS", "--zero", "3"]) == 0
+    out = capsys.readouterr().out
+    assert "all_reduce over tp: 1 calls" in out
+    assert "reduce_scatter over zero:" in out
+    assert main([*made, "--zero", "2", "--copies", "2"]) == 0
+    out = capsys.readouterr().out
+    assert "all_reduce over dp:" in out
+    assert "reduce_scatter over zero:" in out
+    for options, text in (
+        (["--copies", "3"], "--ranks 8 --copies 3 --tensor-parallel 1; expected numbers above 0, and ranks that"),
+        (["--copies", "2"], "--copies 2 without --zero; expected --zero 1, 2 or 3"),
+        (["--tensor-parallel", "2"], "--tensor-parallel 2 --parts None; expected both or neither"),
+    ):
+        assert main([*made, *options]) == 1
+        assert text in capsys.readouterr().err
