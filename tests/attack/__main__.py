@@ -17,6 +17,7 @@ COUNTS = {
     "checkpoints": 1_000,
     "hostile": 200,
     "programs": 200,
+    "mixed": 200,
     "positions": 100,
     "cache": 12,
     "concurrency": 9,

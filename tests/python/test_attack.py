@@ -23,6 +23,7 @@ SHORT = {
     "onnx": 250,
     "checkpoints": 50,
     "positions": 8,
+    "mixed": 8,
     "hostile": 24,
 }
 
