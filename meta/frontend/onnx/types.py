@@ -10,6 +10,7 @@ import numpy as np
 
 from meta.device import Device
 from meta.dim import Dim, SymDim, is_name, sym
+from meta.errors import TypeInferenceError
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.tensors import check_dtype, dtype_name
 from meta.ir.type import TensorType, tensor_type
@@ -36,7 +37,10 @@ def input_type(value: Any, device: Device, shape: Sequence[Dim] | None = None) -
         if sizes is not None and len(sizes) != len(shape):
             raise OnnxError("onnx", f"the shape {tuple(shape)} is given for {where}", f"{len(sizes)} dimensions")
         sizes = tuple(shape)
-    return tensor_type(sizes, dtype, device)  # type: ignore[arg-type]
+    try:
+        return tensor_type(sizes, dtype, device)  # type: ignore[arg-type]
+    except TypeInferenceError as error:
+        raise OnnxError("onnx", f"{where}: {error.problem}", error.expected) from None
 
 
 def _declared_sizes(value: Any, where: str) -> tuple[Dim, ...]:

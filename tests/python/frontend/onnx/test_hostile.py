@@ -101,6 +101,11 @@ def test_absurd_sizes_are_not_computed() -> None:
     assert "1099511627776" in str(program.module)  # in the program, where it costs nothing until it is run
 
 
+def test_an_input_without_end() -> None:
+    model = parsed(f"g (float[{2**63 - 1}, 3] x) => (float[n, 3] y) {{ y = Neg(x) }}")
+    refused(model, r"\[onnx\] input 'x': shape \(9223372036854775807, 3\) of float32 is too large; expected less than")
+
+
 def test_functions_that_call_themselves() -> None:
     function = '<domain: "mine", opset_import: ["" : 21, "mine" : 1]> f(x) => (y) { y = mine.f(x) }'
     model = parsed("g (float[2] x) => (float[2] y) { y = mine.f(x) }", functions=function, imports=', "mine" : 1')
