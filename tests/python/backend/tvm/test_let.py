@@ -1,0 +1,59 @@
+"""Loads of bfloat16 in the values of bindings, which TVM's legalisation skips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.te.let import repeat_bfloat16_bindings
+
+DEPTH = 5
+
+
+def function_of_loads(make_value: Any, target: Any) -> Any:
+    """A function that stores `make_value(load)` of a bfloat16."""
+    tirx = tvm.tirx
+    source, out = (tirx.decl_buffer((1,), dtype, name) for dtype, name in (("bfloat16", "source"), ("float32", "out")))
+    store = tvm.BufferStore(out, make_value(tirx.BufferLoad(source, [0])), [0])
+    return tvm.PrimFunc([source, out], store).with_attr("target", target)
+
+
+def count(func: Any) -> tuple[int, int]:
+    """The bindings and the loads of a function."""
+    bindings: list[Any] = []
+    loads: list[Any] = []
+    tvm.structural_walk(func, [(tvm.tirx.Let, bindings.append), (tvm.TensorLoad, loads.append)])
+    return len(bindings), len(loads)
+
+
+def nested(load: Any) -> Any:
+    value = load.astype("float32")
+    for depth in range(DEPTH):
+        var = tvm.tirx.Var(f"v{depth}", "float32")
+        value = tvm.tirx.Let(var, value, var * var + var)
+    return value
+
+
+def test_values_stay_bound_on_the_cpu() -> None:
+    """Computed anew, a kernel would double with each binding around another."""
+    tvm.load()
+    assert count(repeat_bfloat16_bindings(function_of_loads(nested, targets.target("cpu")))) == (DEPTH, 1)
+
+
+def test_values_are_repeated_on_gpus() -> None:
+    tvm.load()
+    gpu = tvm.Target({"kind": "cuda", "arch": "sm_90"}, host=targets.target("cpu"))
+    bindings, loads = count(repeat_bfloat16_bindings(function_of_loads(nested, gpu)))
+    assert bindings == 0
+    assert loads > DEPTH
+
+
+def test_values_of_dtype_bfloat16_are_repeated() -> None:
+    tvm.load()
+
+    def bound(load: Any) -> Any:
+        var = tvm.tirx.Var("v", "bfloat16")
+        return tvm.tirx.Let(var, load, var.astype("float32") + var.astype("float32"))
+
+    assert count(repeat_bfloat16_bindings(function_of_loads(bound, targets.target("cpu"))))[0] == 0
