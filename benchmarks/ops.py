@@ -56,7 +56,7 @@ class Problem:
 
 def problems_of(only: Sequence[str]) -> Iterator[Problem]:
     """The calls to measure of each operator that has samples with a reference and a TVM compute."""
-    known = {row.op: row for row in reversed(list(problems())) if _elements(row) <= 4 * LARGE}
+    small_rows = {row.op: row for row in reversed(list(problems())) if _elements(row) <= 4 * LARGE}
     seen: set[str] = set()
     for row in samples():
         if row.op in seen or row.ref is None or row.op.endswith(_BACKWARD) or not _is_wanted(row.op, only):
@@ -65,7 +65,7 @@ def problems_of(only: Sequence[str]) -> Iterator[Problem]:
             continue
         seen.add(row.op)
         yield Problem(_square(row, 4), "4")
-        yield Problem(_renamed(known[row.op], row) if row.op in known else _large(row), "large")
+        yield Problem(_renamed(small_rows[row.op], row) if row.op in small_rows else _large(row), "large")
 
 
 def _is_wanted(name: str, only: Sequence[str]) -> bool:

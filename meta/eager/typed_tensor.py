@@ -1,4 +1,4 @@
-"""What tensors without elements of their own share: those of a trace and those inside of a transformation."""
+"""Base class of tensors without elements: those of a trace and those inside of a transformation."""
 
 from __future__ import annotations
 

@@ -102,12 +102,12 @@ def _resampled(x: Any, axis: int, count: int, factor: float, mode: str) -> Any:
     number: Any = np.float64 if x.dtype == "float64" else np.float32
     step, i = number(1 / factor), _numbers(count, number)
 
-    def at(position: Any) -> Any:
+    def sampled(position: Any) -> Any:
         indices = np.minimum(np.maximum(position, 0), size - 1).astype(np.int64)
         return meta.take(x, meta.array(indices, device=x.device), axis)
 
     if mode in _NEAREST:
-        return at(np.floor(i * step if mode == "nearest" else (i + number(0.5)) * step))
+        return sampled(np.floor(i * step if mode == "nearest" else (i + number(0.5)) * step))
     place: Any = step * (i + number(0.5)) - number(0.5)
     place = place if mode == "bicubic" else np.maximum(place, 0)
     first = np.floor(place)
@@ -119,7 +119,7 @@ def _resampled(x: Any, axis: int, count: int, factor: float, mode: str) -> Any:
     total: Any = None
     for n, weight in enumerate(weights):
         factors = meta.array(weight.astype(number).reshape(shape), device=x.device)
-        term = at(first + (n - offset)) * factors
+        term = sampled(first + (n - offset)) * factors
         total = term if total is None else total + term
     return total
 

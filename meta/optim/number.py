@@ -18,12 +18,12 @@ class Number:
     """A 0-d array, `float64` or `int64`. The host keeps its value, so that reading it waits for no device unless a
     program has written it."""
 
-    __slots__ = ("_known", "array")
+    __slots__ = ("_host_value", "array")
 
     def __init__(self, value: float, dtype: str, device: Device) -> None:
         with suspended():
             self.array = array(value, dtype=dtype, device=device)
-        self._known: tuple[int, float] = (version_of(self.array), value)
+        self._host_value: tuple[int, float] = (version_of(self.array), value)
 
     @property
     def value(self) -> float:
@@ -32,11 +32,11 @@ class Number:
 
     def host_value(self) -> float:
         """The number before the trace in progress, if any."""
-        version, value = self._known
+        version, value = self._host_value
         if version != version_of(self.array):
             with suspended():
                 value = self.array.item()
-            self._known = version_of(self.array), value
+            self._host_value = version_of(self.array), value
         return value
 
     @property
@@ -52,7 +52,7 @@ class Number:
             return
         x.update(array(value, dtype=x.dtype, device=x.device))
         if modes.trace is None:
-            self._known = version_of(x), value
+            self._host_value = version_of(x), value
 
     def move(self, device: Device) -> None:
         if self.array.device is not device:
@@ -77,7 +77,7 @@ class Scalars:
 
     def __init__(self, **values: Any) -> None:
         self._values = values
-        self._made: dict[tuple[str, str, Device], Any] = {}
+        self._arrays: dict[tuple[str, str, Device], Any] = {}
 
     def __call__(self, x: NDArray, *names: str) -> list[Any]:
         """The numbers for the update of `x`, see `widened`."""
@@ -86,11 +86,11 @@ class Scalars:
 
     def _scalar(self, name: str, dtype: str, device: Device) -> Any:
         key = (name, dtype, device)
-        if key not in self._made:
+        if key not in self._arrays:
             value = self._values[name]
             number = isinstance(value, (int, float))
-            self._made[key] = array(value, dtype=dtype, device=device) if number else value.cast(dtype)
-        return self._made[key]
+            self._arrays[key] = array(value, dtype=dtype, device=device) if number else value.cast(dtype)
+        return self._arrays[key]
 
 
 def widened(x: Any) -> Any:

@@ -1,4 +1,4 @@
-"""Results of a program with memory of their own.
+"""Results of a program in separate memory.
 
 Passes replace a copy by its operand, and equal values by one. If those are results, a write to one of them would then
 change another one, or an input.

@@ -181,12 +181,12 @@ def _instance(kind: type) -> _Expected | None:
 
 def _union(hints: Sequence[Any]) -> _Expected | None:
     alternatives = [_expected(hint) for hint in hints]
-    known = [each for each in alternatives if each is not None]
-    if len(known) < len(alternatives):
+    checkable = [each for each in alternatives if each is not None]
+    if len(checkable) < len(alternatives):
         return None
-    kinds = tuple(kind for each in known for kind in each.kinds)
-    plural = " or ".join(dict.fromkeys(each.plural or each.text for each in known))
-    return _Expected(lambda value: any(each.accepts(value) for each in known), kinds, plural)
+    kinds = tuple(kind for each in checkable for kind in each.kinds)
+    plural = " or ".join(dict.fromkeys(each.plural or each.text for each in checkable))
+    return _Expected(lambda value: any(each.accepts(value) for each in checkable), kinds, plural)
 
 
 def _literal(options: Sequence[Any]) -> _Expected:

@@ -258,7 +258,7 @@ class Converter:
         if name in self.given:
             return self.given[name](*operands)
         if type(function).__name__ != "PrimFunc":
-            raise UnsupportedError("relax", f"call_tir of @{name}, which is no PrimFunc of the module", "a PrimFunc")
+            raise UnsupportedError("relax", f"call_tir of @{name}, which is not a PrimFunc of the module", "a PrimFunc")
         return call_kernel(name, function, operands, self.results(node.ty_args, frame))
 
     def packed(self, node: Any, target: Any, args: list[Any], _: Frame) -> Any:

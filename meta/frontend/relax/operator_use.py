@@ -57,7 +57,7 @@ def _use(call: Any, kind: str, by_name: Mapping[str, Any], functions: Mapping[st
     if name in KERNEL_CALLS:
         kernel = str(getattr(target, "name_hint", target))
         is_supported = kernel in functions or type(by_name.get(kernel)).__name__ == "PrimFunc"
-        return name, is_supported, f"@{kernel} is no PrimFunc of the module"
+        return name, is_supported, f"@{kernel} is not a PrimFunc of the module"
     if name in PACKED_CALLS:
         packed = str(getattr(target, "global_symbol", target))
         return packed, packed in functions, "a packed function"

@@ -118,7 +118,7 @@ def _converted(
         try:
             value = converter.function(program.entry, program.function, args, entry.sizes)
         except RelaxError:
-            _check_supported(program, functions, converter)  # what follows from a call without a value is no news
+            _check_supported(program, functions, converter)  # later errors follow from a call without a value
             raise
         _check_supported(program, functions, converter)
         _check_result(program, value)

@@ -10,7 +10,7 @@ from meta.locks import new_lock
 
 _lock = new_lock("operators of TVM")
 
-_known: set[str] = set()
+_op_names: set[str] = set()
 """Names of TVM's operators."""
 
 Expr = Any
@@ -31,11 +31,11 @@ def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
     full = f"meta.{name}"
     with _lock:
         # Names are listed once: a walk over TVM's thousand names takes 10 ms, and only this module adds some of meta.
-        if not _known:
-            _known.update(tvm.Op.list_op_names())
-        if full in _known:
+        if not _op_names:
+            _op_names.update(tvm.Op.list_op_names())
+        if full in _op_names:
             return tvm.Op.get(full)
-        _known.add(full)
+        _op_names.add(full)
         return _register(full, inputs, lowerings)
 
 

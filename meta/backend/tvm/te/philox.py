@@ -149,7 +149,7 @@ def _split(loop: Any, sharing: int) -> Any:
 
 
 def _at(loop: Any, position: Expr) -> Any:
-    """A copy of the body of a loop, with variables of its own, at a position."""
+    """A copy of a loop's body at a position, with new variables."""
     values: dict[Any, Expr] = {loop.loop_var: position}
 
     def rename(let: Any) -> None:
@@ -241,7 +241,7 @@ def _block_and_part(index: Expr, sharing: int) -> tuple[Expr, Expr]:
 
 def _by_shifts(x: Expr) -> Expr:
     """An expression with shifts and masks in place of floored quotients and remainders, which TVM has lowered already.
-    Those by other numbers than powers of two, which simplification may bring, are of what is not negative."""
+    Simplification may introduce other divisors than powers of two; their dividends are not negative."""
 
     def shifted(node: Any) -> Expr:
         divisor, is_quotient = int(node.b), isinstance(node, tirx.FloorDiv)

@@ -30,7 +30,7 @@ def _on_floats(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]
 
 
 def _xlogy(x1: Any, x2: Any) -> Any:
-    """x1 * log(x2), 0 where x1 is 0 and x2 is no NaN."""
+    """x1 * log(x2), 0 where x1 is 0 and x2 is not NaN."""
     product = meta.multiply(x1, meta.log(x2))
     return meta.where(meta.logical_and(meta.equal(x1, 0), meta.equal(x2, x2)), meta.zeros_like(product), product)
 

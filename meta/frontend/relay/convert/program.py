@@ -132,7 +132,7 @@ def _result(request: _Request, evaluator: Evaluator, frame: Frame) -> Value:
         problem = "the program nests deeper than Python's stack allows here"
         raise UnsupportedError("relay", problem, remedy="convert it from code that is nested less") from None
     except RelayError:
-        # What follows from a call without a value is no news.
+        # Later errors follow from a call without a value.
         check_supported(request.program, evaluator.unsupported.values())
         raise
 

@@ -46,16 +46,16 @@ def _pool(x: Any, axes: Axes, index: str) -> tuple[Any, ...]:
     shape = (*x.shape[:2], *(IntImm("int64", axis.count) for axis in axes))
 
     def pool(plane: Sequence[Any], source: Any, y: Any, *indices: Any) -> None:
-        def at(position: Sequence[Any], lanes: int) -> tuple[Any, ...]:
+        def address(position: Sequence[Any], lanes: int) -> tuple[Any, ...]:
             return (*plane, *position[skipped:-1], _ramp(position[-1], lanes))
 
         def load(position: Sequence[Any], lanes: int) -> Any:
-            return source[at(position, lanes)]
+            return source[address(position, lanes)]
 
         def store(window: Sequence[Any], value: Any, place: Any, lanes: int) -> None:
-            y[at(window, lanes)] = value
+            y[address(window, lanes)] = value
             for buffer in indices:
-                buffer[at(window, lanes)] = place
+                buffer[address(window, lanes)] = place
 
         _pool_plane((*(_SINGLE,) * skipped, *axes), load, store, dtype, index)
 
