@@ -2,9 +2,10 @@
 
     python -m scripts.soak --calls 100000
 
-Every call has a value that no call before it had. A table shows, after each tenth of the calls, the resident memory of
-the process, the kernels in memory and the kernels that were built or loaded. The exit status is 1 if one of them grew
-after the first tenth: memory by more than `--allowed` MiB, kernels at all.
+`--values 100000` makes as many calls as give each number 100,000 values. Every call has a value that no call before it
+had. A table shows, after each tenth of the calls, the resident memory of the process, the kernels in memory and the
+kernels that were built or loaded. The exit status is 1 if one of them grew after the first tenth: memory by more than
+`--allowed` MiB, kernels at all.
 """
 
 from __future__ import annotations
@@ -59,6 +60,7 @@ def resident_mebibytes() -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--calls", type=int, default=100_000)
+    parser.add_argument("--values", type=int, help="values of each number, in place of --calls")
     parser.add_argument("--allowed", type=float, default=16.0, help="MiB by which memory may grow")
     options = parser.parse_args()
     added = count()
@@ -69,14 +71,16 @@ def main() -> int:
         add(key, compiled)
 
     kernel._add = count_and_add  # pyright: ignore[reportPrivateUsage]
-    by_value, by_size = cycle([*attribute_calls()]), cycle(SIZES.values())
-    tenth = max(options.calls // 10, 1)
+    attributes = [*attribute_calls()]
+    by_value, by_size = cycle(attributes), cycle(SIZES.values())
+    calls = options.calls if options.values is None else -(-options.values * len(attributes) * 8 // 7)
+    tenth = max(calls // 10, 1)
     measured: list[tuple[float, int]] = []
     print(f"{'calls':>8} {'MiB':>8} {'built or loaded':>16}")
     with meta.with_dialect("tvm"):
-        for n in range(1, options.calls + 1):
+        for n in range(1, calls + 1):
             if n % 8:
-                next(by_value)(0.2 + 0.5 * n / options.calls)
+                next(by_value)(0.2 + 0.5 * n / calls)
             else:
                 next(by_size)(2 + n // 8 % 5000)
             if n % tenth == 0:
