@@ -80,9 +80,9 @@ def _flags(options: argparse.Namespace) -> list[str]:
 
 
 def _command(options: argparse.Namespace) -> str:
-    if options.names:
-        return "python -m tests.python.conformance"
     flags = " ".join(_flags(options))
+    if options.names:
+        return " ".join(["python -m tests.python.conformance", *map(repr, options.names), flags])
     return f'make conformance CONFORMANCE_ARGS="{flags}"' if flags else "make conformance"
 
 
