@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -97,15 +97,18 @@ class _Converter:
         placeholders = [n for n in nodes if n.op == "placeholder"]
         self.written = _last_writes(nodes)
         targets = {write: placeholder for placeholder, write in self.written.items()}
-        results = [targets.get(r, r) for r in _flat_results(nodes[-1])]
+        results = _flat_results(nodes[-1])
         returned: dict[Node, int] = {}
         for r in results:
-            if isinstance(r, Node) and r.op != "placeholder" and isinstance(r.meta["val"], torch.Tensor):
+            is_tensor = isinstance(r, Node) and isinstance(r.meta["val"], torch.Tensor)
+            is_held = r in targets or (r in placeholders and r not in self.written)
+            if is_tensor and not is_held:  # of a written argument its old value, for the backward pass
                 returned.setdefault(r, len(returned))
         inputs = [
             Input(i, dense_order(n.meta["val"]))
             for i, n in enumerate(placeholders)
-            if isinstance(n.meta["val"], torch.Tensor) and any(user.op != "output" for user in n.users)
+            if isinstance(n.meta["val"], torch.Tensor)
+            and (n in self.written or any(user.op != "output" for user in n.users))
         ]
         types = [self._input_type(placeholders[i.position].meta["val"], i.order) for i in inputs]
         plain = {str(d) for t in types for d in t.shape}
@@ -135,7 +138,7 @@ class _Converter:
 
         record = tracing.record(program, (*types, *carriers), {})
         position = {node: i for i, node in enumerate(placeholders)}
-        outputs = tuple(self._output(r, position, returned, orders) for r in results)
+        outputs = tuple(self._output(targets.get(r, r), r in targets, position, returned, orders) for r in results)
         return Converted(
             record, tuple(inputs), tuple(i for i, _ in writes), carried, outputs, tuple(self.fallbacks),
             self.operators, self.token is not None,
@@ -149,11 +152,13 @@ class _Converter:
         return None if isinstance(value, torch.Tensor) else self.sizes.number(value)
 
     def _output(
-        self, r: Any, position: Mapping[Node, int], returned: Mapping[Node, int], orders: Mapping[Node, Any]
-    ) -> Output:
+        self, r: Any, is_new: bool, position: Mapping[Node, int], returned: Mapping[Node, int],
+        orders: Mapping[Node, Any],
+    ) -> Output:  # fmt: skip
+        """What is returned for a node or a number. is_new: the new value of an argument that the program writes."""
         if not isinstance(r, Node):
             return Output(number=r)
-        if r in position and isinstance(r.meta["val"], torch.Tensor):
+        if r in position and isinstance(r.meta["val"], torch.Tensor) and (is_new or r not in returned):
             return Output(placeholder=position[r])
         if r not in returned:
             return Output(number=self.values[r])
@@ -216,20 +221,21 @@ class _Converter:
             return self._by_torch(node, args, kwargs, LACKING if is_aten else TWINLESS)
         try:
             value = function(*args, **kwargs)
-            problem = self._mismatch(value, node.meta.get("val"))
+            problem = self._mismatch(value, node.meta.get("val"), _used(node))
         except (MetaError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
             if self.symbols:
                 raise NeedsSizes(f"{_schema_name(node.target)}: {_reason(error)}") from error
             problem = _reason(error)
         return value if not problem else self._by_torch(node, args, kwargs, problem)  # pyright: ignore[reportPossiblyUnboundVariable]
 
-    def _mismatch(self, value: Any, expected: Any) -> str:
-        """How a result differs from torch's in type, "" if it does not."""
+    def _mismatch(self, value: Any, expected: Any, used: Collection[int] | None) -> str:
+        """How a result differs from torch's in type, "" if it does not. used: the positions that are read, None for
+        all: torch's fake results have tensors where a mask of gradients says that there are none."""
         got, wanted = _leaves(value), _leaves(expected)
         if len(got) != len(wanted):
             return f"meta returns {len(got)} values, torch {len(wanted)}"
-        for x, fake in zip(got, wanted, strict=True):
-            if not isinstance(fake, torch.Tensor):
+        for i, (x, fake) in enumerate(zip(got, wanted, strict=True)):
+            if not isinstance(fake, torch.Tensor) or (used is not None and i not in used):
                 continue
             kind, found = self.sizes.type(fake), getattr(x, "type", None)
             if not isinstance(found, TensorType) or not same_type(found, kind):
@@ -244,18 +250,19 @@ class _Converter:
         self.fallbacks.append(Fallback(name, reason))
         expected = node.meta.get("val")
         leaves, spec = pytree.tree_flatten(expected)
-        types = [self.sizes.type(x) for x in leaves if isinstance(x, torch.Tensor)]
+        types = {i: self.sizes.type(x) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)}
         orders = _orders(node) if random else ()
         tensors = iter(self._library(name, _runnable(node.target), args, kwargs, types, random=random, orders=orders))
         return pytree.tree_unflatten([next(tensors) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
 
     def _library(
-        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], types: list[Any],
-        *, random: bool, orders: Sequence[tuple[int, ...] | None] = (),
+        self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+        types: Mapping[int, TensorType], *, random: bool, orders: Sequence[tuple[int, ...] | None] = (),
     ) -> list[Any]:  # fmt: skip
         if not random:
             return foreign_call(name, function, args, kwargs, types)
-        token = meta.zeros((1,), "uint8", types[0].device) if self.token is None else self.token
+        device = next(iter(types.values())).device
+        token = meta.zeros((1,), "uint8", device) if self.token is None else self.token
         *values, self.token = foreign_call(name, function, args, kwargs, types, token, orders)
         return values
 
@@ -270,7 +277,7 @@ class _Converter:
         order = dense_order(node.meta["val"][1])  # torch draws in the order of memory
         shape = list(x.shape) if order is None else [x.shape[axis] for axis in order]
         kind = tensor_type(tuple(shape), "bool", x.device)
-        (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, [kind], random=True)
+        (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, {0: kind}, random=True)
         mask = mask if order is None else meta.transpose(mask, inverse(order))
         kept = meta.cast(mask, x.dtype)
         return meta.multiply(meta.multiply(x, kept), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask
@@ -356,6 +363,13 @@ def _in_order(x: Any, order: Sequence[int] | None) -> Any:
     """The present value of a tensor with its axes in another order, which later writes leave alone."""
     value = x if order is None else meta.transpose(x, order)
     return Symbol(value.atom) if isinstance(value, Symbol) else value
+
+
+def _used(node: Node) -> set[int] | None:
+    """The positions of the results of a node that others read; None if they read all together."""
+    if any(user.target is not operator.getitem for user in node.users):
+        return None
+    return {user.args[1] for user in node.users}  # type: ignore[misc]  # ints
 
 
 def _views_input(node: Node) -> bool:

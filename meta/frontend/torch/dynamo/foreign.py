@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import count
 from typing import Any
@@ -31,13 +31,14 @@ class _Input:
 
 
 def foreign_call(
-    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], results: Sequence[Any],
-    token: Any = None, orders: Sequence[tuple[int, ...] | None] = (),
+    name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
+    returned: Mapping[int, TensorType], token: Any = None, orders: Sequence[tuple[int, ...] | None] = (),
 ) -> list[Any]:  # fmt: skip
     """Emit a call of a function of torch into the current trace; its tensors, then the next token if one is given.
 
     name: of the function, which decides what it computes.  args, kwargs: nests of symbols, sizes and plain values.
-    results: the types of the tensors that it returns, in order.
+    returned: position among the leaves of what it returns -> the type of the tensor there. Where it returns None in
+        place of that tensor, as a mask of gradients may say, the values are not determined.
     token: a uint8[1] tensor, from the call that this one must follow: random operators draw in the order of the graph.
     orders: for each tensor of the arguments, the order of its axes in which it is contiguous in torch, None as it is:
         random operators draw in the order of memory.
@@ -46,14 +47,15 @@ def foreign_call(
     tensors: list[Any] = [x for x in leaves if isinstance(x, TensorLike)]
     positions = iter(range(len(tensors)))
     template = [_Input(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
+    results = list(returned.values())
     types: list[TensorType] = [*(x.type for x in tensors), *results]  # type: ignore[attr-defined]
     sizes = _readers(types, template)
-    facts = f"{spec} {[_text(x) for x in template]} {list(orders) if any(orders) else ''}"
+    facts = f"{spec} {[_text(x) for x in template]} {list(orders) if any(orders) else ''} {list(returned)}"
     views = {i: inverse(order) for i, order in enumerate(orders) if order is not None}
     inputs = [meta.transpose(x, orders[i]) if i in views else x for i, x in enumerate(tensors)]
     if token is not None:
         inputs, results = [*inputs, token], [*results, token.type]
-    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes, views)
+    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes, views, list(returned))
     implementation = Implementation(name, DIALECT, Specialised(lambda _: kernel))
     result_type = results[0] if len(results) == 1 else TupleType(tuple(results))
     out = emit_foreign_call(implementation, f"{name} of torch.", facts, inputs, result_type)
@@ -62,11 +64,11 @@ def foreign_call(
 
 def _kernel(
     function: Callable[..., Any], template: Sequence[Any], spec: Any, used: int, inputs: int,
-    sizes: dict[str, tuple[int, int]], views: dict[int, tuple[int, ...]],
+    sizes: dict[str, tuple[int, int]], views: dict[int, tuple[int, ...]], places: Sequence[int],
 ) -> Callable[..., None]:  # fmt: skip
     """A function on torch tensors, inputs then outputs. used: how many inputs are arguments.
     sizes: where the size of each name is: (position without the token, axis).  views: the inputs whose axes are put in
-    another order first."""
+    another order first.  places: of the outputs, among the leaves of what the function returns."""
 
     def run(*tensors: Any) -> None:
         outs = tensors[inputs:]
@@ -74,9 +76,10 @@ def _kernel(
         typed = (*given, *outs)
         values = {name: int(typed[i].shape[axis]) for name, (i, axis) in sizes.items()}
         args, kwargs = pytree.tree_unflatten([_filled(x, given, values) for x in template], spec)
-        results = [x for x in pytree.tree_leaves(function(*args, **kwargs)) if isinstance(x, torch.Tensor)]
-        for out, value in zip(outs, results, strict=False):  # the token is the last of the outputs
-            out.copy_(value)
+        results = pytree.tree_leaves(function(*args, **kwargs))
+        for out, place in zip(outs, places, strict=False):  # the token is the last of the outputs
+            if isinstance(results[place], torch.Tensor):
+                out.copy_(results[place])
 
     return run
 

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from meta.frontend.torch import compile_backend, explain
 from meta.frontend.torch.dynamo import call as program_calls
+from meta.frontend.torch.dynamo import convert as conversion
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
 
@@ -261,3 +262,39 @@ def test_a_compiled_step_of_an_optimizer_writes_parameters(kind):
             step()
     for got, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
         close(got, expected)
+
+
+def test_gradients_that_nothing_reads_move_no_others(monkeypatch):
+    """Of batch norm on data, whose gradient is left out: torch's fake results have it, neither meta's nor torch's."""
+    models = [nn.BatchNorm1d(4) for _ in range(3)]
+    x, weights = torch.randn(5, 4), torch.randn(5, 4)
+    assert explain(models[0], x).fallbacks == {}
+
+    def gradients(module, call):
+        (call(x) * weights).sum().backward()
+        return [p.grad for p in module.parameters()]
+
+    expected = gradients(models[0], models[0])
+    close(gradients(models[1], compiled(models[1])), expected)
+    plain = conversion.find
+    left_out = {"aten.native_batch_norm_backward.default"}
+    monkeypatch.setattr(conversion, "find", lambda call: None if call.operator in left_out else plain(call))
+    torch._dynamo.reset()
+    assert explain(models[2], x).fallbacks == {"aten::native_batch_norm_backward": 1}
+    close(gradients(models[2], compiled(models[2])), expected)
+
+
+@pytest.mark.parametrize("partition", ["min_cut", "all"])
+def test_the_backward_pass_sees_values_from_before_a_write(partition):
+    def f(x, state):
+        y = (x * state.clone()).sin()
+        with torch.no_grad():
+            state.mul_(2)
+        return y.sum()
+
+    x, states = torch.randn(3, 4, requires_grad=True), [torch.ones(3, 4), torch.ones(3, 4)]
+    call = compiled(f, options={"partition": partition})
+    for _ in range(2):
+        expected, got = (torch.autograd.grad(run(x, state), x) for run, state in zip((f, call), states, strict=True))
+        close(got, expected)
+        close(*states)
