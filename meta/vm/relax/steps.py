@@ -142,7 +142,7 @@ class Steps:
 
     def run_early(self, updates: list[tuple[Any, Any]]) -> None:
         """Move the kernels that compute only new values of parameters to the first place where their operands exist and
-        no later step reads those parameters."""
+        no later step reads those parameters. Kernels whose values are read before that place stay where they are."""
         targets = dict(updates)
         position = {s: (i, 0) for i, s in enumerate(self.list)}
         movable = [s for s in self.list if is_kernel(s.value) and self._writes_only(s, targets)]
@@ -153,6 +153,8 @@ class Steps:
             needed += [self._views[v] for v in step.uses if v in self._views]
             needed += [s for v in written for s in self._readers(targets[v]) if s not in moved]
             last = max((position[s][0] for s in needed), default=-1)
+            if any(position[s][0] <= last for v in written for s in self._readers(v) if s is not step):
+                continue
             position[step] = (last, 2 * order)
             for v in written:
                 position[self._new[v]] = (last, 2 * order - 1)

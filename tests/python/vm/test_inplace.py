@@ -118,3 +118,20 @@ def test_writes_invalidate_saved_values() -> None:
 def test_all_results_are_arrays_of_the_declared_types() -> None:
     outputs = meta.vm.compile(module_of(one_step))(*randoms(SHAPE, SHAPE, SHAPE))
     assert [x.shape for x in flat(outputs)] == [(), SHAPE, SHAPE]
+
+
+def test_an_old_value_is_returned_and_the_new_one_read() -> None:
+    """The kernel of the new value stays before its reader, although the copy of the old value comes later."""
+
+    @meta.trace
+    def step(x, y):
+        old, new = x * 1, x + y
+        first = meta.reshape(new, (4,))[0]
+        x.update(new)
+        return old, first
+
+    x = meta.array([[1, 2], [3, 4]], dtype="complex64")
+    old, first = meta.vm.compile(step)(x, x * 2)
+    assert old.tolist() == [[1, 2], [3, 4]]
+    assert first.item() == 3
+    assert x.tolist() == [[3, 6], [9, 12]]
