@@ -82,7 +82,7 @@ def _flags(options: argparse.Namespace) -> list[str]:
 def _command(options: argparse.Namespace) -> str:
     flags = " ".join(_flags(options))
     if options.names:
-        return " ".join(["python -m tests.python.conformance", *map(repr, options.names), flags])
+        return " ".join(["python -m tests.python.conformance", *map(repr, options.names), flags]).rstrip()
     return f'make conformance CONFORMANCE_ARGS="{flags}"' if flags else "make conformance"
 
 
