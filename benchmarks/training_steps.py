@@ -8,8 +8,8 @@ import shutil
 import statistics
 import tempfile
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -32,12 +32,14 @@ WARM_UP = 4
 
 @dataclass(frozen=True, slots=True)
 class Network:
-    """A model in both libraries and its batch. channels_last: the layout that is torch's best on CUDA."""
+    """A model in both libraries and its batch. channels_last: the layout that is torch's best on CUDA.
+    budgets: `memory_budget` of meta's step, by device and dtype."""
 
     ours: Callable[[], meta.Model]
     theirs: Callable[[], torch.nn.Module]
     data: Callable[[], Data]
     channels_last: bool = False
+    budgets: Mapping[tuple[str, str], str] = field(default_factory=dict[tuple[str, str], str])
 
 
 def _images(batch: int, size: int, classes: int) -> Callable[[], Data]:
@@ -70,11 +72,17 @@ def _torch_mlp() -> torch.nn.Module:
 
 NETWORKS = {
     "mlp": Network(MLP, _torch_mlp, _rows),
-    "resnet18": Network(ResNet18, torch_resnet18, _images(8, 32, 10), channels_last=True),
+    "resnet18": Network(ResNet18, torch_resnet18, _images(8, 32, 10), True, {("cpu", "float32"): "168 MiB"}),
     "bert-mini": Network(lambda: Bert(MINI), lambda: TorchBert(MINI), _tokens(8, MINI)),
-    "resnet50": Network(ResNet50, torch_resnet50, _images(64, 224, 1000), channels_last=True),
-    "bert-base": Network(lambda: Bert(BASE), lambda: TorchBert(BASE), _tokens(32, BASE)),
-}
+    "resnet50": Network(
+        ResNet50, torch_resnet50, _images(64, 224, 1000), True,
+        {("cuda", "float32"): "5320 MiB", ("cuda", "bfloat16"): "2800 MiB"},
+    ),
+    "bert-base": Network(
+        lambda: Bert(BASE), lambda: TorchBert(BASE), _tokens(32, BASE), False, {("cuda", "bfloat16"): "2815 MiB"}
+    ),
+}  # fmt: skip
+"""The budgets are a little below what torch needs: eagerly on the CPU, compiled on CUDA."""
 
 
 @dataclass(slots=True)
@@ -180,7 +188,10 @@ def _ours(case: Network, data: Data, device: str, half: bool) -> Contender:
     meta.random.seed(0)
     model = case.ours().to(device)
     passes = meta.passes.auto_cast("bfloat16") if half else None
-    step = meta.vm.compile(with_sgd(RATE, MOMENTUM)(model, loss=meta.cross_entropy), device=device, passes=passes)
+    step = meta.vm.compile(
+        with_sgd(RATE, MOMENTUM)(model, loss=meta.cross_entropy), device=device, passes=passes,
+        memory_budget=case.budgets.get((device, "bfloat16" if half else "float32")),
+    )  # fmt: skip
     x, y = (meta.array(part, device=device) for part in data)
     start = time.perf_counter()
     loss = float(step(x, y).item())
