@@ -32,7 +32,7 @@ class Deep(meta.Model):
     number that the forward pass writes."""
 
     def build(self) -> None:
-        self.calls = meta.zeros(())
+        self.buffer("calls", meta.zeros((), "int64"))
         self.layers = nn.Sequential(*(part for _ in range(4) for part in (nn.Linear(5, 5), nn.Tanh())))
 
     def forward(self, x: Any) -> Any:
