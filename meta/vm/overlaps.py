@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from typing import Final, cast
+from typing import Final
 
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -73,14 +73,14 @@ class _Places:
 
 def _span(x: NDArray, parameter: int) -> Span:
     start = x._data.data_ptr()
-    return start, start + cast("int", x.nbytes), parameter
+    return start, start + x.nbytes, parameter
 
 
 def _size(sizes: dict[TensorType, int], x: NDArray) -> int:
     """The bytes of an array, which `sizes` then has by type: for the last ones only, if there are many."""
     if len(sizes) >= _MOST_SIZES:
         sizes.clear()
-    size = sizes[x._type] = cast("int", x.nbytes)
+    size = sizes[x._type] = x.nbytes
     return size
 
 
