@@ -141,7 +141,7 @@ class _Archive:
         """The contents of a member, read in parts into memory that arrays can have."""
         member = self.member(name)
         out = np.empty(member.file_size, np.uint8)
-        target, start = memoryview(out), 0
+        target, start = out.data, 0
         try:
             with self.zip.open(member) as file:
                 while part := file.read(_PART):
