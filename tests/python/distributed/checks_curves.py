@@ -58,7 +58,7 @@ class Causal(meta.Model):
         return self.layer(x, is_causal=True)
 
 
-def _pictures(generator: Any, dtype: str) -> tuple[Any, Any]:
+def pictures(generator: Any, dtype: str) -> tuple[Any, Any]:
     return generator.standard_normal((BATCH, 2, 8, 8)).astype(dtype), generator.integers(0, 3, BATCH)
 
 
@@ -66,10 +66,11 @@ def _letters(generator: Any, dtype: str) -> tuple[Any, Any]:
     return generator.integers(0, 11, (BATCH, 5)), generator.integers(0, 11, BATCH * 5)
 
 
-MODELS["resnet18"] = ResNet18, _pictures
+MODELS["resnet18"] = ResNet18, pictures
 MODELS["gpt"] = GPT, _letters
 OPTIMIZERS["slow sgd"] = optim.with_optimizer(optim.SGD, 0.002, momentum=0.9)
-WRAPS = [distributed.data_parallel(), *(distributed.zero(stage) for stage in (1, 2, 3))]
+WRAPS = [distributed.data_parallel(bucket_bytes=1), *(distributed.zero(stage, bucket_bytes=1) for stage in (1, 2, 3))]
+"""Every tensor travels alone: kernels that join and split dozens of tensors take long to compile."""
 
 
 def _synchronised(wrap: Any) -> Any:
@@ -80,9 +81,10 @@ def _synchronised(wrap: Any) -> Any:
     return wrapped
 
 
-def check_two_gpt() -> None:
+def check_two_transformers() -> None:
     for wrap in WRAPS:
-        _compare(wrap, [("gpt", "slow sgd", "float64", False), ("gpt", "slow sgd", "float32", False)])
+        _compare(wrap, [("gpt", "slow sgd", dtype, False) for dtype in ("float64", "float32")])
+        _compare(wrap, [("transformer", "slow sgd", "float64", False)])
 
 
 def check_two_resnet18_with_statistics_of_all_ranks() -> None:
@@ -107,7 +109,7 @@ def check_two_resnet18_with_local_statistics() -> None:
         step = wrap(step) if wrap else step
         generator, out = np.random.default_rng(1), list[float]()
         for _ in range(4):
-            x, y = _pictures(generator, "float64")
+            x, y = pictures(generator, "float64")
             if wrap:
                 x, y = np.split(x, RANKS)[RANK], np.split(y, RANKS)[RANK]
             loss = step(meta.array(x), meta.array(y))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,17 @@ from meta.distributed import shard
 from meta.interpreter.run import run as interpret
 from meta.random.generator import default_generator
 from tests.python.distributed import training
-from tests.python.distributed.training import BATCH, MLP, RANKS, STEPS, assert_equal_training, vectors
+from tests.python.distributed.training import (
+    BATCH,
+    MLP,
+    RANKS,
+    STEPS,
+    Training,
+    assert_equal_training,
+    of_one_process,
+    values_of,
+    vectors,
+)
 
 VOCABULARY, LENGTH, FEATURES = 12, 3, 8
 
@@ -131,11 +142,17 @@ def compare(
     model: str, optimizer: str, dtype: str, wrap: Callable[[Any, Any], Any], mesh: Any, how: str, **options: Any
 ) -> None:
     """Losses and parameters of a wrapped step equal those of one process."""
-    one = new_step(model, optimizer, dtype, **options)
-    expected = losses(model, one, dtype, None, "eager")
+    what = f"tensor {model} {optimizer} {dtype} {options}"
+    one = of_one_process(what, partial(_training_of_one, model, optimizer, dtype, **options))
     step = wrap(new_step(model, optimizer, dtype, **options), MODELS[model][2])
     values = losses(model, step, dtype, mesh, how)
-    assert_equal_training(step, values, one, expected, dtype, f"{model} {optimizer} {dtype} {options}")
+    assert_equal_training(step, values, one, dtype, what)
+
+
+def _training_of_one(model: str, optimizer: str, dtype: str, **options: Any) -> Training:
+    step = new_step(model, optimizer, dtype, **options)
+    values = losses(model, step, dtype, None, "eager")
+    return values, values_of(step.model)
 
 
 def grid() -> Any:

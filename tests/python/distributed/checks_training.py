@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -21,8 +22,11 @@ from tests.python.distributed.training import (
     RANK,
     RANKS,
     STEPS,
+    Training,
     assert_equal_training,
     new_step,
+    of_one_process,
+    values_of,
     vectors,
 )
 
@@ -100,11 +104,17 @@ def _losses(model: str, step: Any, dtype: str, divided: bool, compiled: bool = F
 
 def _compare(wrap: Callable[[Any], Any], cases: list[tuple[str, str, str, bool]], **options: Any) -> None:
     for model, optimizer, dtype, compiled in cases:
-        one, step = (_step(model, optimizer, dtype, **options) for _ in range(2))
-        expected = _losses(model, one, dtype, divided=False)
-        step = wrap(step)
+        what = f"{model} {optimizer} {dtype} {options}"
+        one = of_one_process(what, partial(_training_of_one, model, optimizer, dtype, **options))
+        step = wrap(_step(model, optimizer, dtype, **options))
         losses = _losses(model, step, dtype, divided=True, compiled=compiled)
-        assert_equal_training(step, losses, one, expected, dtype, f"{model} {optimizer} {dtype}")
+        assert_equal_training(step, losses, one, dtype, what)
+
+
+def _training_of_one(model: str, optimizer: str, dtype: str, **options: Any) -> Training:
+    step = _step(model, optimizer, dtype, **options)
+    losses = _losses(model, step, dtype, divided=False)
+    return losses, values_of(step.model)
 
 
 CASES = [

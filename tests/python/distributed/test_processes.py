@@ -29,7 +29,7 @@ def test_collectives_of_two_processes(tmp_path: Path) -> None:
 
 
 def test_curves_of_two_processes(tmp_path: Path) -> None:
-    _run("checks_curves", 2, tmp_path)
+    _run("checks_curves", 2, tmp_path, "two")
 
 
 def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
+import torch
 
 import meta
 from meta import distributed, nn, optim
@@ -37,14 +38,34 @@ def new_step(model: Callable[[], Any], optimizer: str, dtype: str, **options: An
     return OPTIMIZERS[optimizer](model().to(dtype=dtype), loss=meta.cross_entropy, **options)
 
 
-def assert_equal_training(step: Any, losses: list[float], one: Any, expected: list[float], dtype: str, of: str) -> None:
-    """Losses of a step on several ranks, and its parameters after them, equal those of `one`, the step of one process.
+Training: TypeAlias = "tuple[list[float], dict[str, Any]]"
+"""The losses of a few steps, and the parameters and buffers after them."""
+_KNOWN: dict[str, Training] = {}
+
+
+def of_one_process(what: str, train: Callable[[], Training]) -> Training:
+    """What one process computes, by its name. Rank 0 does it once, for all ranks."""
+    if what not in _KNOWN:
+        shared = [train() if RANK == 0 else None]
+        if RANKS > 1:
+            torch.distributed.broadcast_object_list(shared)
+        (result,) = shared
+        assert result is not None
+        _KNOWN[what] = result
+    return _KNOWN[what]
+
+
+def values_of(model: Any) -> dict[str, Any]:
+    return {name: x.detach().numpy().copy() for name, x in model.state_dict().items()}
+
+
+def assert_equal_training(step: Any, losses: list[float], one: Training, dtype: str, of: str) -> None:
+    """Losses of a step on several ranks, and its parameters after them, equal those of one process.
 
     of: what is compared, for the message."""
     tolerance = 1e-9 if dtype == "float64" else 1e-5
-    np.testing.assert_allclose(losses, expected, tolerance, err_msg=of)
+    np.testing.assert_allclose(losses, one[0], tolerance, err_msg=of)
     with distributed.gathered(step) as whole:
-        state = {name: x.detach().numpy() for name, x in whole.state_dict().items()}
+        state = values_of(whole)
     for name, x in state.items():
-        weight = one.model.state_dict()[name].detach().numpy()
-        np.testing.assert_allclose(x, weight, 10 * tolerance, 10 * tolerance, err_msg=f"{of} {name}")
+        np.testing.assert_allclose(x, one[1][name], 10 * tolerance, 10 * tolerance, err_msg=f"{of} {name}")

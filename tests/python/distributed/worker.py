@@ -15,7 +15,7 @@ import meta
 
 
 def main(folder: str, modules: str, only: str = "") -> None:
-    meta.distributed.init(timeout=90)
+    meta.distributed.init(timeout=240)
     outcomes: dict[str, str] = {}
     checks = {n: f for m in modules.split(",") for n, f in vars(import_module(f"{__package__}.{m}")).items()}
     for name, check in checks.items():
