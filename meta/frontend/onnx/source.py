@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 from dataclasses import dataclass
-from typing import Any, TypeAlias
+from typing import Any, TypeAlias, cast
 
 from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend.onnx.errors import OnnxError
@@ -96,7 +96,7 @@ def _attach(model: Any, arrays: Arrays, name: str) -> None:
         value = initializers.get(key)
         if value is None or value.const_value.raw.HasField("raw_data"):
             raise OnnxError("onnx", f"{name} has two initializers '{key}'", "a distinct name for each")
-        value.const_value = onnx_ir.Tensor(array, name=key)
+        value.const_value = onnx_ir.Tensor(cast("Any", array), name=key)
 
 
 def _parsed(data: bytes, name: str) -> Any:

@@ -352,11 +352,12 @@ def _last_writes(nodes: Sequence[Node]) -> dict[Node, Node]:
 
 def _is_last_write(write: Node, target: Node, value: Node) -> bool:
     new, old = value.meta.get("val"), target.meta.get("val")
-    alike = isinstance(new, torch.Tensor) and isinstance(old, torch.Tensor) and new.dtype == old.dtype
-    same_place = alike and new.shape == old.shape and new.device == old.device
+    if not isinstance(new, torch.Tensor) or not isinstance(old, torch.Tensor) or target.op != "placeholder":
+        return False
+    alike = new.dtype == old.dtype and new.shape == old.shape and new.device == old.device
     readers = [user for user in target.users if user is not write and user.op != "output"]
     returned = all(user.op == "output" for user in write.users)
-    return target.op == "placeholder" and same_place and returned and all(user < write for user in readers)
+    return alike and returned and all(user < write for user in readers)
 
 
 def _in_order(x: Any, order: Sequence[int] | None) -> Any:
