@@ -27,7 +27,6 @@ _REASONS = {
 }
 
 
-@checked
 def rules(overrides: Mapping[str, Amp] | None = None) -> dict[str, Amp]:
     """The rule of every operator by name: "always" (low precision), "never" (float32), "infer" (the precision of its
     largest operand) or "keep" (operands stay as they are), with `overrides` in place of the operators' own.

@@ -45,7 +45,7 @@ FUNCTIONS: Mapping[str, tuple[str, ...]] = {
     ),
     "data_types": ("__array_namespace_info__", "astype", "can_cast", "finfo", "iinfo", "isdtype", "result_type"),
     "elementwise": ("clip", "round", "sign"),
-    "linear": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
+    "products": ("matmul", "matrix_transpose", "tensordot", "vecdot"),
     "manipulation": (
         "broadcast_arrays", "broadcast_shapes", "concat", "repeat", "reshape", "roll", "stack", "take",
         "take_along_axis", "unstack",

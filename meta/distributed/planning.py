@@ -156,14 +156,14 @@ def _planned(module: Module) -> dict[tuple[str, str, int], tuple[int, int, int]]
     device = next(t.device for p in module.main.params for t in flat_types((p.type,)))
     source = prepare(standard()(module), device)
     choices = source.choices.packed()
-    found: dict[tuple[str, str, int], tuple[int, int, int]] = {}
+    totals: dict[tuple[str, str, int], tuple[int, int, int]] = {}
     for each in overlaps(plan_source(source, fuse=True)[1].module["main"]):
         info = choices[each.name].info
         arguments = dict(zip(info.op.schema.names, info.args, strict=True))
         key = info.op.name, arguments["group"], arguments["ranks"]
-        calls, sent, meanwhile = found.get(key, (0, 0, 0))
-        found[key] = calls + 1, sent + _sent(info.op.name, arguments["ranks"], each.size), meanwhile + each.bytes
-    return found
+        calls, sent, meanwhile = totals.get(key, (0, 0, 0))
+        totals[key] = calls + 1, sent + _sent(info.op.name, arguments["ranks"], each.size), meanwhile + each.bytes
+    return totals
 
 
 def _sent(operator: str, ranks: int, size: int) -> int:

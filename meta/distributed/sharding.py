@@ -154,8 +154,8 @@ def shard_buckets(shards: Sequence[Shard], bucket_bytes: int) -> list[list[Shard
     Those that other ranks divide too are apart, for their programs treat them as parts, and others as replicated."""
     by_id = {id(shard.array): shard for shard in shards}
     ranks = shards[0].group.ranks
-    found = buckets([s.array for s in shards], bucket_bytes, lambda x: by_id[id(x)].others, ranks)
-    return [[by_id[id(x)] for x in bucket.arrays] for bucket in found]
+    partition = buckets([s.array for s in shards], bucket_bytes, lambda x: by_id[id(x)].others, ranks)
+    return [[by_id[id(x)] for x in bucket.arrays] for bucket in partition]
 
 
 def shard_optimizer(step: TrainStep, group: Group) -> list[Shard]:
@@ -271,14 +271,14 @@ def _divide_model(step: TrainStep, shards: list[Shard], bucket_bytes: int) -> Sh
     model = step.model
     assert isinstance(model, Model)
     by_id = {id(shard.parameter): shard for shard in shards}
-    found = [(owner, key, by_id[id(x)]) for owner, key, x in places(model) if id(x) in by_id]
-    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in found}
+    held = [(owner, key, by_id[id(x)]) for owner, key, x in places(model) if id(x) in by_id]
+    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in held}
     if missing:
         names = ", ".join(sorted(by_id[i].name for i in missing))
         problem = f"{names}: the optimizer updates parameters outside of the model"
         raise NotSupportedError("zero", problem, "parameters that are attributes of the model", "use stage 1 or 2")
-    exchange = ShardedParameters(shards[0].group, shards, found, bucket_bytes)
-    for owner, key, shard in found:
+    exchange = ShardedParameters(shards[0].group, shards, held, bucket_bytes)
+    for owner, key, shard in held:
         owner[key] = shard.array
         shard.parameter = shard.array
     tracing.invalidate()

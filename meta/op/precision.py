@@ -17,7 +17,7 @@ from functools import cache
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.errors import ArgumentError, did_you_mean
+from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.ir.type import TensorType, flat_types
 from meta.op.registry import AMP_RULES, Amp, Op, get
 
@@ -62,10 +62,12 @@ def needs_cast(kind: Any, dtype: str) -> bool:
 
 
 def check_policy(where: str, dtype: str, overrides: Mapping[str, Any] | None) -> dict[str, Amp]:
-    """The overrides. Raises ArgumentError for a dtype other than float16 and bfloat16 or an unknown rule, RegistryError
-    for an unknown operator."""
+    """The overrides. Raises ArgumentError for a dtype other than float16 and bfloat16, for overrides that are not a
+    mapping and for an unknown rule, RegistryError for an unknown operator."""
     if dtype not in dtypes.HALVES:
         raise ArgumentError(where, f"dtype is {dtype!r}", f"{', '.join(map(repr, dtypes.HALVES))}")
+    if overrides is not None and not isinstance(overrides, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        raise ArgumentError(where, f"overrides is {value_text(overrides)}", "a mapping from operators to rules")
     for name, rule in (overrides or {}).items():
         get(name)
         if rule not in AMP_RULES:

@@ -54,9 +54,9 @@ def _followed(shape: tuple[Dim, ...], placement: Sharded, new: tuple[Dim, ...], 
         blocks = outer // before if before != 0 else 0
         if not isinstance(blocks, int) or blocks * before != outer:
             continue
-        found = Sharded(axis, blocks)
-        if divides(new[axis], found, ranks):
-            return found
+        sharded = Sharded(axis, blocks)
+        if divides(new[axis], sharded, ranks):
+            return sharded
     return None
 
 
@@ -149,9 +149,9 @@ def _embedding(p: Partitioner, table: Distributed, indices: Distributed) -> Valu
     if table.placement != Sharded(0):
         return None
     lookup = _lookup(p, indices, int(table.type.shape[0]))
-    found = p.emit("embedding", table.atoms[table.placement], lookup.row)
+    rows = p.emit("embedding", table.atoms[table.placement], lookup.row)
     kind = table.type.with_shape((*indices.type.shape, *table.type.shape[1:]))
-    return Distributed(kind, Partial("sum"), lookup.masked(p, found))
+    return Distributed(kind, Partial("sum"), lookup.masked(p, rows))
 
 
 def _embedding_dx(p: Partitioner, dy: Distributed, indices: Distributed, rows: int) -> Value | None:

@@ -102,20 +102,20 @@ def _result_type(kernel: Kernel, args: Sequence[Any]) -> Type:
     """The types of the results. Raises TypeInferenceError for operands that the buffers do not fit."""
     types: list[TensorType] = flat_types(args[: kernel.inputs])
     sizes = list(args[-1])
-    known: dict[int, Dim] = {}
+    sizes_of: dict[int, Dim] = {}
     for i, (buffer, kind) in enumerate(zip(kernel.input_buffers, types, strict=True)):
-        _check_buffer(f"x{i}", buffer, kind, known)
+        _check_buffer(f"x{i}", buffer, kind, sizes_of)
     results: list[TensorType] = []
     for buffer in kernel.result_buffers:
         rank = len(buffer.ty.shape)
         device = types[0].device if types else meta.device("cpu")
         results.append(tensor_type(tuple(sizes[:rank]), str(buffer.ty.dtype), device))
-        _check_buffer("the result", buffer, results[-1], known)
+        _check_buffer("the result", buffer, results[-1], sizes_of)
         del sizes[:rank]
     return results[0] if len(results) == 1 else TupleType(tuple(results))
 
 
-def _check_buffer(name: str, buffer: Any, kind: TensorType, known: dict[int, Dim]) -> None:
+def _check_buffer(name: str, buffer: Any, kind: TensorType, sizes_of: dict[int, Dim]) -> None:
     shape = list(buffer.ty.shape)
     if kind.dtype != str(buffer.ty.dtype) or kind.ndim != len(shape):
         problem = f"{name} is {kind!r}"
@@ -123,7 +123,7 @@ def _check_buffer(name: str, buffer: Any, kind: TensorType, known: dict[int, Dim
     for extent, size in zip(shape, kind.shape, strict=True):
         value = int(extent) if isinstance(extent, tvm.IntImm) else None
         if value is None and type(extent).__name__ == "Var":
-            value = known.setdefault(key(extent), size)
+            value = sizes_of.setdefault(key(extent), size)
         both_static = isinstance(value, int) and isinstance(size, int)
         if both_static and value != size:
             raise TypeInferenceError("", f"{name} is {kind!r}", f"the shape {shape} of '{variable_name(buffer)}'")
@@ -132,8 +132,8 @@ def _check_buffer(name: str, buffer: Any, kind: TensorType, known: dict[int, Dim
 def _specialized(kernel: Kernel, args: Sequence[Any]) -> Any:
     """The PrimFunc over the inputs, the sizes known at run time, and the results, with the known numbers in place."""
     pairs = list(zip(kernel.numbers, args[kernel.inputs : -1], strict=True))
-    known = {n: tvm.tirx.const(int(v), n.ty.dtype) for n, v in pairs if isinstance(v, (int, float))}
-    function = kernel.function.specialize(known) if known else kernel.function
+    constants = {n: tvm.tirx.const(int(v), n.ty.dtype) for n, v in pairs if isinstance(v, (int, float))}
+    function = kernel.function.specialize(constants) if constants else kernel.function
     left = list(function.params)
     tensors = [p for p in left if tvm.tirx.is_buffer_var(p)]
     sizes = [p for p in left if not tvm.tirx.is_buffer_var(p)]

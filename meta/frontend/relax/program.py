@@ -175,21 +175,21 @@ class _Entry:
 
     def _define_sizes(self, tied: Mapping[Any, Dim]) -> None:
         """Give the variables in the types of the parameters their sizes: those that `shapes` fixes, or symbols."""
-        known: dict[Any, Dim] = {}
+        sizes: dict[Any, Dim] = {}
         variables: list[Any] = []
         for param in self.program.function.params:
             given = self.shapes.get(variable_name(param))
             if type(param.ty).__name__ == "PrimType" and given is not None:
-                known[key(param)] = given  # type: ignore[assignment]
+                sizes[key(param)] = given  # type: ignore[assignment]
             for kind in _flat(param.ty):
                 extents = _extents(kind)
                 variables += [d for extent in extents for d in _variables(extent)]
                 if isinstance(given, Sequence) and len(given) == len(extents):
-                    known.update((key(d), n) for d, n in zip(extents, given, strict=True) if _is_variable(d))
+                    sizes.update((key(d), n) for d, n in zip(extents, given, strict=True) if _is_variable(d))
         for variable in variables:
-            if key(variable) not in known:
-                known[key(variable)] = size_name(variable, known)
-        self.sizes = {variable: tied.get(size, size) for variable, size in known.items()}
+            if key(variable) not in sizes:
+                sizes[key(variable)] = size_name(variable, sizes)
+        self.sizes = {variable: tied.get(size, size) for variable, size in sizes.items()}
 
     def argument(self, param: Any) -> Any:
         """The value of a parameter: symbols of new parameters of main for its tensors."""
@@ -245,16 +245,16 @@ class _Entry:
             return Shape(given)
         if kind.values is None:
             raise self._free(name, name)
-        return Shape(self._known(name, dim_of(d, self.sizes)) for d in kind.values)
+        return Shape(self._size_of_tensor(name, dim_of(d, self.sizes)) for d in kind.values)
 
     def _number(self, name: str, given: Any, param: Any) -> Any:
         if given is not None:
             return given
         if key(param) not in self.sizes:
             raise self._free(name, name)
-        return self._known(name, self.sizes[key(param)])
+        return self._size_of_tensor(name, self.sizes[key(param)])
 
-    def _known(self, name: str, size: Dim) -> Dim:
+    def _size_of_tensor(self, name: str, size: Dim) -> Dim:
         """A size that is an argument: a tensor has it, so that it need not be passed."""
         tensors = [p for p in self.program.function.params if type(p.ty).__name__ != "ShapeType"]
         dims = [d for p in tensors for kind in _flat(p.ty) if _has_sizes(kind) for d in kind.shape.values]

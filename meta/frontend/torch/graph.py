@@ -101,9 +101,9 @@ def check_inputs(inputs: Sequence[Placeholder], types: Sequence[Any]) -> None:
     if len(types) != len(inputs):
         listed = ", ".join(p.name for p in inputs)
         raise TorchProgramError("torch", f"{len(types)} types for {len(inputs)} placeholders", f"one each: {listed}")
-    known = {n for kind in types if isinstance(kind, TensorType) for dim in kind.shape for n in names(dim)}
+    size_names = {n for kind in types if isinstance(kind, TensorType) for dim in kind.shape for n in names(dim)}
     for each, kind in zip(inputs, types, strict=True):
-        if isinstance(kind, SymDim) and not names(kind) <= known:
+        if isinstance(kind, SymDim) and not names(kind) <= size_names:
             raise UnsupportedError(
                 "torch",
                 f"placeholder '{each.name}' is the size {kind}, which no tensor has",
@@ -211,11 +211,11 @@ class _Run:
 
     def alias(self, name: str) -> Alias:
         """What a name of a tensor refers to."""
-        known = self.aliases.get(name)
-        if known is None:
+        alias = self.aliases.get(name)
+        if alias is None:
             value = self.values[name]
-            known = self.aliases[name] = Alias(Storage(value), value=value)
-        return known
+            alias = self.aliases[name] = Alias(Storage(value), value=value)
+        return alias
 
     def write(self, node: Node, result: Any) -> None:
         target = node.args[0] if node.args else next(iter(node.kwargs.values()), None)

@@ -57,11 +57,11 @@ def is_write(node: Node) -> bool:
 def find(node: Node, fallback: Fallback | None = None) -> Function | None:
     """The function of a node's arguments; for a write, the function that computes the new value. None if meta lacks
     the operator."""
-    function = _known(node)
+    function = _function(node)
     return fallback(node) if function is None and fallback is not None else function
 
 
-def _known(node: Node) -> Function | None:
+def _function(node: Node) -> Function | None:
     if node.namespace == "aten":
         return _of_aten(node)
     if node.operator == "operator.getitem":
@@ -259,13 +259,13 @@ def operators(graph: Graph, fallback: Fallback | None = None) -> tuple[OperatorU
 
 
 def _all_nodes(graph: Graph) -> Sequence[Node]:
-    found: list[Node] = []
+    nodes: list[Node] = []
     pending = [graph]
     while pending:
         for node in pending.pop().nodes:
-            found.append(node)
+            nodes.append(node)
             pending += subgraphs(node)
-    return found
+    return nodes
 
 
 def check_operators(graph: Graph, fallback: Fallback | None = None) -> None:

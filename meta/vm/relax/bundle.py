@@ -89,7 +89,7 @@ class _Bundler:
         self.kernels = dict(kernels)
         self.params = frozenset(self.main.params)
         self.steps = Steps(self.main)
-        self.known: dict[Any, _Kernel | None] = {}
+        self.checked: dict[Any, _Kernel | None] = {}
 
     def run(self) -> Any:
         for find, late in ((self.updates, True), (self.preparations, False)):
@@ -161,10 +161,10 @@ class _Bundler:
         """The PrimFunc that a value calls; None for other values and for one that takes addresses."""
         if not is_kernel(value) or not isinstance(value.op, tvm.GlobalVar):
             return None
-        if value.op not in self.known:
+        if value.op not in self.checked:
             func = self.functions.get(value.op)  # None for a bundle
-            self.known[value.op] = _kernel(func) if isinstance(func, tvm.PrimFunc) else None
-        return self.known[value.op]
+            self.checked[value.op] = _kernel(func) if isinstance(func, tvm.PrimFunc) else None
+        return self.checked[value.op]
 
     # --- rewriting ---------------------------------------------------------------------------------------------------
 

@@ -125,20 +125,20 @@ class _Order:
 
     def feeders(self) -> set[int]:
         """Collectives, and kernels before them whose results nothing else needs."""
-        found = {i for i in self.bytes if not self.lazy[i]}
-        last = found
+        feeders = {i for i in self.bytes if not self.lazy[i]}
+        last = feeders
         for _ in range(_FEEDERS):
             before = {j for i in last for j in self.kernels[i].after}
-            last = {j for j in before if self.kernels[j].before <= found and not self.lazy[j]} - found
-            found |= last
-        return found
+            last = {j for j in before if self.kernels[j].before <= feeders and not self.lazy[j]} - feeders
+            feeders |= last
+        return feeders
 
     def last_kernels(self) -> set[int]:
-        found: set[int] = set()
+        last: set[int] = set()
         for kernel in reversed(self.kernels):
-            if kernel.before <= found and not any(i in self.bytes for i in kernel.before):
-                found.add(kernel.index)
-        return found
+            if kernel.before <= last and not any(i in self.bytes for i in kernel.before):
+                last.add(kernel.index)
+        return last
 
     def limits(self) -> tuple[int, int]:
         """The most bytes of collectives of state that are ahead, and of others in progress."""
@@ -305,7 +305,7 @@ class Overlap:
 
 def overlaps(main: Any) -> list[Overlap]:
     """For each collective of a planned "main" what it overlaps with, in the order in which they start."""
-    found: dict[int, Overlap] = {}
+    started: dict[int, Overlap] = {}
     in_flight: list[int] = []
     for step in Steps(main).list:
         call = step.value
@@ -316,11 +316,11 @@ def overlaps(main: Any) -> list[Overlap]:
             in_flight.remove(int(call.args[0].value))
         elif name.endswith(start_name("")) and collective_name(name.removesuffix(start_name(""))):
             number = int(call.args[0].value)
-            found[number] = Overlap(name.removesuffix(start_name("")), argument_bytes(call.args[1]), 0, 0)
+            started[number] = Overlap(name.removesuffix(start_name("")), argument_bytes(call.args[1]), 0, 0)
             in_flight.append(number)
         else:
             moved = sum(map(argument_bytes, call.args))
             for number in in_flight:
-                o = found[number]
-                found[number] = Overlap(o.name, o.size, o.kernels + 1, o.bytes + moved)
-    return list(found.values())
+                o = started[number]
+                started[number] = Overlap(o.name, o.size, o.kernels + 1, o.bytes + moved)
+    return list(started.values())

@@ -27,12 +27,14 @@ def kernels_of_state(lives: Lifetimes, state: Set[Any]) -> list[bool]:
     """Whether each kernel reads state alone, or the results of such kernels, and other kernels need it.
 
     state: the parameters that "main" writes."""
-    known, root = state | set(lives.tensors), lives.steps.root
-    found: list[bool] = []
+    tensors, root = state | set(lives.tensors), lives.steps.root
+    of_state: list[bool] = []
     for kernel in lives.kernels:
-        reads_state = all(root(v) in known for v in kernel.step.uses)
-        found.append(bool(kernel.writes and kernel.before) and reads_state and all(found[i] for i in kernel.after))
-    return found
+        reads_state = all(root(v) in tensors for v in kernel.step.uses)
+        of_state.append(
+            bool(kernel.writes and kernel.before) and reads_state and all(of_state[i] for i in kernel.after)
+        )
+    return of_state
 
 
 def gather_again(module: Any, lives: Lifetimes, gathers: Set[int], state: Set[Any]) -> Any:
@@ -64,17 +66,17 @@ class _Plan:
             if not of_state[kernel.index]:
                 for i in self.sources[kernel.index] & gathers:
                     uses[i].append(kernel.index)
-        found = {i: _second_use(i, uses) for i in uses}
+        second = {i: _second_use(i, uses) for i in uses}
         writers = {j for j in lives.last_users.values() if of_state[j]}
-        self.second = {i: first for i, first in found.items() if first and not self.related(i) & writers}
+        self.second = {i: first for i, first in second.items() if first and not self.related(i) & writers}
 
     def find_sources(self) -> list[set[int]]:
         """From what kernels read; the order of those that use one parameter is no source."""
         writers: dict[int, int] = {}
         sources: list[set[int]] = []
         for kernel in self.lives.kernels:
-            found = {writers[t] for t in kernel.reads}
-            sources.append({j for i in found if self.of_state[i] for j in (i, *sources[i])})
+            before = {writers[t] for t in kernel.reads}
+            sources.append({j for i in before if self.of_state[i] for j in (i, *sources[i])})
             writers.update(dict.fromkeys(kernel.writes, kernel.index))
         return sources
 

@@ -228,7 +228,7 @@ class _Body:
         self.plan = plan
         self.steps = plan.lives.steps
         self.out: list[Any] = []
-        self.made: dict[Any, Any] = {}
+        self.placed: dict[Any, Any] = {}
 
     def run(self) -> list[Any]:
         for node in self.plan.nodes:
@@ -252,23 +252,23 @@ class _Body:
         tensor = node.names.get(root)
         if tensor is None or tensor < len(self.plan.lives.tensors):
             return self.defined(var)
-        if tensor not in self.made:
+        if tensor not in self.placed:
             allocation = tvm.relax.op.builtin.alloc_tensor(root.ty.shape, str(root.ty.dtype), 0)
-            self.made[tensor] = tvm.RelaxVar(f"{root.name}_again", root.ty)
-            self.out.append(tvm.VarBinding(self.made[tensor], allocation))
+            self.placed[tensor] = tvm.RelaxVar(f"{root.name}_again", root.ty)
+            self.out.append(tvm.VarBinding(self.placed[tensor], allocation))
         if var == root:
-            return self.made[tensor]
+            return self.placed[tensor]
         key = tensor, var
-        if key not in self.made:
-            self.made[key] = tvm.RelaxVar(f"{var.name}_again", var.ty)
-            self.out.append(tvm.VarBinding(self.made[key], tvm.relax.op.reshape(self.made[tensor], var.ty.shape)))
-        return self.made[key]
+        if key not in self.placed:
+            self.placed[key] = tvm.RelaxVar(f"{var.name}_again", var.ty)
+            self.out.append(tvm.VarBinding(self.placed[key], tvm.relax.op.reshape(self.placed[tensor], var.ty.shape)))
+        return self.placed[key]
 
     def defined(self, var: Any) -> Any:
         """A variable of the program, whose definition is placed before its first use."""
         step = self.steps.definition(var)
-        if step is not None and var not in self.made:
-            self.made[var] = var
+        if step is not None and var not in self.placed:
+            self.placed[var] = var
             for each in step.uses:
                 self.defined(each)
             self.out.append(step.binding)

@@ -237,8 +237,8 @@ class _Converter:
         for i, (x, fake) in enumerate(zip(got, wanted, strict=True)):
             if not isinstance(fake, torch.Tensor) or (used is not None and i not in used):
                 continue
-            kind, found = self.sizes.type(fake), getattr(x, "type", None)
-            if not isinstance(found, TensorType) or not same_type(found, kind):
+            kind, actual = self.sizes.type(fake), getattr(x, "type", None)
+            if not isinstance(actual, TensorType) or not same_type(actual, kind):
                 return f"meta returns {getattr(x, 'type', x)!r}, torch {kind!r}"
         return ""
 

@@ -29,17 +29,17 @@ class NeedsTorch(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Sizes:
-    """The symbols of a graph in a program. known: their values, where the program is for given sizes; else each symbol
-    is a symbolic size of its name."""
+    """The symbols of a graph in a program. values: of the symbols, where the program is for given sizes; else each is a
+    symbolic size of its name."""
 
-    known: Mapping[str, int] = field(default_factory=dict[str, int])
+    values: Mapping[str, int] = field(default_factory=dict[str, int])
 
     def dim(self, value: Any) -> Dim:
         """An int or a SymInt as a size. Raises NeedsSizes for an expression that meta's sizes do not have."""
         if isinstance(value, int):
             return value
         expression: Any = value.node.expr
-        if self.known:
+        if self.values:
             return int(self._value(expression))
         try:
             return of_expression(expression)
@@ -53,7 +53,7 @@ class Sizes:
             return self.dim(value)
         if not isinstance(value, (torch.SymFloat, torch.SymBool)):
             return value
-        if not self.known and value.node.expr.free_symbols:
+        if not self.values and value.node.expr.free_symbols:
             raise NeedsSizes(f"a number is computed from sizes: {value}")
         kind = bool if isinstance(value, torch.SymBool) else float
         return kind(self._value(value.node.expr))
@@ -69,7 +69,7 @@ class Sizes:
         return tensor_type(tuple(map(self.dim, value.shape)), dtype, str(value.device))
 
     def _value(self, expression: Any) -> Any:
-        values = {symbol: self.known[str(symbol)] for symbol in expression.free_symbols if str(symbol) in self.known}
+        values = {symbol: self.values[str(symbol)] for symbol in expression.free_symbols if str(symbol) in self.values}
         return expression.xreplace(values)
 
 

@@ -1,0 +1,53 @@
+"""narrow_gathers: which tensors are cast before ranks gather them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import meta
+from meta import passes
+from tests.python.passes.programs import lines, program
+
+GROUP: Any = ("dp", 2)
+
+
+def narrowed(function: Any, *types: Any) -> list[str]:
+    """The bindings of a program after the pass, without those that nothing reads."""
+    return lines(passes.dce(passes.narrow_gathers(program(function, *types))))
+
+
+def test_a_cast_of_what_is_gathered_comes_before() -> None:
+    def weights(shard: Any) -> Any:
+        whole = meta.all_gather(shard, 0, *GROUP)
+        return meta.transpose(meta.reshape(whole, (3, 4)), (1, 0)).cast("bfloat16")
+
+    cast, gather, shape, order, result = narrowed(weights, (6,))
+    assert 'cast(%shard, dtype="bfloat16")' in cast
+    assert "all_gather(%0" in gather
+    assert "reshape(%1, shape=(3, 4))" in shape
+    assert "transpose(%2, axes=(1, 0))" in order
+    assert result == "(%3,)"
+
+
+def both(shard: Any) -> Any:
+    whole = meta.all_gather(shard, 0, *GROUP)
+    return whole.cast("bfloat16"), whole
+
+
+def computed(shard: Any) -> Any:
+    return meta.exp(meta.all_gather(shard, 0, *GROUP)).cast("bfloat16")
+
+
+def widened(shard: Any) -> Any:
+    return meta.all_gather(shard, 0, *GROUP).cast("float64")
+
+
+def alone(shard: Any) -> Any:
+    return meta.reshape(shard, (2, 3)).cast("bfloat16")
+
+
+@pytest.mark.parametrize("function", [both, computed, widened, alone])
+def test_other_casts_stay(function: Any) -> None:
+    assert narrowed(function, (6,)) == lines(program(function, (6,)))
