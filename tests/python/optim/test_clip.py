@@ -84,7 +84,7 @@ def test_norms_that_are_not_finite(bad: float) -> None:
         (lambda x: optim.clip_grad_norm(x, -1.0), r"\[clip_grad_norm\] max_norm is -1.0; expected a number, 0 or more"),
         (lambda x: optim.clip_grad_norm(x, None), r"\[clip_grad_norm\] max_norm is None; expected a number"),
         (lambda x: optim.clip_grad_norm(x, 1.0, 0), r"norm_type is 0; expected a number above 0, or math.inf"),
-        (lambda x: optim.clip_grad_value(x, "a"), r"\[clip_grad_value\] clip_value is 'a'; expected a number"),
+        (lambda x: optim.clip_grad_value(x, "a"), r"\[clip_grad_value\] clip_value is 'a'; expected a float or an int"),
         (lambda x: optim.clip_grad_value(3, 1.0), r"\[clip_grad_value\] the parameters are int; expected a Model, opt"),
         (lambda x: optim.clip_grad_norm([1.0], 1.0), r"\[clip_grad_norm\] a float is among the parameters; expected a"),
     ],
