@@ -105,9 +105,8 @@ def exclusive(folder: Folder, name: str, key: str, seconds: float) -> Generator[
     Raises:
         OSError: the file cannot be opened or locked.
     """
-    command = getattr(
-        fcntl, "F_OFD_SETLK", None
-    )  # of Linux; other locks of a process end when it closes any descriptor
+    # Locks of open files are Linux's; other locks of a process end when it closes any descriptor of the file.
+    command = getattr(fcntl, "F_OFD_SETLK", None)
     if fcntl is None or command is None:
         yield
         return

@@ -104,6 +104,6 @@ def _refusal(names: Sequence[str], one: int, other: int) -> ArgumentError:
     return ArgumentError(
         "vm",
         f"'{names[one]}' and '{names[other]}' share memory, and the program overwrites one of them",
-        "memory of its own for each array that is overwritten",
+        "arrays in separate memory",
         "make one of them a copy",
     )

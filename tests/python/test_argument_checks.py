@@ -12,8 +12,9 @@ import numpy as np
 import pytest
 
 import meta
-from meta.errors import ArgumentError, MetaError
+from meta.errors import ArgumentError
 from meta.schema.annotations import CheckedArguments, checked
+from tests.python.raw_errors import raw_error
 
 MODULES = (meta.nn, meta.optim, meta.amp, meta.distributed, meta.random)
 WRONG = [None, "wrong", object(), {"a": 1}, -1.5, True]
@@ -36,17 +37,6 @@ def parameters(function: Callable[..., Any]) -> list[inspect.Parameter]:
     return list(inspect.signature(function).parameters.values())
 
 
-def failure(call: Callable[[], Any]) -> str:
-    """The error of a call that is not one of meta, "" if there is none."""
-    try:
-        call()
-    except MetaError:
-        return ""
-    except Exception as error:  # noqa: BLE001
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
 @pytest.mark.parametrize(
     ("name", "function"), list(public()), ids=lambda value: value if isinstance(value, str) else ""
 )
@@ -61,7 +51,7 @@ def test_arguments_of_a_wrong_kind(name: str, function: Callable[..., Any]) -> N
             f"{p.name}={wrong!r:.20}": partial(function, *values, **{p.name: wrong})
             for p in listed if p.default is not p.empty for wrong in (object(), {"a": 1})
         }  # fmt: skip
-    raw = {label: error for label, call in calls.items() if (error := failure(call))}
+    raw = {label: error for label, call in calls.items() if (error := raw_error(call))}
     assert raw == {}, name
 
 

@@ -267,7 +267,7 @@ def test_one_of_several_processes_builds_an_entry(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="locks of open files are Linux's")
-def test_a_builder_that_dies_or_takes_too_long_holds_nobody_up(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_ends_when_the_builder_dies_or_takes_too_long(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     disk, builder = DiskCache(tmp_path), start_builder(tmp_path, "key", 60.0)
     assert builder.stdin is not None
     builder.stdin.write("\n")

@@ -69,9 +69,9 @@ def identity(kind: str) -> str:
     return digest.hexdigest()
 
 
-_GPU_FACTS: Final = (1, 2, 3, 4, 7)
+_GPU_FACTS: Final = (1, 2, 3, 4)
 """TVM's numbers of what a target for CUDA is made of: threads of a block, threads of a warp, shared memory of a block,
-compute capability; and of multiprocessors."""
+and compute capability."""
 
 
 def _describe_gpu() -> str:

@@ -12,6 +12,7 @@ import pytest
 import meta
 from meta._generated.table import FUNCTIONS
 from meta.errors import ArgumentError, MetaError
+from tests.python.raw_errors import raw_error
 
 WRONG = [None, "wrong", object(), {"a": 1}]
 X = meta.array([[1.0, 2.0], [3.0, 4.0]])
@@ -24,17 +25,6 @@ def composed() -> Iterator[tuple[str, Callable[..., Any]]]:
         yield from ((f"{module.__name__}.{name}", getattr(module, name)) for name in dir(module))
 
 
-def refused(call: Callable[[], Any]) -> str:
-    """The error of a call that is not one of meta, "" if there is none."""
-    try:
-        call()
-    except MetaError:
-        return ""
-    except Exception as error:  # noqa: BLE001
-        return f"{type(error).__name__}: {error}"
-    return ""
-
-
 def test_every_function_with_arguments_of_a_wrong_kind() -> None:
     raw: dict[str, str] = {}
     for name, function in composed():
@@ -43,7 +33,7 @@ def test_every_function_with_arguments_of_a_wrong_kind() -> None:
         parameters = inspect.signature(function).parameters.values()
         required = [p for p in parameters if p.default is p.empty and p.kind is p.POSITIONAL_OR_KEYWORD]
         for wrong in WRONG if required else ():
-            error = refused(partial(function, *[wrong] * len(required)))
+            error = raw_error(partial(function, *[wrong] * len(required)))
             if error:
                 raw[f"{name}({type(wrong).__name__})"] = error
     assert raw == {}

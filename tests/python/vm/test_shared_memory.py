@@ -31,8 +31,8 @@ def test_overwritten_inputs_share_no_memory(step: Any) -> None:
     with pytest.raises(ArgumentError) as error:
         step(x, x.detach())
     assert str(error.value).startswith(
-        "[vm] 'w' and 'v' share memory, and the program overwrites one of them; expected memory of its own for each "
-        "array that is overwritten; make one of them a copy (at "
+        "[vm] 'w' and 'v' share memory, and the program overwrites one of them; expected arrays in separate memory; "
+        "make one of them a copy (at "
     )
     for v in (x, x.reshape((4,)), meta.from_numpy(base[:4]), meta.from_numpy(base[4:8])):
         with pytest.raises(ArgumentError, match="'w' and 'v' share memory"):

@@ -113,13 +113,13 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
 def _has_integer_data(func: Any) -> bool:
     """Whether a function computes integers other than indices: it loads, stores, casts or binds them."""
     return tvm.structural_walk(func, [
-        ((tvm.TensorLoad, tvm.Call), _found_integer),
-        (tvm.tirx.Cast, lambda cast: _found_integer(cast) or _found_integer(cast.value)),
-        ((tvm.BufferStore, tvm.tirx.Let), lambda part: _found_integer(part.value)),
+        ((tvm.TensorLoad, tvm.Call), _stop_at_integer),
+        (tvm.tirx.Cast, lambda cast: _stop_at_integer(cast) or _stop_at_integer(cast.value)),
+        ((tvm.BufferStore, tvm.tirx.Let), lambda part: _stop_at_integer(part.value)),
     ]) is not None  # fmt: skip
 
 
-def _found_integer(x: Any) -> Any:
+def _stop_at_integer(x: Any) -> Any:
     return tvm.ffi.VisitInterrupt(True) if dtype_of(x) in dtypes.INTS else None
 
 

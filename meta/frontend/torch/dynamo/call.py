@@ -19,8 +19,9 @@ from meta.frontend.torch.dynamo.convert import Converted, Output, convert
 from meta.frontend.torch.dynamo.options import Options
 from meta.frontend.torch.dynamo.report import GraphReport
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
-from meta.ir.expr import MUTATES, Call, Tuple, TupleGetItem, Var
+from meta.ir.expr import MUTATES
 from meta.ir.module import Module
+from meta.ir.storage import result_sources
 from meta.ir.type import TensorType, leaf_types
 from meta.vm.executor import compile_record
 from meta.vm.lower.python_errors import reraise
@@ -303,24 +304,13 @@ def _getter(output: Output, sources: dict[str, _Source]) -> _Getter:
 def _shared_results(module: Module, outputs: Sequence[Output]) -> list[int]:
     """The results whose memory a program shares with its parameters or with an earlier result, where torch's do not:
     they are copied, so that writes to one leave the other alone. The program's writes to parameters come last."""
-    main = module.main
-    roots: dict[Any, Any] = {}
-    for binding in main.body.bindings:
-        value = binding.value
-        if isinstance(value, Call) and getattr(value.op, "view", False):
-            roots[binding.var] = roots.get(value.args[0], value.args[0])
-        elif isinstance(value, Var):
-            roots[binding.var] = roots.get(value, value)
-        elif isinstance(value, TupleGetItem) and isinstance(value.value, Tuple):
-            roots[binding.var] = value.value.fields[value.index]
+    sources = result_sources(module.main)
+    count = len(sources) - len(module.main.attrs.get(MUTATES, {}))
     views = {o.result for o in outputs if o.is_view}
-    mutates = main.attrs.get(MUTATES, {})
-    results = main.body.results[: len(main.body.results) - len(mutates)]
-    seen: set[Any] = {*main.params, *(roots.get(x, x) for x in main.body.results[len(results) :])}
+    seen = set(range(len(module.main.params))).union(*sources[count:])
     copied: list[int] = []
-    for i, atom in enumerate(results):
-        root = roots.get(atom, atom)
-        if root in seen and i not in views:
+    for i, source in enumerate(sources[:count]):
+        if source & seen and i not in views:
             copied.append(i)
-        seen.add(root)
+        seen |= source
     return copied
