@@ -36,6 +36,15 @@ def test_loads_neither_torch_nor_tvm() -> None:
     python("import sys, meta; assert not {'torch', 'tvm', 'tvm_ffi', 'numpy'} & set(sys.modules)")
 
 
+def test_loads_families_of_computes_without_tvm() -> None:
+    """A program whose kernels are on disk loads families, of which each would import the compiler by one name."""
+    python(
+        "import importlib, pkgutil, sys, meta.op.dialect.tvm as families;"
+        "[importlib.import_module(f'{families.__name__}.{m.name}') for m in pkgutil.iter_modules(families.__path__)];"
+        "assert not {'torch', 'tvm'} & set(sys.modules)"
+    )
+
+
 def test_rejects_unknown_submodules() -> None:
     with pytest.raises(AttributeError, match=r"module 'meta\.ir' has no attribute 'lexar'"):
         meta.ir.lexar  # noqa: B018

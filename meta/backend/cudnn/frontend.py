@@ -22,6 +22,8 @@ from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.cudnn.descriptors import channels_last_strides, row_major_strides
 from meta.backend.cudnn.handle import Handle, Workspace
 
+Choice = tuple[int, dict[str, int]]
+"""A plan as the number of cuDNN's engine, and the engine's settings by name."""
 MAX_WORKSPACE = 4 << 30
 """Limit of a plan's scratch memory, in bytes."""
 _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
@@ -148,6 +150,30 @@ class Graph:
             raise refusal
         graph.build_plan_at_index(plans[0])
         return plans
+
+    def choice(self, index: int) -> Choice | None:
+        """What `build_choice` builds a plan from in another process; None for a plan that cannot be rebuilt."""
+        try:
+            engine, knobs = self.graph.get_engine_and_knobs_at_index(index)
+            return int(engine), {knob.name: int(value) for knob, value in knobs.items()}
+        except _error_classes():
+            return None
+
+    def build_choice(self, choice: Choice) -> list[int]:
+        """Build the plan of an earlier choice alone; returns its index. Raises StatusError if it does not build."""
+        engine, knobs = choice
+        try:
+            self.graph.validate()
+            self.graph.build_operation_graph()
+            types = module().knob_type
+            self.graph.create_execution_plan(engine, {getattr(types, name): value for name, value in knobs.items()})
+            index = int(self.graph.get_execution_plan_count()) - 1
+            self.graph.build_plan_at_index(index)
+            if self.graph.get_workspace_size_plan_at_index(index) > MAX_WORKSPACE:
+                raise ValueError(f"the plan needs more than {MAX_WORKSPACE} bytes of scratch memory")
+        except (*_error_classes(), AttributeError, TypeError) as error:
+            raise StatusError(self.description, "the earlier plan does not build", _first_line(error)) from None
+        return [index]
 
     def select(self, index: int) -> Workspace:
         """Have `run` launch this plan; returns its scratch memory."""

@@ -84,6 +84,11 @@ def functions() -> Functions:
     return bind(find()[0])
 
 
+def version() -> int:
+    """The version of the library, as 91900 for 9.19. Raises OSError if it is not installed."""
+    return int(find()[0].cudnnGetVersion())
+
+
 def probe() -> str | None:
     """Why cuDNN is unavailable on this machine, or None."""
     if not sys.platform.startswith("linux"):
@@ -92,13 +97,12 @@ def probe() -> str | None:
     if reason:
         return reason
     try:
-        library, path = find()
-        version = int(library.cudnnGetVersion())
+        installed, path = version(), find()[1]
     except (OSError, AttributeError) as error:
         return str(error)
-    if version < _MIN_VERSION:
-        return f"{path} is cuDNN {version}; at least {_MIN_VERSION} is needed"
+    if installed < _MIN_VERSION:
+        return f"{path} is cuDNN {installed}; at least {_MIN_VERSION} is needed"
     return None
 
 
-__all__ = ["NAME", "Functions", "StatusError", "bind", "candidates", "find", "functions", "probe"]
+__all__ = ["NAME", "Functions", "StatusError", "bind", "candidates", "find", "functions", "probe", "version"]

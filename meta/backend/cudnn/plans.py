@@ -1,5 +1,6 @@
 """Execution plans, built once per problem. If a problem has several, the first call measures them on its tensors and
-keeps the fastest. Eager calls, programs and threads share the plans of equal problems."""
+keeps the fastest, which later processes read from disk. Eager calls, programs and threads share the plans of equal
+problems."""
 
 from __future__ import annotations
 
@@ -7,8 +8,9 @@ from collections.abc import Callable, Hashable, Mapping, Sequence
 from threading import RLock
 
 from meta.backend.cuda import driver
+from meta.backend.cudnn import choices
 from meta.backend.cudnn.c_functions import StatusError
-from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.frontend import Choice, Graph
 from meta.backend.cudnn.handle import Handle, Workspace, address
 from meta.errors import KernelError
 
@@ -16,18 +18,40 @@ from meta.errors import KernelError
 class Solution:
     """The plans of a problem. refusal: why there are none, or None."""
 
-    def __init__(self, build_graph: Callable[[], Graph], limit: int, avoid: Sequence[str]) -> None:
+    def __init__(self, problem: Hashable, build_graph: Callable[[], Graph], limit: int, avoid: Sequence[str]) -> None:
         self.refusal: str | None = None
         self._workspace: Workspace | None = None
         self._lock = RLock()
         try:
             self._graph = build_graph()
+            self._key = choices.key(problem, self._graph.handle.device, limit, avoid)
+            choice = choices.read(self._key)
+            if choice and self._build(choice):
+                return
+            self._graph = build_graph() if choice else self._graph
             self._plans = self._graph.build_plans(limit, avoid)
         except StatusError as error:
             self.refusal = str(error)
             return
         if len(self._plans) == 1:
+            self._select(self._plans[0])
+
+    def _build(self, choice: Choice) -> bool:
+        """Build the plan that an earlier process chose; returns whether it still builds."""
+        try:
+            self._plans = self._graph.build_choice(choice)
             self._workspace = self._graph.select(self._plans[0])
+        except StatusError:
+            return False
+        return True
+
+    def _select(self, plan: int) -> Workspace:
+        """Launch `plan` from now on, in later processes too."""
+        self._workspace = self._graph.select(plan)
+        choice = self._graph.choice(plan)
+        if choice is not None:
+            choices.write(self._key, choice)
+        return self._workspace
 
     def run(self, handle: Handle, addresses: Mapping[int, int]) -> None:
         """Launch the fastest plan. Raises StatusError, and KernelError if a capture runs before the plan is chosen."""
@@ -47,7 +71,7 @@ class Solution:
                         "a call that ran before the capture",
                         "run it once before the capture",
                     )
-                self._workspace = self._graph.select(self._graph.fastest(handle, self._plans, addresses))
+                return self._select(self._graph.fastest(handle, self._plans, addresses))
         return self._workspace
 
 
@@ -68,5 +92,5 @@ def solve(problem: Hashable, build_graph: Callable[[], Graph], limit: int = 1, a
             if solution is None:
                 if len(_solutions) >= LIMIT:
                     _solutions.clear()
-                solution = _solutions[problem] = Solution(build_graph, limit, avoid)
+                solution = _solutions[problem] = Solution(problem, build_graph, limit, avoid)
     return solution

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import gc
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
@@ -346,3 +349,27 @@ def test_convolution_samples_run_in_every_float_dtype() -> None:
     """The first sample of conv2d runs in every float dtype that cuDNN supports for it."""
     sample = next(s for s in samples() if s.op == "conv2d")
     assert {p.values[1] for p in accepted_samples() if p.values[0] is sample} >= set(FLOAT_DTYPES) - {"float64"}
+
+
+LATER_PROCESS = """
+import sys, numpy, meta
+from meta.backend.cudnn import frontend
+if sys.argv[1] == "second":
+    frontend.Graph.fastest = frontend.Graph.build_plans = None
+x, w = (meta.array(numpy.load(path), device="cuda") for path in sys.argv[2:4])
+with meta.with_dialect("cudnn"):
+    numpy.save(sys.argv[4], meta.conv2d(x, w).numpy())
+"""
+
+
+def test_later_processes_run_the_plan_that_was_chosen(tmp_path: Any) -> None:
+    tmp_path.chmod(0o700)
+    arrays = [values(2, 16, 9, 11), values(24, 16, 3, 3, seed=1)]
+    paths = [str(tmp_path / f"{name}.npy") for name in ("x", "w", "first", "second")]
+    for path, array in zip(paths, arrays, strict=False):
+        np.save(path, array)
+    environment = {**os.environ, "META_CACHE": "1", "META_CACHE_DIR": str(tmp_path)}
+    for which, out in (("first", paths[2]), ("second", paths[3])):
+        command = [sys.executable, "-c", LATER_PROCESS, which, *paths[:2], out]
+        subprocess.run(command, env=environment, check=True, timeout=120)
+    assert_close([np.load(paths[3])], reference("conv2d", arrays), LIMITS["float32"], terms=144)

@@ -8,7 +8,8 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.backend.tvm.adapter import IRBuilder, script_tirx, te, tirx
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.loops import independent
 
 Index = tuple[Any, ...]
@@ -121,7 +122,7 @@ def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any,
     """The body of a `te.extern`: `body(index, buffers)` in independent loops over `shape`, the outermost parallel."""
 
     def loops(ins: Any, outs: Any) -> Any:
-        with IRBuilder() as builder:
+        with tvm.IRBuilder() as builder:
             buffers = [script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs)]
             with ExitStack() as opened:
                 kinds = [script_tirx.parallel, *[independent] * len(shape)]

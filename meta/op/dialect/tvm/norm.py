@@ -6,7 +6,8 @@ import math
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from meta.backend.tvm.adapter import IntImm, te, tirx
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
@@ -136,7 +137,7 @@ def _split_channel(x: Any, axis: int) -> tuple[int, Axes, str]:
     channel = axis % len(x.shape)
     others = tuple(a for a in range(len(x.shape)) if a != channel)
     sizes = [x.shape[a] for a in others]
-    is_few = all(isinstance(n, IntImm) for n in sizes) and math.prod(map(int, sizes)) <= _FEW_ELEMENTS
+    is_few = all(isinstance(n, tvm.IntImm) for n in sizes) and math.prod(map(int, sizes)) <= _FEW_ELEMENTS
     return channel, others, "float64" if is_few and x.dtype == "float32" else accumulation_dtype(x.dtype)
 
 

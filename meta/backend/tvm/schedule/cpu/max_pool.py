@@ -9,8 +9,9 @@ from math import inf, prod
 from typing import Any
 
 from meta import dtype as dtypes
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.adapter import IntImm, IRBuilder, script_tirx, te, tirx
+from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.select import opaque_select
@@ -43,7 +44,7 @@ def _pool(x: Any, axes: Axes, index: str) -> tuple[Any, ...]:
 
     It works in the dtype of accumulation: TVM has no vectors of bfloat16."""
     dtype, skipped = accumulation_dtype(x.dtype), 3 - len(axes)
-    shape = (*x.shape[:2], *(IntImm("int64", axis.count) for axis in axes))
+    shape = (*x.shape[:2], *(tvm.IntImm("int64", axis.count) for axis in axes))
 
     def pool(plane: Sequence[Any], source: Any, y: Any, *indices: Any) -> None:
         def address(position: Sequence[Any], lanes: int) -> tuple[Any, ...]:
@@ -94,7 +95,7 @@ def _by_plane(
     loop = script_tirx.serial if _is_small(inputs[0].shape) and _is_small(shapes[0]) else script_tirx.parallel
 
     def planes(ins: Sequence[Any], outs: Sequence[Any]) -> Any:
-        with IRBuilder() as builder:
+        with tvm.IRBuilder() as builder:
             buffers = [script_tirx.buffer_proxy(buffer) for buffer in (*ins, *outs)]
             with loop(0, batch * channels) as number:
                 body((tirx.floordiv(number, channels), tirx.floormod(number, channels)), *buffers)
@@ -104,7 +105,7 @@ def _by_plane(
 
 
 def _is_small(shape: Sequence[Any]) -> bool:
-    return all(isinstance(d, (int, IntImm)) for d in shape) and prod(map(int, shape)) < PARALLEL_WORK
+    return all(isinstance(d, (int, tvm.IntImm)) for d in shape) and prod(map(int, shape)) < PARALLEL_WORK
 
 
 # --- one plane -------------------------------------------------------------------------------------------------------

@@ -1,0 +1,58 @@
+"""The plans chosen for problems, on disk: a later process builds the chosen plan alone, without cuDNN's heuristics and
+without measuring. A choice holds as long as the GPU, cuDNN and its frontend stay the same."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Hashable, Sequence
+from typing import Any
+
+from meta import cache
+from meta.backend.cudnn import frontend, loader
+from meta.backend.cudnn.frontend import Choice
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import devices
+from meta.device import Device
+
+_SUFFIX = ".plan"
+_GPU_FACTS = (4, 5, 7)
+"""TVM's numbers of the compute capability, the name and the number of multiprocessors."""
+_MAX_NUMBER = 1 << 62
+
+
+def key(problem: Hashable, device: Device, limit: int, avoid: Sequence[str]) -> str:
+    """The key of a problem's choice among `limit` plans without the numerical notes `avoid`."""
+    gpu = [str(tvm.device_attribute(devices.CUDA, device.index, fact)) for fact in _GPU_FACTS]
+    parts = (gpu, loader.version(), frontend.module().__version__, repr(problem), limit, list(avoid))
+    return "cudnn-" + hashlib.sha256(repr(parts).encode()).hexdigest()
+
+
+def read(name: str) -> Choice | None:
+    """The choice stored under a key, or None."""
+    disk = cache.default_cache()
+    payload = disk.read(name, _SUFFIX) if disk else None
+    return None if payload is None else parse(payload)
+
+
+def write(name: str, choice: Choice) -> None:
+    """Store a choice, if the cache is in use."""
+    disk = cache.default_cache()
+    if disk:
+        engine, knobs = choice
+        disk.put(name, json.dumps({"engine": engine, "knobs": knobs}).encode(), _SUFFIX)
+
+
+def parse(payload: bytes) -> Choice | None:
+    """The choice that an entry holds; None for an entry of another form."""
+    try:
+        entry: Any = json.loads(payload)
+        engine: Any = entry["engine"]
+        knobs: dict[str, Any] = dict(entry["knobs"].items())
+    except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
+        return None
+    return (engine, knobs) if all(_is_number(n) for n in (engine, *knobs.values())) else None
+
+
+def _is_number(value: Any) -> bool:
+    return type(value) is int and abs(value) < _MAX_NUMBER

@@ -1,0 +1,92 @@
+"""Plans of cuDNN that later processes take from disk, on graphs that need no GPU."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from meta.backend.cudnn import choices, plans
+from meta.backend.cudnn.c_functions import StatusError
+from meta.device import CPU
+
+
+class Graph:
+    """Three plans, of which the second is the fastest. engine: the one that `build_choice` builds."""
+
+    def __init__(self, engine: int = 11) -> None:
+        self.handle = SimpleNamespace(device=CPU, stream=0)
+        self.engine, self.calls = engine, list[str]()
+
+    def build_plans(self, limit: int, avoid: Any) -> list[int]:
+        self.calls.append("build_plans")
+        return [0, 1, 2][:limit]
+
+    def build_choice(self, choice: Any) -> list[int]:
+        self.calls.append("build_choice")
+        if choice != (self.engine, {"TILE_SIZE": 2}):
+            raise StatusError("a graph", "no such engine")
+        return [0]
+
+    def fastest(self, *_: Any) -> int:
+        self.calls.append("fastest")
+        return 1
+
+    def choice(self, index: int) -> Any:
+        return 10 + index, {"TILE_SIZE": 2}
+
+    def select(self, index: int) -> Any:
+        return SimpleNamespace(take=lambda: None, index=index)
+
+    def run(self, *_: Any) -> None:
+        self.calls.append("run")
+
+
+@pytest.fixture(autouse=True)
+def no_gpu(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    tmp_path.chmod(0o700)
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("META_CACHE", "1")
+    monkeypatch.setattr(choices, "key", lambda problem, *_: f"cudnn-{problem}")
+    monkeypatch.setattr(plans.driver, "is_capturing", lambda stream: False)
+
+
+def run(graph: Graph, limit: int = 3) -> list[str]:
+    """The calls of a graph of which a new process runs a plan."""
+    solution = plans.Solution("conv", lambda: graph, limit, ())  # type: ignore[arg-type,return-value]
+    solution.run(graph.handle, {})  # type: ignore[arg-type]
+    return graph.calls
+
+
+def test_later_processes_build_the_chosen_plan_alone() -> None:
+    assert run(Graph()) == ["build_plans", "fastest", "run"]
+    assert run(Graph()) == ["build_choice", "run"]
+
+
+def test_a_plan_that_no_longer_builds_is_chosen_again() -> None:
+    run(Graph())
+    assert run(Graph(engine=12)) == ["build_choice", "build_plans", "fastest", "run"]
+
+
+def test_the_only_plan_of_a_problem_is_kept_too() -> None:
+    assert run(Graph(engine=10), limit=1) == ["build_plans", "run"]
+    assert run(Graph(engine=10), limit=1) == ["build_choice", "run"]
+
+
+ENTRIES = [
+    b"", b"[" * 9999, b"\xff", b'{"engine": 1}', b'{"engine": true, "knobs": {}}', b'{"engine": 1, "knobs": [1]}',
+    b'{"engine": 1, "knobs": {"A": "x"}}', b'{"engine": 1e400, "knobs": {}}',
+    b'{"engine": 9999999999999999999, "knobs": {}}',
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("entry", ENTRIES)
+def test_entries_of_another_form_are_no_choices(entry: bytes) -> None:
+    assert choices.parse(entry) is None
+
+
+def test_reads_what_it_wrote() -> None:
+    choices.write("cudnn-a", (3, {"TILE_SIZE": 7}))
+    assert choices.read("cudnn-a") == (3, {"TILE_SIZE": 7})
+    assert choices.read("cudnn-b") is None
