@@ -217,9 +217,9 @@ class DiskCache:
         counter = folder.open_file(_COUNTER, os.O_WRONLY | os.O_CREAT)
         try:
             before = os.fstat(counter).st_size
-            kept = self._delete_oldest(folder)
+            bytes_left = self._delete_oldest(folder)
             written_meanwhile = os.fstat(counter).st_size - before
-            os.ftruncate(counter, kept + max(written_meanwhile, 0))
+            os.ftruncate(counter, bytes_left + max(written_meanwhile, 0))
         finally:
             os.close(counter)
 

@@ -232,16 +232,16 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     total: dict[_Monomial, int] = {}
     for monomial, coefficient in terms:
         total[monomial] = total.get(monomial, 0) + coefficient
-    kept = tuple(sorted(((m, c) for m, c in total.items() if c), key=_order))
-    factors = sum(len(monomial) for monomial, _ in kept)
+    nonzero = tuple(sorted(((m, c) for m, c in total.items() if c), key=_order))
+    factors = sum(len(monomial) for monomial, _ in nonzero)
     if factors > MAX_FACTORS:
         raise _too_large(f"{factors} factors", f"at most {MAX_FACTORS}")
-    bits = max((int(coefficient).bit_length() for _, coefficient in kept), default=0)
+    bits = max((int(coefficient).bit_length() for _, coefficient in nonzero), default=0)
     if bits > _MAX_BITS:
         raise _too_large(f"a coefficient of {bits} bits", f"at most {_MAX_BITS}")
-    if all(not m for m, _ in kept):
-        return kept[0][1] if kept else 0
-    return _polynomial(kept)
+    if all(not m for m, _ in nonzero):
+        return nonzero[0][1] if nonzero else 0
+    return _polynomial(nonzero)
 
 
 def _order(term: tuple[_Monomial, int]) -> tuple[str, ...]:

@@ -88,8 +88,8 @@ def advance() -> None:
 
 def enabled() -> bool:
     """Whether a compilation that starts now would be shown."""
-    wanted = os.environ.get("META_PROGRESS", "1") != "0"
-    return wanted and sys.stderr is not None and sys.stderr.isatty() and find_spec("rich") is not None  # pyright: ignore[reportUnnecessaryComparison]
+    is_enabled = os.environ.get("META_PROGRESS", "1") != "0"
+    return is_enabled and sys.stderr is not None and sys.stderr.isatty() and find_spec("rich") is not None  # pyright: ignore[reportUnnecessaryComparison]
 
 
 def _bar() -> Any:

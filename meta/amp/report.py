@@ -100,8 +100,8 @@ def report(
     step: a Model, a traced function, a training step, an IR Module, or a function.  args, kwargs: those of a call.
     dtype, overrides: as in `meta.passes.auto_cast`, which is applied. A step with `autocast` inside has its casts
     already, and gets no more. Raises ArgumentError for something that cannot be traced."""
-    chosen = check_policy("report", dtype, overrides)
-    module = auto_cast(dtype, chosen)(_traced(step, args, kwargs))
+    policy = check_policy("report", dtype, overrides)
+    module = auto_cast(dtype, policy)(_traced(step, args, kwargs))
     operators: dict[tuple[str, str, str], int] = {}
     casts: dict[tuple[str, str, str], list[int]] = {}
     arguments = set(module.main.params)
@@ -112,7 +112,7 @@ def report(
         if op.name == "cast":
             _add_cast(casts, call, call.args[0] in arguments)
             continue
-        key = (op.name, _dtype(op, call), _reason(op, call, chosen))
+        key = (op.name, _dtype(op, call), _reason(op, call, policy))
         operators[key] = operators.get(key, 0) + 1
     listed = [OperatorPrecision(*key, calls) for key, calls in operators.items()]
     costs = [CastCost(*key, *numbers) for key, numbers in casts.items()]

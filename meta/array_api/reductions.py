@@ -95,7 +95,7 @@ def _running_product(x: Any, axis: int) -> Any:
 
 def _complex_product(x: Any, axis: Any, keepdims: bool) -> Any:
     axes = axes_of("prod", axis, x.ndim)
-    kept = tuple(1 if a in axes else size for a, size in enumerate(x.shape))
+    keepdims_shape = tuple(1 if a in axes else size for a, size in enumerate(x.shape))
     rest = tuple(size for a, size in enumerate(x.shape) if a not in axes)
     moved = meta.transpose(x, (*(a for a in range(x.ndim) if a not in axes), *axes)) if x.ndim else x
     flat = meta.reshape(moved, (*rest, math.prod(x.shape[a] for a in axes)))
@@ -103,7 +103,7 @@ def _complex_product(x: Any, axis: Any, keepdims: bool) -> Any:
     out = (
         _along(_running_product(flat, last), last, size - 1, size) if size else meta.ones((*rest, 1), x.dtype, x.device)
     )
-    return meta.reshape(out, kept if keepdims else rest)
+    return meta.reshape(out, keepdims_shape if keepdims else rest)
 
 
 def _along(x: Any, axis: int, begin: int, end: int) -> Any:

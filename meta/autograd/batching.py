@@ -88,8 +88,8 @@ def _broadcast_to(b: Batch) -> Any:
 def _sum_to(b: Batch) -> Any:
     shape = b.out.shape
     added = b.kind("x").ndim - len(shape)
-    kept = meta.sum_to(b["x"], (b.size, *(1,) * added, *shape))
-    return meta.reshape(kept, (b.size, *shape)) if added else kept
+    total = meta.sum_to(b["x"], (b.size, *(1,) * added, *shape))
+    return meta.reshape(total, (b.size, *shape)) if added else total
 
 
 def _cast_like(b: Batch) -> Any:

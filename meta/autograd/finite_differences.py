@@ -61,8 +61,8 @@ def gradgradcheck(
         leaves = [_leaf(x) if i in checked and not x.requires_grad else x for i, x in enumerate(moved)]
         with enable_grad():
             ys = _floating(fn(*leaves))
-        wanted = [leaves[i] for i in checked]
-        gradients = grad([ys[i] for i in flows], wanted, dys, create_graph=True, allow_unused=True) if flows else ()
+        inputs = [leaves[i] for i in checked]
+        gradients = grad([ys[i] for i in flows], inputs, dys, create_graph=True, allow_unused=True) if flows else ()
         return tuple(g for g in gradients if g is not None)
 
     both = (*xs, *dys)

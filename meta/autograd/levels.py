@@ -57,8 +57,8 @@ class Lifted(TypedTensor):
         return self.value.requires_grad
 
     @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
-        del wanted
+    def requires_grad(self, required: bool) -> None:
+        del required
         raise self._no_tape("requires_grad")
 
     @property

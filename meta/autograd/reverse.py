@@ -56,8 +56,8 @@ class RecordedCall:
         """The gradient of each parent. dys: those of the results that gradients arrived at."""
         rule = self.rule
         needs = tuple(parent is not None for parent in self.parents)
-        for position, needed in zip(rule.differentiable, needs, strict=True):
-            if needed and position in rule.unavailable:
+        for position, is_needed in zip(rule.differentiable, needs, strict=True):
+            if is_needed and position in rule.unavailable:
                 raise rule.unavailable_gradient(position)
         filled = [
             zeros_of(out) if i in self.flows and i not in dys and i not in rule.undefined else dys.get(i)

@@ -27,21 +27,21 @@ def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) 
     rule = gradient_rules().get(op.name)
     if rule is None or not all(map(is_tensor, results)):
         return (None,) * len(results)
-    wanted = [p for p in rule.differentiable if _any(tangents[p])]
+    with_tangents = [p for p in rule.differentiable if _any(tangents[p])]
     flows = flowing(rule, results)
-    if not wanted or not flows:
+    if not with_tangents or not flows:
         return (None,) * len(results)
-    for position in wanted:
+    for position in with_tangents:
         if position in rule.unavailable:
             raise rule.unavailable_gradient(position)
     if rule.forward == "linear":
         outgoing = as_tuple(_linear(op, rule, args, tangents))
     elif rule.forward == "multilinear":
-        outgoing = as_tuple(_multilinear(op, args, tangents, wanted))
+        outgoing = as_tuple(_multilinear(op, args, tangents, with_tangents))
     elif rule.forward is not None:
         outgoing = as_tuple(rule.forward(*args, *_outs(rule, results), *_filled(rule, args, tangents)))
     else:
-        outgoing = _derived(op, rule, args, results, tangents, wanted)
+        outgoing = _derived(op, rule, args, results, tangents, with_tangents)
     return [t if i in flows else None for i, t in enumerate(outgoing)]
 
 
@@ -83,10 +83,10 @@ def _linear(op: Op, rule: GradRule, args: Any, tangents: Any) -> Any:
     return call(op, operands)
 
 
-def _multilinear(op: Op, args: Any, tangents: Any, wanted: Sequence[int]) -> Any:
+def _multilinear(op: Op, args: Any, tangents: Any, with_tangents: Sequence[int]) -> Any:
     """An operator that is linear in each of its differentiable arguments: the product rule."""
     total = None
-    for position in wanted:
+    for position in with_tangents:
         operands = list(args)
         operands[position] = tangents[position]
         total = add_up(total, call(op, operands))
@@ -94,7 +94,7 @@ def _multilinear(op: Op, args: Any, tangents: Any, wanted: Sequence[int]) -> Any
 
 
 def _derived(
-    op: Op, rule: GradRule, args: Any, results: tuple[Any, ...], tangents: Any, wanted: Sequence[int]
+    op: Op, rule: GradRule, args: Any, results: tuple[Any, ...], tangents: Any, with_tangents: Sequence[int]
 ) -> Sequence[Any]:
     y = results[0]
     # The gradient of a complex function has the conjugate factor; the transpose conjugates it once more.
@@ -102,7 +102,7 @@ def _derived(
     if len(results) == 1 and not is_complex and is_elementwise(op, args, y.type):
         total = None
         spread = [_spread(arg, y.type) for arg in args]
-        for position in wanted:
+        for position in with_tangents:
             needs = tuple(p == position for p in rule.differentiable)
             gradients = rule.function(needs, *spread, y, _spread(tangents[position], y.type))
             total = add_up(total, gradients[rule.differentiable.index(position)])

@@ -39,9 +39,9 @@ def traced_call(function: Any, args: tuple[Any, ...]) -> Any:
         return returned
     flows = flowing(ctx, results)
     ctx._non_differentiable = ()
-    kept, saved = kept_tensors(ctx, args, results)
-    call = _Call(function, ctx, len(args), positions, len(results), flows, kept)
-    reads = frozenset(source for source in kept.sources if source is not None)
+    saved_sources, saved = kept_tensors(ctx, args, results)
+    call = _Call(function, ctx, len(args), positions, len(results), flows, saved_sources)
+    reads = frozenset(source for source in saved_sources.sources if source is not None)
     rule = GradRule(
         function.__name__, call.gradients, tuple(range(len(positions))), saved_outputs=reads, outputs=len(results),
         differentiable_outputs=flows,
@@ -128,11 +128,11 @@ class _Call:
         """The gradients of the operands, in the form of a generated gradient function."""
         *operands, outs, dys = _divided(operands_outs_dys, self.outputs)
         inputs, _, saved = self.parts(operands)
-        wanted = self.spread(needs, False)
-        ctx = self.kept.context(self.ctx, wanted, outs, saved)
+        needed_inputs = self.spread(needs, False)
+        ctx = self.kept.context(self.ctx, needed_inputs, outs, saved)
         types = self.spread([x.type for x in inputs], None)
-        gradients = run_backward(self.function, ctx, dys, wanted, types, TensorLike)
-        return tuple(_symbol(gradients[i]) if wanted[i] else None for i in self.positions)
+        gradients = run_backward(self.function, ctx, dys, needed_inputs, types, TensorLike)
+        return tuple(_symbol(gradients[i]) if needed_inputs[i] else None for i in self.positions)
 
     def run(self, *operands: Any) -> Any:
         """The call on arrays, as a node of the tape if gradients are recorded."""

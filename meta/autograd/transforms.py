@@ -228,15 +228,15 @@ def _results(where: str, result: Any) -> tuple[list[Any], Tree]:
     return [x for _, x in leaves], structure
 
 
-def _check_type(where: str, what: str, x: Any, given: Any) -> None:
+def _check_type(where: str, what: str, x: Any, tensor: Any) -> None:
     """Raise unless a tangent or gradient has the type of its tensor, or is None."""
-    if given is None:
+    if tensor is None:
         return
     if not dtypes.is_inexact(x.dtype):
         raise ArgumentError(where, f"{what}, of dtype {x.dtype}, is not None", "None for integers and booleans")
-    if given.type is not x.type:
+    if tensor.type is not x.type:
         raise TypeInferenceError(
-            where, f"{what} is {given.type!r}", f"the tensor's own type: {x.type!r}", "reshape, cast or move it"
+            where, f"{what} is {tensor.type!r}", f"the tensor's own type: {x.type!r}", "reshape, cast or move it"
         )
 
 

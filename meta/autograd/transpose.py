@@ -121,7 +121,7 @@ def _leaves(value: Any) -> tuple[Any, ...]:
 def _leading_to(op: Op, bindings: Sequence[Binding], results: Sequence[Atom | None]) -> tuple[Binding, ...]:
     """The bindings that the results depend on."""
     live: set[Any] = set(results)
-    kept: list[Binding] = []
+    bindings_to_keep: list[Binding] = []
     for binding in reversed(bindings):
         if binding.var not in live:
             continue
@@ -133,5 +133,5 @@ def _leading_to(op: Op, bindings: Sequence[Binding], results: Sequence[Atom | No
                 "use reverse mode: meta.autograd.vjp",
             )
         live.update(operands(binding.value))
-        kept.append(binding)
-    return tuple(reversed(kept))
+        bindings_to_keep.append(binding)
+    return tuple(reversed(bindings_to_keep))

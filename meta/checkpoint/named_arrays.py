@@ -25,8 +25,8 @@ def state_of(value: Any) -> Any:
         return None
     if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
         return value.state_dict()
-    named: Callable[[], Any] | None = getattr(value, "named_state", None)
-    return _by_name(list(named()), type(value).__name__) if callable(named) else None
+    entries: Callable[[], Any] | None = getattr(value, "named_state", None)
+    return _by_name(list(entries()), type(value).__name__) if callable(entries) else None
 
 
 def _by_name(items: Sequence[tuple[str, Any]], owner: str) -> dict[str, Any]:

@@ -69,10 +69,10 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _output(package: str, folder: Path | None, given: Path | None) -> Path:
+def _output(package: str, folder: Path | None, output: Path | None) -> Path:
     """The file to write. Raises ArgumentError for a single module without `--output`."""
-    if given is not None:
-        return given
+    if output is not None:
+        return output
     if folder is None:
         raise ArgumentError("codegen", f"'{package}' is one module", "a package, or --output FILE")
     return folder / FILE

@@ -32,18 +32,18 @@ def pairs(items: Sequence[str], option: str) -> dict[str, str]:
 
 def sizes(items: Sequence[str]) -> dict[str, int]:
     """`--size batch=2` options: numbers from 0 by the names of symbolic sizes."""
-    given = pairs(items, "--size")
-    for name, value in given.items():
+    size_of = pairs(items, "--size")
+    for name, value in size_of.items():
         if not value.isdecimal():
             raise ArgumentError("import", f"--size {name}={value}", "a number from 0, as in --size batch=2")
-    return {name: int(value) for name, value in given.items()}
+    return {name: int(value) for name, value in size_of.items()}
 
 
 def shapes(items: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
     """`--shape x=1,3,224,224` options; None without any."""
     try:
-        given = pairs(items, "--shape")
-        return {name: tuple(int(d) for d in value.split(",") if d) for name, value in given.items()} or None
+        text_of = pairs(items, "--shape")
+        return {name: tuple(int(d) for d in value.split(",") if d) for name, value in text_of.items()} or None
     except ValueError:
         raise ArgumentError("import", f"--shape {' '.join(items)}", "--shape NAME=1,3,224,224") from None
 

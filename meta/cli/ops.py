@@ -135,9 +135,9 @@ def _count(name: str, checked: Checked) -> int:
     return sum(parts[name].state == "missing" for parts in checked.values())
 
 
-def _reasons(checked: Checked, asked: object) -> str:
+def _reasons(checked: Checked, with_reasons: object) -> str:
     """Which operators do without a part that `--missing` asks for, by reason."""
-    if not asked:
+    if not with_reasons:
         return ""
     groups: dict[tuple[str, str], list[str]] = {}
     for op, parts in checked.items():
@@ -148,9 +148,9 @@ def _reasons(checked: Checked, asked: object) -> str:
     return "\n" + "\n".join(wrapped(line, 0, 4) for line in lines) if lines else ""
 
 
-def _remedies(lacking: Checked, asked: object) -> str:
+def _remedies(lacking: Checked, with_remedies: object) -> str:
     """What each operator lacks and how to add it, where `--missing` asks for it."""
-    if not asked or not lacking:
+    if not with_remedies or not lacking:
         return ""
     lines = [
         wrapped(f"{op}: {name}: {part.note}. To add it: {part.remedy}", 0, 4)

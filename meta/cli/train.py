@@ -100,9 +100,9 @@ def train(
 def _record_dialects(result: Result) -> Generator[None, None, None]:
     """Record which dialect runs each operator, and why, while the first step is executed or compiled."""
 
-    def observe(call: CallInfo, chosen: Candidate) -> None:
-        result.dialects[call.op.name, chosen.implementation.dialect.name] += 1
-        result.reasons[call.op.name, chosen.implementation.dialect.name] = _reason(call)
+    def observe(call: CallInfo, candidate: Candidate) -> None:
+        result.dialects[call.op.name, candidate.implementation.dialect.name] += 1
+        result.reasons[call.op.name, candidate.implementation.dialect.name] = _reason(call)
 
     with scoped("observers", (*modes.observers, observe)):
         yield

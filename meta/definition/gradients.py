@@ -93,8 +93,8 @@ def _checked(checks: _Checks, function: GradientFunction) -> GradientFunction:
             if not need:
                 continue
             value = values[position]
-            wanted = value if value.__class__ is TensorType else getattr(value, "_type", None)
-            if gradient.__class__ is not NDArray or gradient._type is not wanted:
+            expected_type = value if value.__class__ is TensorType else getattr(value, "_type", None)
+            if gradient.__class__ is not NDArray or gradient._type is not expected_type:
                 return checks.of_all(needs, values, gradients)
             if has_functions and gradient._version is None:
                 gradient._version = Writes((0,))  # the user may hold it too
@@ -143,24 +143,24 @@ class _Checks:
         pairs = zip(self.entry.positions, needs, gradients, strict=True)
         return tuple([self.of(names[i], as_type(values[i]), g) if need else g for i, need, g in pairs])
 
-    def of(self, argument: str, wanted: Any, gradient: Any) -> Any:
-        """The gradient of an argument of type `wanted`: a tuple of types for a list of tensors."""
+    def of(self, argument: str, expected: Any, gradient: Any) -> Any:
+        """The gradient of an argument of type `expected`: a tuple of types for a list of tensors."""
         line, what = self.lines[argument], f"argument '{argument}'"
-        if not isinstance(wanted, tuple):
-            return self.of_tensor(what, wanted, gradient, line)
-        types = as_tuple(wanted)
+        if not isinstance(expected, tuple):
+            return self.of_tensor(what, expected, gradient, line)
+        types = as_tuple(expected)
         fields = _fields(self.name, f"the gradient of {what}", gradient, len(types), line)
         return tuple(
             g if g is None and not is_float(t.dtype) else self.of_tensor(f"'{argument}[{i}]'", t, g, line)
             for i, (t, g) in enumerate(zip(types, fields, strict=True))
         )
 
-    def of_tensor(self, what: str, wanted: TensorType, gradient: Any, line: str) -> Any:
-        check_gradient(self.name, what, gradient, wanted, NDArray if modes.emit is None else TensorLike, line)
+    def of_tensor(self, what: str, expected: TensorType, gradient: Any, line: str) -> Any:
+        check_gradient(self.name, what, gradient, expected, NDArray if modes.emit is None else TensorLike, line)
         if not isinstance(gradient, NDArray):
             return gradient
         if modes.emit is not None:
-            return meta.cast(gradient, wanted.dtype)  # an array from outside becomes part of the program
+            return meta.cast(gradient, expected.dtype)  # an array from outside becomes part of the program
         if self.has_functions and gradient._version is None:
             gradient._version = Writes((0,))  # the user may hold it too
         return gradient

@@ -34,14 +34,14 @@ def init(backend: str | None = None, timeout: float = 600.0) -> None:
     Raises CommunicationError for an incomplete environment, and where the other processes do not answer."""
     if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError("distributed.init", f"timeout is {timeout!r}", "a finite number of seconds above 0")
-    given = [name for name in _VARIABLES if os.environ.get(name)]
-    dist = None if not given and not _torch_is_initialized() else _torch_distributed()
+    variables = [name for name in _VARIABLES if os.environ.get(name)]
+    dist = None if not variables and not _torch_is_initialized() else _torch_distributed()
     if dist is None:
         return
     if not dist.is_initialized():
-        missing = [name for name in _VARIABLES if name not in given]
+        missing = [name for name in _VARIABLES if name not in variables]
         if missing:
-            problem = f"the environment has {', '.join(given)}, but not {', '.join(missing)}"
+            problem = f"the environment has {', '.join(variables)}, but not {', '.join(missing)}"
             raise CommunicationError("distributed.init", problem, "all of them", "start the program with torchrun")
         try:
             _join(dist, backend or _backend(), timedelta(seconds=timeout))

@@ -271,14 +271,14 @@ def _divide_model(step: TrainStep, shards: list[Shard], bucket_bytes: int) -> Sh
     model = step.model
     assert isinstance(model, Model)
     by_id = {id(shard.parameter): shard for shard in shards}
-    held = [(owner, key, by_id[id(x)]) for owner, key, x in places(model) if id(x) in by_id]
-    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in held}
+    placed_shards = [(owner, key, by_id[id(x)]) for owner, key, x in places(model) if id(x) in by_id]
+    missing = by_id.keys() - {id(shard.parameter) for _, _, shard in placed_shards}
     if missing:
         names = ", ".join(sorted(by_id[i].name for i in missing))
         problem = f"{names}: the optimizer updates parameters outside of the model"
         raise NotSupportedError("zero", problem, "parameters that are attributes of the model", "use stage 1 or 2")
-    exchange = ShardedParameters(shards[0].group, shards, held, bucket_bytes)
-    for owner, key, shard in held:
+    exchange = ShardedParameters(shards[0].group, shards, placed_shards, bucket_bytes)
+    for owner, key, shard in placed_shards:
         owner[key] = shard.array
         shard.parameter = shard.array
     tracing.invalidate()

@@ -79,9 +79,9 @@ def grad(
             outputs, inputs, dys, retain_graph=retain_graph, create_graph=create_graph, allow_unused=allow_unused
         )
     xs = tensors("grad", "inputs", inputs, NDArray)
-    wanted = [_root(x, "grad", f"input {i}") for i, x in enumerate(xs)]
-    gradients = _walk(_start("grad", outputs, dys), frozenset(wanted), retain_graph or create_graph, create_graph)
-    out = tuple(gradients.get(slot) for slot in wanted)
+    slots = [_root(x, "grad", f"input {i}") for i, x in enumerate(xs)]
+    gradients = _walk(_start("grad", outputs, dys), frozenset(slots), retain_graph or create_graph, create_graph)
+    out = tuple(gradients.get(slot) for slot in slots)
     check_used(out, allow_unused)
     return out
 
@@ -120,9 +120,9 @@ def mark_shared(gradient: NDArray) -> NDArray:
     return gradient
 
 
-def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: bool) -> dict[Slot, NDArray]:
-    """Propagate from `start`. With `wanted`, collect those gradients and leave `.grad` alone."""
-    route = None if wanted is None else _route(start, wanted)
+def _walk(start: Pending, slots: frozenset[Slot] | None, retain: bool, create: bool) -> dict[Slot, NDArray]:
+    """Propagate from `start`. With `slots`, collect their gradients and leave `.grad` alone."""
+    route = None if slots is None else _route(start, slots)
     heap: list[tuple[int, Node]] = []
     for node in start:
         heappush(heap, (node.order, node))
@@ -135,10 +135,10 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
             mine = start.pop(node)
             if node.hooks:
                 _run_hooks(node, mine)
-            if wanted is not None:
-                collected.update({(node, i): g for i, g in mine.items() if (node, i) in wanted})
+            if slots is not None:
+                collected.update({(node, i): g for i, g in mine.items() if (node, i) in slots})
             if node.__class__ is Leaf:
-                if wanted is None:
+                if slots is None:
                     _accumulate(node, mine[0], create)  # type: ignore[arg-type]
                 continue
             if route is not None and node not in route.inner:
@@ -146,7 +146,7 @@ def _walk(start: Pending, wanted: frozenset[Slot] | None, retain: bool, create: 
             for (target, index), gradient in _apply(node, mine, route, create):
                 if target in start:
                     _add(start[target], index, gradient)
-                elif wanted is None and target.__class__ is Leaf and not target.hooks:
+                elif slots is None and target.__class__ is Leaf and not target.hooks:
                     _accumulate(target, gradient, create)  # type: ignore[arg-type]
                 else:
                     start[target] = {index: gradient}
@@ -172,8 +172,8 @@ class _Route:
         return edge is not None and (edge[0] in self.inner or edge[0] in self.targets)
 
 
-def _route(start: Iterable[Node], wanted: frozenset[Slot]) -> _Route:
-    route = _Route({node for node, _ in wanted}, set())
+def _route(start: Iterable[Node], slots: frozenset[Slot]) -> _Route:
+    route = _Route({node for node, _ in slots}, set())
     oldest = max((node.order for node in route.targets), default=0)
     stack = list(start)
     reached = set(stack)
@@ -263,16 +263,16 @@ def _pruned(edges: Edges, route: _Route) -> Edges:
     out: list[Any] = []
     for edge in edges:
         if edge is not None and _is_list(edge):
-            kept = tuple(e if route.takes(e) else None for e in edge)  # type: ignore[arg-type]
-            out.append(kept if any(kept) else None)
+            taken_edges = tuple(e if route.takes(e) else None for e in edge)  # type: ignore[arg-type]
+            out.append(taken_edges if any(taken_edges) else None)
         else:
             out.append(edge if route.takes(edge) else None)  # type: ignore[arg-type]
     return tuple(out)
 
 
 def _check_available(rule: GradRule, needs: tuple[bool, ...]) -> None:
-    for position, needed in zip(rule.differentiable, needs, strict=True):
-        if needed and position in rule.unavailable:
+    for position, is_needed in zip(rule.differentiable, needs, strict=True):
+        if is_needed and position in rule.unavailable:
             raise rule.unavailable_gradient(position)
 
 

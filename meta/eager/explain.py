@@ -55,10 +55,10 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
     Autocast and gradient recording of this thread apply as in the call. Sizes that depend on values are computed, for
     arrays. Raises RegistryError, ArgumentError and TypeInferenceError as the call would."""
-    named = find(op)
+    operator_entry = find(op)
     wrapped = [_wrap(a) for a in args]
-    bound = named.schema.bind(named.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
-    operator, notes = _recorded(named, bound)
+    bound = operator_entry.schema.bind(operator_entry.name, wrapped, {k: _wrap(v) for k, v in kwargs.items()})
+    operator, notes = _recorded(operator_entry, bound)
     types = tuple(map(as_type, bound))
     if modes.autocast is not None:
         before, types = types, modes.autocast.cast_types(operator, types)
@@ -66,13 +66,13 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
         notes += [f"autocast casts operands to {dtypes[0]}"] if dtypes else []
     out = operator.infer(types)
     if isinstance(out, Value) or operator.view:
-        return Explanation(named.name, (), without_kernel=True)
+        return Explanation(operator_entry.name, (), without_kernel=True)
     if operator.resolve is not None and not all(t.is_static for t in flat_types((out,))) and _has_values(bound):
         bound = operator.resolve(*bound)
         types = tuple(map(as_type, bound))
         out = operator.infer(types)
     call = CallInfo(operator, types, out, device_of(bound, out))
-    return Explanation(named.name, tuple(candidates(call)), notes=tuple(notes))
+    return Explanation(operator_entry.name, tuple(candidates(call)), notes=tuple(notes))
 
 
 def _recorded(op: Op, args: tuple[Any, ...]) -> tuple[Op, list[str]]:

@@ -91,25 +91,25 @@ def written(op: str, x: NDArray) -> NDArray:
     return x
 
 
-def set_requires_grad(x: NDArray, wanted: bool) -> None:
+def set_requires_grad(x: NDArray, required: bool) -> None:
     """Start or stop accumulating gradients into `x.grad`. Raises GradientError for integers and computed arrays."""
     node = x._node
     if node is not None and not isinstance(node, Leaf):
-        if wanted:
+        if required:
             return
         raise GradientError(
             "requires_grad", "the array was computed from others that require grad", "leaves only", "use x.detach()"
         )
-    if wanted and not dtypes.is_inexact(x.dtype):
+    if required and not dtypes.is_inexact(x.dtype):
         raise GradientError("requires_grad", f"the array has dtype {x.dtype}", f"{', '.join(dtypes.INEXACT)}")
-    if wanted and node is None:
+    if required and node is None:
         leaf = Leaf()
         leaf.order = next_order()
         leaf.edges = ()
         leaf.hooks = None
         leaf.array = weakref.ref(x)
         x._node = leaf
-    elif not wanted:
+    elif not required:
         x._node = None
 
 

@@ -183,9 +183,9 @@ class NDArray(HostValues, TensorMethods):
         return self._node is not None
 
     @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
-        set_requires_grad(self, wanted)
-        self._frozen = not wanted
+    def requires_grad(self, required: bool) -> None:
+        set_requires_grad(self, required)
+        self._frozen = not required
 
     @property
     def is_leaf(self) -> bool:

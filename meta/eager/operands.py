@@ -37,12 +37,12 @@ def as_arrays(args: Sequence[Any]) -> tuple[Any, ...]:
     tensors = [leaf for leaf in leaves_of(tuple(args)) if isinstance(leaf, TensorLike)]
     device: Any = tensors[0].device if tensors else "cpu"  # type: ignore[attr-defined]
     tracing = scopes.active and modes.trace is not None
-    kept = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
+    needs_copy = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
 
     def convert(value: Any) -> Any:
         if isinstance(value, (tuple, list)):
             items = cast("Sequence[Any]", value)
             return [convert(item) for item in items] if any(map(_is_array, leaves_of(items))) else items
-        return asarray(value, device=device, copy=kept) if _is_array(value) else value  # pyright: ignore[reportUnknownArgumentType]
+        return asarray(value, device=device, copy=needs_copy) if _is_array(value) else value  # pyright: ignore[reportUnknownArgumentType]
 
     return tuple(map(convert, args))

@@ -24,8 +24,8 @@ def build_runner(call: CallInfo) -> Runner:
     if call.op.view:
         return _view_runner(call)
     devices.require(call.device)
-    chosen = choose(call)
-    kernel = chosen.checked_kernel(call)
+    candidate = choose(call)
+    kernel = candidate.checked_kernel(call)
     if call.op.inplace:
         return _inplace_runner(call, kernel)
     if isinstance(call.out, TupleType):

@@ -85,11 +85,11 @@ def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
 def wrong_seed(
     where: str, kind: TensorType | None, dy: Any, name: str = "the tensor"
 ) -> ArgumentError | TypeInferenceError:
-    """What is wrong with the gradient `dy` of an output of type `kind`, which errors call `name`."""
+    """The error for a gradient `dy` that does not fit its output of type `kind`, which errors call `name`."""
     which = "dy" if name == "the tensor" else f"dy of {name}"
     if not isinstance(dy, TensorLike):
-        wanted = "an NDArray of the output's type"
-        return ArgumentError(where, f"{which} is {type(dy).__name__}", wanted, "wrap it: meta.array(...)")
+        expected = "an NDArray of the output's type"
+        return ArgumentError(where, f"{which} is {type(dy).__name__}", expected, "wrap it: meta.array(...)")
     tensor: Any = dy
     return TypeInferenceError(
         where, f"{which} is {tensor.type!r}", f"the output's own type: {kind!r}", "reshape, cast or move dy"
@@ -130,12 +130,17 @@ def no_graph(where: str, name: str) -> GradientError:
 
 
 def check_gradient(
-    subject: str, argument: str, gradient: Any, wanted: TensorType, kind: type = TensorLike, location: str | None = None
+    subject: str,
+    argument: str,
+    gradient: Any,
+    expected: TensorType,
+    kind: type = TensorLike,
+    location: str | None = None,
 ) -> None:
-    """Raise GradientError unless what a user's gradient function returned for an argument of type `wanted` is a tensor
-    (of class `kind`) of that type. Symbolic sizes may differ in form."""
+    """Raise GradientError unless `gradient`, which a user's gradient function returned for an argument, is a tensor (of
+    class `kind`) of type `expected`. Symbolic sizes may differ in form."""
     actual = gradient.type if isinstance(gradient, kind) else None  # type: ignore[attr-defined]
-    if actual is wanted:
+    if actual is expected:
         return
     shown = (
         repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
@@ -144,16 +149,16 @@ def check_gradient(
         remedy = (
             "return a tensor, or declare the argument non_differentiable" if gradient is None else "return a tensor"
         )
-    elif len(actual.shape) != len(wanted.shape) or any(map(_differ, actual.shape, wanted.shape)):
-        remedy = f"sum or reshape it to {wanted.shape}"
-    elif actual.dtype != wanted.dtype:
-        remedy = f'cast it: .cast("{wanted.dtype}")'
-    elif actual.device != wanted.device:
-        remedy = f'move it: .to("{wanted.device}")'
+    elif len(actual.shape) != len(expected.shape) or any(map(_differ, actual.shape, expected.shape)):
+        remedy = f"sum or reshape it to {expected.shape}"
+    elif actual.dtype != expected.dtype:
+        remedy = f'cast it: .cast("{expected.dtype}")'
+    elif actual.device != expected.device:
+        remedy = f'move it: .to("{expected.device}")'
     else:
         return
     problem = f"the gradient of {argument} is {shown}"
-    raise GradientError(subject, problem, f"the argument's type {wanted!r}", remedy, location=location)
+    raise GradientError(subject, problem, f"the argument's type {expected!r}", remedy, location=location)
 
 
 def _differ(a: Any, b: Any) -> bool:

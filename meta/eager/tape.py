@@ -47,20 +47,20 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
     if single:
         x = args[0]
         edges: Any = ((x._node, x._index),)
-        kept = args if saved else (x._type, *args[1:])
+        saved_args = args if saved else (x._type, *args[1:])
         versions: tuple[tuple[NDArray, int], ...] = ((x, version_of(x)),) if saved else ()
     else:
         edges = _edges(rule, args)
         if edges is None:
             return result
-        kept = tuple([a if i in saved else _type_only(a) for i, a in enumerate(args)])
+        saved_args = tuple([a if i in saved else _type_only(a) for i, a in enumerate(args)])
         versions = versions_of([args[i] for i in saved]) if saved else ()
     node = Node()
     node.order = next_order()
     node.rule = rule
     node.hooks = None
     node.edges = edges
-    node.args = kept
+    node.args = saved_args
     if pair:
         y, constant = result
         node.outs = (y._type, constant)

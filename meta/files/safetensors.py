@@ -70,10 +70,10 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
             long to be read again.
     """
     _check_dtypes(entries)
-    held = _host_arrays(entries)
+    arrays = _host_arrays(entries)
     with temporary(path) as name:
         try:
-            _package().serialize_file(_specs(entries, held), name, dict(metadata) or None)
+            _package().serialize_file(_specs(entries, arrays), name, dict(metadata) or None)
         except _package().SafetensorError as error:
             raise _unwritten(error) from error
         with open(name, "rb") as file:
@@ -83,8 +83,8 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
 def to_bytes(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> bytes:
     """The contents of a file. path: for errors. Raises FileError for a header that is too long to be read again."""
     _check_dtypes(entries)
-    held = _host_arrays(entries)
-    data = _package().serialize(_specs(entries, held), dict(metadata) or None)
+    arrays = _host_arrays(entries)
+    data = _package().serialize(_specs(entries, arrays), dict(metadata) or None)
     _check_header(data, path)
     return data
 
@@ -151,12 +151,12 @@ def _check_dtypes(entries: Sequence[Entry]) -> None:
             raise FileError("save", problem, ", ".join(_DTYPES.values()), remedy)
 
 
-def _specs(entries: Sequence[Entry], held: Sequence[Any]) -> dict[str, Any]:
-    """Where the bytes of the arrays are. `held` has to live until they are written."""
+def _specs(entries: Sequence[Entry], arrays: Sequence[Any]) -> dict[str, Any]:
+    """Where the bytes of the arrays are. `arrays` have to live until the bytes are written."""
     spec = _package().TensorSpec
     return {
         entry.name: spec(dtype=entry.dtype, shape=list(x.shape), data_ptr=x.ctypes.data, data_len=x.nbytes)
-        for entry, x in zip(entries, held, strict=True)
+        for entry, x in zip(entries, arrays, strict=True)
     }
 
 

@@ -41,9 +41,9 @@ def is_signed(data: bytes | memoryview, signature: bytes) -> bool:
 
 
 def _directory() -> Path:
-    named = os.environ.get("META_KEY_DIR")
-    if named:
-        return Path(named)
+    folder = os.environ.get("META_KEY_DIR")
+    if folder:
+        return Path(folder)
     from platformdirs import user_data_path
 
     path = user_data_path("meta-tvm", appauthor=False)

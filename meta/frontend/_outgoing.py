@@ -80,21 +80,21 @@ def outgoing(
     mutates: Mapping[int, int] = main.attrs.get(MUTATES, {})
     written = {main.params[i] for i in mutates.values()}
     names = {v: v.name for v in main.params} | dict(zip(main.params, record.inputs, strict=False))
-    kept = [v for v in main.params if v in state and v in written]
+    written_state = [v for v in main.params if v in state and v in written]
     read = [v for v in main.params if v in state and v not in written]
     keys = [v for v in main.params[count:] if v not in state]
     constants = {} if params_as_inputs else {v: Constant(state[v], state[v].type, v.span) for v in read}
     single = record.result.kind == "leaf" and not mutates
-    order = (*main.params[:count], *keys, *kept, *(read if params_as_inputs else ()))
+    order = (*main.params[:count], *keys, *written_state, *(read if params_as_inputs else ()))
     module = Pipeline(_PASSES)(record.module.with_function("main", _reordered(main, order, constants, single=single)))
-    named = _distinct([names[v] for v in order])
-    renamed = dict(zip(order, named, strict=True))
+    names_in_order = _distinct([names[v] for v in order])
+    renamed = dict(zip(order, names_in_order, strict=True))
     return Outgoing(
         place(CPU)(module),
         str(getattr(what, "__name__", type(what).__name__)),
-        tuple(named[:count]),
+        tuple(names_in_order[:count]),
         tuple(renamed[v] for v in keys),
-        {renamed[v]: state[v] for v in kept},
+        {renamed[v]: state[v] for v in written_state},
         {renamed[v]: state[v] for v in read} if params_as_inputs else {},
         record.result,
     )
@@ -131,10 +131,10 @@ def _recorded(subject: str, what: Any, args: Sequence[Any], dynamic: Dynamic | N
             subject, f"got {problem}", "a Model, a traced function or a Module", remedy or "pass an instance of a Model"
         )
     sizes = open_sizes(dynamic, is_module=False)
-    given = with_arrays(tuple(args), CPU)
-    refuse_foreign(given, {})
+    arrays = with_arrays(tuple(args), CPU)
+    refuse_foreign(arrays, {})
     with tracing.input_types(sizes and sizes.type_of):
-        recorded = record(*given)
+        recorded = record(*arrays)
     if sizes:
         sizes.check_names(recorded.inputs)
     return recorded

@@ -22,8 +22,8 @@ def main_diagonal(x: Any) -> Any:
         flat = meta.reshape(x[..., :k, :], (*x.shape[:-2], k * n))
         return flat[..., :: n + 1]
     on_diagonal = meta.sum(meta.where(identity(x, m, n), x, 0), -1)
-    kept = on_diagonal if same_dim(m, n) or isinstance(m, int) else on_diagonal[..., :n]
-    return kept if kept.dtype == x.dtype else meta.cast(kept, x.dtype)
+    diagonal = on_diagonal if same_dim(m, n) or isinstance(m, int) else on_diagonal[..., :n]
+    return diagonal if diagonal.dtype == x.dtype else meta.cast(diagonal, x.dtype)
 
 
 def identity(like: Any, m: Dim, n: Dim | None = None, dtype: str = "bool") -> Any:

@@ -26,14 +26,14 @@ def argument_error(
     if len(frames) < 2 or not frames[-1].filename.startswith(_PACKAGE):
         return None
     name, signature = function.__name__, inspect.signature(function)
-    given = signature.bind(*args, **kwargs).arguments
+    arguments = signature.bind(*args, **kwargs).arguments
     detail = f"{type(error).__name__}: {error}"
-    for label, value in given.items():
+    for label, value in arguments.items():
         parameter = signature.parameters[label]
         expected = _expected(parameter, value)
         if expected:
             return ArgumentError(name, f"argument '{label}' is {_described(value)} ({detail})", expected)
-    listed = ", ".join(f"'{label}' is {_described(value)}" for label, value in given.items())
+    listed = ", ".join(f"'{label}' is {_described(value)}" for label, value in arguments.items())
     return ArgumentError(name, f"{listed} ({detail})", "arguments as its documentation says", f"read help(meta.{name})")
 
 

@@ -159,12 +159,12 @@ def _with_more_keys(x: Any, bias: Any, add_zero: bool) -> tuple[Any, int]:
 def _hidden(scores: Any, mask: Any, key_padding_mask: Any, extra: int, causal: bool) -> Any:
     """The scores (batch, heads, length, keys) with masks, which say nothing of `extra` last keys, applied."""
     batch, heads, length, keys = scores.shape
-    given = keys - extra
+    key_count = keys - extra
     masks: list[Any] = []
     if mask is not None:
-        masks.append(meta.reshape(mask, (batch, heads, length, given)) if mask.ndim == 3 else mask)
+        masks.append(meta.reshape(mask, (batch, heads, length, key_count)) if mask.ndim == 3 else mask)
     if key_padding_mask is not None:
-        masks.append(meta.reshape(key_padding_mask, (batch, 1, 1, given)))
+        masks.append(meta.reshape(key_padding_mask, (batch, 1, 1, key_count)))
     for part in masks:
         widths = [(0, 0)] * (part.ndim - 1) + [(0, extra)]
         padded = meta.pad(part, widths) if extra else part

@@ -43,15 +43,15 @@ def cov(x: Any, correction: int = 1, fweights: Any = None, aweights: Any = None)
 
 def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
     weights = None
-    for name, given, of_ints in (("fweights", fweights, True), ("aweights", aweights, False)):
-        if given is None:
+    for name, factors, of_ints in (("fweights", fweights, True), ("aweights", aweights, False)):
+        if factors is None:
             continue
-        kind = dtypes.is_int(given.dtype) if of_ints else dtypes.is_float(given.dtype)
-        require("cov", kind, f"'{name}' has dtype {given.dtype}", "integers" if of_ints else "a floating dtype")
-        fits = given.ndim == 1 and given.shape[0] == rows.shape[1]
-        require("cov", fits, f"'{name}' has shape {show(given.shape)}", f"({rows.shape[1]},), one an observation")
-        _require_no_negative(name, given)
-        weight = meta.cast(given, dtypes.real_dtype(rows.dtype))
+        kind = dtypes.is_int(factors.dtype) if of_ints else dtypes.is_float(factors.dtype)
+        require("cov", kind, f"'{name}' has dtype {factors.dtype}", "integers" if of_ints else "a floating dtype")
+        fits = factors.ndim == 1 and factors.shape[0] == rows.shape[1]
+        require("cov", fits, f"'{name}' has shape {show(factors.shape)}", f"({rows.shape[1]},), one an observation")
+        _require_no_negative(name, factors)
+        weight = meta.cast(factors, dtypes.real_dtype(rows.dtype))
         weights = weight if weights is None else weights * weight
     return weights
 

@@ -36,8 +36,8 @@ def _of_channels(rank: int, x: Any, key: Any, p: float) -> Any:
         raise ArgumentError(f"dropout{rank}d", f"x has shape {tuple(x.shape)}", f"rank {rank + 1} or {rank + 2}")
     # Without a batch channels come first; but three axes are a batch of sequences in dropout2d, as in torch.
     lead = 1 if x.ndim == rank + 1 and rank != 2 else 2
-    kept = meta.ones((*x.shape[:lead], *(1,) * (x.ndim - lead)), x.dtype, x.device)
-    return x * meta.dropout(kept, key, p)[0]
+    ones = meta.ones((*x.shape[:lead], *(1,) * (x.ndim - lead)), x.dtype, x.device)
+    return x * meta.dropout(ones, key, p)[0]
 
 
 def alpha_dropout(x: Any, key: Any, p: float = 0.5) -> Any:
@@ -60,5 +60,5 @@ def _scaled(name: str, x: Any, key: Any, p: float, shape: tuple[Any, ...]) -> An
     if p in (0.0, 1.0):
         return x * (1.0 - p)
     scale = 1.0 / math.sqrt((1 - p) * (1 + p * _LIMIT**2))
-    kept = meta.bernoulli(key, shape, 1 - p, "bool")
-    return meta.where(kept, x, _LIMIT) * scale - scale * _LIMIT * p
+    mask = meta.bernoulli(key, shape, 1 - p, "bool")
+    return meta.where(mask, x, _LIMIT) * scale - scale * _LIMIT * p

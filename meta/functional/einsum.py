@@ -33,8 +33,8 @@ def einsum(equation: str, *operands: Any) -> Any:
     for i, j in _path(terms, output):
         left, right = terms[i], terms[j]
         terms = [term for n, term in enumerate(terms) if n not in (i, j)]
-        needed = {*output, *(label for _, labels in terms for label in labels)}
-        terms.append(_contracted(*left, *right, needed))
+        needed_labels = {*output, *(label for _, labels in terms for label in labels)}
+        terms.append(_contracted(*left, *right, needed_labels))
     x, labels = _summed(*terms[0], set(output))
     absent = [label for label in output if label not in labels]  # all of size 1
     x = meta.reshape(x, (*x.shape, *(1 for _ in absent))) if absent else x
@@ -135,38 +135,38 @@ def _squeezed(equation: str, terms: list[tuple[Any, Labels]]) -> list[tuple[Any,
     out: list[tuple[Any, Labels]] = []
     for x, labels in terms:
         gone = [n for n, label in enumerate(labels) if x.shape[n] == 1 and sizes[label] != 1]
-        kept = tuple(label for n, label in enumerate(labels) if n not in gone)
-        out.append((meta.squeeze(x, gone) if gone else x, kept))
+        remaining = tuple(label for n, label in enumerate(labels) if n not in gone)
+        out.append((meta.squeeze(x, gone) if gone else x, remaining))
     return out
 
 
-def _summed(x: Any, labels: Labels, needed: Iterable[str]) -> tuple[Any, Labels]:
-    gone = tuple(n for n, label in enumerate(labels) if label not in needed)
-    return (meta.sum(x, gone), tuple(label for label in labels if label in needed)) if gone else (x, labels)
+def _summed(x: Any, labels: Labels, needed_labels: Iterable[str]) -> tuple[Any, Labels]:
+    gone = tuple(n for n, label in enumerate(labels) if label not in needed_labels)
+    return (meta.sum(x, gone), tuple(label for label in labels if label in needed_labels)) if gone else (x, labels)
 
 
-def _ordered(x: Any, labels: Labels, wanted: Labels) -> Any:
-    return x if labels == wanted else meta.transpose(x, tuple(map(labels.index, wanted)))
+def _ordered(x: Any, labels: Labels, order: Labels) -> Any:
+    return x if labels == order else meta.transpose(x, tuple(map(labels.index, order)))
 
 
-def _contracted(x: Any, left: Labels, y: Any, right: Labels, needed: set[str]) -> tuple[Any, Labels]:
+def _contracted(x: Any, left: Labels, y: Any, right: Labels, needed_labels: set[str]) -> tuple[Any, Labels]:
     """The product of two operands, summed over the labels that nothing needs any more."""
-    x, left = _summed(x, left, needed | set(right))
-    y, right = _summed(y, right, needed | set(left))
-    shared = tuple(label for label in left if label in right and label in needed)
-    inner = tuple(label for label in left if label in right and label not in needed)
+    x, left = _summed(x, left, needed_labels | set(right))
+    y, right = _summed(y, right, needed_labels | set(left))
+    shared = tuple(label for label in left if label in right and label in needed_labels)
+    inner = tuple(label for label in left if label in right and label not in needed_labels)
     rows = tuple(label for label in left if label not in right)
     columns = tuple(label for label in right if label not in left)
     x, y = _ordered(x, left, shared + rows + inner), _ordered(y, right, shared + inner + columns)
     batch, lead = x.shape[: len(shared)], len(shared)
-    kept = x.shape[lead : lead + len(rows)]
+    row_shape = x.shape[lead : lead + len(rows)]
     last = y.shape[lead + len(inner) :]
     if not inner:
-        spread = meta.reshape(x, (*batch, *kept, *(1 for _ in columns))) if columns else x
+        spread = meta.reshape(x, (*batch, *row_shape, *(1 for _ in columns))) if columns else x
         across = meta.reshape(y, (*batch, *(1 for _ in rows), *last)) if rows else y
         return spread * across, shared + rows + columns
     depth = product(x.shape[lead + len(rows) :])
     outer = (product(batch),) if shared else ()
-    a = meta.reshape(x, (*outer, product(kept), depth))
+    a = meta.reshape(x, (*outer, product(row_shape), depth))
     b = meta.reshape(y, (*outer, depth, product(last)))
-    return meta.reshape(meta.matmul(a, b), (*batch, *kept, *last)), shared + rows + columns
+    return meta.reshape(meta.matmul(a, b), (*batch, *row_shape, *last)), shared + rows + columns

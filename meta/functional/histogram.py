@@ -75,12 +75,12 @@ def histogram(
     return (counts / (edges[1:] - edges[:-1]) / meta.sum(counts) if density else counts), edges
 
 
-def _bounds(name: str, x: Any, given: Sequence[float] | None, margin: float) -> tuple[float, float]:
-    """The ends of the intervals: those given, or without any the extrema of x, or 0 and 1 of no elements; equal ones
+def _bounds(name: str, x: Any, bounds: Sequence[float] | None, margin: float) -> tuple[float, float]:
+    """The ends of the intervals: `bounds`, or without them the extrema of x, or 0 and 1 of no elements; equal ones
     moved apart by `margin` each."""
-    low, high = given or (0.0, 1.0)
+    low, high = bounds or (0.0, 1.0)
     require(name, low <= high, f"bounds {low} and {high}", "ascending ones")
-    if given is None and product(x.shape):
+    if bounds is None and product(x.shape):
         low, high = (known_number(name, bound, float) for bound in (meta.min(x.detach()), meta.max(x.detach())))
     require(name, abs(low) < float("inf") and abs(high) < float("inf"), f"bounds {low} and {high}", "finite ones")
     return (low - margin, high + margin) if low == high else (low, high)

@@ -131,8 +131,8 @@ def _at(x: Any, coordinates: list[Any], spatial: tuple[int, ...], padding_mode: 
         return pixels
     inside: Any = None
     for a, size in zip(coordinates, spatial, strict=True):
-        here = meta.logical_and(a >= 0, a <= size - 1)
-        inside = here if inside is None else meta.logical_and(inside, here)
+        in_range = meta.logical_and(a >= 0, a <= size - 1)
+        inside = in_range if inside is None else meta.logical_and(inside, in_range)
     return meta.where(meta.expand_dims(inside, -1), pixels, 0)
 
 

@@ -75,15 +75,17 @@ def _max_unpool(
 
 
 def _allowed(
-    name: str, wanted: tuple[int, ...], lead: tuple[Any, ...], size: tuple[int, ...], strides: tuple[int, ...]
+    name: str, output_size: tuple[int, ...], lead: tuple[Any, ...], size: tuple[int, ...], strides: tuple[int, ...]
 ) -> tuple[int, ...]:
     """The sizes of the pooled axes that `output_size` asks for."""
-    spatial = wanted[len(lead) :] if len(wanted) == len(lead) + len(size) else wanted
+    spatial = output_size[len(lead) :] if len(output_size) == len(lead) + len(size) else output_size
     near = len(spatial) == len(size) and all(
         abs(a - b) < step or a == b for a, b, step in zip(spatial, size, strides, strict=True)
     )
     if not near:
-        raise ArgumentError(name, f"output_size is {wanted}", f"{size}, or sizes that differ by less than the stride")
+        raise ArgumentError(
+            name, f"output_size is {output_size}", f"{size}, or sizes that differ by less than the stride"
+        )
     return spatial
 
 

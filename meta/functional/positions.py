@@ -55,17 +55,17 @@ def searchsorted(
         require("searchsorted", sorted_sequence.ndim == 1,
                 f"a number for a sequence of rank {sorted_sequence.ndim}", "a 1-D sequence")  # fmt: skip
     require_rank("searchsorted", sorted_sequence, least=1)
-    sequence, wanted = promoted("searchsorted", [sorted_sequence, tensor_of(values, sorted_sequence)])
+    sequence, values_array = promoted("searchsorted", [sorted_sequence, tensor_of(values, sorted_sequence)])
     if sorter is not None:
         fits = rules.same_shape(tuple(sorter.shape), tuple(sequence.shape)) and sorter.dtype == "int64"
         problem = f"sorter is {sorter.dtype} of shape {rules.show(sorter.shape)}"
         require("searchsorted", fits, problem, f"int64 of shape {rules.show(sequence.shape)}")
         sequence = meta.gather(sequence, -1, sorter)
     lead = tuple(sequence.shape[:-1])
-    shapes = f"a sequence of shape {rules.show(sequence.shape)} and values of {rules.show(wanted.shape)}"
-    fits = not lead or (wanted.ndim == sequence.ndim and rules.same_shape(lead, tuple(wanted.shape[:-1])))
+    shapes = f"a sequence of shape {rules.show(sequence.shape)} and values of {rules.show(values_array.shape)}"
+    fits = not lead or (values_array.ndim == sequence.ndim and rules.same_shape(lead, tuple(values_array.shape[:-1])))
     require("searchsorted", fits, shapes, "equal leading axes, or a 1-D sequence")
-    return in_dtype(meta.binary_search(sequence, wanted, right or side == "right"), dtype)
+    return in_dtype(meta.binary_search(sequence, values_array, right or side == "right"), dtype)
 
 
 def bucketize(x: Any, boundaries: Any, right: bool = False, dtype: Literal["int32", "int64"] = "int64") -> Any:

@@ -88,11 +88,11 @@ def tensordot(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]] 
     rows = [a for a in range(x1.ndim) if a not in left]
     columns = [a for a in range(x2.ndim) if a not in right]
     depth = product(x1.shape[a] for a in left)
-    kept = tuple(x1.shape[a] for a in rows)
+    row_shape = tuple(x1.shape[a] for a in rows)
     last = tuple(x2.shape[a] for a in columns)
-    first = meta.reshape(meta.transpose(x1, (*rows, *left)), (product(kept), depth))
+    first = meta.reshape(meta.transpose(x1, (*rows, *left)), (product(row_shape), depth))
     second = meta.reshape(meta.transpose(x2, (*right, *columns)), (depth, product(last)))
-    return meta.reshape(meta.matmul(first, second), (*kept, *last))
+    return meta.reshape(meta.matmul(first, second), (*row_shape, *last))
 
 
 def _summed_where_one(x: Any, axes: list[int], other: Any, paired: list[int]) -> Any:

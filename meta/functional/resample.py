@@ -58,10 +58,14 @@ def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[int, ...], tuple
     if (size is None) == (scale_factor is None):
         problem = f"size is {size}, scale_factor is {scale_factor}"
         raise ArgumentError("interpolate", problem, "one of both")
-    given = size if scale_factor is None else scale_factor
-    values: tuple[Any, ...] = (given,) * len(spatial) if isinstance(given, (int, float)) else tuple(given)
+    size_or_factor = size if scale_factor is None else scale_factor
+    values: tuple[Any, ...] = (
+        (size_or_factor,) * len(spatial) if isinstance(size_or_factor, (int, float)) else tuple(size_or_factor)
+    )
     if len(values) != len(spatial):
-        problem = f"{'size' if scale_factor is None else 'scale_factor'} is {given}, x has shape {tuple(x.shape)}"
+        problem = (
+            f"{'size' if scale_factor is None else 'scale_factor'} is {size_or_factor}, x has shape {tuple(x.shape)}"
+        )
         raise ArgumentError("interpolate", problem, f"one number, or {len(spatial)}, one for each spatial axis")
     if scale_factor is None:
         return values, None

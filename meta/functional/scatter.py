@@ -310,8 +310,13 @@ def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
     order = meta.cumsum(meta.reshape(full, (product(shape),)), 0)
     available = product(src.shape)
     if isinstance(order, meta.NDArray) and order.size:
-        needed = int(order[-1].item())
-        require("masked_scatter", needed <= available, f"src has {available} elements for {needed}", "as many or more")
+        source_count = int(order[-1].item())
+        require(
+            "masked_scatter",
+            source_count <= available,
+            f"src has {available} elements for {source_count}",
+            "as many or more",
+        )
     if available == 0:
         return meta.copy(meta.broadcast_to(x, shape))
     places = meta.maximum(meta.reshape(order, shape) - 1, 0)

@@ -26,8 +26,8 @@ def location(path: Path | str, line: int) -> str:
 def shown(path: Path | str) -> Path:
     """A path relative to the working directory, if it is below that."""
     path = Path(path)
-    here = Path.cwd()
-    return path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path
+    working_folder = Path.cwd()
+    return path.relative_to(working_folder) if path.is_absolute() and path.is_relative_to(working_folder) else path
 
 
 def location_of_function(function: Any) -> str | None:

@@ -203,8 +203,8 @@ class _Interpreter:
             case TupleGetItem():
                 self.store(frame, self.atom(value.value, frame)[value.index])
             case If():
-                chosen = value.then if self.atom(value.cond, frame).item() else value.orelse
-                self.push(_Frame(chosen, frame.values, frame.sizes, ends_call=False))
+                branch = value.then if self.atom(value.cond, frame).item() else value.orelse
+                self.push(_Frame(branch, frame.values, frame.sizes, ends_call=False))
             case FunctionExpr():
                 self.store(frame, self.closure(frame.block.bindings[frame.position], value, frame))
 

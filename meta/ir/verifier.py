@@ -77,7 +77,7 @@ def verify_once(module: Module) -> None:
 def _verify_block(block: Block, context: Context, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise _broken("depth", f"blocks nest deeper than {MAX_DEPTH}", "move code into functions", context, None)
-    here: list[Var] = []
+    defined: list[Var] = []
     for binding in block.bindings:
         for rule, demand in BINDING_RULES.items():
             for wrong in rule(binding, context):
@@ -91,11 +91,11 @@ def _verify_block(block: Block, context: Context, depth: int) -> None:
             _verify_block(inner, context, depth + 1)
         context.visible -= inside
         context.visible.add(binding.var)
-        here.append(binding.var)
+        defined.append(binding.var)
     for rule, demand in BLOCK_RULES.items():
         for wrong in rule(block, context):
             raise _broken(rule.__name__, wrong, demand, context, None)
-    context.visible.difference_update(here)
+    context.visible.difference_update(defined)
 
 
 def _broken(rule: str, wrong: str, demand: str, context: Context, binding: Binding | None) -> IRError:

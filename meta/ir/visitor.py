@@ -265,8 +265,8 @@ def by_op(table: Mapping[str, Rule]) -> Rule:
         value = binding.value
         if not isinstance(value, Call) or isinstance(value.op, (Var, GlobalVar)):
             return None
-        chosen = table.get(value.op.name)
-        return chosen(binding, scope) if chosen else None
+        rewrite = table.get(value.op.name)
+        return rewrite(binding, scope) if rewrite else None
 
     return rule
 

@@ -39,16 +39,16 @@ def load_torch_state_dict(
 
 def _checked(state: Any) -> Mapping[str, Any]:
     """`state`; raises ArgumentError unless it maps names to tensors."""
-    wanted = "a mapping of names to tensors"
+    expected = "a mapping of names to tensors"
     if not isinstance(state, Mapping):
         remedy = "pass module.state_dict()" if hasattr(state, "state_dict") else ""
-        raise ArgumentError(_WHERE, f"the state is {type(state).__name__}", wanted, remedy)
+        raise ArgumentError(_WHERE, f"the state is {type(state).__name__}", expected, remedy)
     entries: Mapping[str, Any] = state  # pyright: ignore[reportUnknownVariableType]
     for name, value in entries.items():
         if not hasattr(value, "shape"):
             inner = next((key for key, each in entries.items() if isinstance(each, Mapping)), None)
             remedy = f"pass state[{inner!r}]" if inner is not None else "leave it out with rename"
-            raise ArgumentError(_WHERE, f"the entry {name!r} is {type(value).__name__}", wanted, remedy)
+            raise ArgumentError(_WHERE, f"the entry {name!r} is {type(value).__name__}", expected, remedy)
     return entries
 
 

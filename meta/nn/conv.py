@@ -167,11 +167,11 @@ class _ConvTranspose(_Convolution):
         """The output padding that gives a result of `output_size`."""
         axes = zip(x.shape[2:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
         least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in axes)
-        wanted = tuple(output_size)
+        requested = tuple(output_size)
         most = tuple(n + s - 1 for n, s in zip(least, self.stride, strict=True))
-        if len(wanted) != self.rank or not all(a <= n <= b for a, n, b in zip(least, wanted, most, strict=True)):
-            raise ArgumentError(type(self).__name__, f"output_size is {wanted}", f"sizes from {least} to {most}")
-        return tuple(n - a for n, a in zip(wanted, least, strict=True))
+        if len(requested) != self.rank or not all(a <= n <= b for a, n, b in zip(least, requested, most, strict=True)):
+            raise ArgumentError(type(self).__name__, f"output_size is {requested}", f"sizes from {least} to {most}")
+        return tuple(n - a for n, a in zip(requested, least, strict=True))
 
 
 class ConvTranspose1d(_ConvTranspose):

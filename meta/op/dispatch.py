@@ -214,7 +214,7 @@ def with_dialect(names: Sequence[str | Dialect] | str | Dialect) -> AbstractCont
     if not isinstance(names, (str, Dialect, list, tuple)):
         raise ArgumentError("with_dialect", f"got {type(names).__name__}", "a name, or a list of names")
     several = (names,) if isinstance(names, (str, Dialect)) else names
-    chosen = tuple([each.name if isinstance(each, Dialect) else each for each in several])
-    for name in chosen:
+    dialect_names = tuple([each.name if isinstance(each, Dialect) else each for each in several])
+    for name in dialect_names:
         dialect(name)
-    return scoped("dialects", chosen)
+    return scoped("dialects", dialect_names)

@@ -347,8 +347,8 @@ def _add(added: Implementation, override: bool) -> None:
         key = (added.dialect.name, added.op)
         generation = _generations.get(key, -1) + 1
         _generations[key] = generation
-        kept = [i for i in others if i.dialect is not added.dialect]
-        _store(added.op, [*kept, replace(added, generation=generation)])
+        remaining = [i for i in others if i.dialect is not added.dialect]
+        _store(added.op, [*remaining, replace(added, generation=generation)])
 
 
 def _store(op: str, implementations: list[Implementation]) -> None:

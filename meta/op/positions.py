@@ -54,7 +54,7 @@ def is_checked(call: CallInfo) -> bool:
     return rule is not None and rule(*call.args, out=call.outputs()[0]) is not None
 
 
-def checked(kernel: Kernel, chosen: Implementation, call: CallInfo) -> Kernel:
+def checked(kernel: Kernel, implementation: Implementation, call: CallInfo) -> Kernel:
     """`kernel` of a call, with PositionError for positions out of range where they are refused: on the CPU, and with
     META_CHECK=1. TVM's kernels for the CPU find them themselves, so a call costs no further pass."""
     from meta.backend.tvm.compute import TEImplementation
@@ -62,7 +62,7 @@ def checked(kernel: Kernel, chosen: Implementation, call: CallInfo) -> Kernel:
     if not is_checked(call) or (call.device.kind != "cpu" and not checks_always()):
         return kernel
     refuse = _refusal(call)
-    if not isinstance(chosen.payload, TEImplementation) or call.device.kind != "cpu":
+    if not isinstance(implementation.payload, TEImplementation) or call.device.kind != "cpu":
 
         def check_first(*tensors: Any) -> None:
             refuse(tensors)

@@ -43,8 +43,8 @@ def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[st
     operands = [t for t in data if t.dtype in CASTABLE]
     if not operands or any(t.dtype == "float64" for t in data):
         return None
-    wanted = low if rule == "always" else _exact(op, types) if rule == "never" else max(operands, key=_weight).dtype
-    return None if all(t.dtype == wanted for t in operands) else wanted
+    dtype = low if rule == "always" else _exact(op, types) if rule == "never" else max(operands, key=_weight).dtype
+    return None if all(t.dtype == dtype for t in operands) else dtype
 
 
 def _exact(op: Op, types: tuple[Any, ...]) -> str:

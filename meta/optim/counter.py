@@ -77,8 +77,8 @@ class Counters:
 
     def shared(self, names: Iterable[str]) -> Iterator[tuple[Number, set[str]]]:
         """The numbers of updates of parameters, each with the names that have it."""
-        wanted = set(names)
-        return ((c.count, c.names & wanted) for c in self._all if c.names & wanted)
+        name_set = set(names)
+        return ((c.count, c.names & name_set) for c in self._all if c.names & name_set)
 
     def arrays(self) -> dict[str, NDArray]:
         """Parameter -> its number of updates; shared arrays occur for each of their parameters."""

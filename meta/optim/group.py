@@ -147,21 +147,21 @@ def named_arrays(group: Any, before: Sequence[tuple[str, NDArray]]) -> list[tupl
     """The parameters of a group with names. before: those of the groups before it.
 
     Raises ArgumentError for anything but arrays that no operator computed, and for those that occur twice."""
-    named = _named(_params(group), len(before))
+    added = _named(_params(group), len(before))
     others = {id(x): name for name, x in before}
-    for name, x in named:
+    for name, x in added:
         _check_leaf(name, x)
         if id(x) in others:
             raise ArgumentError(
                 "optimizer", f"'{name}' is in two groups, there as '{others[id(x)]}'", "each array once"
             )
-    together = [*before, *named]
-    if len({name for name, _ in together}) < len(together) or len({id(x) for _, x in named}) < len(named):
+    together = [*before, *added]
+    if len({name for name, _ in together}) < len(together) or len({id(x) for _, x in added}) < len(added):
         names = ", ".join(name for name, _ in together)
         raise ArgumentError("optimizer", f"a name or an array occurs twice: {names}", "each parameter once")
-    if not named:
+    if not added:
         raise ArgumentError("optimizer", "there are no parameters", "at least one parameter")
-    return named
+    return added
 
 
 def _params(group: Any) -> Any:

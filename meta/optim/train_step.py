@@ -205,10 +205,10 @@ class TrainStep(CheckedArguments):
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
         """The arrays of the model, the optimizer, the schedule and the scaler, with the names they have there."""
         seen: set[int] = set()
-        named = self.model.named_state() if isinstance(self.model, Model) else iter(())
+        model_state = self.model.named_state() if isinstance(self.model, Model) else iter(())
         others = [(n, part) for n, part in (("schedule", self.schedule), ("scaler", self.scaler)) if part is not None]
         extra = [(f"{prefix}.{n}", x) for prefix, part in others for n, x in part.named_state()]
-        for name, x in [*named, *self.optimizer.named_state(), *extra, *self._own_state()]:
+        for name, x in [*model_state, *self.optimizer.named_state(), *extra, *self._own_state()]:
             if id(x) not in seen:
                 seen.add(id(x))
                 yield name, x

@@ -41,11 +41,11 @@ def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = Non
     low precision read, so that the wider value needs no memory.
     `overrides` maps operator names to rules. Raises ArgumentError for a dtype other than float16 and bfloat16 or an
     unknown rule, RegistryError for an unknown operator."""
-    chosen = check_policy("auto_cast", dtype, overrides)
+    policy = check_policy("auto_cast", dtype, overrides)
 
     def run(module: Module) -> Module:
         module = inline_calls(module)
-        return Module({name: _Caster(dtype, chosen).function(f) for name, f in module.functions.items()})
+        return Module({name: _Caster(dtype, policy).function(f) for name, f in module.functions.items()})
 
     return Pass("auto_cast", run, auto_cast.__doc__ or "")
 

@@ -161,8 +161,8 @@ class _Converter:
 
 def _is_view(shape: Sequence[Any], axes: Sequence[int]) -> bool:
     """Whether a transpose leaves the elements in their order, because only axes of size 1 move."""
-    kept = [a for a in axes if shape[a] != 1]
-    return all(a < b for a, b in pairwise(kept))
+    long_axes = [a for a in axes if shape[a] != 1]
+    return all(a < b for a, b in pairwise(long_axes))
 
 
 def _bytes(kind: Any) -> int:
@@ -197,8 +197,12 @@ def _prefers(call: Call, args: dict[str, Any]) -> bool:
     info = CallInfo(call.op, new, _with_channels_last("", call), call.type.device)  # type: ignore[union-attr]
     if not all(t.is_static for t in (*info.tensors(), *info.outputs())):
         return False
-    chosen = first_accepting(info, in_program=True)
-    return chosen is not None and chosen.prefers_channels_last is not None and chosen.prefers_channels_last(info)
+    implementation = first_accepting(info, in_program=True)
+    return (
+        implementation is not None
+        and implementation.prefers_channels_last is not None
+        and implementation.prefers_channels_last(info)
+    )
 
 
 def _with_channels_last(name: str, value: Any) -> Any:

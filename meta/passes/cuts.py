@@ -68,12 +68,12 @@ def has_zeros_behind(scope: Scope, whole: Any, count: int) -> bool:
     """Whether a matrix is `values * where(arange(columns) < count, 1, 0)`: behind its first columns it is 0, or NaN if
     the values are not finite."""
     product = _call(scope, whole, "multiply")
-    chosen = _call(scope, product.args[1], "where") if product is not None else None
-    condition = _call(scope, chosen.args[0], "less") if chosen is not None else None
+    selection = _call(scope, product.args[1], "where") if product is not None else None
+    condition = _call(scope, selection.args[0], "less") if selection is not None else None
     numbers = _call(scope, condition.args[0], "arange") if condition is not None else None
-    if chosen is None or condition is None or numbers is None:
+    if selection is None or condition is None or numbers is None:
         return False
-    return (chosen.args[1:], condition.args[1], numbers.args[:3]) == ((1, 0), count, (0, whole.type.shape[1], 1))
+    return (selection.args[1:], condition.args[1], numbers.args[:3]) == ((1, 0), count, (0, whole.type.shape[1], 1))
 
 
 def _call(scope: Scope, atom: Any, op: str) -> Call | None:

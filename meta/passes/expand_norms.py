@@ -60,8 +60,8 @@ def _train(binding: Binding, scope: Scope) -> Expr | Atom | None:
     freedom = on.count / (on.count - 1)
 
     def blended(running: Any, batch: Any, weight: float) -> Any:
-        kept = on.call("multiply", on.wide(running), 1.0 - momentum)
-        return on.narrow(on.call("add", kept, on.call("multiply", batch, weight)), running.type.dtype)
+        decayed = on.call("multiply", on.wide(running), 1.0 - momentum)
+        return on.narrow(on.call("add", decayed, on.call("multiply", batch, weight)), running.type.dtype)
 
     new_mean, new_var = blended(running_mean, mean, momentum), blended(running_var, variance, momentum * freedom)
     return Tuple((on.narrow(y, x.type.dtype), new_mean, new_var, mean, invstd), call.span)

@@ -82,10 +82,10 @@ def _constant_if(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if not isinstance(value, If) or not isinstance(value.cond, Constant):
         return None
     cond = value.cond.value
-    taken = value.then if bool(cond.item() if isinstance(cond, NDArray) else to_array(cond).item()) else value.orelse
-    for inner in taken.bindings:
+    branch = value.then if bool(cond.item() if isinstance(cond, NDArray) else to_array(cond).item()) else value.orelse
+    for inner in branch.bindings:
         scope.bind(inner)
-    return taken.result
+    return branch.result
 
 
 fold_const = rewrite_pass(

@@ -45,31 +45,31 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
             return None
         conv, fused = producer(scope, y, "conv2d"), producer(scope, y, "conv2d_epilogue")
         if fused is not None:
-            named = _arguments(fused)
-            return None if named["relu"] else named
+            arguments = _arguments(fused)
+            return None if arguments["relu"] else arguments
         return None if conv is None else {"bias": None, "other": None, "relu": False} | _arguments(conv)
 
     def bias_add(binding: Binding, scope: Scope) -> Expr | None:
         call = _plain(binding)
-        named = convolution(scope, call.args[0]) if call is not None else None
-        if call is None or named is None or named["bias"] is not None or named["other"] is not None:
+        arguments = convolution(scope, call.args[0]) if call is not None else None
+        if call is None or arguments is None or arguments["bias"] is not None or arguments["other"] is not None:
             return None
         x, bias, axis = call.args
-        channels = 3 if named["channels_last"] else 1
-        return _fused(scope, call, named | {"bias": bias}) if axis % x.type.ndim == channels else None
+        channels = 3 if arguments["channels_last"] else 1
+        return _fused(scope, call, arguments | {"bias": bias}) if axis % x.type.ndim == channels else None
 
     def add(binding: Binding, scope: Scope) -> Expr | None:
         call = _plain(binding)
         for y, other in (call.args, call.args[::-1]) if call is not None else ():
-            named = convolution(scope, y)
-            if call is not None and named is not None and named["other"] is None and _is_like(other, call.type):
-                return _fused(scope, call, named | {"other": other})
+            arguments = convolution(scope, y)
+            if call is not None and arguments is not None and arguments["other"] is None and _is_like(other, call.type):
+                return _fused(scope, call, arguments | {"other": other})
         return None
 
     def relu(binding: Binding, scope: Scope) -> Expr | None:
         call = _plain(binding)
-        named = convolution(scope, call.args[0]) if call is not None else None
-        return None if call is None or named is None else _fused(scope, call, named | {"relu": True})
+        arguments = convolution(scope, call.args[0]) if call is not None else None
+        return None if call is None or arguments is None else _fused(scope, call, arguments | {"relu": True})
 
     return {"bias_add": bias_add, "add": add, "relu": relu}
 
@@ -87,17 +87,19 @@ def _is_like(other: Any, kind: Any) -> bool:
     return isinstance(getattr(other, "type", None), TensorType) and other.type == kind
 
 
-def _fused(scope: Scope, old: Call, named: dict[str, Any]) -> Expr | None:
+def _fused(scope: Scope, old: Call, arguments: dict[str, Any]) -> Expr | None:
     """The call, if its type stays and one kernel runs it."""
     op = get("conv2d_epilogue")
-    args = tuple(named[n] for n in op.schema.names)
+    args = tuple(arguments[n] for n in op.schema.names)
     types = arg_types(args)
     tensors = [t for t in types if isinstance(t, TensorType)]
     if len({t.dtype for t in tensors}) != 1 or not all(t.is_static for t in tensors):
         return None
     info = _call_info(op, args, old.type)
-    chosen = first_accepting(info, in_program=True)
-    if chosen is None or (isinstance(chosen.payload, TEImplementation) and not _runs_in_tiles(chosen, info)):
+    implementation = first_accepting(info, in_program=True)
+    if implementation is None or (
+        isinstance(implementation.payload, TEImplementation) and not _runs_in_tiles(implementation, info)
+    ):
         return None
     return scope.call_expr(op, args)
 
@@ -106,9 +108,9 @@ def _call_info(op: Op, args: tuple[Any, ...], kind: Any) -> CallInfo:
     return CallInfo(op, arg_types(args), kind, kind.device)
 
 
-def _runs_in_tiles(chosen: Implementation, info: CallInfo) -> bool:
+def _runs_in_tiles(implementation: Implementation, info: CallInfo) -> bool:
     """Whether TVM's convolution with channels last is in register tiles, which have room for an epilogue."""
-    return chosen.prefers_channels_last is not None and chosen.prefers_channels_last(info)
+    return implementation.prefers_channels_last is not None and implementation.prefers_channels_last(info)
 
 
 def _packed(binding: Binding, scope: Scope) -> Expr | None:
@@ -116,18 +118,23 @@ def _packed(binding: Binding, scope: Scope) -> Expr | None:
     call = _plain(binding)
     if call is None or not isinstance(call.op, Op):
         return None
-    named = {"bias": None, "other": None, "relu": False} | _arguments(call)
-    w = named["w"]
-    if not isinstance(w, Constant) or not named["channels_last"] or named["groups"] != 1 or w.type.shape[0] < _LEAST:
+    arguments = {"bias": None, "other": None, "relu": False} | _arguments(call)
+    w = arguments["w"]
+    if (
+        not isinstance(w, Constant)
+        or not arguments["channels_last"]
+        or arguments["groups"] != 1
+        or w.type.shape[0] < _LEAST
+    ):
         return None
     op = get("conv2d_packed")
-    named |= {"w": _panels(w), "channels": w.type.shape[0]}
-    args = tuple(named[n] for n in op.schema.names)
+    arguments |= {"w": _panels(w), "channels": w.type.shape[0]}
+    args = tuple(arguments[n] for n in op.schema.names)
     info = _call_info(op, args, call.type)
     if info.device.kind != "cpu" or not all(t.is_static for t in info.tensors()):
         return None
-    chosen = first_accepting(info, in_program=True)
-    is_compiled = chosen is not None and isinstance(chosen.payload, TEImplementation)
+    implementation = first_accepting(info, in_program=True)
+    is_compiled = implementation is not None and isinstance(implementation.payload, TEImplementation)
     return scope.call_expr(op, args) if is_compiled else None
 
 

@@ -79,7 +79,9 @@ def _is_by_library(args: tuple[Any, ...]) -> bool:
     x: Any = types[0]
     if not x.is_static:
         return False
-    chosen = first_accepting(CallInfo(op, types, op.infer(types), x.device), in_program=True)
+    implementation = first_accepting(CallInfo(op, types, op.infer(types), x.device), in_program=True)
     return (
-        chosen is not None and chosen.dialect.name != "reference" and not isinstance(chosen.payload, TEImplementation)
+        implementation is not None
+        and implementation.dialect.name != "reference"
+        and not isinstance(implementation.payload, TEImplementation)
     )

@@ -36,8 +36,8 @@ class _Outlined:
         def rule(binding: Binding, scope: Scope) -> Expr | Atom | None:
             value = binding.value
             if isinstance(value, Call) and _has_body(value):
-                new, kept = self.loop(value, read[binding.var])
-                indices[new.op] = {old: i for i, old in enumerate(kept)}  # type: ignore[index]  # a LoopOp
+                new, fields = self.loop(value, read[binding.var])
+                indices[new.op] = {old: i for i, old in enumerate(fields)}  # type: ignore[index]  # a LoopOp
                 return new
             if isinstance(value, TupleGetItem):
                 call = scope.definition(value.value)
@@ -54,15 +54,15 @@ class _Outlined:
         assert op.body is not None
         total = len(op.body.body.results) if read is None else 0
         stacks = sorted(i - op.carried for i in (read if read is not None else range(total)) if i >= op.carried)
-        kept = [*range(op.carried), *(op.carried + i for i in stacks)]
+        fields = [*range(op.carried), *(op.carried + i for i in stacks)]
         results = op.body.body.results if op.length is not None else op.body.body.results[: op.carried]
-        body = replace(op.body, body=Block(op.body.body.bindings, Tuple(tuple(results[i] for i in kept))))
+        body = replace(op.body, body=Block(op.body.body.bindings, Tuple(tuple(results[i] for i in fields))))
         name = self.fresh(op.body.name or "step")
         self.functions[name] = body  # reserves the name
         body = self.functions[name] = self.function(replace(body, name=name))
         step = GlobalVar(name, body.type)
         new = op.with_body(None, stacks)
-        return replace(call, op=new, args=(step, *call.args), type=new.result), kept
+        return replace(call, op=new, args=(step, *call.args), type=new.result), fields
 
     def fresh(self, name: str) -> str:
         unique, count = name, 0

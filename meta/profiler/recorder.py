@@ -106,8 +106,8 @@ class Recorder:
         self._pop()
         info = kernel.layout.kernels[kernel.name]
         living = kernel.layout.living
-        held = living[kernel.index] + kernel.layout.base if kernel.index < len(living) else None
-        self._close("kernel", kernel.name, kernel.start, end, info.lines, info.operators, "", held)
+        byte_count = living[kernel.index] + kernel.layout.base if kernel.index < len(living) else None
+        self._close("kernel", kernel.name, kernel.start, end, info.lines, info.operators, "", byte_count)
 
     # --- events ------------------------------------------------------------------------------------------------------
 

@@ -115,11 +115,11 @@ class _Parameters:
             self._check_names(subject, kwargs)
         names = [*self.positional, *[self.rest] * (len(values) - count)]
         accepted = [self._accepted(subject, name, value) for name, value in zip(names, values, strict=False)]
-        named = {name: self._accepted(subject, name, value) for name, value in kwargs.items()}
+        keywords = {name: self._accepted(subject, name, value) for name, value in kwargs.items()}
         for name in self.required:
             if name not in kwargs and name not in self.positional[: len(values)]:
                 raise ArgumentError(subject, f"argument '{name}' is missing", ", ".join(self.names))
-        return (*args[: self.skipped], *accepted), named
+        return (*args[: self.skipped], *accepted), keywords
 
     def _check_names(self, subject: str, kwargs: Mapping[str, Any]) -> None:
         for name in kwargs:

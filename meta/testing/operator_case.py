@@ -47,8 +47,8 @@ class Case:
 
     def cast(self, dtype: str) -> Case:
         """The same case with its floating arrays in `dtype`."""
-        wanted = dtypes.to_numpy(dtype)
-        return self.variant(lambda a: a.astype(wanted) if dtypes.is_float(str(a.dtype)) else a)
+        numpy_dtype = dtypes.to_numpy(dtype)
+        return self.variant(lambda a: a.astype(numpy_dtype) if dtypes.is_float(str(a.dtype)) else a)
 
     def refusal(self) -> str | None:
         """The problem that the type function has with the call, None if it accepts it."""

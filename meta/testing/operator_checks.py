@@ -46,9 +46,11 @@ def schema(case: Case) -> None:
     bound = call.bound_arguments()
     again = bind(name, bound, {})
     assert _comparable(bound) == _comparable(again), f"normalising once gives {bound!r}, twice {again!r}"
-    named = dict(zip(call.op.schema.names, bound, strict=True))
-    assert _comparable(bind(name, (), named)) == _comparable(bound), "keywords give other values than positions"
-    required = {arg.name: named[arg.name] for arg in arguments if arg.required}
+    arguments_by_name = dict(zip(call.op.schema.names, bound, strict=True))
+    assert _comparable(bind(name, (), arguments_by_name)) == _comparable(bound), (
+        "keywords give other values than positions"
+    )
+    required = {arg.name: arguments_by_name[arg.name] for arg in arguments if arg.required}
     defaults = {arg.name: arg.default for arg in arguments if not arg.required}
     omitted, stated = bind(name, (), required), bind(name, (), required | defaults)
     assert _comparable(omitted) == _comparable(stated), "defaults left out give other values than defaults given"
@@ -138,10 +140,10 @@ def _compare_roughly(what: str, actual: list[Any], expected: list[Any], rtol: fl
     for i, (a, b) in enumerate(zip(actual, expected, strict=True)):
         if isinstance(a, NDArray) and dtypes.is_float(a.dtype):
             with np.errstate(over="ignore"):  # beyond the range of the dtype the result is infinite
-                wanted = to_numpy(b).astype(dtypes.to_numpy(a.dtype)).astype(np.float64)
-            largest = np.abs(wanted[np.isfinite(wanted)]).max(initial=1.0)
+                reference = to_numpy(b).astype(dtypes.to_numpy(a.dtype)).astype(np.float64)
+            largest = np.abs(reference[np.isfinite(reference)]).max(initial=1.0)
             host = to_numpy(a).astype(np.float64)
-            compare(f"{what}, result {i}", host, wanted, tolerance=(rtol, rtol * float(largest)))
+            compare(f"{what}, result {i}", host, reference, tolerance=(rtol, rtol * float(largest)))
 
 
 # --- memory ----------------------------------------------------------------------------------------------------------
@@ -275,17 +277,17 @@ def autocast(case: Case) -> None:
         variant = case.cast(low) if case.op.amp == "never" else case
         arguments = variant.fresh().bound_arguments()
         kinds = tuple(map(as_type, arguments))
-        wanted = target_dtype(case.op, kinds, low, {})
-        if wanted is None:
+        low_dtype = target_dtype(case.op, kinds, low, {})
+        if low_dtype is None:
             continue
         applies = True
         cast = list(kinds)
         for i in data_positions(case.op):
-            cast[i] = map_leaves(lambda t, w=wanted: t.with_dtype(w) if needs_cast(t, w) else t, kinds[i])
+            cast[i] = map_leaves(lambda t, w=low_dtype: t.with_dtype(w) if needs_cast(t, w) else t, kinds[i])
         try:
             inferred = case.op.infer(cast)
         except TypeInferenceError as error:
-            rule = f"its mixed-precision rule {case.op.amp!r} casts to {wanted}, which its type function refuses"
+            rule = f"its mixed-precision rule {case.op.amp!r} casts to {low_dtype}, which its type function refuses"
             raise AssertionError(f"{rule}: {error.summary}") from None
         with meta.amp.autocast(low):
             results = flat_results(variant.fresh().run())

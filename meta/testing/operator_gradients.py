@@ -107,8 +107,8 @@ def _tape_gradients(case: Case) -> tuple[list[Any], list[NDArray | None]]:
     ]
     used = [i for i, r in enumerate(results) if dys[i] is not None and r.requires_grad]
     assert used, "no result depends on the arguments that have gradients: its gradient is cut off"
-    wanted = [arrays[i] for i in positions]
-    gradients = grad([results[i] for i in used], wanted, [dys[i] for i in used], allow_unused=True)  # type: ignore[misc]
+    inputs = [arrays[i] for i in positions]
+    gradients = grad([results[i] for i in used], inputs, [dys[i] for i in used], allow_unused=True)  # type: ignore[misc]
     return [(dy, i in used) for i, dy in enumerate(dys) if dy is not None], list(gradients)
 
 
@@ -116,8 +116,8 @@ def _check_gradient_types(case: Case) -> None:
     _, gradients = _tape_gradients(case)
     arrays = case.fresh().arrays()
     for i, g in zip(_differentiable_inputs(case), gradients, strict=True):
-        wanted = arrays[i].type
-        assert g is None or g.type is wanted, f"the gradient of array {i} is {g.type!r}, the array {wanted!r}"
+        expected = arrays[i].type
+        assert g is None or g.type is expected, f"the gradient of array {i} is {g.type!r}, the array {expected!r}"
 
 
 # --- programs --------------------------------------------------------------------------------------------------------

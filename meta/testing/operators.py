@@ -184,8 +184,8 @@ def _case(op: Op, index: int, sample: Any, device: str) -> Case:
         args, kwargs = tuple(_drawn(value, str(i)) for i, value in enumerate(sample)), {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     else:
         wrong = f"sample {index} is of class {type(sample).__name__}"
-        wanted = "a tuple of arguments, a dict of them by name, or a Sample"
-        raise ArgumentError("opcheck", wrong, wanted, f"write opcheck({op.name}, (x,))")
+        expected = "a tuple of arguments, a dict of them by name, or a Sample"
+        raise ArgumentError("opcheck", wrong, expected, f"write opcheck({op.name}, (x,))")
     call = Call(op, args, kwargs)
     op.schema.bind(op.name, call.to_meta(device).args, call.to_meta(device).kwargs)
     return Case(call.map(to_numpy), device)
@@ -256,8 +256,8 @@ def _is_finite(case: Case) -> bool:
 def _describe(case: Case) -> str:
     """The arguments of a case, arrays by their types."""
     call = case.fresh()
-    named = dict(zip(call.op.schema.names, call.args, strict=False)) | call.kwargs
-    return ", ".join(f"{name}={_shown(value)}" for name, value in named.items()) or "no arguments"
+    arguments = dict(zip(call.op.schema.names, call.args, strict=False)) | call.kwargs
+    return ", ".join(f"{name}={_shown(value)}" for name, value in arguments.items()) or "no arguments"
 
 
 def _shown(value: Any) -> str:

@@ -69,9 +69,9 @@ class _Comparison:
                 yield f"{path}: {type(a).__name__} and {type(b).__name__} ({getattr(a, 'place', '')})"
                 continue
             if isinstance(a, (ast.Var, *_SHARED)):
-                seen = self.partners.get(id(a))
-                if seen is not None or id(b) in self.reverse:
-                    if seen is not b:
+                partner = self.partners.get(id(a))
+                if partner is not None or id(b) in self.reverse:
+                    if partner is not b:
                         yield f"{path}: shared in one program only ({a.place})"
                     continue
                 self.partners[id(a)], self.reverse[id(b)] = b, a

@@ -51,12 +51,12 @@ def grad(
 ) -> tuple[Symbol | None, ...]:
     """The gradients of the outputs with respect to the inputs, in the trace."""
     leaves = dict(trace.leaves())
-    wanted = [_variables(trace, leaves, x) for x in tensors("grad", "inputs", inputs)]
+    variable_groups = [_variables(trace, leaves, x) for x in tensors("grad", "inputs", inputs)]
     with GradMode(create):
-        sources = frozenset(v for group in wanted for v in group)
+        sources = frozenset(v for group in variable_groups for v in group)
         seeds = _seeds(trace, "grad", outputs, dys)
         sweep = _run(trace, "grad", seeds, sources, retain, frozenset(leaves))
-        gradients: list[Any] = [reduce(add_up, map(sweep.gradients.get, group), None) for group in wanted]
+        gradients: list[Any] = [reduce(add_up, map(sweep.gradients.get, group), None) for group in variable_groups]
     check_used(gradients, allow_unused)
     return tuple(gradients)
 

@@ -86,9 +86,9 @@ def run_sweep(
 ) -> Sweep:
     """Go through the innermost open block once, backwards. ends: variables that gradients stop at; the sources."""
     bindings = builder.bindings
-    wanted = frozenset(sources)
-    stops = wanted if ends is None else ends
-    sweep = Sweep(builder, reached(bindings, wanted), wanted, problems=problems)
+    source_set = frozenset(sources)
+    stops = source_set if ends is None else ends
+    sweep = Sweep(builder, reached(bindings, source_set), source_set, problems=problems)
     for binding in bindings:
         value = binding.value
         if isinstance(value, TupleGetItem) and isinstance(value.value, Var):
@@ -279,8 +279,8 @@ _RULES: dict[type, Any] = {Call: _call, Tuple: _tuple, TupleGetItem: _get_item, 
 # --- whole functions -------------------------------------------------------------------------------------------------
 
 
-def differentiate(function: FunctionExpr, wanted: Sequence[int]) -> FunctionExpr:
-    """`f(params) -> ys` as `f'(params, dys) -> (ys, gradients of the parameters at `wanted`)`; zeros where unused.
+def differentiate(function: FunctionExpr, positions: Sequence[int]) -> FunctionExpr:
+    """`f(params) -> ys` as `f'(params, dys) -> (ys, gradients of the parameters at `positions`)`; zeros where unused.
 
     There is a dy, called `dy` or `dy0`, `dy1`, ..., for every floating result that does not replace a parameter
     (MUTATES). Raises GradientError that names every operator on the way that has no gradient."""
@@ -297,8 +297,8 @@ def differentiate(function: FunctionExpr, wanted: Sequence[int]) -> FunctionExpr
         for i, y in enumerate(ys):
             if i not in mutated and _floating(y.type):
                 outputs[y] = add_up(outputs.get(y), _incoming(builder, next(incoming)))
-        arrived = gradients(builder, outputs, [params[i] for i in wanted])
-        scope.ret([*ys, *(_or_zeros(arrived.get(params[i]), params[i].type) for i in wanted)])
+        arrived = gradients(builder, outputs, [params[i] for i in positions])
+        scope.ret([*ys, *(_or_zeros(arrived.get(params[i]), params[i].type) for i in positions)])
     return scope.function
 
 
@@ -311,9 +311,9 @@ def _incoming(builder: Builder, dy: Var) -> Any:
     return Symbol(dy)
 
 
-def _dy_names(number: int, taken: set[str]) -> list[str]:
+def _dy_names(number: int, names_in_use: set[str]) -> list[str]:
     for prefix in ("dy" + "_" * i for i in range(MAX_DEPTH)):
         names = [prefix] if number == 1 else [f"{prefix}{i}" for i in range(number)]
-        if not taken & set(names):
+        if not names_in_use & set(names):
             return names
     return ["dy"] * number

@@ -82,8 +82,8 @@ class LoopOp(ProgramOp):
         types: list[Any] = [a if isinstance(a, (TensorType, FunctionType)) else a.type for a in args]
         function = types.pop(0) if self.body is None else self.body.type
         c, s = self.carried, self.scanned
-        taken = (*types[:c], *map(element, types[c : c + s]), *types[c + s :])
-        if not isinstance(function, FunctionType) or function.params != taken:
+        parameter_types = (*types[:c], *map(element, types[c : c + s]), *types[c + s :])
+        if not isinstance(function, FunctionType) or function.params != parameter_types:
             problem = f"a body of type {function!r} is called with operands of types {types!r}"
             raise TypeInferenceError(self.name, problem, "the carry, stacks of elements, captured values")
         results = function.result.fields if isinstance(function.result, TupleType) else (function.result,)
@@ -95,9 +95,11 @@ class LoopOp(ProgramOp):
 
         stacks: which of the stacks the loop returns, all by default."""
         fields = self.result.fields
-        kept = fields if stacks is None else (*fields[: self.carried], *(fields[self.carried + i] for i in stacks))
+        result_types = (
+            fields if stacks is None else (*fields[: self.carried], *(fields[self.carried + i] for i in stacks))
+        )
         schema = self.schema if body is not None else Schema(self.name, Arg("step", _BODY), *self.schema.args)
-        return replace(self, body=body, schema=schema, result=TupleType(tuple(kept)))
+        return replace(self, body=body, schema=schema, result=TupleType(tuple(result_types)))
 
 
 def stacked(kind: Any, length: Dim) -> TensorType:
@@ -131,12 +133,12 @@ def with_changed_body(builder: Builder, call: Call, change: Callable[[FunctionEx
     computed before the loop."""
     assert isinstance(call.op, LoopOp)
     old: Any = call.op.rule.function
-    taken = old.carried + old.scanned
+    iterated = old.carried + old.scanned
     body = change(old.body)
-    outside = dict(zip(body.params[taken:], call.args[taken:], strict=True))
-    opened = substituted(replace(body, params=body.params[:taken]), outside)
+    outside = dict(zip(body.params[iterated:], call.args[iterated:], strict=True))
+    opened = substituted(replace(body, params=body.params[:iterated]), outside)
     body, captured = _closed(_hoisted(builder, opened))
-    return _call(replace(old, body=body), (*call.args[:taken], *captured))
+    return _call(replace(old, body=body), (*call.args[:iterated], *captured))
 
 
 def with_rewritten_body(call: Call, args: Sequence[Atom], change: Callable[[FunctionExpr], FunctionExpr]) -> Call:
@@ -173,7 +175,7 @@ def _is_float(kind: Type) -> bool:
 def _hoisted(builder: Builder, body: FunctionExpr) -> FunctionExpr:
     """The body without the calls whose operands are all from outside of it, which go to `builder`."""
     inside = set(body.params)
-    kept: list[Binding] = []
+    inner_bindings: list[Binding] = []
     for binding in body.body.bindings:
         value, read = binding.value, list(operands(binding.value))
         moves = not isinstance(value, (If, FunctionExpr)) and read and not any(a in inside for a in read)
@@ -181,8 +183,8 @@ def _hoisted(builder: Builder, body: FunctionExpr) -> FunctionExpr:
             builder.bind(binding)
         else:
             inside.add(binding.var)
-            kept.append(binding)
-    return replace(body, body=Block(tuple(kept), body.body.result))
+            inner_bindings.append(binding)
+    return replace(body, body=Block(tuple(inner_bindings), body.body.result))
 
 
 def _closed(body: FunctionExpr) -> tuple[FunctionExpr, tuple[Atom, ...]]:
@@ -232,18 +234,23 @@ class _Gradient:
                 location=str(self.span) if self.span else None,
             )
         differentiable = [i for i, a in enumerate(args) if dtypes.is_inexact(a.dtype)]
-        wanted = {i for i, need in zip(differentiable, needs, strict=True) if need}
-        return self.emit(differentiable, wanted, [a.atom for a in args], list(outs), list(dys))
+        needed_positions = {i for i, need in zip(differentiable, needs, strict=True) if need}
+        return self.emit(differentiable, needed_positions, [a.atom for a in args], list(outs), list(dys))
 
     def emit(
-        self, differentiable: Sequence[int], wanted: set[int], args: list[Any], outs: list[Any], dys: list[Any]
+        self,
+        differentiable: Sequence[int],
+        needed_positions: set[int],
+        args: list[Any],
+        outs: list[Any],
+        dys: list[Any],
     ) -> tuple[Any, ...]:
         """Emit the loop backwards. differentiable: the arguments with gradients.  dys: those of the results or None."""
         emitter = current_emitter()
         c, s = self.carried, self.scanned
         carry = [i for i in differentiable if i < c]
-        captured = [i for i in differentiable if i >= c + s and i in wanted]
-        elements = [i for i in differentiable if c <= i < c + s and i in wanted]
+        captured = [i for i in differentiable if i >= c + s and i in needed_positions]
+        elements = [i for i in differentiable if c <= i < c + s and i in needed_positions]
         # Second derivatives reach the saved values too.
         items = [i for i, dy in enumerate(dys) if i >= c and dy is not None]
         saved = [o.atom for o in outs[c + self.items :]]
@@ -308,12 +315,12 @@ def _with_values(function: FunctionExpr, values: Mapping[Any, Atom]) -> Function
     body = substituted(FunctionExpr((), function.body), values).body
     # Parameters of the function are not renamed: only what `known` maps is.
     live: set[Any] = set(body.results)
-    kept: list[Binding] = []
+    bindings: list[Binding] = []
     for binding in reversed(body.bindings):
         if binding.var in live:
-            kept.append(binding)
+            bindings.append(binding)
             live.update(_reads(binding.value))
-    return replace(function, body=Block(tuple(reversed(kept)), body.result))
+    return replace(function, body=Block(tuple(reversed(bindings)), body.result))
 
 
 def _reads(value: Expr) -> Sequence[Atom]:

@@ -221,8 +221,8 @@ def _is_searched_as_one(value: Any) -> bool:
 
 def state_names(owner: Any) -> dict[int, str]:
     """id(array) -> dotted name for the arrays of a Model, an optimizer, or anything else with `named_state()`."""
-    named: Callable[[], Iterator[tuple[str, NDArray]]] | None = getattr(owner, "named_state", None)
-    return {id(x): name for name, x in named()} if named is not None and not isinstance(owner, type) else {}
+    entries: Callable[[], Iterator[tuple[str, NDArray]]] | None = getattr(owner, "named_state", None)
+    return {id(x): name for name, x in entries()} if entries is not None and not isinstance(owner, type) else {}
 
 
 def _is_input(value: Any) -> bool:

@@ -126,8 +126,8 @@ class Trace(Emitter):
         if id(x) in self._constants:
             atom = Constant(x, x.type)
         else:
-            taken = {s.var.name for s in self.state.values()} | {p.name for p in self._params}
-            atom = Var(_free(self.names.get(id(x)) or f"state{len(self.state)}", taken), x.type)
+            names_in_use = {s.var.name for s in self.state.values()} | {p.name for p in self._params}
+            atom = Var(_free(self.names.get(id(x)) or f"state{len(self.state)}", names_in_use), x.type)
             self.state[id(x)] = State(x, atom)
             self._params.add(atom)
             self._leaves[atom] = x
@@ -250,8 +250,8 @@ class Trace(Emitter):
         for x, old in pairs:
             new = self.current(x)
             if new is not old:
-                chosen = meta.where(condition, Symbol(new), Symbol(old))  # type: ignore[arg-type]
-                self._overwrite("update", x, chosen.stop_gradient())  # type: ignore[arg-type]
+                selected = meta.where(condition, Symbol(new), Symbol(old))  # type: ignore[arg-type]
+                self._overwrite("update", x, selected.stop_gradient())  # type: ignore[arg-type]
 
     def is_overwritten(self, x: NDArray) -> bool:
         """Whether the program has written an array so far."""
@@ -353,9 +353,9 @@ class Trace(Emitter):
         return [key.atom for key in self.keys.stacks(body, reverse)]
 
 
-def _free(name: str, taken: set[str]) -> str:
+def _free(name: str, names_in_use: set[str]) -> str:
     """`name`, with a number where it is taken."""
     out, i = name, 1
-    while out in taken:
+    while out in names_in_use:
         out, i = f"{name}_{i}", i + 1
     return out

@@ -132,8 +132,8 @@ def refuse_writes(record: tracing.Record, inputs: Sequence[NDArray], converted: 
 
 def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise ArgumentError for an array of another library, which would silently become a constant of the program."""
-    named = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
-    for name, value in named_leaves(named, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike)):
+    arguments = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
+    for name, value in named_leaves(arguments, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike)):
         kind = f"{type(value).__module__}.{type(value).__name__}"
         raise ArgumentError(
             "vm",

@@ -73,12 +73,12 @@ def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:
     mapping: Any = dynamic
     if not isinstance(mapping, Mapping):
         raise ArgumentError("vm", f"dynamic is {type(mapping).__name__}", example)
-    for name, named in dynamic.items():
-        each: Any = named
+    for name, size_names in dynamic.items():
+        each: Any = size_names
         if not isinstance(name, str) or not isinstance(each, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError("vm", f"dynamic has {name!r}: {each!r}", example, "name each axis")
         axes[name] = {}
-        for axis, size in named.items():
+        for axis, size in size_names.items():
             key: Any = axis
             if isinstance(key, bool) or not isinstance(key, int) or not isinstance(size, (str, SymDim)):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ArgumentError("vm", f"dynamic has {axis!r}: {size!r} for '{name}'", example)
@@ -108,30 +108,30 @@ class Specialisations:
         if self.warned:
             return
         key = (structure, *((t.ndim, t.dtype, t.device) for t in types))
-        seen = self.shapes.setdefault(key, [])
+        recorded_shapes = self.shapes.setdefault(key, [])
         shapes = tuple(t.shape for t in types)
-        if shapes in seen:
+        if shapes in recorded_shapes:
             return
-        seen.append(shapes)
-        if len(seen) < SPECIALISATIONS:
+        recorded_shapes.append(shapes)
+        if len(recorded_shapes) < SPECIALISATIONS:
             return
         self.warned = True
-        varying = list(_varying(inputs, seen))
+        varying = list(_varying(inputs, recorded_shapes))
         text = "; ".join(f"axis {axis} of '{name}' was {', '.join(map(str, sizes))}" for name, axis, sizes in varying)
-        named = _suggestion(varying)
+        suggestion = _suggestion(varying)
         warnings.warn(
-            f"[vm] {self.name} was compiled {len(seen)} times, for other sizes each time: {text}; compile it once with "
-            f"compile(..., dynamic={named}) (at {user_frame()})",
+            f"[vm] {self.name} was compiled {len(recorded_shapes)} times, for other sizes each time: {text}; "
+            f"compile it once with compile(..., dynamic={suggestion}) (at {user_frame()})",
             SpecialisationWarning,
             stacklevel=2,
         )
 
 
-def _varying(inputs: Sequence[str], seen: Sequence[tuple[Any, ...]]) -> Any:
+def _varying(inputs: Sequence[str], recorded_shapes: Sequence[tuple[Any, ...]]) -> Any:
     """The inputs and axes whose sizes differ: (name, axis, sizes)."""
     for i, name in enumerate(inputs):
-        for axis in range(len(seen[0][i])):
-            sizes = tuple(shapes[i][axis] for shapes in seen)
+        for axis in range(len(recorded_shapes[0][i])):
+            sizes = tuple(shapes[i][axis] for shapes in recorded_shapes)
             if len(set(sizes)) > 1:
                 yield name, axis, sizes
 

@@ -198,7 +198,7 @@ class Executor(Generic[P, R]):
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record, inputs)
                 watched = {id(container) for container, _ in self._containers}
-                self._containers.extend(held for held in record.containers if id(held[0]) not in watched)
+                self._containers.extend(entry for entry in record.containers if id(entry[0]) not in watched)
         elif self._open:
             check_call(program.record, inputs, self._open)
         if len(self._runs) >= CACHE_LIMIT:
@@ -367,5 +367,5 @@ def compile(
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
         number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
     A `with_dialect` around this call holds for the program."""
-    chosen = [passes] if callable(passes) else list(passes or ())
-    return Executor(what, parse_device(device), fuse, chosen, graphs, dynamic, memory_budget)
+    pass_list = [passes] if callable(passes) else list(passes or ())
+    return Executor(what, parse_device(device), fuse, pass_list, graphs, dynamic, memory_budget)

@@ -81,23 +81,23 @@ def finisher(record: tracing.Record, indices: Sequence[int | None]) -> Finish:
             x._grad = None
         if filled:
             # Each `.grad` has its own memory.
-            taken = {x._data.data_ptr() for x in (*inputs, *state)}
+            pointers = {x._data.data_ptr() for x in (*inputs, *state)}
             for target, index, assigned in filled:
                 x = inputs[target] if isinstance(target, int) else target
                 if x._node is not None:
-                    _leave(x, _own(results[index], taken), assigned)
+                    _leave(x, _own(results[index], pointers), assigned)
         result = build(list(results[:count]))
         return result if sized is None else sized(inputs, result)
 
     return finish
 
 
-def _own(gradient: NDArray, taken: set[int]) -> NDArray:
-    """A gradient, copied if its memory is among the addresses `taken`; adds its own."""
+def _own(gradient: NDArray, pointers: set[int]) -> NDArray:
+    """A gradient, copied if its memory is among the addresses `pointers`; adds its own."""
     pointer = gradient._data.data_ptr()
-    if pointer in taken:
+    if pointer in pointers:
         return copy_of(gradient)
-    taken.add(pointer)
+    pointers.add(pointer)
     return gradient
 
 
@@ -192,15 +192,15 @@ class Recorder:
 
     def _call(self, inputs: Sequence[NDArray]) -> Any:
         arrays = [*inputs, *self.state]
-        wanted = tuple([i for i in self.floating if arrays[i]._node is not None])
-        if wanted not in self._recorded:
-            self._recorded[wanted] = self._prepare(wanted)
-        recorded = self._recorded[wanted]
+        tracked = tuple([i for i in self.floating if arrays[i]._node is not None])
+        if tracked not in self._recorded:
+            self._recorded[tracked] = self._prepare(tracked)
+        recorded = self._recorded[tracked]
         if recorded is None:
             return self.plain(inputs)
-        edges: Any = tuple([(arrays[i]._node, arrays[i]._index) for i in wanted])
+        edges: Any = tuple([(arrays[i]._node, arrays[i]._index) for i in tracked])
         if isinstance(recorded, MetaError):
-            return self._without_gradient(inputs, wanted, edges, recorded)
+            return self._without_gradient(inputs, tracked, edges, recorded)
         results = recorded.forward.run(inputs)
         parts = recorded.split
         # Aliases of results: the results hold the node, which holds the values.
@@ -209,12 +209,12 @@ class Recorder:
         return self.finish(inputs, results[: len(results) - parts.extra])
 
     def _without_gradient(
-        self, inputs: Sequence[NDArray], wanted: Sequence[int], edges: Edges, error: MetaError
+        self, inputs: Sequence[NDArray], tracked: Sequence[int], edges: Edges, error: MetaError
     ) -> Any:
         """A call of a program that has no gradient, which matters only if `backward` asks for it."""
         result = self.plain(inputs)
         results = [x for _, x in flatten(result, lambda value: isinstance(value, NDArray))[0]]
-        flows = differentiable_results(self.module.main, wanted, self.record.constant, self.count)
+        flows = differentiable_results(self.module.main, tracked, self.record.constant, self.count)
 
         def refuse(*_: Any) -> Any:
             raise error
@@ -222,9 +222,9 @@ class Recorder:
         _link([results[i] for i in flows], edges, (), refuse)
         return result
 
-    def _prepare(self, wanted: tuple[int, ...]) -> RecordedProgram | MetaError | None:
+    def _prepare(self, tracked: tuple[int, ...]) -> RecordedProgram | MetaError | None:
         try:
-            parts = split(self.module, wanted, self.record.constant, self.count)
+            parts = split(self.module, tracked, self.record.constant, self.count)
         except MetaError as error:  # a user's `backward` may raise any
             return error
         if parts is None:

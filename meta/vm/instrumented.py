@@ -177,15 +177,15 @@ def _living(main: Any, kernels: Mapping[str, KernelInfo]) -> list[int]:
     for block in main.body.blocks:
         for binding in block.bindings:
             value = binding.value
-            kept = [root for v in _variables(value) for root in roots.get(v, ())]
+            living_roots = [root for v in _variables(value) for root in roots.get(v, ())]
             if _callee(value) in kernels:
-                for root in kept:
+                for root in living_roots:
                     uses.setdefault(root, []).append(calls)
                 calls += 1
             elif _callee(value) in ("relax.memory.alloc_tensor", "relax.builtin.alloc_tensor"):
                 roots[binding.var], sizes[binding.var] = [binding.var], _bytes(binding.var)
-            elif kept:
-                roots[binding.var] = kept
+            elif living_roots:
+                roots[binding.var] = living_roots
     for variable in _variables(main.body.body):
         for root in roots.get(variable, ()):
             uses.setdefault(root, []).append(calls)

@@ -65,12 +65,12 @@ def collector(
 
     keys: draws the raw tensors of the random keys, None if there are none."""
     fixed = list(constants)
-    held = list(state)
-    if keys is None and not held and not fixed:
+    state_arrays = list(state)
+    if keys is None and not state_arrays and not fixed:
         return lambda inputs: [x._data for x in inputs]
     if keys is None:
-        return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], *fixed]
-    return lambda inputs: [*[x._data for x in inputs], *[x._data for x in held], *keys(), *fixed]
+        return lambda inputs: [*[x._data for x in inputs], *[x._data for x in state_arrays], *fixed]
+    return lambda inputs: [*[x._data for x in inputs], *[x._data for x in state_arrays], *keys(), *fixed]
 
 
 def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
@@ -127,9 +127,9 @@ def program_runner(
     state = [x for _, x in record.state]
     draws = [(d.generator or default_generator, d.count) for d in record.random]
     keys = (lambda: [generator.draw(count=n)._data for generator, n in draws]) if draws else None
-    held = [c._data for c in constants if c.device is CPU]
+    arrays = [c._data for c in constants if c.device is CPU]
     collect = collector(state, [c._data for c in constants], keys)
-    hold(held, collect)
+    hold(arrays, collect)
     wrap, build = wrapper(outputs), builder(record.result)
     check = overlap_check([*record.inputs, *[name for name, _ in record.state]], state, frozenset(mutates.values()))
     link = linker(shared, state, len(record.inputs))
@@ -150,8 +150,8 @@ def shared_results(main: FunctionExpr) -> Shared:
     state = {i for i, p in enumerate(main.params) if not tracing.is_key(p)}
     pairs: list[tuple[int, int | None, int]] = []
     owners: dict[Any, int] = {}
-    kept = [sources for i, sources in enumerate(result_sources(main)) if i not in written]
-    for result, sources in enumerate(kept):
+    remaining_sources = [sources for i, sources in enumerate(result_sources(main)) if i not in written]
+    for result, sources in enumerate(remaining_sources):
         parameter = next((i for i in sources if i in state), None)
         other = next((owners[source] for source in sources if source in owners), None)
         if parameter is not None or other is not None:

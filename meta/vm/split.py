@@ -41,14 +41,14 @@ class Split:
     sources: tuple[tuple[str, int] | None, ...]
 
 
-def split(module: Module, wanted: Sequence[int], constant: frozenset[int], count: int) -> Split | None:
-    """Differentiate "main" with respect to the parameters at `wanted`.
+def split(module: Module, positions: Sequence[int], constant: frozenset[int], count: int) -> Split | None:
+    """Differentiate "main" with respect to the parameters at `positions`.
 
     constant: results that no gradient flows from.  count: the number of results that callers get; gradients flow from
     floating ones among them. Returns None if no result depends on the parameters. Raises GradientError for operators
     without a gradient, and where the gradient reads a parameter that the program overwrites."""
     main = module.main
-    flows = differentiable_results(main, wanted, constant, count)
+    flows = differentiable_results(main, positions, constant, count)
     if not flows:
         return None
     emitter = Builder(caller_spans=False)
@@ -61,31 +61,31 @@ def split(module: Module, wanted: Sequence[int], constant: frozenset[int], count
         incoming: dict[Atom, Any] = {}
         for i, dy in zip(flows, dys, strict=True):
             incoming[ys[i]] = add_up(incoming.get(ys[i]), Symbol(dy))
-        arrived = gradients(emitter, incoming, [params[i] for i in wanted])
+        arrived = gradients(emitter, incoming, [params[i] for i in positions])
         gradients_wanted: list[Atom | None] = [
-            arrived[params[i]].atom if params[i] in arrived else None for i in wanted
+            arrived[params[i]].atom if params[i] in arrived else None for i in positions
         ]
         scope.ret([atom for atom in gradients_wanted if atom is not None])
     bindings = scope.function.body.bindings
     forward, rest = _partition(bindings, forward_length, gradients_wanted)
     read = _values_read(rest, gradients_wanted, (*dys, *(b.var for b in rest)))
-    held, extra = _held(main, params, ys, read)
+    saved_sources, extra = _held(main, params, ys, read)
     results = tuple(dict.fromkeys(a for a in gradients_wanted if a is not None and a not in read and a not in dys))
     return Split(
         module.with_function("main", FunctionExpr(params, Block(forward, Tuple((*ys, *extra))), main.attrs, "main")),
         len(extra),
         flows,
-        held,
+        saved_sources,
         Module({"main": _named((*read, *dys), Block(rest, Tuple(results)))}),
         tuple(_source(atom, results, dys, read) for atom in gradients_wanted),
     )
 
 
 def differentiable_results(
-    main: FunctionExpr, wanted: Sequence[int], constant: frozenset[int], count: int
+    main: FunctionExpr, positions: Sequence[int], constant: frozenset[int], count: int
 ) -> tuple[int, ...]:
-    """The positions of the floating results that depend on the parameters at `wanted`."""
-    active = reached(main.body.bindings, frozenset(main.params[i] for i in wanted))
+    """The positions of the floating results that depend on the parameters at `positions`."""
+    active = reached(main.body.bindings, frozenset(main.params[i] for i in positions))
     mutated = main.attrs.get(MUTATES, {})
     return tuple(
         i
@@ -112,12 +112,12 @@ def _partition(
         else:
             rest.append(binding)
     live = {atom for atom in gradients_wanted if isinstance(atom, Var)}
-    kept: list[Binding] = []
+    backward: list[Binding] = []
     for binding in reversed(rest):
         if binding.var in live:
             live |= vars_read(binding.value)
-            kept.append(binding)
-    return tuple(forward), tuple(reversed(kept))
+            backward.append(binding)
+    return tuple(forward), tuple(reversed(backward))
 
 
 def _values_read(
@@ -137,7 +137,7 @@ def _held(
     mutates = main.attrs.get(MUTATES, {})
     overwritten = {params[i] for i in mutates.values()}
     returned = [i for i in range(len(ys)) if i not in mutates]
-    held: list[tuple[str, int]] = []
+    sources: list[tuple[str, int]] = []
     extra: list[Var] = []
     for var in read:
         if var in overwritten:
@@ -151,14 +151,14 @@ def _held(
             raise GradientError("vm", f"the gradient reads a value of type {var.type!r}", "tensors",
                                 "call backward inside the compiled function")  # fmt: skip
         if var in params and not is_key(var):
-            held.append(("parameter", params.index(var)))
+            sources.append(("parameter", params.index(var)))
             continue
         place = next((n for n, i in enumerate(returned) if ys[i] is var), None)
         if place is None:
             place = len(returned) + len(extra)
             extra.append(var)
-        held.append(("result", place))
-    return tuple(held), tuple(extra)
+        sources.append(("result", place))
+    return tuple(sources), tuple(extra)
 
 
 def _source(

@@ -126,11 +126,11 @@ class Pool:
         """Move the used blocks of a size that are free again to the list of free blocks."""
         free, used = self.block_lists(size)
         candidates = used[:]
-        kept: list[Block] = []
+        still_used: list[Block] = []
         freed: list[Block] = []
         for block in candidates:
-            (freed if block.references.value == 1 else kept).append(block)
-        used[: len(candidates)] = kept  # other threads may have appended blocks meanwhile
+            (freed if block.references.value == 1 else still_used).append(block)
+        used[: len(candidates)] = still_used  # other threads may have appended blocks meanwhile
         for block in freed:
             if block.streams:
                 for stream in block.streams:

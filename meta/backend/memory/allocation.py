@@ -54,11 +54,11 @@ def refuse(error: BaseException, what: str, byte_count: Any = None) -> None:
         isinstance(error, MemoryError) or "bad_alloc" in text or "out of memory" in text
     ):
         return
-    asked = str(error) if "allocate" in text else ""  # NumPy says how much
-    needed = f": {byte_count:,} bytes" if byte_count is not None else f": {asked}" if asked else ""
+    detail = str(error) if "allocate" in text else ""  # NumPy says how much
+    amount = f": {byte_count:,} bytes" if byte_count is not None else f": {detail}" if detail else ""
     raise DeviceError(
         "memory",
-        f"memory ran out during {what}{needed}",
+        f"memory ran out during {what}{amount}",
         "as much as the device has free",
         "free arrays or use smaller ones",
     ) from None

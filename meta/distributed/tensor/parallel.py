@@ -49,11 +49,11 @@ def tensor_parallel(
     def wrap(step: TrainStep) -> TrainStep:
         check_step("tensor_parallel", step, group, TensorParallel)
         model = _checked_model(step)
-        chosen = matched(plan, dict(model.named_parameters()), group)
+        placements = matched(plan, dict(model.named_parameters()), group)
         if broadcast:
             broadcast_state(step, group)
             _share_generator(group)
-        add_exchange(step, _divided(step, model, chosen, group))
+        add_exchange(step, _divided(step, model, placements, group))
         step.renew_sums()
         tracing.invalidate()
         return step
@@ -84,13 +84,13 @@ def _share_generator(group: Group) -> None:
         default_generator.state = tuple(map(int, state.tolist()))  # type: ignore[assignment]
 
 
-def _divided(step: TrainStep, model: Model, chosen: Mapping[str, Sharded], group: Group) -> TensorParallel:
+def _divided(step: TrainStep, model: Model, placements: Mapping[str, Sharded], group: Group) -> TensorParallel:
     """Replace the parameters of a step's model and optimizer, and their state, by parts."""
     optimizer_names = {id(x): name for name, x in step.optimizer.named}
     parameters = dict(model.named_parameters())
     parts = {
         id(x): Part(name, optimizer_names.get(id(x)), x.type, placement, group)
-        for name, placement in chosen.items()
+        for name, placement in placements.items()
         for x in (parameters[name],)
     }
     arrays = {id(x): parts[id(x)].array(x) for x in parameters.values() if id(x) in parts}

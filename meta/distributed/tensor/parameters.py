@@ -100,7 +100,7 @@ def matched(plan: Mapping[str, Sharded], parameters: Mapping[str, NDArray], grou
     """Parameter -> how it is divided. Raises ArgumentError for a plan that does not fit the parameters."""
     if not isinstance(plan, Mapping) or not plan:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise _wrong(f"the plan is {plan!r:.60}", _PLAN)
-    chosen: dict[str, tuple[str, Sharded]] = {}
+    placements: dict[str, tuple[str, Sharded]] = {}
     for pattern, placement in plan.items():
         if not isinstance(pattern, str) or not isinstance(placement, Sharded):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise _wrong(f"the plan has {pattern!r}: {placement!r:.60}", _PLAN)
@@ -110,11 +110,11 @@ def matched(plan: Mapping[str, Sharded], parameters: Mapping[str, NDArray], grou
             hint = did_you_mean(pattern, list(parameters))
             raise _wrong(f"no parameter is called '{pattern}'", f"patterns of names among {some}", hint)
         for name in names:
-            if name in chosen:
-                problem = f"'{name}' is matched by '{chosen[name][0]}' and by '{pattern}'"
+            if name in placements:
+                problem = f"'{name}' is matched by '{placements[name][0]}' and by '{pattern}'"
                 raise _wrong(problem, "one pattern for each parameter")
-            chosen[name] = pattern, _fitting(name, parameters[name], placement, group)
-    return {name: placement for name, (_, placement) in chosen.items()}
+            placements[name] = pattern, _fitting(name, parameters[name], placement, group)
+    return {name: placement for name, (_, placement) in placements.items()}
 
 
 _PLAN = 'a dict of patterns, such as {"layers.*.first.w": shard(0)}'

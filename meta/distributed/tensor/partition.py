@@ -239,18 +239,18 @@ class Partitioner:
     def collective(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value:
         """Collectives stay as they are, but gathering a local tensor makes it a part, and scattering means of equal
         tensors gives parts."""
-        named = dict(zip(op.schema.names, args, strict=True))
-        if (named["group"], named["ranks"]) == tuple(self.group) and operands:
+        arguments = dict(zip(op.schema.names, args, strict=True))
+        if (arguments["group"], arguments["ranks"]) == tuple(self.group) and operands:
             (x,) = operands
-            placement = Sharded(named["axis"] % x.type.ndim) if "axis" in named else None
+            placement = Sharded(arguments["axis"] % x.type.ndim) if "axis" in arguments else None
             if op.name == "all_gather" and placement is not None and x.placement == LOCAL:
                 size = x.type.shape[placement.axis] * self.ranks
                 kind = x.type.with_shape(tuple(size if i == placement.axis else d for i, d in enumerate(x.type.shape)))
                 return Distributed(kind, placement, x.atoms[LOCAL])
-            is_mean = op.name == "reduce_scatter" and named["reduction"] == "mean"
+            is_mean = op.name == "reduce_scatter" and arguments["reduction"] == "mean"
             if is_mean and placement is not None and x.placement != LOCAL:
                 return Distributed(part_type(x.type, placement, self.ranks), LOCAL, self.placed(x, placement))
-        in_group = named["group"] == self.group.name
+        in_group = arguments["group"] == self.group.name
         differs = op.name in _OWN_RESULTS or (not in_group and any(map(self.is_local, operands)))
         return self.as_written(op, args, LOCAL if differs else REPLICATED, source)
 
@@ -294,20 +294,20 @@ class Partitioner:
         types = _replaced(args, lambda value: value.type)
         result = op.infer(types)
         results = result.fields if isinstance(result, TupleType) else (result,)
-        named = dict(zip(op.schema.names, types, strict=True))
-        return Typed(op, named, tuple(v.type for v in operands), results)  # type: ignore[arg-type]
+        arguments = dict(zip(op.schema.names, types, strict=True))
+        return Typed(op, arguments, tuple(v.type for v in operands), results)  # type: ignore[arg-type]
 
     def on_parts(
         self, op: Op, args: tuple[Any, ...], typed: Typed, axes: Axes, label: int, blocks: int, source: Call | None
     ) -> Value | None:
         """The call with its operands divided along the axes of one label."""
-        wanted = [_placement(labels, label, blocks) for labels in axes.operands]
+        operand_placements = [_placement(labels, label, blocks) for labels in axes.operands]
         results = [_placement(labels, label, blocks) for labels in axes.results]
-        pairs = [*zip(typed.operands, wanted, strict=True), *zip(typed.results, results, strict=True)]
+        pairs = [*zip(typed.operands, operand_placements, strict=True), *zip(typed.results, results, strict=True)]
         if any(isinstance(p, Sharded) and not divides(kind.shape[p.axis], p, self.ranks) for kind, p in pairs):
             return None
         types = [self.local_type(kind, p) for kind, p in zip(typed.results, results, strict=True)]
-        places = iter(wanted)
+        places = iter(operand_placements)
         sized = tuple(
             types[0].shape if name == "shape" and not isinstance(arg, Distributed) else arg
             for name, arg in zip(op.schema.names, args, strict=True)

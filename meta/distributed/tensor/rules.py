@@ -107,19 +107,19 @@ def _reduction(kind: Reduction | None) -> Rule:
         axis, keepdims = call.args["axis"], call.args["keepdims"]
         reduced = range(x.ndim) if axis is None else _positive(axis, x.ndim)
         labels = _numbered(x, *(() if kind is not None else reduced))
-        kept = tuple(None if i in reduced else i for i in range(x.ndim) if keepdims or i not in reduced)
-        return Axes((labels,), (kept,), dict.fromkeys(reduced, kind) if kind is not None else {})
+        output_labels = tuple(None if i in reduced else i for i in range(x.ndim) if keepdims or i not in reduced)
+        return Axes((labels,), (output_labels,), dict.fromkeys(reduced, kind) if kind is not None else {})
 
     return rule
 
 
 def _sum_to(call: Typed) -> Axes | None:
     (x,), (y,) = call.operands, call.results
-    kept = _aligned(y.shape, x.shape)
-    if kept is None:
+    labels = _aligned(y.shape, x.shape)
+    if labels is None:
         return None
-    reduced = (i for i in range(x.ndim) if i not in kept)
-    return Axes((_numbered(x),), (kept,), dict.fromkeys(reduced, "sum"))
+    reduced = (i for i in range(x.ndim) if i not in labels)
+    return Axes((_numbered(x),), (labels,), dict.fromkeys(reduced, "sum"))
 
 
 def _matmul(call: Typed) -> Axes | None:

@@ -139,8 +139,8 @@ def _lookup(p: Partitioner, indices: Distributed, rows: int) -> _Lookup:
     place = p.emit("cast", p.whole(indices), "int64")
     own = p.emit("subtract", place, p.emit("multiply", p.rank(indices.type), size))
     valid = p.emit("logical_and", p.emit("greater_equal", place, 0), p.emit("less", place, rows))
-    here = p.emit("logical_and", p.emit("greater_equal", own, 0), p.emit("less", own, size))
-    elsewhere = p.emit("logical_and", valid, p.emit("logical_not", here))
+    is_local = p.emit("logical_and", p.emit("greater_equal", own, 0), p.emit("less", own, size))
+    elsewhere = p.emit("logical_and", valid, p.emit("logical_not", is_local))
     return _Lookup(p.emit("where", elsewhere, 0, p.emit("where", valid, own, -1)), elsewhere)
 
 

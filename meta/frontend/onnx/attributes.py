@@ -13,8 +13,10 @@ MakeGraph = Callable[[Any], Any]
 """A graph of `onnx_ir` -> what a row is given for it."""
 
 
-def attributes(node: Any, where: str, given: Mapping[str, Any], graph: MakeGraph, folder: str | None) -> dict[str, Any]:
-    """The attributes of a node. where: the node in words.  given: attributes of the function that the node is in.
+def attributes(
+    node: Any, where: str, function_attributes: Mapping[str, Any], graph: MakeGraph, folder: str | None
+) -> dict[str, Any]:
+    """The attributes of a node. where: the node in words.  function_attributes: of the function that the node is in.
 
     A reference to an attribute that its function was not given is left out: the operator has its default then."""
     out: dict[str, Any] = {}
@@ -23,8 +25,8 @@ def attributes(node: Any, where: str, given: Mapping[str, Any], graph: MakeGraph
             continue  # a function declares an attribute without a default
         if not attribute.is_ref():
             out[name] = _value(attribute, f"{where}: attribute {name}", graph, folder)
-        elif attribute.ref_attr_name in given:
-            out[name] = given[attribute.ref_attr_name]
+        elif attribute.ref_attr_name in function_attributes:
+            out[name] = function_attributes[attribute.ref_attr_name]
     return out
 
 

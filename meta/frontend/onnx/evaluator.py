@@ -204,9 +204,9 @@ class Evaluator:
         return self._read(value, frame, f"'{value.name}'")
 
     def initializer(self, value: Any) -> Any:
-        given = self._given(value)
-        if given is not None:
-            return given
+        constant = self._given(value)
+        if constant is not None:
+            return constant
         if value not in self._constants:
             where = f"initializer '{value.name}'"
             self._constants[value] = read_tensor(value.const_value, where, self.program.folder)

@@ -150,11 +150,11 @@ class _Writer:
         )
 
     def _output_names(self, count: int) -> list[str]:
-        taken = set(self.program.names)
+        names_in_use = set(self.program.names)
         results = count - len(self.program.state)
         names = ["output"] if results == 1 else [f"output_{i}" for i in range(results)]
         names += [f"new_{name}" for name in self.program.state]
-        return [name if name not in taken else f"{name}_result" for name in names]
+        return [name if name not in names_in_use else f"{name}_result" for name in names]
 
     def _refuse_types(self) -> None:
         kinds: list[Type] = [*(p.type for p in self.program.main.params), *self.program.result_types]

@@ -28,11 +28,11 @@ def write_loop(
     names = [inner.name(p.name or "carry") for p in body.params[: carried + scanned]]
     values.update(zip(body.params, (*names, *args[carried + scanned :]), strict=True))
     results = write(inner, body.body)
-    kept = (*range(carried), *stacks)
-    outputs = [value_info(_copied(inner, results[i]), body.body.results[i].type) for i in kept]  # type: ignore[arg-type]
+    fields = (*range(carried), *stacks)
+    outputs = [value_info(_copied(inner, results[i]), body.body.results[i].type) for i in fields]  # type: ignore[arg-type]
     inputs = [value_info(n, p.type) for n, p in zip(names, body.params, strict=False)]  # type: ignore[arg-type]
     written = (_scan if scanned else _repeat)(graph, inner, op, args, inputs, outputs)
-    by_field = dict(zip(kept, written, strict=True))
+    by_field = dict(zip(fields, written, strict=True))
     return tuple(by_field.get(i, "") for i in range(count))
 
 

@@ -72,12 +72,12 @@ class OnnxProgram:
         """The outputs: a value, or a tuple of them if the model has several.
 
         Inputs are arrays; those of `interpret` if the model runs node by node."""
-        given = self._bound(inputs, named)
+        arguments = self._bound(inputs, named)
         if self.undecided is not None:
-            return self.interpret(*given)
+            return self.interpret(*arguments)
         if self.traced.random:
-            return self._executor(*given)
-        outputs = self._executor(*given)
+            return self._executor(*arguments)
+        outputs = self._executor(*arguments)
         return self.traced.result.build(iter(outputs if isinstance(outputs, tuple) else (outputs,)))
 
     def interpret(self, *inputs: Any, **named: Any) -> Any:
@@ -121,8 +121,8 @@ class OnnxProgram:
         def forward(*inputs: Any) -> Any:
             return _single(self._outputs(self._evaluator.main(self._all(inputs))))
 
-        taken = set(self.inputs)
-        free = (f"input{i}" for i in count() if f"input{i}" not in taken)
+        names_in_use = set(self.inputs)
+        free = (f"input{i}" for i in count() if f"input{i}" not in names_in_use)
         names = [name if _is_parameter(name) else next(free) for name in self.inputs]
         kinds = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
         forward.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
@@ -137,8 +137,8 @@ class OnnxProgram:
     def _given(self, value: Any) -> Any:
         if value.name in self._state:
             return self._state[value.name]
-        given = self._constants.get(value.name)
-        return None if given is None else np.array(given)
+        constant = self._constants.get(value.name)
+        return None if constant is None else np.array(constant)
 
     def _bound(self, inputs: tuple[Any, ...], named: Mapping[str, Any]) -> tuple[Any, ...]:
         """The inputs in order. Raises ArgumentError for missing and unknown ones."""
@@ -155,17 +155,17 @@ class OnnxProgram:
             raise ArgumentError("onnx", f"input '{missing[0]}' is missing", f"values for {', '.join(self.inputs)}")
         return tuple(values[name] for name in self.inputs)
 
-    def _eager(self, value: Any, given: Any) -> Any:
-        """A value given for an input, as rows are given it: small arrays of integers as NumPy arrays."""
-        if given is None:
+    def _eager(self, value: Any, argument: Any) -> Any:
+        """An input as the rows expect it: small arrays of integers as NumPy arrays."""
+        if argument is None:
             return None
-        if isinstance(given, (list, tuple)):
-            return [self._eager(value, v) for v in given]  # pyright: ignore[reportUnknownVariableType]
-        if hasattr(given, "dtype"):
-            check_declared(value, given, f"input '{value.name}'")
-        if isinstance(given, NDArray):
-            return given.numpy() if _is_small(given.dtype, given.size) else given.to(CPU)
-        array = np.asarray(given)
+        if isinstance(argument, (list, tuple)):
+            return [self._eager(value, v) for v in argument]  # pyright: ignore[reportUnknownVariableType]
+        if hasattr(argument, "dtype"):
+            check_declared(value, argument, f"input '{value.name}'")
+        if isinstance(argument, NDArray):
+            return argument.numpy() if _is_small(argument.dtype, argument.size) else argument.to(CPU)
+        array = np.asarray(argument)
         if array.dtype.kind in "OSU":
             return array.astype(np.str_)
         check_dtype(str(array.dtype), f"input '{value.name}'")

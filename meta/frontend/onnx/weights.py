@@ -97,15 +97,15 @@ class _Reader:
 
     def graph(self, graph: _Field) -> list[bytes]:
         parts: list[bytes] = []
-        kept = graph.content
+        copied_to = graph.content
         for part in self.fields(graph.content, graph.end):
             if part.number != _GRAPH_INITIALIZER or part.wire != _BYTES or part.end - part.content < SMALLEST:
                 continue
             rewritten = self.tensor(part)
             if rewritten is not None:
-                parts += [self.bytes_of(kept, part.start), *rewritten]
-                kept = part.end
-        parts.append(self.bytes_of(kept, graph.end))
+                parts += [self.bytes_of(copied_to, part.start), *rewritten]
+                copied_to = part.end
+        parts.append(self.bytes_of(copied_to, graph.end))
         return _message(_MODEL_GRAPH, parts)
 
     def tensor(self, tensor: _Field) -> list[bytes] | None:

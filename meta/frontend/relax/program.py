@@ -178,14 +178,14 @@ class _Entry:
         sizes: dict[Any, Dim] = {}
         variables: list[Any] = []
         for param in self.program.function.params:
-            given = self.shapes.get(variable_name(param))
-            if type(param.ty).__name__ == "PrimType" and given is not None:
-                sizes[key(param)] = given  # type: ignore[assignment]
+            shape = self.shapes.get(variable_name(param))
+            if type(param.ty).__name__ == "PrimType" and shape is not None:
+                sizes[key(param)] = shape  # type: ignore[assignment]
             for kind in _flat(param.ty):
                 extents = _extents(kind)
                 variables += [d for extent in extents for d in _variables(extent)]
-                if isinstance(given, Sequence) and len(given) == len(extents):
-                    sizes.update((key(d), n) for d, n in zip(extents, given, strict=True) if _is_variable(d))
+                if isinstance(shape, Sequence) and len(shape) == len(extents):
+                    sizes.update((key(d), n) for d, n in zip(extents, shape, strict=True) if _is_variable(d))
         for variable in variables:
             if key(variable) not in sizes:
                 sizes[key(variable)] = size_name(variable, sizes)
@@ -193,24 +193,24 @@ class _Entry:
 
     def argument(self, param: Any) -> Any:
         """The value of a parameter: symbols of new parameters of main for its tensors."""
-        name, given = variable_name(param), self.shapes.get(variable_name(param))
-        return self._value(name, param.ty, given, param)
+        name, shape = variable_name(param), self.shapes.get(variable_name(param))
+        return self._value(name, param.ty, shape, param)
 
-    def _value(self, name: str, kind: Any, given: Any, param: Any) -> Any:
+    def _value(self, name: str, kind: Any, shape: Any, param: Any) -> Any:
         match type(kind).__name__:
             case "TensorType":
-                return self._tensor(name, kind, given)
+                return self._tensor(name, kind, shape)
             case "TupleType":
                 return tuple(self._value(f"{name}.{i}", k, None, param) for i, k in enumerate(kind.fields))
             case "ShapeType":
-                return self._shape(name, kind, given)
+                return self._shape(name, kind, shape)
             case "PrimType":
-                return self._number(name, given, param)
+                return self._number(name, shape, param)
             case other:
                 raise UnsupportedError("relax", f"the parameter '{name}' of @{self.program.entry} is of type {other}",
                                        "tensors, tuples, shapes and numbers")  # fmt: skip
 
-    def _tensor(self, name: str, kind: Any, given: Any) -> Symbol:
+    def _tensor(self, name: str, kind: Any, extents: Any) -> Symbol:
         dtype = dtype_of(kind)
         where = f"the parameter '{name}' of @{self.program.entry}"
         if dtype not in ALL:
@@ -218,10 +218,10 @@ class _Entry:
                 "relax", f"{where} has {f'dtype {dtype}' if dtype else 'no dtype'}", "a dtype of meta"
             )
         shape: tuple[Dim, ...]
-        if given is not None:
-            if kind.ndim not in (-1, len(given)):
-                raise ArgumentError("relax", f"shape {tuple(given)} for '{name}'", f"a shape for {kind}")
-            shape = tuple(given)
+        if extents is not None:
+            if kind.ndim not in (-1, len(extents)):
+                raise ArgumentError("relax", f"shape {tuple(extents)} for '{name}'", f"a shape for {kind}")
+            shape = tuple(extents)
         elif _has_sizes(kind):
             shape = tuple(dim_of(d, self.sizes) for d in kind.shape.values)
         elif 0 <= kind.ndim <= MAX_DIMENSIONS:
@@ -240,16 +240,16 @@ class _Entry:
         self.names.append(name)
         return Symbol(self.variables[-1])
 
-    def _shape(self, name: str, kind: Any, given: Any) -> Shape:
-        if given is not None:
-            return Shape(given)
+    def _shape(self, name: str, kind: Any, shape: Any) -> Shape:
+        if shape is not None:
+            return Shape(shape)
         if kind.values is None:
             raise self._free(name, name)
         return Shape(self._size_of_tensor(name, dim_of(d, self.sizes)) for d in kind.values)
 
-    def _number(self, name: str, given: Any, param: Any) -> Any:
-        if given is not None:
-            return given
+    def _number(self, name: str, number: Any, param: Any) -> Any:
+        if number is not None:
+            return number
         if key(param) not in self.sizes:
             raise self._free(name, name)
         return self._size_of_tensor(name, self.sizes[key(param)])

@@ -86,11 +86,11 @@ def key(variable: Any) -> int:
     return hash(variable)
 
 
-def size_name(variable: Any, taken: Mapping[Any, Dim]) -> Dim:
+def size_name(variable: Any, sizes: Mapping[Any, Dim]) -> Dim:
     """A new symbolic size of the variable's name; with a number where another size has that name."""
     name = variable_name(variable)
     name = name if is_name(name) else "n"
-    taken_names = {str(size) for size in taken.values()}
+    taken_names = {str(size) for size in sizes.values()}
     unique, count = name, 1
     while unique in taken_names:
         count += 1

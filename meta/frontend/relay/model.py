@@ -73,8 +73,8 @@ class RelayModel(Model):
         array = self._owned(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
             raise ArgumentError(self.subject, f"'{name}' is {array.type!r}", f"{var.type!r}")
-        taken = hasattr(type(self), name) or name in self.__dict__
-        attribute = f"param_{name}" if taken else name
+        is_attribute = hasattr(type(self), name) or name in self.__dict__
+        attribute = f"param_{name}" if is_attribute else name
         self._arrays[name] = attribute
         if moving:
             self.buffer(attribute, array)
@@ -133,8 +133,8 @@ class _Replay:
         self.sizes: dict[str, Dim] = {}
         for var, value in values.items():
             declared = var.type.shape if isinstance(var.type, TensorType) else ()
-            named = [(d.name, n) for d, n in zip(declared, value.shape, strict=False) if isinstance(d, SymDim)]
-            self.sizes.update((name, n) for name, n in named if name is not None)
+            sizes_by_name = [(d.name, n) for d, n in zip(declared, value.shape, strict=False) if isinstance(d, SymDim)]
+            self.sizes.update((name, n) for name, n in sizes_by_name if name is not None)
         self.values = values
         self.momentum = momentum
 

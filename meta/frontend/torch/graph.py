@@ -86,12 +86,12 @@ def convert(
 
 def parameter_names(names: Sequence[str]) -> list[str]:
     """Names of tensors as names of Python's parameters, each once."""
-    taken: Counter[str] = Counter()
+    uses: Counter[str] = Counter()
     out: list[str] = []
     for name in names:
         plain = name if name.isidentifier() and not inspect.iscode(name) else f"input_{len(out)}"
-        taken[plain] += 1
-        out.append(plain if taken[plain] == 1 else f"{plain}_{taken[plain]}")
+        uses[plain] += 1
+        out.append(plain if uses[plain] == 1 else f"{plain}_{uses[plain]}")
     return out
 
 
@@ -269,15 +269,15 @@ def _split_first(kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Mappi
 def _schedule(graph: Graph) -> list[tuple[Node, tuple[str, ...]]]:
     """The nodes that outputs and writes need, in order, each with the names that nothing reads after it."""
     needed = set(references(graph.output))
-    kept: list[tuple[Node, tuple[str, ...]]] = []
+    steps: list[tuple[Node, tuple[str, ...]]] = []
     has_writes = any(map(is_write, graph.nodes))
     for node in reversed(graph.nodes):
         if is_check(node) or not (is_write(node) or _has_effects(node) or any(n in needed for n in defined(node))):
             continue
         used = set(references((node.args, node.kwargs)))
-        kept.append((node, () if has_writes else tuple(used - needed)))
+        steps.append((node, () if has_writes else tuple(used - needed)))
         needed |= used
-    return kept[::-1]
+    return steps[::-1]
 
 
 def _has_effects(node: Node) -> bool:

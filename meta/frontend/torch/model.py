@@ -163,8 +163,8 @@ class ExportedModel(Model):
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         values = self._flattened(args, kwargs)
         self._check(values)
-        given = iter(values)
-        placed = [next(given) if each is None else self._value(*each) for each in self._attached]
+        arguments = iter(values)
+        placed = [next(arguments) if each is None else self._value(*each) for each in self._attached]
         outputs = run(self._program.graph, placed, checked=True)
         inputs = {p.name: value for p, value in zip(self._program.graph.inputs, placed, strict=True)}
         state = {spec.target: v for spec, v in zip(self._program.inputs, placed, strict=True) if spec.target}

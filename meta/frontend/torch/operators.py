@@ -231,10 +231,10 @@ def _to_other(self: Any, other: Any, non_blocking: bool = False, copy: bool = Fa
     return _converted(self, dtype=other.dtype, device=other.device, copy=copy)
 
 
-def _converted(x: Any, **wanted: Any) -> Any:
+def _converted(x: Any, **placement: Any) -> Any:
     convert = aten.find("to")
     assert convert is not None
-    return convert(x, **wanted)
+    return convert(x, **placement)
 
 
 OVERLOADS: Mapping[str, Function] = {"to.device": _to_device, "to.dtype": _to_dtype, "to.other": _to_other}

@@ -161,10 +161,10 @@ class _Reader:
         each = fields(value, self.source)
         self.tensors = fields(each.get("tensor_values"), self.source)
         self.sizes = fields(each.get("sym_int_values"), self.source)
-        given = list_of(each.get("inputs"), self.source)
-        if names is not None and len(names) != len(given):
-            raise bad_file(self.source, f"{len(names)} input specs and {len(given)} inputs", "one for each")
-        inputs = tuple(self.placeholder(i, arg, names[i] if names else "") for i, arg in enumerate(given))
+        input_fields = list_of(each.get("inputs"), self.source)
+        if names is not None and len(names) != len(input_fields):
+            raise bad_file(self.source, f"{len(names)} input specs and {len(input_fields)} inputs", "one for each")
+        inputs = tuple(self.placeholder(i, arg, names[i] if names else "") for i, arg in enumerate(input_fields))
         nodes = tuple(self.node(i, node) for i, node in enumerate(list_of(each.get("nodes"), self.source)))
         output = tuple(
             self.argument(arg, f"{self.source}, an output") for arg in list_of(each.get("outputs"), self.source)
@@ -245,8 +245,8 @@ class _Reader:
         metadata = fields(each.get("metadata", {}), where)
         args: list[Any] = []
         kwargs: dict[str, Any] = {}
-        for named in list_of(each.get("inputs"), where):
-            argument = fields(named, where)
+        for input_field in list_of(each.get("inputs"), where):
+            argument = fields(input_field, where)
             converted = self.argument(argument.get("arg"), where)
             if argument.get("kind") == 2:
                 kwargs[text(argument.get("name"), where)] = converted

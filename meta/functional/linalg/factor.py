@@ -46,9 +46,9 @@ def lu_unpack(factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots
     require_matrix("lu_unpack", factors, "factors")
     m, n = factors.shape[-2:]
     k = _smaller(m, n)
-    wanted = (*factors.shape[:-2], k)
-    fits = not unpack_pivots or (len(wanted) == pivots.ndim and all(map(same_dim, wanted, pivots.shape)))
-    require("lu_unpack", fits, f"'pivots' has shape {show(pivots.shape)}", f"shape {show(wanted)}")
+    pivot_shape = (*factors.shape[:-2], k)
+    fits = not unpack_pivots or (len(pivot_shape) == pivots.ndim and all(map(same_dim, pivot_shape, pivots.shape)))
+    require("lu_unpack", fits, f"'pivots' has shape {show(pivots.shape)}", f"shape {show(pivot_shape)}")
     is_int32 = not unpack_pivots or pivots.dtype == "int32"
     require("lu_unpack", is_int32, f"'pivots' has dtype {pivots.dtype}", "int32", "pass the pivots of lu_factor")
     empty = meta.zeros((0,), factors.dtype, factors.device)

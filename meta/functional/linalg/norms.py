@@ -64,8 +64,8 @@ def matrix_norm(
     if ord in ("nuc", 2, -2):
         values = meta.svd(meta.moveaxis(wide, (rows, columns), (-2, -1)), False)[1]
         norm = meta.sum(values, -1) if ord == "nuc" else _extreme(values, ord, -1, False)
-        kept = meta.reshape(norm, reduced_shape(x.shape, (rows, columns), True)) if keepdims else norm
-        return _cast(kept, dtypes.real_dtype(x.dtype))
+        result = meta.reshape(norm, reduced_shape(x.shape, (rows, columns), True)) if keepdims else norm
+        return _cast(result, dtypes.real_dtype(x.dtype))
     summed, compared = (rows, columns) if abs(float(ord)) == 1 else (columns, rows)
     sums = meta.sum(meta.abs(wide), summed, True)
     extreme = _extreme(sums, ord, compared, True)
@@ -83,11 +83,11 @@ def _extreme(x: Any, ord: Order, axis: int, keepdims: bool) -> Any:
 
 
 def _two_axes(axis: Sequence[int], x: Any) -> tuple[int, int]:
-    given = tuple(axis)
-    inside = len(given) == 2 and all(-x.ndim <= a < x.ndim for a in given)
-    require("matrix_norm", inside, f"axis is {given} for rank {x.ndim}", f"two axes of {-x.ndim} to {x.ndim - 1}")
-    rows, columns = (a % x.ndim for a in given)
-    require("matrix_norm", rows != columns, f"axis {given} names an axis twice", "distinct axes")
+    axes = tuple(axis)
+    inside = len(axes) == 2 and all(-x.ndim <= a < x.ndim for a in axes)
+    require("matrix_norm", inside, f"axis is {axes} for rank {x.ndim}", f"two axes of {-x.ndim} to {x.ndim - 1}")
+    rows, columns = (a % x.ndim for a in axes)
+    require("matrix_norm", rows != columns, f"axis {axes} names an axis twice", "distinct axes")
     return rows, columns
 
 

@@ -38,8 +38,8 @@ def multi_dot(xs: Sequence[Any]) -> Any:
         terms[0] = terms[0][1]
     if xs[-1].ndim == 1:
         terms[-1] = terms[-1][0]
-    kept = terms[0][0] * (xs[0].ndim - 1) + terms[-1][-1] * (xs[-1].ndim - 1)
-    return meta.einsum(f"{','.join(terms)}->{kept}", *xs)
+    output_labels = terms[0][0] * (xs[0].ndim - 1) + terms[-1][-1] * (xs[-1].ndim - 1)
+    return meta.einsum(f"{','.join(terms)}->{output_labels}", *xs)
 
 
 def vander(x: Any, n: int | None = None) -> Any:

@@ -66,8 +66,8 @@ def typed_module(package: str, ops: Sequence[Op], modules: Sequence[str]) -> str
     head = _HEAD.format(package=package, mark=MARK, names=", ".join(f'"{name}"' for name in sorted(names)))
     imports = "".join(f"    import {module} as _{module.replace('.', '_')}\n" for module in modules)
     typed = "".join(map(_signature, functions))
-    held = "".join(f"    {name} = {_path(op)}\n" for op in functions for name in _names(op))
-    return f"{head}{typed}else:\n    import meta as _meta\n{imports}\n{held}"
+    imports_of_paths = "".join(f"    {name} = {_path(op)}\n" for op in functions for name in _names(op))
+    return f"{head}{typed}else:\n    import meta as _meta\n{imports}\n{imports_of_paths}"
 
 
 def _names(op: Op) -> list[str]:

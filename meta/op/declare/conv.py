@@ -16,8 +16,8 @@ def _conv_shape(
 ) -> Shape:
     """The shape of a convolution of x with w. Raises TypeInferenceError when they do not fit."""
     rules.require(len(x) == rank + 2, f"'x' has shape {rules.show(x)}", _axes(rank, "batch", "channels", channels_last))
-    taken = _axes(rank, "out channels", "channels / groups", channels_last)
-    rules.require(len(w) == rank + 2, f"'w' has shape {rules.show(w)}", taken)
+    expected_axes = _axes(rank, "out channels", "channels / groups", channels_last)
+    rules.require(len(w) == rank + 2, f"'w' has shape {rules.show(w)}", expected_axes)
     x, w = (windows.channels_first(shape, channels_last) for shape in (x, w))
     _not_empty(x, w)
     rules.require(groups >= 1, f"groups is {groups}", "at least 1")

@@ -217,12 +217,12 @@ def gather_dx(dy: TensorType, axis: int, indices: TensorType, shape: tuple[int, 
     return x
 
 
-def _coordinates(indexed: int | None, taken: int | None, batch_dims: int | None = None) -> Rule:
-    """The rule of coordinates, argument 1: a slice for each axis of the indexed tensor that is not in the taken one,
-    after the first `batch_dims`. All are places in the schema, None for the result (0 for `batch_dims`)."""
+def _coordinates(indexed: int | None, gathered: int | None, batch_dims: int | None = None) -> Rule:
+    """The rule of coordinates, argument 1: a slice for each axis of the indexed tensor that is not in the gathered one,
+    after the first `batch_dims`. All are positions in the schema, None for the result (0 for `batch_dims`)."""
 
     def rule(*args: Any, out: Any) -> Positions:
-        whole, part = ((out if i is None else args[i]).shape for i in (indexed, taken))
+        whole, part = ((out if i is None else args[i]).shape for i in (indexed, gathered))
         first = 0 if batch_dims is None else args[batch_dims]
         count = len(whole) - first - (len(part) - len(args[1].shape) + 1)
         return Positions(1, tuple(whole[first : first + count]))

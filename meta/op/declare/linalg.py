@@ -48,8 +48,8 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
         "equal sizes",
     )
     batch = rules.broadcast_shapes(left[:-2], right[:-2])
-    kept = (m,) * (x1.ndim > 1) + (n,) * (x2.ndim > 1)
-    return tensor_type((*batch, *kept), x1.dtype, x1.device)
+    matrix_shape = (m,) * (x1.ndim > 1) + (n,) * (x2.ndim > 1)
+    return tensor_type((*batch, *matrix_shape), x1.dtype, x1.device)
 
 
 @declare("dense", schema=linalg.dense, pattern="out_ewise_fusable", amp="always")

@@ -21,15 +21,15 @@ def _declare(schema: Schema, states: tuple[str, ...], doc: str) -> None:
         inplace=dict(enumerate(updated)), outputs=updated,
     )  # fmt: skip
     def infer(*args: Any) -> TupleType:
-        given: dict[str, Any] = dict(zip(schema.names, args, strict=True))
-        x, dx, *arrays = (given.pop(name) for name in ("x", "dx", *states))
-        named = dict(zip(states, arrays, strict=True))
+        arguments: dict[str, Any] = dict(zip(schema.names, args, strict=True))
+        x, dx, *arrays = (arguments.pop(name) for name in ("x", "dx", *states))
+        state_types = dict(zip(states, arrays, strict=True))
         rules.require_float("x", x)
         rules.require_same_dtype(x=x, dx=dx)
-        rules.require_same_shape(x=x, dx=dx, **named)
-        for name, state in named.items():
+        rules.require_same_shape(x=x, dx=dx, **state_types)
+        for name, state in state_types.items():
             rules.require_float(name, state)
-        scalars = [t for t in given.values() if isinstance(t, TensorType)]
+        scalars = [t for t in arguments.values() if isinstance(t, TensorType)]
         for t in scalars:
             rules.require(t.ndim == 0, f"a number has shape {rules.show(t.shape)}", "a number or a 0-d tensor")
         rules.same_device(x, dx, *arrays, *scalars)

@@ -114,9 +114,9 @@ def _forward(op: Op, forward: Any, differentiable: Sequence[str]) -> str | Formu
     if forward is None or forward in LINEARITIES:
         return forward
     tangents = tangent_names(differentiable)
-    taken = [name for name in tangents if name in op.schema.names]
-    if taken:
-        raise FormulaError(op.name, f"the formula of forward mode uses the argument name '{taken[0]}' itself")
+    argument_names = [name for name in tangents if name in op.schema.names]
+    if argument_names:
+        raise FormulaError(op.name, f"the formula of forward mode uses the argument name '{argument_names[0]}' itself")
     return compile_formula(op, forward, "_forward", tangents)
 
 
@@ -134,10 +134,10 @@ def _definitions(op: Op, where: Any) -> dict[str, Formula]:
     """The compiled formulas of `where`. Raises FormulaError for a name that formulas use for something else."""
     if not isinstance(where, Mapping) or not all(isinstance(text, str) for text in where.values()):  # pyright: ignore[reportUnknownVariableType]
         raise FormulaError(op.name, f"`where` is {where!r}", "a mapping of names to formulas as text")
-    taken = {*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")}
+    reserved_names = {*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")}
     out: dict[str, Formula] = {}
     for name, text in cast("Mapping[str, str]", where).items():
-        if not name.isidentifier() or name in taken or _RESERVED.fullmatch(name):
+        if not name.isidentifier() or name in reserved_names or _RESERVED.fullmatch(name):
             raise FormulaError(op.name, f"`where` defines '{name}'", "an identifier that formulas do not use already")
         out[name] = compile_formula(op, text, "", out)
     return out
@@ -146,9 +146,11 @@ def _definitions(op: Op, where: Any) -> dict[str, Formula]:
 def _check_argument_names(op: Op) -> None:
     """Raise FormulaError for an argument whose name the gradient function needs for something else."""
     results = {*result_names(op, "y"), *result_names(op, "dy")}
-    taken = [name for name in op.schema.names if name in results or _RESERVED.fullmatch(name)]
-    if taken:
-        raise FormulaError(op.name, f"gradient formulas use the argument name '{taken[0]}' themselves", "another name")
+    clashes = [name for name in op.schema.names if name in results or _RESERVED.fullmatch(name)]
+    if clashes:
+        raise FormulaError(
+            op.name, f"gradient formulas use the argument name '{clashes[0]}' themselves", "another name"
+        )
 
 
 def function_source(entry: Entry) -> str:

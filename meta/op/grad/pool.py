@@ -11,5 +11,5 @@ def max_pool_dx_dy(indices: Any, dz: Any) -> Any:
     """The elements of dz at the indices; 0 for windows without elements, whose index is -1."""
     lead = indices.shape[:2]
     places = meta.reshape(indices, (*lead, -1))
-    taken = meta.gather(meta.reshape(dz, (*lead, -1)), 2, meta.maximum(places, 0))
-    return meta.reshape(meta.where(places >= 0, taken, 0), indices.shape)
+    gathered = meta.gather(meta.reshape(dz, (*lead, -1)), 2, meta.maximum(places, 0))
+    return meta.reshape(meta.where(places >= 0, gathered, 0), indices.shape)

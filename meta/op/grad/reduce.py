@@ -27,8 +27,8 @@ def sum_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: An
 
 def mean_grad(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool, dy: Any) -> Any:
     """dy repeated over the reduced axes, divided by the number of reduced elements."""
-    kept = keep_axes(dy, x, axis, keepdims)
-    share = widen(kept) / at_least_one(_count(x, axis), kept)
+    cotangent = keep_axes(dy, x, axis, keepdims)
+    share = widen(cotangent) / at_least_one(_count(x, axis), cotangent)
     return meta.broadcast_to(share if share.dtype == dy.dtype else meta.cast(share, dy.dtype), x.shape)
 
 
@@ -110,10 +110,10 @@ def prod_dx_x(x: Any, dy: Any, axis: tuple[int, ...] | None, keepdims: bool, dz:
     axes = rules.axis_indices(axis, x.ndim) if x.ndim else ()
     if not axes:
         return meta.zeros_like(x)
-    kept = [a for a in range(x.ndim) if a not in axes]
-    order = (*kept, *axes)
+    outer_axes = [a for a in range(x.ndim) if a not in axes]
+    order = (*outer_axes, *axes)
     n: Any = product(x.shape[a] for a in axes)
-    lead = [x.shape[a] for a in kept]
+    lead = [x.shape[a] for a in outer_axes]
     rows = product(lead)
 
     def flat(t: Any) -> Any:

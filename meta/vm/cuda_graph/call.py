@@ -102,14 +102,14 @@ class GraphCall:
     def main(self, *data: Any) -> Any:
         """Run the program on raw tensors; the results are new tensors."""
         with self.lock:
-            here = streams.current_stream(self.on)
+            stream = streams.current_stream(self.on)
             driver.set_device(self.on)
             if self.graph and self._is_recorded(data):
-                self._fill(data, here)
-                driver.launch_graph(self.graph, here)
+                self._fill(data, stream)
+                driver.launch_graph(self.graph, stream)
             else:
-                self._run(data, here)
-            return self._results(here)
+                self._run(data, stream)
+            return self._results(stream)
 
     def _is_recorded(self, data: Sequence[Any]) -> bool:
         if any(data[i] is not x for i, x in zip(self.kept, self.fixed, strict=True)):
@@ -125,18 +125,18 @@ class GraphCall:
         with memory_pool.require_pools(self.on).use_private_pool(self.pool):
             self.copied[i] = _Copied.of(allocation.empty(kind.shape, kind.dtype, self.on))  # type: ignore[arg-type]
 
-    def _run(self, data: Sequence[Any], here: int) -> None:
+    def _run(self, data: Sequence[Any], stream: int) -> None:
         self._note_moves(data)
-        self._fill(data, here)
+        self._fill(data, stream)
         args = [_runtime_tensor(x) if i not in self.copied else self.copied[i].tensor for i, x in enumerate(data)]
         self.calls += 1
-        driver.make_stream_wait(self.stream, here)
+        driver.make_stream_wait(self.stream, stream)
         if self.calls > WARM_UP and not self.refusal and self._record(args, data):
-            driver.make_stream_wait(here, self.stream)
-            driver.launch_graph(self.graph, here)
+            driver.make_stream_wait(stream, self.stream)
+            driver.launch_graph(self.graph, stream)
             return
         self._keep(self._inside(args))
-        driver.make_stream_wait(here, self.stream)
+        driver.make_stream_wait(stream, self.stream)
 
     def _note_moves(self, data: Sequence[Any]) -> None:
         """Copy from now on the stable parameters that moved too often, and those that kernels cannot read in place."""

@@ -126,9 +126,9 @@ class Choices:
         if dialect is not None:
             return self._named(info, dialect)
         tried = candidates(info, in_program=True)
-        chosen = accepting(info, tried)
-        refused = tuple(itertools.takewhile(lambda candidate: candidate is not chosen, tried))
-        return Choice(info, chosen.implementation, chosen.priority, refused)
+        first_accepted = accepting(info, tried)
+        refused = tuple(itertools.takewhile(lambda candidate: candidate is not first_accepted, tried))
+        return Choice(info, first_accepted.implementation, first_accepted.priority, refused)
 
     def _named(self, info: CallInfo, dialect: str) -> Choice:
         """The choice where the program names the dialect."""

@@ -90,10 +90,14 @@ def register_kernels(source: Source) -> None:
         register_loops(loops_of(source.module), running_step)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
-            chosen, info = choice.implementation, choice.info
-            kernel = chosen.checked_kernel(info) if choice.checked else chosen.dialect.kernel(chosen, info)
+            implementation, info = choice.implementation, choice.info
+            kernel = (
+                implementation.checked_kernel(info)
+                if choice.checked
+                else implementation.dialect.kernel(implementation, info)
+            )
             tvm.register_global_func(name, kept(kernel), override=True)
-            if info.op.family == "collective" and chosen.dialect.name == "torch":
+            if info.op.family == "collective" and implementation.dialect.name == "torch":
                 _register_halves(name, kernel, info.device)
 
 

@@ -53,12 +53,12 @@ class Recomputed:
         """Note the large tensors of a function that only kernels read which can compute them."""
         if self.choices.device.kind != "cuda":
             return
-        needed: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
+        atoms_read: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
         for binding in walk(function):
             if not self._is_taker(binding.value):
-                needed.update(reads(binding.value))
+                atoms_read.update(reads(binding.value))
         variables = (binding.var for binding in walk(function) if isinstance(binding.var.type, TensorType))
-        self._unwritten.update(v for v in variables if v not in needed and _is_large(v.type))
+        self._unwritten.update(v for v in variables if v not in atoms_read and _is_large(v.type))
 
     def _is_taker(self, value: Any) -> bool:
         if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.view or is_open(value):

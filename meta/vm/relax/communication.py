@@ -276,11 +276,11 @@ def _split(main: Any, kernels: Kernels) -> tuple[Any, Kernels]:
             new.append(step)
             continue
         *operands, out = step.value.args
-        held = {steps.root(out)} | {steps.root(v) for v in operands if steps.root(v) in params}
+        root_tensors = {steps.root(out)} | {steps.root(v) for v in operands if steps.root(v) in params}
         args = [tvm.IntImm("int64", count), *step.value.args]
         value = tvm.RelaxCall(tvm.ExternFunc(start_name(name)), args, ty_args=step.value.ty_args)
         new.append(step_of(step.var, value))
-        open_calls[count] = step, held
+        open_calls[count] = step, root_tensors
         names[start_name(name)] = kernels.get(name, ())
         count += 1
     for number in list(open_calls):

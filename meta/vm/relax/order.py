@@ -136,22 +136,22 @@ class _Greedy:
                 first |= dict.fromkeys(self.small_kernels(others, kernel.index, size[t] // 16))
         return [self.lives.kernels[i] for i in sorted(first, key=self.rank.__getitem__)]
 
-    def small_kernels(self, wanted: Sequence[int], without: int, limit: int) -> list[int]:
+    def small_kernels(self, requested: Sequence[int], without: int, limit: int) -> list[int]:
         """Kernels, and those that must run before them, if all of their results are small and `without` is not one of
         them; none otherwise."""
-        needed: dict[int, None] = {}
-        pending = list(wanted)
+        kernels: dict[int, None] = {}
+        pending = list(requested)
         total = 0
         while pending:
             i = pending.pop()
-            if self.done[i] or i in needed:
+            if self.done[i] or i in kernels:
                 continue
-            needed[i] = None
+            kernels[i] = None
             total += sum(self.lives.sizes[t] for t in self.lives.kernels[i].writes)
-            if i == without or total > limit or len(needed) > _MOST_SMALL:
+            if i == without or total > limit or len(kernels) > _MOST_SMALL:
                 return []
             pending += self.lives.kernels[i].after
-        return list(needed)
+        return list(kernels)
 
     def next_rank(self, tensor: int) -> int:
         return min(self.rank[i] for i in self.lives.readers[tensor] if not self.done[i])

@@ -78,8 +78,8 @@ class Rematerialiser:
                 call = node.kernel.step.value
                 name = call.op.name_hint if isinstance(call.op, tvm.GlobalVar) else str(call.op.global_symbol)
                 row = rows.setdefault(self.kernels.get(name, (name,)), [0, 0, 0])
-                kept = sum(plan.sizes[t] for t in node.writes if plan.readers.get(t))
-                for i, value in enumerate((1, plan.moved[node.kernel.index], kept)):
+                byte_count = sum(plan.sizes[t] for t in node.writes if plan.readers.get(t))
+                for i, value in enumerate((1, plan.moved[node.kernel.index], byte_count)):
                     row[i] += value
         return tuple(sorted((Recomputed(ops, *row) for ops, row in rows.items()), key=lambda r: -r.kept))
 
@@ -169,15 +169,15 @@ class _Plan:
             node = self.nodes[i]
             if not self.pure[node.kernel.index] or self.runs[node.kernel.index] > _MOST_RUNS:
                 continue
-            kept = [t for t in node.writes if self.last(t) > peak and peak not in self.readers[t]]
-            if not kept:
+            results = [t for t in node.writes if self.last(t) > peak and peak not in self.readers[t]]
+            if not results:
                 continue
-            use = min(r for t in kept for r in self.readers[t] if r > peak)
+            use = min(r for t in results for r in self.readers[t] if r > peak)
             if not self.unchanged(node.kernel, use):
                 continue
-            gain = sum(self.sizes[t] for t in kept) - sum(self.sizes[t] for t in node.reads if self.last(t) < peak)
+            gain = sum(self.sizes[t] for t in results) - sum(self.sizes[t] for t in node.reads if self.last(t) < peak)
             if gain > 0:
-                candidates.append((self.moved[node.kernel.index] * self.weight(node.kernel) / gain, gain, kept, use))
+                candidates.append((self.moved[node.kernel.index] * self.weight(node.kernel) / gain, gain, results, use))
         return candidates
 
     def copy(self, node: _Node, tensors: Sequence[int], peak: int) -> _Node:

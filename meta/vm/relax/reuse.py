@@ -79,11 +79,11 @@ class _Reuse:
         """The argument that is the tensor `read`, or a view of it, with the type of `result`; None if there are several
         arguments or another type."""
         root = self.lives.steps.root
-        taken = [v for v in kernel.step.uses if root(v) == self.lives.tensors[read]]
-        if len(taken) != 1 or not tvm.structural_equal(taken[0].ty, result.ty):
+        operands = [v for v in kernel.step.uses if root(v) == self.lives.tensors[read]]
+        if len(operands) != 1 or not tvm.structural_equal(operands[0].ty, result.ty):
             return None
-        args = [a for a in kernel.step.value.args if isinstance(a, tvm.RelaxVar) and a == taken[0]]
-        return taken[0] if len(args) == 1 else None
+        args = [a for a in kernel.step.value.args if isinstance(a, tvm.RelaxVar) and a == operands[0]]
+        return operands[0] if len(args) == 1 else None
 
     def merged_kernel(self, call: Any, operand: Any, result: Any) -> Any | None:
         """A kernel that writes `result` over `operand`, None where that is not safe."""

@@ -105,14 +105,14 @@ class Steps:
 
     def take_views(self, variables: Iterable[Any]) -> list[Step]:
         """Remove the steps that make these views (of parameters) and return them in order."""
-        taken: set[Step] = set()
+        view_steps: set[Step] = set()
         pending = [v for v in variables if v in self._views]
         while pending:
             step = self._views[pending.pop()]
-            taken.add(step)
+            view_steps.add(step)
             pending += [v for v in step.uses if v in self._views]
-        views = [s for s in self.list if s in taken]
-        self.list = [s for s in self.list if s not in taken]
+        views = [s for s in self.list if s in view_steps]
+        self.list = [s for s in self.list if s not in view_steps]
         return views
 
     def prepend(self, steps: list[Step]) -> None:
@@ -149,10 +149,10 @@ class Steps:
         moved = set(movable)
         for order, step in enumerate(movable, 1):
             written = self._written_by(step)
-            needed = [self.users(v)[0] for v in step.uses if self.is_new(v) and v not in written]
-            needed += [self._views[v] for v in step.uses if v in self._views]
-            needed += [s for v in written for s in self._readers(targets[v]) if s not in moved]
-            last = max((position[s][0] for s in needed), default=-1)
+            predecessors = [self.users(v)[0] for v in step.uses if self.is_new(v) and v not in written]
+            predecessors += [self._views[v] for v in step.uses if v in self._views]
+            predecessors += [s for v in written for s in self._readers(targets[v]) if s not in moved]
+            last = max((position[s][0] for s in predecessors), default=-1)
             if any(position[s][0] <= last for v in written for s in self._readers(v) if s is not step):
                 continue
             position[step] = (last, 2 * order)

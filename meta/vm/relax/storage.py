@@ -82,19 +82,21 @@ def _searched(
 ) -> tuple[list[int], dict[int, int]]:
     """Storages for tensors, largest first: each takes the first storage in `order` that is free while it lives."""
     storages: list[int] = []
-    taken: list[list[Span]] = []
+    occupied: list[list[Span]] = []
     place: dict[int, int] = {}
     for t in tensors:
         first, last = spans[t]
         for i in order(range(len(storages))):
-            slot = bisect_left(taken[i], (first, last))
-            if (not slot or taken[i][slot - 1][1] < first) and (slot == len(taken[i]) or last < taken[i][slot][0]):
+            slot = bisect_left(occupied[i], (first, last))
+            if (not slot or occupied[i][slot - 1][1] < first) and (
+                slot == len(occupied[i]) or last < occupied[i][slot][0]
+            ):
                 break
         else:
             i, slot = len(storages), 0
             storages.append(max(sizes[t], 1))
-            taken.append([])
-        taken[i].insert(slot, (first, last))
+            occupied.append([])
+        occupied[i].insert(slot, (first, last))
         place[t] = i
     return storages, place
 

@@ -65,9 +65,9 @@ def _is_large(buffer: Any) -> bool:
 def _with_parameters(func: Any, buffers: list[Any]) -> Any:
     """A kernel that takes some of its buffers as further parameters."""
     root = func.body.block
-    kept = [b for b in root.alloc_buffers if not any(b.same_as(x) for x in buffers)]
+    own_buffers = [b for b in root.alloc_buffers if not any(b.same_as(x) for x in buffers)]
     block = tvm.SBlock(
-        root.iter_vars, root.reads, root.writes, root.name_hint, root.body, root.init, kept, root.match_buffers,
+        root.iter_vars, root.reads, root.writes, root.name_hint, root.body, root.init, own_buffers, root.match_buffers,
         root.annotations,
     )  # fmt: skip
     body = tvm.SBlockRealize(func.body.iter_values, func.body.predicate, block)

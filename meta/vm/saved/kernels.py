@@ -81,8 +81,8 @@ def parsed_functions(text: str, expected: set[str], device: Device) -> tuple[Mod
 def _choices(module: Module, device: Device) -> Choices:
     """The choices of calls that name their dialects, which run there even where others would cost less."""
     calls = (b.value for function in module.functions.values() for b in walk(function))
-    named = {call.dialect for call in calls if isinstance(call, Call) and call.dialect}
-    with with_dialect(sorted(named)):
+    dialects = {call.dialect for call in calls if isinstance(call, Call) and call.dialect}
+    with with_dialect(sorted(dialects)):
         return choose_all(module, device)
 
 

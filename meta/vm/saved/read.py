@@ -70,10 +70,10 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
 
 
 def _check_versions(header: Mapping[str, Any], path: str) -> None:
-    here = {
+    versions = {
         "format": FORMAT, "meta": __version__, "tvm": targets.tvm_version(), "platform": f"{sys.platform} {machine()}"
     }  # fmt: skip
-    for key, expected in here.items():
+    for key, expected in versions.items():
         if header[key] != expected:
             raise FileError("load", f"{path} was saved for {key} {header[key]!s:.60}", f"{key} {expected}", _REMEDY)
     kind = parse_device(header["device"]).kind

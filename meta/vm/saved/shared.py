@@ -70,8 +70,8 @@ def _arguments(program: Program) -> list[dict[str, Any]]:
 def _held(program: Program) -> list[tuple[dict[str, Any], Any]]:
     """The arguments whose arrays the program has."""
     arguments = _arguments(program)
-    held = [*(x for _, x in program.record.state), *program.constants]
-    return list(zip([a for a in arguments if a["role"] in ("state", "constant")], held, strict=True))
+    arrays = [*(x for _, x in program.record.state), *program.constants]
+    return list(zip([a for a in arguments if a["role"] in ("state", "constant")], arrays, strict=True))
 
 
 def _type(kind: Any) -> dict[str, Any]:

@@ -108,11 +108,11 @@ def nll_loss(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
 
 def _picked(x: Any, target: Any, weight: Any, axis: int, ignored: int) -> tuple[Any, Any]:
     """The values of x at the targets' classes, and the weights of those, 0 for ignored targets."""
-    kept = meta.not_equal(target, ignored)
-    classes = meta.clip(meta.where(kept, target, meta.zeros_like(target)), 0, x.shape[axis] - 1)
+    counts = meta.not_equal(target, ignored)
+    classes = meta.clip(meta.where(counts, target, meta.zeros_like(target)), 0, x.shape[axis] - 1)
     picked = meta.squeeze(meta.gather(x, axis, meta.expand_dims(classes, (axis,))), (axis,))
     factor = meta.ones_like(picked) if weight is None else meta.take(weight, classes, 0, "clip")
-    return picked, meta.where(kept, factor, meta.zeros_like(factor))
+    return picked, meta.where(counts, factor, meta.zeros_like(factor))
 
 
 @composition("cross_entropy")
@@ -130,6 +130,6 @@ def cross_entropy_dx(
         return None
     _, factor = _picked(x, target, weight, axis, ignore_index)
     scale = meta.multiply(factor, meta.divide(dy, meta.sum(factor)) if reduction == "mean" else dy)
-    kept = meta.where(meta.not_equal(target, ignore_index), target, meta.zeros_like(target))
-    hot = meta.one_hot(kept, x.shape[axis], x.dtype, axis)
+    class_index = meta.where(meta.not_equal(target, ignore_index), target, meta.zeros_like(target))
+    hot = meta.one_hot(class_index, x.shape[axis], x.dtype, axis)
     return meta.multiply(meta.subtract(meta.softmax(x, axis), hot), meta.expand_dims(scale, (axis,)))

@@ -79,8 +79,8 @@ class Row:
                 result = self.fold(*inputs, **attributes)
             if result is not NotImplemented:
                 return result
-        given = [self._operand(node, name, value) for name, value in zip(names, inputs, strict=False)]
-        return self.function(node, *given, **attributes)
+        operands = [self._operand(node, name, value) for name, value in zip(names, inputs, strict=False)]
+        return self.function(node, *operands, **attributes)
 
     def _operand(self, node: Node, name: str, value: Any) -> Any:
         if value is None or isinstance(value, (list, tuple)):

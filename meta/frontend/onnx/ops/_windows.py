@@ -57,10 +57,10 @@ def window_of(
         return Window(kernel, strides, dilations, _same(op, window, spatial, auto_pad))
     if auto_pad not in ("NOTSET", "VALID", ""):
         raise TypeInferenceError(op, f"auto_pad is {auto_pad!r}", "NOTSET, VALID, SAME_UPPER or SAME_LOWER")
-    given = tuple(map(int, pads)) if pads and auto_pad != "VALID" else (0,) * (2 * rank)
-    if len(given) != 2 * rank:
-        raise TypeInferenceError(op, f"pads {given} for {rank} axes", f"{2 * rank} numbers")
-    return Window(kernel, strides, dilations, tuple(zip(given[:rank], given[rank:], strict=True)))
+    padding = tuple(map(int, pads)) if pads and auto_pad != "VALID" else (0,) * (2 * rank)
+    if len(padding) != 2 * rank:
+        raise TypeInferenceError(op, f"pads {padding} for {rank} axes", f"{2 * rank} numbers")
+    return Window(kernel, strides, dilations, tuple(zip(padding[:rank], padding[rank:], strict=True)))
 
 
 def _same(op: str, window: Window, spatial: Sequence[Dim], auto_pad: str) -> tuple[tuple[int, int], ...]:

@@ -97,9 +97,9 @@ def attention(
     if left_window_size >= 0 or right_window_size >= 0 or (causal and not plain):
         right = 0 if causal else right_window_size
         mask, causal = mask.narrowed(_visible(queries, keys, offset, left_window_size, right)), False
-    wanted = len(node.outputs) > 3 and bool(node.outputs[3])
+    returns_scores = len(node.outputs) > 3 and bool(node.outputs[3])
     precision = None if softmax_precision is None else dtype_of("Attention", softmax_precision)
-    if softcap or wanted or precision == "float64":
+    if softcap or returns_scores or precision == "float64":
         mask = mask.narrowed(_visible(queries, keys, offset, -1, 0)) if causal else mask
         y, scores = _by_steps(q, k, v, mask, scale, softcap, precision, qk_matmul_output_mode)
     else:

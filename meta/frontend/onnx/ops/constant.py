@@ -14,13 +14,13 @@ def constant(
     node: Node, *, value: Any = None, value_float: Any = None, value_floats: Any = None, value_int: Any = None,
     value_ints: Any = None, value_string: Any = None, value_strings: Any = None, sparse_value: Any = None,
 ) -> Any:  # fmt: skip
-    given = {
+    attributes = {
         "value": None if value is None else np.asarray(value),
         "float": _array(value_float if value_floats is None else value_floats, np.float32),
         "int": _array(value_int if value_ints is None else value_ints, np.int64),
         "string": _array(value_string if value_strings is None else value_strings, np.str_),
     }
-    values = [v for v in given.values() if v is not None]
+    values = [v for v in attributes.values() if v is not None]
     if len(values) != 1 or sparse_value is not None:
         refuse(node, f"{len(values)} values are given", "one dense value")
     return values[0]

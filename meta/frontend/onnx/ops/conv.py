@@ -59,8 +59,8 @@ def _transposed_pads(
     """What is cut off the full result at both ends: pads, or what an output shape asks for."""
     full = [s * (n - 1) + e for s, n, e in zip(window.strides, x.shape[2:], window.extents, strict=True)]
     if shape:
-        wanted = list(shape)[-window.rank :]
-        totals = [f + o - n for f, o, n in zip(full, extra, wanted, strict=True)]
+        spatial = list(shape)[-window.rank :]
+        totals = [f + o - n for f, o, n in zip(full, extra, spatial, strict=True)]
     elif auto_pad in ("SAME_UPPER", "SAME_LOWER"):
         totals = [e - s + o for e, s, o in zip(window.extents, window.strides, extra, strict=True)]
     else:
@@ -122,10 +122,10 @@ def causal_conv_with_state(
     """A depthwise convolution of the past and present steps, and the last kernel - 1 steps."""
     if activation not in ("none", "silu", "swish"):
         raise TypeInferenceError(node.op_type, f"activation is {activation!r}", "none, silu or swish")
-    kept = weight.shape[2] - 1
-    past = meta.zeros((*input.shape[:2], kept), input.dtype, input.device) if past_state is None else past_state
-    joined = meta.concatenate([past, input], 2) if kept else input
+    state_length = weight.shape[2] - 1
+    past = meta.zeros((*input.shape[:2], state_length), input.dtype, input.device) if past_state is None else past_state
+    joined = meta.concatenate([past, input], 2) if state_length else input
     y = biased(meta.conv1d(joined, weight, groups=input.shape[1]), bias)
     length = joined.shape[2]
-    state = meta.strided_slice(joined, (0, 0, length - kept), (*joined.shape[:2], length))
+    state = meta.strided_slice(joined, (0, 0, length - state_length), (*joined.shape[:2], length))
     return (y if activation == "none" else meta.silu(y)), state

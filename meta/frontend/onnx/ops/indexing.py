@@ -198,8 +198,8 @@ def non_max_suppression(
     indices, _ = meta.non_max_suppression(repeated, flat, overlap, least, limit)
     places = meta.argwhere(meta.greater_equal(indices, 0))
     rows = meta.select(places, 1, 0)
-    chosen = as_dtype(meta.gather_nd(indices, meta.transpose(places, (1, 0))), "int64")
-    return meta.stack([meta.floor_divide(rows, classes), meta.mod(rows, classes), chosen], 1)
+    boxes_selected = as_dtype(meta.gather_nd(indices, meta.transpose(places, (1, 0))), "int64")
+    return meta.stack([meta.floor_divide(rows, classes), meta.mod(rows, classes), boxes_selected], 1)
 
 
 def _corners(boxes: Any, centred: bool) -> Any:

@@ -131,9 +131,9 @@ def rms_normalization(
 @row("MeanVarianceNormalization", since=9)
 def mean_variance_normalization(node: Node, X: Any, *, axes: Any = (0, 2, 3)) -> Any:
     """(x - mean) / (deviation + 1e-9), with the deviation as the root of a difference of means."""
-    chosen = axes_of("MeanVarianceNormalization", axes, X.ndim)
-    centred = meta.subtract(X, meta.mean(X, chosen, True))
-    deviation = meta.sqrt(meta.mean(meta.multiply(centred, centred), chosen, True))
+    norm_axes = axes_of("MeanVarianceNormalization", axes, X.ndim)
+    centred = meta.subtract(X, meta.mean(X, norm_axes, True))
+    deviation = meta.sqrt(meta.mean(meta.multiply(centred, centred), norm_axes, True))
     return meta.divide(centred, meta.add(deviation, 1e-9))
 
 

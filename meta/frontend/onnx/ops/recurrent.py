@@ -90,14 +90,14 @@ def _layer(
     if direction not in directions:
         refuse(node, f"direction is {direction!r}", "forward, reverse or bidirectional")
     ways = directions[direction]
-    chosen = list(names or ()) or list(default) * len(ways)
-    if len(chosen) > len(default) * len(ways):
-        chosen = chosen[: len(default) * len(ways)]
-    if len(chosen) != len(default) * len(ways) or w.shape[0] != len(ways):
-        raise TypeInferenceError(node.op_type, f"{len(chosen)} activations and weights of shape {w.shape}",
+    activations = list(names or ()) or list(default) * len(ways)
+    if len(activations) > len(default) * len(ways):
+        activations = activations[: len(default) * len(ways)]
+    if len(activations) != len(default) * len(ways) or w.shape[0] != len(ways):
+        raise TypeInferenceError(node.op_type, f"{len(activations)} activations and weights of shape {w.shape}",
                                  f"{len(default)} activations and weights for each direction, {len(ways)}")  # fmt: skip
     a, c = iter(alphas or ()), iter(betas or ())
-    functions = [_activation(name, a, c, clip) for name in chosen]
+    functions = [_activation(name, a, c, clip) for name in activations]
     groups = tuple(tuple(functions[i : i + len(default)]) for i in range(0, len(functions), len(default)))
     steps = meta.transpose(x, (1, 0, 2)) if layout else x
     return _Layer(steps, w, r, b, lengths, ways, groups, layout)
@@ -136,8 +136,8 @@ def _scanned(layer: _Layer, step: Any, inputs: Any, start: tuple[Any, ...], reve
     def limited(carry: Any, xs: Any) -> Any:
         x, place = xs
         new, valid = step(carry, x), meta.less(place, lengths)
-        kept = tuple(meta.where(valid, n, old) for n, old in zip(new, carry, strict=True))
-        return kept, meta.where(valid, new[0], meta.zeros_like(new[0]))
+        new_carry = tuple(meta.where(valid, n, old) for n, old in zip(new, carry, strict=True))
+        return new_carry, meta.where(valid, new[0], meta.zeros_like(new[0]))
 
     places = meta.reshape(meta.arange(0, layer.x.shape[0]), (-1, 1))
     return meta.scan(limited, start, (inputs, places), reverse=reverse)
@@ -206,8 +206,8 @@ def gru(
     def inputs(i: int) -> Any:
         mine, other = layer.biases(i)
         if other is not None and linear_before_reset:
-            kept, inner = meta.split(other, (2 * size,), 0)
-            other = meta.concatenate([kept, meta.zeros_like(inner)], 0)
+            gates, inner = meta.split(other, (2 * size,), 0)
+            other = meta.concatenate([gates, meta.zeros_like(inner)], 0)
         return _projected(layer, i, mine, other)
 
     return _run(layer, step, inputs, (initial_h,))

@@ -99,22 +99,24 @@ def _fold(name: str) -> Callable[..., Any] | None:
         return None
 
     def fold(data: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
-        chosen = None if axes is None else ints(axes)
-        if not chosen and noop_with_empty_axes:
+        reduced_axes = None if axes is None else ints(axes)
+        if not reduced_axes and noop_with_empty_axes:
             return data
         options: dict[str, Any] = {}
         if not data.size and name in ("ReduceMax", "ReduceMin"):
             options["initial"] = _end(str(data.dtype), largest=name == "ReduceMax")
-        return np.asarray(function(data, axis=chosen or None, keepdims=bool(keepdims), **options), dtype=data.dtype)
+        return np.asarray(
+            function(data, axis=reduced_axes or None, keepdims=bool(keepdims), **options), dtype=data.dtype
+        )
 
     return fold
 
 
 def _register(name: str) -> None:
     def convert(node: Node, data: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
-        wanted = None if axes is None else axes_of(name, value_of(node, axes, "axes"), data.ndim)
-        chosen = wanted or (() if noop_with_empty_axes else None)
-        return _reduced(name, data, chosen, bool(keepdims))
+        requested = None if axes is None else axes_of(name, value_of(node, axes, "axes"), data.ndim)
+        reduced_axes = requested or (() if noop_with_empty_axes else None)
+        return _reduced(name, data, reduced_axes, bool(keepdims))
 
     def convert_old(node: Node, data: Any, *, axes: Any = None, keepdims: int = 1) -> Any:
         return _reduced(name, data, axes_of(name, axes, data.ndim) if axes else None, bool(keepdims))

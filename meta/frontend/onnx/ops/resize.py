@@ -54,10 +54,11 @@ def _scaled(node: Node, size: Dim, scale: float) -> Dim:
     return size * int(scale)
 
 
-def _from_sizes(x: Any, chosen: Sequence[int], sizes: Sequence[Any], policy: str) -> list[tuple[Any, Any]]:
+def _from_sizes(x: Any, resized_axes: Sequence[int], sizes: Sequence[Any], policy: str) -> list[tuple[Any, Any]]:
     """(size, scale) of each axis. Unless stretched, the ratio of all is the smallest or the largest."""
     ratios = [
-        new / x.shape[axis] if isinstance(x.shape[axis], int) else None for axis, new in zip(chosen, sizes, strict=True)
+        new / x.shape[axis] if isinstance(x.shape[axis], int) else None
+        for axis, new in zip(resized_axes, sizes, strict=True)
     ]
     if policy == "stretch":
         return list(zip(sizes, ratios, strict=True))
@@ -65,7 +66,7 @@ def _from_sizes(x: Any, chosen: Sequence[int], sizes: Sequence[Any], policy: str
         raise TypeInferenceError("Resize", f"keep_aspect_ratio_policy is {policy!r}",
                                  "stretch, or not_larger or not_smaller with known sizes")  # fmt: skip
     ratio = (min if policy == "not_larger" else max)(ratios)  # type: ignore[type-var]
-    return [(int(ratio * x.shape[axis] + 0.5), ratio) for axis in chosen]
+    return [(int(ratio * x.shape[axis] + 0.5), ratio) for axis in resized_axes]
 
 
 @row("Resize", since=11, constants=("roi", "scales", "sizes"))
@@ -77,21 +78,21 @@ def resize(
 ) -> Any:  # fmt: skip
     if mode not in ("nearest", "linear", "cubic"):
         refuse(node, f"mode is {mode!r}", "nearest, linear or cubic")
-    chosen = axes_of("Resize", range(X.ndim) if axes is None else axes, X.ndim)
+    resized_axes = axes_of("Resize", range(X.ndim) if axes is None else axes, X.ndim)
     if sizes is not None and sizes.size:
-        targets = _from_sizes(X, chosen, ints(sizes), keep_aspect_ratio_policy)
+        targets = _from_sizes(X, resized_axes, ints(sizes), keep_aspect_ratio_policy)
     elif scales is not None and scales.size:
         factors = [float(s) for s in scales.reshape(-1)]
-        targets = [(_scaled(node, X.shape[a], s), s) for a, s in zip(chosen, factors, strict=True)]
+        targets = [(_scaled(node, X.shape[a], s), s) for a, s in zip(resized_axes, factors, strict=True)]
     else:
         raise TypeInferenceError("Resize", "there are neither scales nor sizes", "one of them")
-    parts = [(0.0, 1.0)] * len(chosen)
+    parts = [(0.0, 1.0)] * len(resized_axes)
     if coordinate_transformation_mode == "tf_crop_and_resize":
         numbers = [float(v) for v in roi.reshape(-1)]
-        parts = list(zip(numbers[: len(chosen)], numbers[len(chosen) :], strict=True))
+        parts = list(zip(numbers[: len(resized_axes)], numbers[len(resized_axes) :], strict=True))
     method = _Method(mode, coordinate_transformation_mode, nearest_mode, cubic_coeff_a, bool(antialias),
                      bool(exclude_outside), extrapolation_value)  # fmt: skip
-    resized = [_Axis(a, X.shape[a], *targets[i], parts[i]) for i, a in enumerate(chosen)]
+    resized = [_Axis(a, X.shape[a], *targets[i], parts[i]) for i, a in enumerate(resized_axes)]
     return _resized(node, X, [a for a in resized if _changes(a, method)], method)
 
 

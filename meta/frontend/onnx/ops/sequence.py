@@ -57,10 +57,10 @@ def split_to_sequence(node: Node, input: Any, split: Any = None, *, axis: int = 
     if split is None:
         parts = _parts(node, x, [1] * size, place)
         return parts if keepdims else [meta.squeeze(p, (place,)) for p in parts]
-    wanted = value_of(node, split, "split")
-    if wanted.ndim:
-        return _parts(node, x, [int(n) for n in wanted], place)
-    step = int(wanted)
+    lengths = value_of(node, split, "split")
+    if lengths.ndim:
+        return _parts(node, x, [int(n) for n in lengths], place)
+    step = int(lengths)
     if step <= 0:
         raise OnnxError("onnx", f"{node.name}: split is {step}", "1 or more")
     return _parts(node, x, [min(step, size - start) for start in range(0, size, step)], place)

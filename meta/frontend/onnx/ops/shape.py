@@ -47,13 +47,13 @@ def identity(node: Node, input: Any) -> Any:  # ONNX's name
 # --- changing --------------------------------------------------------------------------------------------------------
 
 
-def _new_shape(old: tuple[Dim, ...], wanted: Any, allowzero: int) -> tuple[Dim, ...]:
+def _new_shape(old: tuple[Dim, ...], shape: Any, allowzero: int) -> tuple[Dim, ...]:
     """The shape that Reshape asks for: 0 keeps a size (unless allowzero), one -1 is computed."""
     new: list[Dim] = []
-    for i, n in enumerate(ints(wanted)):
+    for i, n in enumerate(ints(shape)):
         if isinstance(n, int) and n == 0 and not allowzero:
             if i >= len(old):
-                raise TypeInferenceError("Reshape", f"shape {tuple(wanted)} keeps axis {i} of {old}", "an axis of it")
+                raise TypeInferenceError("Reshape", f"shape {tuple(shape)} keeps axis {i} of {old}", "an axis of it")
             n = old[i]
         new.append(n)
     return _without_unknown(old, new)
@@ -108,8 +108,8 @@ def _squeezed(x: Any, axes: Any) -> tuple[int, ...]:
 
 @row("Squeeze", since=13, constants=("axes",), fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
 def squeeze(node: Node, data: Any, axes: Any = None) -> Any:
-    chosen = _squeezed(data, axes)
-    return meta.squeeze(data, chosen) if chosen else data
+    squeezed_axes = _squeezed(data, axes)
+    return meta.squeeze(data, squeezed_axes) if squeezed_axes else data
 
 
 @row("Squeeze", fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
@@ -118,14 +118,14 @@ def squeeze_1(node: Node, data: Any, *, axes: Any = None) -> Any:
 
 
 def _unsqueezed(x: Any, axes: Any) -> tuple[int, ...]:
-    wanted = ints(axes)
-    return tuple(sorted(axes_of("Unsqueeze", wanted, x.ndim + len(wanted))))
+    positions = ints(axes)
+    return tuple(sorted(axes_of("Unsqueeze", positions, x.ndim + len(positions))))
 
 
 @row("Unsqueeze", since=13, constants=("axes",), fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
 def unsqueeze(node: Node, data: Any, axes: Any) -> Any:
-    chosen = _unsqueezed(data, axes)
-    return meta.expand_dims(data, chosen) if chosen else data
+    new_axes = _unsqueezed(data, axes)
+    return meta.expand_dims(data, new_axes) if new_axes else data
 
 
 @row("Unsqueeze", fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
@@ -139,10 +139,10 @@ def transpose(node: Node, data: Any, *, perm: Any = None) -> Any:
     return data if order == tuple(range(data.ndim)) else meta.transpose(data, order)
 
 
-def _expanded(old: tuple[Dim, ...], wanted: tuple[Dim, ...]) -> tuple[Dim, ...]:
+def _expanded(old: tuple[Dim, ...], shape: tuple[Dim, ...]) -> tuple[Dim, ...]:
     """The joint shape of both; a 1 yields, and so does what is equal."""
-    rank = max(len(old), len(wanted))
-    pairs = zip((1,) * (rank - len(old)) + tuple(old), (1,) * (rank - len(wanted)) + wanted, strict=True)
+    rank = max(len(old), len(shape))
+    pairs = zip((1,) * (rank - len(old)) + tuple(old), (1,) * (rank - len(shape)) + shape, strict=True)
     return tuple(a if isinstance(b, int) and b == 1 else b for a, b in pairs)
 
 
@@ -193,9 +193,9 @@ def _even(size: Any, parts: int) -> list[Any]:
     return [max(0, min(each, size - i * each)) for i in range(parts)]
 
 
-def _split(x: Any, axis: int, wanted: Any, parts: int) -> tuple[Any, ...]:
+def _split(x: Any, axis: int, lengths_or_none: Any, parts: int) -> tuple[Any, ...]:
     axis = axis_of("Split", axis, x.ndim)
-    lengths = list(ints(wanted)) if wanted is not None else _even(x.shape[axis], parts)
+    lengths = list(ints(lengths_or_none)) if lengths_or_none is not None else _even(x.shape[axis], parts)
     if sum(lengths[1:], start=lengths[0]) != x.shape[axis]:
         raise TypeInferenceError("Split", f"parts {tuple(lengths)} of {x.shape[axis]} elements", "their sum")
     ends = np.cumsum(np.array(lengths, object))[:-1]
@@ -215,8 +215,8 @@ def _range(x: Any, axis: int, start: Any, end: Any) -> Any:
 
 @row("Split", since=13, constants=("split",), raw=True)
 def split(node: Node, input: Any, split: Any = None, *, axis: int = 0, num_outputs: int | None = None) -> Any:
-    wanted = None if split is None else value_of(node, split, "split")
-    return _split(input, axis, wanted, num_outputs or len(node.outputs))
+    lengths = None if split is None else value_of(node, split, "split")
+    return _split(input, axis, lengths, num_outputs or len(node.outputs))
 
 
 @row("Split", since=2, raw=True)
@@ -249,18 +249,18 @@ def _from_front(size: Any, place: Any) -> Any:
 
 def _sliced(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
     begins, stops = list(ints(starts)), list(ints(ends))
-    chosen = axes_of("Slice", range(len(begins)) if axes is None else axes, x.ndim)
+    sliced_axes = axes_of("Slice", range(len(begins)) if axes is None else axes, x.ndim)
     strides = [1] * len(begins) if steps is None else list(ints(steps))
-    if len({len(begins), len(stops), len(chosen), len(strides)}) > 1 or 0 in strides:
-        raise TypeInferenceError("Slice", f"starts {begins}, ends {stops}, axes {chosen}, steps {strides}",
+    if len({len(begins), len(stops), len(sliced_axes), len(strides)}) > 1 or 0 in strides:
+        raise TypeInferenceError("Slice", f"starts {begins}, ends {stops}, axes {sliced_axes}, steps {strides}",
                                  "as many of each, and steps other than 0")  # fmt: skip
     if is_host(x):
         index = [slice(None)] * x.ndim
-        for axis, begin, stop, step in zip(chosen, begins, stops, strides, strict=True):
+        for axis, begin, stop, step in zip(sliced_axes, begins, stops, strides, strict=True):
             index[axis] = slice(begin, stop, step)
         return x[tuple(index)]
     begin, end, stride = [0] * x.ndim, list(x.shape), [1] * x.ndim
-    for axis, first, stop, step in zip(chosen, begins, stops, strides, strict=True):
+    for axis, first, stop, step in zip(sliced_axes, begins, stops, strides, strict=True):
         begin[axis], end[axis] = _bounds(x.shape[axis], first, stop, step)
         stride[axis] = step
     return meta.strided_slice(x, tuple(begin), tuple(end), tuple(stride))
@@ -268,8 +268,8 @@ def _sliced(x: Any, starts: Any, ends: Any, axes: Any, steps: Any) -> Any:
 
 @row("Slice", since=10, constants=("starts", "ends", "axes", "steps"), raw=True)
 def slice_10(node: Node, data: Any, starts: Any, ends: Any, axes: Any = None, steps: Any = None) -> Any:
-    given = (None if v is None else value_of(node, v, w) for v, w in ((axes, "axes"), (steps, "steps")))
-    return _sliced(data, value_of(node, starts, "starts"), value_of(node, ends, "ends"), *given)
+    options = (None if v is None else value_of(node, v, w) for v, w in ((axes, "axes"), (steps, "steps")))
+    return _sliced(data, value_of(node, starts, "starts"), value_of(node, ends, "ends"), *options)
 
 
 @row("Slice", raw=True)
@@ -302,13 +302,13 @@ def _checked_mode(mode: str) -> str:
 def pad(
     node: Node, data: Any, pads: Any, constant_value: Any = None, axes: Any = None, *, mode: str = "constant"
 ) -> Any:
-    chosen = axes_of("Pad", range(data.ndim) if axes is None else axes, data.ndim)
-    given = ints(pads)
-    if len(given) != 2 * len(chosen):
-        raise TypeInferenceError("Pad", f"{len(given)} pads for {len(chosen)} axes", f"{2 * len(chosen)}")
+    pad_axes = axes_of("Pad", range(data.ndim) if axes is None else axes, data.ndim)
+    amounts = ints(pads)
+    if len(amounts) != 2 * len(pad_axes):
+        raise TypeInferenceError("Pad", f"{len(amounts)} pads for {len(pad_axes)} axes", f"{2 * len(pad_axes)}")
     full = [0] * (2 * data.ndim)
-    for i, axis in enumerate(chosen):
-        full[axis], full[data.ndim + axis] = given[i], given[len(chosen) + i]
+    for i, axis in enumerate(pad_axes):
+        full[axis], full[data.ndim + axis] = amounts[i], amounts[len(pad_axes) + i]
     value = number(constant_value, "constant_value") if constant_value is not None and constant_value.size else 0.0
     return _padded(data, tuple(full), value, _checked_mode(mode))
 
@@ -323,9 +323,9 @@ def pad_1(
 @row("CenterCropPad", since=18, constants=("shape",))
 def center_crop_pad(node: Node, input_data: Any, shape: Any, *, axes: Any = None) -> Any:
     """Cut or padded with zeros at both ends alike; of an odd difference the end has more."""
-    chosen = axes_of("CenterCropPad", range(input_data.ndim) if axes is None else axes, input_data.ndim)
+    target_axes = axes_of("CenterCropPad", range(input_data.ndim) if axes is None else axes, input_data.ndim)
     pads = [0] * (2 * input_data.ndim)
-    for axis, size in zip(chosen, ints(shape), strict=True):
+    for axis, size in zip(target_axes, ints(shape), strict=True):
         more = size - input_data.shape[axis]
         before = more // 2 if more >= 0 else -(-more // 2)
         pads[axis], pads[input_data.ndim + axis] = before, more - before

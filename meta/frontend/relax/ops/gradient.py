@@ -44,10 +44,10 @@ def nll_loss_backward(call: OpCall) -> Any:
     if x.ndim < 2:
         call.refuse(f"predictions of shape {x.shape}", "(batch, classes, ...)")
     target = meta.cast(target, "int64")
-    kept = meta.not_equal(target, ignored)
-    classes = meta.where(kept, target, meta.zeros_like(target))
+    counts = meta.not_equal(target, ignored)
+    classes = meta.where(counts, target, meta.zeros_like(target))
     scale = meta.take(weight[0], classes, 0, "clip") if weight else meta.ones_like(target, x.dtype)
-    scale = meta.where(kept, scale, meta.zeros_like(scale))
+    scale = meta.where(counts, scale, meta.zeros_like(scale))
     if reduction == "mean":
         dy = meta.divide(dy, meta.sum(scale))
     hot = meta.one_hot(classes, x.shape[1], x.dtype, 1)

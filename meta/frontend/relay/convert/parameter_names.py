@@ -19,13 +19,13 @@ def printed(name: str) -> str:
     return name if starts_with_letter or not name else f"v{name}"
 
 
-def matched(program: ast.Program, given: Iterable[str], argument: str) -> dict[str, str]:
-    """The parameter of main that each of the names `given` by a user means.
+def matched(program: ast.Program, user_names: Iterable[str], argument: str) -> dict[str, str]:
+    """The parameter of main for each name that a user wrote.
 
     A name that main does not have means the parameter that it is printed as, or that is printed as it. Raises
     ArgumentError, about `argument`, for a name that means none or could mean several."""
     names = [param.name for param in program.functions["main"].params]
-    keys = list(given)
+    keys = list(user_names)
     matched = {key: key for key in keys if key in names}
     others = [key for key in keys if key not in matched]
     if not others:

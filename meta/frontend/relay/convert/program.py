@@ -158,17 +158,17 @@ def _param_type(param: ast.Var, shape: Sequence[int] | None) -> Type:
     return kind.with_shape(tuple(shape))
 
 
-def _variables(name: str, kind: Type, taken: Counter[str]) -> list[tuple[str, Var]]:
+def _variables(name: str, kind: Type, uses: Counter[str]) -> list[tuple[str, Var]]:
     """A variable for each tensor of a parameter, with its name in the program."""
     types = leaf_types(kind)
     names = [name] if isinstance(kind, TensorType) else [f"{name}.{i}" for i in range(len(types))]
     variables: list[tuple[str, Var]] = []
     for each, tensor in zip(names, types, strict=True):
         unique, count = identifier(each), 0
-        while taken[unique]:
+        while uses[unique]:
             count += 1
             unique = f"{identifier(each)}{count}"  # as Relay's printer numbers parameters of one name
-        taken[unique] += 1
+        uses[unique] += 1
         variables.append((f"{each}{count}" if count else each, Var(unique, tensor)))
     return variables
 

@@ -32,11 +32,11 @@ def convert_layout(call: OpCall, x: Any, source: str, target: str) -> Any:
     """x from one layout into another. Raises NotSupportedError where elements would have to be padded."""
     if is_permutation(source, target) and len(source) == x.ndim:
         return permuted(x, source, target)
-    here, there = _parts(call, source), _parts(call, target)
-    plain = "".join(letter for letter, factor in here if not factor)
-    if len(here) != x.ndim or sorted(plain) != sorted(letter for letter, factor in there if not factor):
+    source_parts, target_parts = _parts(call, source), _parts(call, target)
+    plain = "".join(letter for letter, factor in source_parts if not factor)
+    if len(source_parts) != x.ndim or sorted(plain) != sorted(letter for letter, factor in target_parts if not factor):
         call.refuse(f"layouts {source!r} and {target!r} for rank {x.ndim}", "two layouts of the same axes")
-    return _split(call, _merged(x, here, plain), plain, there)
+    return _split(call, _merged(x, source_parts, plain), plain, target_parts)
 
 
 def _parts(call: OpCall, layout: str) -> list[tuple[str, int]]:

@@ -98,9 +98,9 @@ def bitserial_conv2d(call: OpCall) -> Any:
     w = permuted(_kernel(call, w, weight_bits), plain, "OIHW")
     x = permuted(_lowest(call, x, activation_bits), layout, "NCHW")
     for name, actual in (("channels", (w.shape[0],)), ("kernel_size", w.shape[2:])):
-        given = call.axes(name)
-        if given is not None and given != actual:
-            call.refuse(f"{name} is {given} for a kernel of shape {w.shape}", f"{actual}")
+        attribute = call.axes(name)
+        if attribute is not None and attribute != actual:
+            call.refuse(f"{name} is {attribute} for a kernel of shape {w.shape}", f"{actual}")
     y = meta.conv2d(x, w, call.sizes("strides", (1, 1)), call.sizes("padding", (0, 0)), (1, 1), 1)
     return permuted(meta.cast(y, _out_dtype(call)), "NCHW", layout)
 

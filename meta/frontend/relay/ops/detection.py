@@ -34,7 +34,7 @@ def all_class_non_max_suppression(call: OpCall) -> Any:
     low, high = meta.split(meta.cast(boxes, "float64"), 2, 2)
     corners = meta.concatenate([meta.minimum(low, high), meta.maximum(low, high)], 2)
     spread = meta.broadcast_to(meta.expand_dims(corners, 1), (batch, classes, count, 4))
-    position, kept = meta.non_max_suppression(
+    position, counts = meta.non_max_suppression(
         meta.reshape(spread, (batch * classes, count, 4)),
         meta.cast(meta.reshape(scores, (batch * classes, count)), "float64"),
         at_least(iou_threshold),
@@ -44,14 +44,16 @@ def all_class_non_max_suppression(call: OpCall) -> Any:
     box = meta.reshape(position, (batch, classes, count))
     kind = meta.broadcast_to(meta.reshape(meta.arange(0, classes, 1, "int64"), (1, classes, 1)), box.shape)
     if form == "tensorflow":
-        taken = meta.gather(scores, 2, meta.maximum(box, 0))
+        selected_scores = meta.gather(scores, 2, meta.maximum(box, 0))
         rows = meta.reshape(meta.stack([kind, box], -1), (batch, classes * count, 2))
-        rows, taken = _compacted([rows, meta.reshape(taken, (batch, classes * count))], meta.reshape(box, (batch, -1)))
-        return rows, taken, meta.sum(meta.reshape(kept, (batch, classes)), (1,))
+        rows, selected_scores = _compacted(
+            [rows, meta.reshape(selected_scores, (batch, classes * count))], meta.reshape(box, (batch, -1))
+        )
+        return rows, selected_scores, meta.sum(meta.reshape(counts, (batch, classes)), (1,))
     image = meta.broadcast_to(meta.reshape(meta.arange(0, batch, 1, "int64"), (batch, 1, 1)), box.shape)
     rows = meta.reshape(meta.stack([image, kind, box], -1), (1, batch * classes * count, 3))
     (rows,) = _compacted([rows], meta.reshape(box, (1, -1)))
-    return meta.squeeze(rows, (0,)), meta.sum(kept, (0,), True)
+    return meta.squeeze(rows, (0,)), meta.sum(counts, (0,), True)
 
 
 def _compacted(parts: list[Any], box: Any) -> list[Any]:
@@ -105,11 +107,11 @@ def _first(corners: Any, order: Any, threshold: float, after: int) -> Any:
     best = meta.gather_nd(corners, meta.expand_dims(order, 0), 1)
     low, high = meta.split(meta.cast(best, "float64"), 2, 2)
     rank = meta.broadcast_to(meta.cast(meta.arange(count, 0, -1, "int64"), "float64"), (batch, count))
-    kept, number = meta.non_max_suppression(
+    selection, number = meta.non_max_suppression(
         meta.concatenate([low, meta.add(high, 1.0)], 2), rank, threshold, None, None
     )
     turn = meta.mod(meta.expand_dims(meta.arange(0, after, 1, "int64"), 0), meta.expand_dims(number, 1))
-    rows = meta.gather_nd(best, meta.expand_dims(meta.gather(kept, 1, turn), 0), 1)
+    rows = meta.gather_nd(best, meta.expand_dims(meta.gather(selection, 1, turn), 0), 1)
     image = meta.cast(meta.broadcast_to(meta.reshape(meta.arange(0, batch, 1, "int64"), (batch, 1, 1)),
                                         (batch, after, 1)), best.dtype)  # fmt: skip
     return meta.reshape(meta.concatenate([image, rows], 2), (batch * after, 5))

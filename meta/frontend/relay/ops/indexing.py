@@ -116,12 +116,12 @@ def _take_batched(x: Any, indices: Any, axis: int, mode: str, batch: int) -> Any
     row = meta.mod(row, size) if mode == "wrap" else meta.clip(row, 0, size - 1)
     first_rows = meta.multiply(meta.arange(0, count, 1, "int64"), size)
     start = meta.reshape(first_rows, (*lead, *(1,) * (indices.ndim - batch)))
-    taken = meta.take(table, meta.add(row, start), 0, "clip")
+    elements = meta.take(table, meta.add(row, start), 0, "clip")
     inner = indices.ndim - batch
-    before = axis - batch  # axes of x between the batch and the axis; in `taken` they follow the axes of the indices
+    before = axis - batch  # axes of x between the batch and the axis; in `elements` they follow the axes of the indices
     first = batch + inner
-    back = (*range(batch), *range(first, first + before), *range(batch, first), *range(first + before, taken.ndim))
-    return meta.transpose(taken, back) if before else taken
+    back = (*range(batch), *range(first, first + before), *range(batch, first), *range(first + before, elements.ndim))
+    return meta.transpose(elements, back) if before else elements
 
 
 @converter("gather")

@@ -36,8 +36,8 @@ def matrix_set_diag(call: OpCall) -> Any:
         along = meta.add(meta.multiply(line, longest), meta.clip(along, 0, longest - 1))
         diagonal = meta.reshape(diagonal, (*diagonal.shape[:-2], (k2 - k1 + 1) * longest))
     spread = meta.take(diagonal, along, diagonal.ndim - 1, "clip")
-    chosen = meta.logical_and(meta.greater_equal(index, k1), meta.less_equal(index, k2))
-    return meta.where(chosen, spread, x)
+    in_band = meta.logical_and(meta.greater_equal(index, k1), meta.less_equal(index, k2))
+    return meta.where(in_band, spread, x)
 
 
 def _length(x: Any, index: Any) -> Any:
@@ -54,8 +54,8 @@ def trilu(call: OpCall) -> Any:
         return meta.triu(x, int(diagonal)) if upper else meta.tril(x, int(diagonal))
     row, column = _row_and_column(x)
     distance, limit = meta.subtract(column, row), meta.cast(meta.reshape(k, ()), "int64")
-    kept = meta.greater_equal(distance, limit) if upper else meta.less_equal(distance, limit)
-    return meta.where(kept, x, 0)
+    in_triangle = meta.greater_equal(distance, limit) if upper else meta.less_equal(distance, limit)
+    return meta.where(in_triangle, x, 0)
 
 
 @converter("sequence_mask")

@@ -52,9 +52,9 @@ def dilation2d(call: OpCall) -> Any:
     offsets = [np.arange(k) * d for k, d in zip(w.shape[1:], dilation, strict=True)]
     sizes = zip(padded.shape[2:], offsets, stride, strict=True)
     starts = [np.arange(0, size - offset[-1], step) for size, offset, step in sizes]
-    here = _windows(padded, (starts[0], starts[1]), (offsets[0], offsets[1]))
+    patches = _windows(padded, (starts[0], starts[1]), (offsets[0], offsets[1]))
     weight = meta.reshape(w, (w.shape[0], 1, w.shape[1], 1, w.shape[2]))
-    y = convert_layout(call, meta.max(meta.add(here, weight), (3, 5)), "NCHW", layout)
+    y = convert_layout(call, meta.max(meta.add(patches, weight), (3, 5)), "NCHW", layout)
     return as_dtype(y, out)
 
 
@@ -78,8 +78,8 @@ def correlation(call: OpCall) -> Any:
     centres = [reach + np.arange((count - 1) * stride + kernel) for count in counts]
     moves = np.arange(-radius, radius + 1) * step
     other = _windows(b, (moves, moves), (centres[0], centres[1]))
-    here = np.zeros(1, "int64")
-    first = _windows(a, (here, here), (centres[0], centres[1]))
+    centre_offset = np.zeros(1, "int64")
+    first = _windows(a, (centre_offset, centre_offset), (centres[0], centres[1]))
     match = meta.mean(meta.multiply(first, other) if multiply else meta.abs(meta.subtract(first, other)), (1,))
     channels = meta.transpose(match, (0, 1, 3, 2, 4))
     maps = meta.reshape(channels, (a.shape[0], len(moves) ** 2, *(len(c) for c in centres)))

@@ -110,14 +110,14 @@ def _counts(call: OpCall, spatial: tuple[int, ...], window: tuple[Any, Any, Any,
     padding of the attributes, to which ceil_mode adds more. It is 0 or negative for a window after those, whose sum is
     0: the quotient is NaN or 0."""
     kernel, stride, padding, dilation = window
-    rank, given, include = len(kernel), _padding(call, len(kernel)), call.flag("count_include_pad")
+    rank, pads, include = len(kernel), _padding(call, len(kernel)), call.flag("count_include_pad")
     call.check_size(*spatial)
     total: Any = np.ones((), "int64")
     for i, size in enumerate(spatial):
         span = (kernel[i] - 1) * dilation[i] + 1
         windows = (size + padding[i] + padding[rank + i] - span) // stride[i] + 1
         first = np.arange(windows) * stride[i] - padding[i]
-        end = size + given[rank + i] if include else size
+        end = size + pads[rank + i] if include else size
         last = np.minimum(first + (kernel[i] - 1) * dilation[i], end - 1)
         skipped = 0 if include else np.maximum(-(first // dilation[i]), 0)
         steps = np.trunc((last - first - dilation[i] * skipped) / dilation[i]).astype("int64")

@@ -66,11 +66,11 @@ def arg_reduce(call: OpCall) -> Any:
     axes, keepdims = reduced_axes(call, x.ndim), call.flag("keepdims")
     function: Callable[..., Any] = meta.argmax if call.name == "argmax" else meta.argmin
     count, last = product(x.shape[a] for a in axes), call.flag("select_last_index")
-    kept = [a for a in range(x.ndim) if a not in axes]
-    shape = tuple(x.shape[a] for a in kept)
+    outer_axes = [a for a in range(x.ndim) if a not in axes]
+    shape = tuple(x.shape[a] for a in outer_axes)
     flat = x
     if len(axes) != 1 or axes[0] != x.ndim - 1:
-        flat = meta.transpose(x, (*kept, *axes)) if (*kept, *axes) != tuple(range(x.ndim)) else x
+        flat = meta.transpose(x, (*outer_axes, *axes)) if (*outer_axes, *axes) != tuple(range(x.ndim)) else x
         flat = meta.reshape(flat, (*shape, count))
     if last:
         flat = meta.flip(flat, (-1,))

@@ -78,9 +78,9 @@ def sparse_fill_empty_rows(call: OpCall) -> Any:
     added = meta.concatenate([meta.expand_dims(rows, 1), other], 1)
     every = meta.concatenate([indices, added], 0)
     filled = meta.broadcast_to(meta.cast(meta.reshape(default, (1,)), values.dtype), (count,))
-    kept = meta.concatenate([meta.ones_like(row, "bool"), empty], 0)
+    is_present = meta.concatenate([meta.ones_like(row, "bool"), empty], 0)
     order = meta.argsort(meta.concatenate([row, rows], 0), 0)
-    selected = meta.squeeze(meta.argwhere(meta.take(kept, order, 0)), (1,))
+    selected = meta.squeeze(meta.argwhere(meta.take(is_present, order, 0)), (1,))
     position = meta.take(order, selected, 0)
     return meta.take(every, position, 0), meta.take(meta.concatenate([values, filled], 0), position, 0), empty
 

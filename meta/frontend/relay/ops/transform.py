@@ -36,19 +36,19 @@ def dyn_reshape(call: OpCall) -> Any:
 def reverse_reshape(call: OpCall) -> Any:
     """Special sizes count from the end."""
     (x,) = call.tensors(1)
-    wanted = call.sizes("newshape")
-    if any(d < -1 for d in wanted):
-        call.refuse(f"newshape is {wanted}", "sizes, 0 or -1")
-    shape = new_shape(call, tuple(reversed(x.shape)), tuple(reversed(wanted)), call.flag("allowzero"))
+    newshape = call.sizes("newshape")
+    if any(d < -1 for d in newshape):
+        call.refuse(f"newshape is {newshape}", "sizes, 0 or -1")
+    shape = new_shape(call, tuple(reversed(x.shape)), tuple(reversed(newshape)), call.flag("allowzero"))
     return meta.reshape(x, tuple(reversed(shape)))
 
 
-def reshaped(call: OpCall, x: Any, wanted: tuple[int, ...], allow_zero: bool = False) -> Any:
-    shape = new_shape(call, x.shape, wanted, allow_zero)
+def reshaped(call: OpCall, x: Any, newshape: tuple[int, ...], allow_zero: bool = False) -> Any:
+    shape = new_shape(call, x.shape, newshape, allow_zero)
     return x if shape == x.shape else meta.reshape(x, shape)
 
 
-def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow_zero: bool) -> tuple[Any, ...]:
+def new_shape(call: OpCall, old: tuple[Any, ...], newshape: tuple[Any, ...], allow_zero: bool) -> tuple[Any, ...]:
     """The shape after Relay's special sizes: 0 copies a size, -1 is inferred, -2 copies all remaining sizes, -3
     multiplies the next two, -4 splits the next one into the two that follow, of which one may be -1."""
     out: list[Any] = []
@@ -58,12 +58,12 @@ def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow
     def take() -> Any:
         nonlocal axis
         if axis >= len(old):
-            raise TypeInferenceError("reshape", f"newshape {wanted} names more axes than {old} has")
+            raise TypeInferenceError("reshape", f"newshape {newshape} names more axes than {old} has")
         axis += 1
         return old[axis - 1]
 
-    while i < len(wanted):
-        size = wanted[i]
+    while i < len(newshape):
+        size = newshape[i]
         if isinstance(size, SymDim) or size > 0 or (size == 0 and allow_zero):
             out.append(size)
             axis += 1
@@ -78,11 +78,11 @@ def new_shape(call: OpCall, old: tuple[Any, ...], wanted: tuple[Any, ...], allow
             axis = len(old)
         elif size == -3:
             out.append(take() * take())
-        elif size == -4 and i + 2 < len(wanted):
-            out += _split(call, take(), wanted[i + 1], wanted[i + 2])
+        elif size == -4 and i + 2 < len(newshape):
+            out += _split(call, take(), newshape[i + 1], newshape[i + 2])
             i += 2
         else:
-            call.refuse(f"newshape is {wanted}", "sizes, 0, -1, -2, -3, or -4 followed by two sizes")
+            call.refuse(f"newshape is {newshape}", "sizes, 0, -1, -2, -3, or -4 followed by two sizes")
         i += 1
     if inferred is not None:
         rest = product(out)

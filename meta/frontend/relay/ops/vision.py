@@ -68,10 +68,10 @@ def _first(rows: Any, selected: Any) -> tuple[Any, Any, Any]:
     """The selected rows (batch, n, ...) in order, then rows of -1; their number, int32; their indices, int32."""
     count = meta.sum(meta.cast(selected, "int32"), (1,))
     order = meta.argsort(meta.cast(meta.logical_not(selected), "int32"), 1)
-    here = meta.less(meta.arange(0, selected.shape[1], 1, "int32"), meta.expand_dims(meta.cast(count, "int32"), 1))
-    index = meta.where(here, meta.cast(order, "int32"), -1)
+    is_valid = meta.less(meta.arange(0, selected.shape[1], 1, "int32"), meta.expand_dims(meta.cast(count, "int32"), 1))
+    index = meta.where(is_valid, meta.cast(order, "int32"), -1)
     moved = meta.gather_nd(rows, meta.expand_dims(order, 0), 1)
-    return meta.where(meta.expand_dims(here, -1), moved, -1), meta.cast(count, "int32"), index
+    return meta.where(meta.expand_dims(is_valid, -1), moved, -1), meta.cast(count, "int32"), index
 
 
 @converter("vision.get_valid_counts")
@@ -117,18 +117,18 @@ def non_max_suppression(call: OpCall) -> Any:
     selected, count = meta.non_max_suppression(
         boxes, meta.cast(score, "float64"), at_least(threshold), 0.0, limit if limit >= 0 else None
     )
-    kept = meta.greater_equal(selected, 0)
+    is_selected = meta.greater_equal(selected, 0)
     if not call.flag("return_indices", True):
         rows = meta.gather_nd(x, meta.expand_dims(meta.maximum(selected, 0), 0), 1)
-        return meta.where(meta.expand_dims(kept, -1), rows, -1)
+        return meta.where(meta.expand_dims(is_selected, -1), rows, -1)
     original = meta.gather(indices, 1, meta.maximum(selected, 0))
-    return meta.where(kept, meta.cast(original, "int32"), -1), meta.expand_dims(meta.cast(count, "int32"), 1)
+    return meta.where(is_selected, meta.cast(original, "int32"), -1), meta.expand_dims(meta.cast(count, "int32"), 1)
 
 
 def _ranked(score: Any, valid: Any, top: int) -> Any:
     """Scores, with 0 for boxes after the valid ones and for boxes below the best `top`."""
-    here = meta.less(meta.arange(0, score.shape[1], 1, "int32"), meta.expand_dims(meta.cast(valid, "int32"), 1))
-    score = meta.where(here, score, 0)
+    is_valid = meta.less(meta.arange(0, score.shape[1], 1, "int32"), meta.expand_dims(meta.cast(valid, "int32"), 1))
+    score = meta.where(is_valid, score, 0)
     if not 0 < top < score.shape[1]:
         return score
     order = meta.argsort(score, 1, True)

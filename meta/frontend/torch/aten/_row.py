@@ -86,8 +86,8 @@ def runnable(name: str, row: Row, strict: bool = False) -> Callable[..., Any]:
     def run(*args: Any, **kwargs: Any) -> Any:
         if checked:
             check_operands(name, args)
-        kept = {name: _plain(value) for name, value in kwargs.items() if name not in PLACEMENT}
-        return target(*map(_plain, args), **kept)
+        keywords = {name: _plain(value) for name, value in kwargs.items() if name not in PLACEMENT}
+        return target(*map(_plain, args), **keywords)
 
     return run
 

@@ -144,7 +144,7 @@ def _scaled_dot_product_efficient_attention_backward(
 ) -> Any:  # fmt: skip
     *gradients, ds = _gradients(grad_out_, query, key, value, out, logsumexp, attn_bias, is_causal, scale, dropout_p)
     bias = None if ds is None else in_dtype(meta.sum_to_size(ds, attn_bias.shape), attn_bias.dtype)
-    return tuple(g if wanted else None for g, wanted in zip((*gradients, bias), grad_input_mask, strict=True))
+    return tuple(g if is_needed else None for g, is_needed in zip((*gradients, bias), grad_input_mask, strict=True))
 
 
 @into(ROWS)

@@ -106,8 +106,8 @@ def _fractional(rank: int) -> Callable[..., Any]:
 
 
 def _nearest(rank: int, name: str) -> Callable[..., Any]:
-    def scaled(grad_output: Any, output_size: Any, input_size: Any, *scales: Any, **named: Any) -> Any:
-        return _moved(name, grad_output, input_size, output_size, *scales, *named.values())
+    def scaled(grad_output: Any, output_size: Any, input_size: Any, *scales: Any, **keywords: Any) -> Any:
+        return _moved(name, grad_output, input_size, output_size, *scales, *keywords.values())
 
     def one(grad_output: Any, output_size: Any, input_size: Any, scales: Any = None) -> Any:
         return scaled(grad_output, output_size, input_size, scales)
@@ -162,7 +162,7 @@ for _rank, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d"), (2,
 
 
 def _masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
-    return tuple(g if wanted else None for g, wanted in zip(gradients, mask, strict=True))
+    return tuple(g if is_needed else None for g, is_needed in zip(gradients, mask, strict=True))
 
 
 @into(ROWS)

@@ -136,14 +136,14 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 @into(ROWS)
 def linalg_lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """LAPACK's drivers return different parts: "gels" no rank, "gelsy" no residuals, and neither singular values."""
-    chosen = driver or "gelsy"
-    if chosen not in _DRIVERS:
+    driver_name = driver or "gelsy"
+    if driver_name not in _DRIVERS:
         raise ArgumentError("lstsq", f"driver is {driver!r}", f"one of {', '.join(_DRIVERS)}")
     solution, residuals, rank, values = meta.linalg.lstsq(self, b, rcond)
     no_rank, nothing = (meta.zeros((0,), dtype, self.device) for dtype in ("int64", real_dtype(self.dtype)))
     return (
         solution,
-        nothing if chosen == "gelsy" else residuals,
-        no_rank if chosen == "gels" else rank,
-        values if chosen in ("gelsd", "gelss") else nothing,
+        nothing if driver_name == "gelsy" else residuals,
+        no_rank if driver_name == "gels" else rank,
+        values if driver_name in ("gelsd", "gelss") else nothing,
     )

@@ -33,13 +33,13 @@ def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Calla
 
     if aligns:
 
-        def aligned(self: Any, output_size: Any, align_corners: bool, *scales: Any, **named: Any) -> Any:
-            return run(self, output_size, align_corners, _scales(scales, named))
+        def aligned(self: Any, output_size: Any, align_corners: bool, *scales: Any, **keywords: Any) -> Any:
+            return run(self, output_size, align_corners, _scales(scales, keywords))
 
         return aligned
 
-    def plain(self: Any, output_size: Any, *scales: Any, **named: Any) -> Any:
-        return run(self, output_size, False, _scales(scales, named))
+    def plain(self: Any, output_size: Any, *scales: Any, **keywords: Any) -> Any:
+        return run(self, output_size, False, _scales(scales, keywords))
 
     return plain
 
@@ -48,9 +48,9 @@ def _sizes(spatial: Sequence[int], factors: Sequence[float]) -> tuple[int, ...]:
     return tuple(math.floor(n * f) for n, f in zip(spatial, factors, strict=True))
 
 
-def _scales(scales: Sequence[Any], named: dict[str, Any]) -> tuple[Any, ...]:
+def _scales(scales: Sequence[Any], keywords: dict[str, Any]) -> tuple[Any, ...]:
     """The factor of each axis: one list, or one argument an axis."""
-    values = [*scales, *named.values()]
+    values = [*scales, *keywords.values()]
     if len(values) == 1 and isinstance(values[0], (list, tuple)):
         values = list(values[0])
     return tuple(value for value in values if value is not None)

@@ -88,8 +88,8 @@ def _adaptive(rank: int, largest: bool) -> Callable[..., Any]:
     function = (maxima if largest else averages)[rank - 1]
 
     def adaptive_pool(self: Any, output_size: Any) -> Any:
-        wanted = per_axis(output_size, rank)
-        sizes = [old if new is None else new for old, new in zip(self.shape[-rank:], wanted, strict=True)]
+        output_sizes = per_axis(output_size, rank)
+        sizes = [old if new is None else new for old, new in zip(self.shape[-rank:], output_sizes, strict=True)]
         return _batched(rank, lambda x: _int64(function(x, sizes)), self)
 
     return adaptive_pool

@@ -123,8 +123,8 @@ def _channels(name: str) -> None:
         key = meta.random.next_key(input.device)
         if name != "feature_dropout":
             return getattr(meta, name)(input, key, p)
-        kept = meta.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype, input.device)
-        return input * meta.dropout(kept, key, p)[0]
+        ones = meta.ones((*input.shape[:2], *(1,) * (input.ndim - 2)), input.dtype, input.device)
+        return input * meta.dropout(ones, key, p)[0]
 
 
 for _name in ("feature_dropout", "alpha_dropout", "feature_alpha_dropout"):

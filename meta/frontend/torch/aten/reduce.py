@@ -77,8 +77,8 @@ def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False,
     axis, lost = _spread(dim, unbiased, correction)
     if isinstance(lost, int):
         return meta.var(self, axis, lost, keepdim)
-    kept = range(self.ndim) if axis is None else [position(d, self.ndim) for d in _listed(axis)]
-    count = product([self.shape[d] for d in kept])
+    reduced_axes = range(self.ndim) if axis is None else [position(d, self.ndim) for d in _listed(axis)]
+    count = product([self.shape[d] for d in reduced_axes])
     rest = count - lost
     return meta.multiply(meta.var(self, axis, 0, keepdim), count / rest if rest > 0 else float("inf"))
 

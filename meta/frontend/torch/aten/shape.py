@@ -85,9 +85,9 @@ def squeeze(self: Any, dim: Any = None) -> Any:
     """Axes of other sizes than 1 stay."""
     if dim is None:
         return meta.squeeze(self)
-    wanted = [position(d, self.ndim) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))]
-    ones = tuple(d for d in wanted if d < self.ndim and self.shape[d] == 1)
-    if len(set(wanted)) < len(wanted):
+    positions = [position(d, self.ndim) for d in (dim if isinstance(dim, (list, tuple)) else (dim,))]
+    ones = tuple(d for d in positions if d < self.ndim and self.shape[d] == 1)
+    if len(set(positions)) < len(positions):
         raise ArgumentError("squeeze", f"dim is {dim}", "axes, each once")
     return meta.squeeze(self, ones) if ones else meta.copy(self)
 
@@ -98,9 +98,9 @@ def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     for x in tensors:
         if not is_tensor(x):
             raise ArgumentError("cat", f"an element is {type(x).__name__}", "tensors")
-    kept = [x for x in tensors if x.ndim != 1 or x.shape[0] != 0] or list(tensors[:1])
+    operands = [x for x in tensors if x.ndim != 1 or x.shape[0] != 0] or list(tensors[:1])
     dtype = _promoted(tensors)
-    return meta.concatenate([in_dtype(x, dtype) for x in kept], dim)
+    return meta.concatenate([in_dtype(x, dtype) for x in operands], dim)
 
 
 def _promoted(tensors: Sequence[Any]) -> str | None:

@@ -40,16 +40,16 @@ def compile_backend(
     options: see `meta.frontend.torch.dynamo.options.Options`.  mode: None, or one of torch's modes, of which
         "max-autotune-no-cudagraphs" turns `graphs` off.
     Raises ArgumentError for unknown options."""
-    chosen = read_options(mode, options)
+    settings = read_options(mode, options)
     reports = list(_reports)
     stable: set[str] = set()
     compiler = aot_autograd(
-        fw_compiler=_compiler("forward", chosen, reports, stable),
-        bw_compiler=_compiler("backward", chosen, reports, stable),
-        inference_compiler=_compiler("inference", chosen, reports, stable),
+        fw_compiler=_compiler("forward", settings, reports, stable),
+        bw_compiler=_compiler("backward", settings, reports, stable),
+        inference_compiler=_compiler("inference", settings, reports, stable),
         decompositions=decompositions(),
         keep_inference_input_mutations=True,  # programs write them
-        partition_fn=min_cut_rematerialization_partition if chosen.partition == "min_cut" else default_partition,
+        partition_fn=min_cut_rematerialization_partition if settings.partition == "min_cut" else default_partition,
     )
     return compiler(module, inputs)
 
@@ -118,5 +118,5 @@ def _fresh_backend() -> Callable[..., Any]:
 def _leaves(model: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
     """The tensors that may get gradients."""
     parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
-    given = tree_leaves((args, kwargs))
-    return [x for x in (*parameters, *given) if isinstance(x, torch.Tensor) and x.requires_grad]
+    arguments = tree_leaves((args, kwargs))
+    return [x for x in (*parameters, *arguments) if isinstance(x, torch.Tensor) and x.requires_grad]

@@ -43,7 +43,7 @@ def compile_graph(
     values = [n.meta["val"] for n in placeholders]
     symbols = sorted(symbols_of(values))
     sources = _symbol_sources(values)
-    held = frozenset(i for i, node in enumerate(placeholders) if node.name in stable)
+    stable_positions = frozenset(i for i, node in enumerate(placeholders) if node.name in stable)
     try:
         missing = [s for s in symbols if s not in sources]
         if missing:
@@ -51,11 +51,11 @@ def compile_graph(
         try:
             converted = convert(module, Sizes(), symbols)
             options.refuse(kind, converted.fallbacks)
-            return _program(converted, sources, options, held), _report(kind, converted)
+            return _program(converted, sources, options, stable_positions), _report(kind, converted)
         except NeedsSizes as error:
             if not symbols:
                 raise NeedsTorch(str(error)) from error
-            return _per_size(module, kind, sources, options, held, str(error))
+            return _per_size(module, kind, sources, options, stable_positions, str(error))
     except NeedsTorch as error:
         options.refuse_whole(kind, str(error))
         count = sum(n.op == "call_function" for n in module.graph.nodes)
@@ -106,7 +106,12 @@ def _symbol_sources(values: Sequence[Any]) -> dict[str, _Source]:
 
 
 def _per_size(
-    module: GraphModule, kind: str, sources: dict[str, _Source], options: Options, held: frozenset[int], reason: str
+    module: GraphModule,
+    kind: str,
+    sources: dict[str, _Source],
+    options: Options,
+    stable_positions: frozenset[int],
+    reason: str,
 ) -> tuple[Run, GraphReport]:
     """A call that compiles the graph for each of its sizes; the first time for those that it was recorded with."""
     runs: dict[tuple[int, ...], Run] = {}
@@ -115,7 +120,7 @@ def _per_size(
     def build(key: tuple[int, ...]) -> tuple[Run, GraphReport]:
         converted = convert(module, Sizes(dict(zip(names, key, strict=True))), ())
         options.refuse(kind, converted.fallbacks)
-        return _program(converted, sources, options, held), _report(kind, converted, reason)
+        return _program(converted, sources, options, stable_positions), _report(kind, converted, reason)
 
     def run(args: list[Any]) -> list[Any]:
         key = tuple([source.read(args) for source in sources.values()])
@@ -145,14 +150,18 @@ def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
-def _program(converted: Converted, sources: dict[str, _Source], options: Options, held: frozenset[int]) -> Run:
-    """The call of a program. held: the positions of arguments that mostly have the same memory."""
+def _program(
+    converted: Converted, sources: dict[str, _Source], options: Options, stable_positions: frozenset[int]
+) -> Run:
+    """The call of a program. stable_positions: of arguments that mostly have the same memory."""
     outputs = _outputs(converted.outputs, sources)
     if not converted.record.main.body.results:  # nothing is computed or written
         return lambda args: _returned(outputs, _taken(args), ())
     device = _device(converted)
     graphs = options.graphs and not converted.random
-    stable = [i for i, each in enumerate(converted.inputs) if each.position in held or i in converted.written]
+    stable = [
+        i for i, each in enumerate(converted.inputs) if each.position in stable_positions or i in converted.written
+    ]
     program = options.compiled(
         lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, stable=stable)
     )
@@ -307,10 +316,10 @@ def _shared_results(module: Module, outputs: Sequence[Output]) -> list[int]:
     sources = result_sources(module.main)
     count = len(sources) - len(module.main.attrs.get(MUTATES, {}))
     views = {o.result for o in outputs if o.is_view}
-    seen = set(range(len(module.main.params))).union(*sources[count:])
+    memories = set(range(len(module.main.params))).union(*sources[count:])
     copied: list[int] = []
     for i, source in enumerate(sources[:count]):
-        if source & seen and i not in views:
+        if source & memories and i not in views:
             copied.append(i)
-        seen |= source
+        memories |= source
     return copied

@@ -231,10 +231,10 @@ class _Converter:
     def _mismatch(self, value: Any, expected: Any, used: Collection[int] | None) -> str:
         """How a result differs from torch's in type, "" if it does not. used: the positions that are read, None for
         all: torch's fake results have tensors where a mask of gradients says that there are none."""
-        got, wanted = _leaves(value), _leaves(expected)
-        if len(got) != len(wanted):
-            return f"meta returns {len(got)} values, torch {len(wanted)}"
-        for i, (x, fake) in enumerate(zip(got, wanted, strict=True)):
+        actual_leaves, expected_leaves = _leaves(value), _leaves(expected)
+        if len(actual_leaves) != len(expected_leaves):
+            return f"meta returns {len(actual_leaves)} values, torch {len(expected_leaves)}"
+        for i, (x, fake) in enumerate(zip(actual_leaves, expected_leaves, strict=True)):
             if not isinstance(fake, torch.Tensor) or (used is not None and i not in used):
                 continue
             kind, actual = self.sizes.type(fake), getattr(x, "type", None)
@@ -279,8 +279,8 @@ class _Converter:
         kind = tensor_type(tuple(shape), "bool", x.device)
         (mask,) = self._library("aten::bernoulli_", _draw_mask, (shape, 1.0 - p), {}, {0: kind}, random=True)
         mask = mask if order is None else meta.transpose(mask, inverse(order))
-        kept = meta.cast(mask, x.dtype)
-        return meta.multiply(meta.multiply(x, kept), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask
+        mask_factor = meta.cast(mask, x.dtype)
+        return meta.multiply(meta.multiply(x, mask_factor), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
 def _orders(node: Node) -> list[tuple[int, ...] | None]:
@@ -298,12 +298,12 @@ def _is_random(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bo
     """Whether a call draws random numbers. Those of dropout that drop nothing do not."""
     if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
         return False
-    given = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
+    arguments = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
     defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
-    given = defaults | given
-    if given.get("train") is False or given.get("training") is False:
+    arguments = defaults | arguments
+    if arguments.get("train") is False or arguments.get("training") is False:
         return False
-    return not any(given.get(name) == 0 for name in ("dropout_p", "dropout")) and given.get("p", 1) != 0
+    return not any(arguments.get(name) == 0 for name in ("dropout_p", "dropout")) and arguments.get("p", 1) != 0
 
 
 def _higher_order(operator: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:

@@ -72,10 +72,10 @@ def _kernel(
 
     def run(*tensors: Any) -> None:
         outs = tensors[inputs:]
-        given = [x.permute(views[i]) if i in views else x for i, x in enumerate(tensors[:used])]
-        typed = (*given, *outs)
+        operands = [x.permute(views[i]) if i in views else x for i, x in enumerate(tensors[:used])]
+        typed = (*operands, *outs)
         values = {name: int(typed[i].shape[axis]) for name, (i, axis) in sizes.items()}
-        args, kwargs = pytree.tree_unflatten([_filled(x, given, values) for x in template], spec)
+        args, kwargs = pytree.tree_unflatten([_filled(x, operands, values) for x in template], spec)
         results = pytree.tree_leaves(function(*args, **kwargs))
         for out, place in zip(outs, places, strict=False):  # the token is the last of the outputs
             if isinstance(results[place], torch.Tensor):
@@ -92,14 +92,14 @@ def _filled(x: Any, tensors: Sequence[Any], sizes: dict[str, int]) -> Any:
 
 def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, tuple[int, int]]:
     """For each name of a size in the arguments, a tensor and an axis that has it."""
-    needed = {name for x in template if isinstance(x, SymDim) for name in names(x)}
+    size_names = {name for x in template if isinstance(x, SymDim) for name in names(x)}
     sources: dict[str, tuple[int, int]] = {}
     for i, kind in enumerate(types):
         for axis, dim in enumerate(kind.shape):
-            if isinstance(dim, SymDim) and dim.name in needed:
+            if isinstance(dim, SymDim) and dim.name in size_names:
                 sources.setdefault(str(dim.name), (i, axis))
-    if needed - sources.keys():
-        raise NeedsSizes(f"no tensor of the call has the size {min(needed - sources.keys())}")
+    if size_names - sources.keys():
+        raise NeedsSizes(f"no tensor of the call has the size {min(size_names - sources.keys())}")
     return sources
 
 

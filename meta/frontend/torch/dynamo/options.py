@@ -61,12 +61,12 @@ def read_options(mode: Any, options: Any) -> Options:
     if mode not in (None, *_MODES):
         raise ArgumentError("torch.compile", f"mode is {mode!r:.80}", f"None or one of {', '.join(_MODES)}",
                             did_you_mean(str(mode), _MODES))  # fmt: skip
-    given: Any = {} if options is None else options
-    if not isinstance(given, Mapping):
-        raise ArgumentError("torch.compile", f"options is {type(given).__name__}", "a dict such as {'fuse': False}")
+    settings: Any = {} if options is None else options
+    if not isinstance(settings, Mapping):
+        raise ArgumentError("torch.compile", f"options is {type(settings).__name__}", "a dict such as {'fuse': False}")
     option_names = [each.name for each in fields(Options)]
     values: dict[str, Any] = {}
-    for name, value in given.items():  # pyright: ignore[reportUnknownVariableType]
+    for name, value in settings.items():  # pyright: ignore[reportUnknownVariableType]
         if name not in option_names:
             hint = did_you_mean(str(name), option_names)  # pyright: ignore[reportUnknownArgumentType]
             raise ArgumentError("torch.compile", f"meta has no option {name!r:.80}", ", ".join(option_names), hint)

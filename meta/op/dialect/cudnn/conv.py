@@ -79,35 +79,37 @@ def problem(call: CallInfo, tf32: bool) -> Problem:
     return Problem(kind, dtype, x, w, y, before, after, stride, dilation, single, channels_last, call.device)
 
 
-def _described(wanted: Problem, handle: Handle) -> Graph:
-    graph = Graph(str(wanted), handle, wanted.dtype, "float64" if wanted.dtype == "float64" else "float32")
-    shapes = {X: wanted.x, W: wanted.w, Y: wanted.y}
-    output = {"fprop": Y, "dgrad": X, "wgrad": W}[wanted.kind]
-    given = {
-        number: graph.input(number, shape, channels_last=wanted.channels_last)
+def _described(conv_problem: Problem, handle: Handle) -> Graph:
+    graph = Graph(
+        str(conv_problem), handle, conv_problem.dtype, "float64" if conv_problem.dtype == "float64" else "float32"
+    )
+    shapes = {X: conv_problem.x, W: conv_problem.w, Y: conv_problem.y}
+    output = {"fprop": Y, "dgrad": X, "wgrad": W}[conv_problem.kind]
+    tensors = {
+        number: graph.input(number, shape, channels_last=conv_problem.channels_last)
         for number, shape in shapes.items()
         if number != output
     }
     attributes = {
-        "pre_padding": list(wanted.before),
-        "post_padding": list(wanted.after),
-        "stride": list(wanted.stride),
-        "dilation": list(wanted.dilation),
+        "pre_padding": list(conv_problem.before),
+        "post_padding": list(conv_problem.after),
+        "stride": list(conv_problem.stride),
+        "dilation": list(conv_problem.dilation),
     }
-    if wanted.kind == "fprop":
-        out = graph.graph.conv_fprop(image=given[X], weight=given[W], **attributes)
-    elif wanted.kind == "dgrad":
-        out = graph.graph.conv_dgrad(loss=given[Y], filter=given[W], **attributes)
+    if conv_problem.kind == "fprop":
+        out = graph.graph.conv_fprop(image=tensors[X], weight=tensors[W], **attributes)
+    elif conv_problem.kind == "dgrad":
+        out = graph.graph.conv_dgrad(loss=tensors[Y], filter=tensors[W], **attributes)
     else:
-        out = graph.graph.conv_wgrad(image=given[X], loss=given[Y], **attributes)
-    graph.output(out, output, shapes[output], channels_last=wanted.channels_last)
+        out = graph.graph.conv_wgrad(image=tensors[X], loss=tensors[Y], **attributes)
+    graph.output(out, output, shapes[output], channels_last=conv_problem.channels_last)
     return graph
 
 
-def _solution(wanted: Problem, handle: Handle) -> Solution:
-    exact = wanted.dtype == "float32" and not wanted.tf32
+def _solution(conv_problem: Problem, handle: Handle) -> Solution:
+    exact = conv_problem.dtype == "float32" and not conv_problem.tf32
     avoid = ("DOWN_CONVERT_INPUTS", "TENSOR_CORE") if exact else ("DOWN_CONVERT_INPUTS",)
-    return plans.solve(wanted, lambda: _described(wanted, handle), _MOST, avoid)
+    return plans.solve(conv_problem, lambda: _described(conv_problem, handle), _MOST, avoid)
 
 
 def unsuited(call: CallInfo) -> str | None:
@@ -115,10 +117,10 @@ def unsuited(call: CallInfo) -> str | None:
     reason = unsupported_tensors(call)
     if reason:
         return reason
-    wanted = problem(call, settings.tf32_allowed())
-    if wanted.before != wanted.after:
+    conv_problem = problem(call, settings.tf32_allowed())
+    if conv_problem.before != conv_problem.after:
         # Some engines of 9.19 take it and give wrong gradients of grouped kernels (float64 and float16, H200).
-        return f"padding of {wanted.before} before and {wanted.after} after: cuDNN pads both sides alike"
+        return f"padding of {conv_problem.before} before and {conv_problem.after} after: cuDNN pads both sides alike"
     return None
 
 

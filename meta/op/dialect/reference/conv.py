@@ -89,13 +89,13 @@ def _in_either_layout(function: Callable[..., Any], shape_position: int | None =
     shape_position: which argument is a shape."""
 
     def run(*args: Any) -> Any:
-        *given, channels_last = args
+        *operands, channels_last = args
         if not channels_last:
-            return function(*given)
-        given[:2] = (np.moveaxis(x, -1, 1) for x in given[:2])
+            return function(*operands)
+        operands[:2] = (np.moveaxis(x, -1, 1) for x in operands[:2])
         if shape_position is not None:
-            given[shape_position] = windows.channels_first(given[shape_position], channels_last)
-        return np.moveaxis(function(*given), 1, -1)
+            operands[shape_position] = windows.channels_first(operands[shape_position], channels_last)
+        return np.moveaxis(function(*operands), 1, -1)
 
     return run
 

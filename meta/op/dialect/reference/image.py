@@ -90,17 +90,17 @@ def non_max_suppression(
     indices = np.full(scores.shape, -1, np.int64)
     count = np.zeros(scores.shape[:1], np.int64)
     for n, (corners, score) in enumerate(zip(widen(boxes), widen(scores), strict=True)):
-        kept: list[int] = []
+        selected: list[int] = []
         for box in argsort(score, 0, True):
-            has_room = max_size is None or len(kept) < max_size
+            has_room = max_size is None or len(selected) < max_size
             if (
                 has_room
                 and (score_threshold is None or score[box] > score_threshold)
-                and not any(_overlap_ratio(corners[box], corners[k]) > iou_threshold for k in kept)
+                and not any(_overlap_ratio(corners[box], corners[k]) > iou_threshold for k in selected)
             ):
-                kept.append(int(box))
-        indices[n, : len(kept)] = kept
-        count[n] = len(kept)
+                selected.append(int(box))
+        indices[n, : len(selected)] = selected
+        count[n] = len(selected)
     return indices, count
 
 

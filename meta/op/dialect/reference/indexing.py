@@ -116,12 +116,12 @@ def _scatter(x: Any, place: _Place, src: Any, reduction: str) -> Any:
     positions, inside = place
     if not positions and not inside:
         return out
-    here: Any = tuple(p[inside] for p in positions) or ...
+    index: Any = tuple(p[inside] for p in positions) or ...
     values = widen(src)[inside] if positions else widen(src)
     if reduction == "update":
-        out[here] = values
+        out[index] = values
     else:
-        _REDUCTIONS[reduction].at(out, here, values)
+        _REDUCTIONS[reduction].at(out, index, values)
     return out
 
 

@@ -66,8 +66,8 @@ def _max_dx(dy: Any, indices: Any, shape: _Ints) -> Any:
     grad = widen(dy)
     out = np.zeros((*shape[:2], int(np.prod(shape[2:]))), grad.dtype)
     n, c, *_ = np.indices(dy.shape)
-    chosen = (indices >= 0) & (indices < out.shape[2])
-    np.add.at(out, (n[chosen], c[chosen], indices[chosen]), grad[chosen])
+    in_range = (indices >= 0) & (indices < out.shape[2])
+    np.add.at(out, (n[in_range], c[in_range], indices[in_range]), grad[in_range])
     return out.reshape(shape)
 
 

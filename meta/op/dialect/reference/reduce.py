@@ -46,14 +46,14 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     """dy times the product of the other elements; NaN at NaN."""
     x, dy = widen(x), widen(dy)
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
-    kept = tuple(a for a in range(x.ndim) if a not in axes)
+    outer_axes = tuple(a for a in range(x.ndim) if a not in axes)
     length = math.prod(x.shape[a] for a in axes)
-    rows = np.transpose(x, kept + axes).reshape([*(x.shape[a] for a in kept), length])
+    rows = np.transpose(x, outer_axes + axes).reshape([*(x.shape[a] for a in outer_axes), length])
     out = np.empty_like(rows)
     for i in range(length):
         others = np.prod(np.delete(rows, i, axis=-1), axis=-1)
         out[..., i] = np.where(np.isnan(rows[..., i]), np.nan, others)
-    partial = out.reshape([x.shape[a] for a in kept + axes]).transpose(np.argsort(kept + axes))
+    partial = out.reshape([x.shape[a] for a in outer_axes + axes]).transpose(np.argsort(outer_axes + axes))
     return partial * _restore_axes(dy, x, axis)
 
 

@@ -17,8 +17,8 @@ def _sliced(torch: Any, x: Any, begin: _Ints, end: _Ints, strides: _Ints) -> tup
     """An index for each axis, in place of slices, which ATen takes with positive steps only."""
     out: list[Any] = []
     for axis, (first, last, step) in enumerate(zip(begin, end, strides or (1,) * len(begin), strict=True)):
-        taken = range(*slice(first, last, step).indices(x.shape[axis]))  # ATen refuses bounds of empty ranges
-        positions = torch.arange(len(taken), device=x.device) * taken.step + taken.start
+        index_range = range(*slice(first, last, step).indices(x.shape[axis]))  # ATen refuses bounds of empty ranges
+        positions = torch.arange(len(index_range), device=x.device) * index_range.step + index_range.start
         out.append(positions.view(-1, *(1,) * (len(begin) - 1 - axis)))
     return tuple(out)
 
