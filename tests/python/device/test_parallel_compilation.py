@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +24,7 @@ def train(folder: Path, jobs: str, monkeypatch: pytest.MonkeyPatch) -> list[Any]
     """The losses of three steps and the weights after them, in a program compiled by so many processes."""
     monkeypatch.setenv("META_COMPILE_JOBS", jobs)
     monkeypatch.setenv("META_CACHE_DIR", str(folder / jobs))
-    executables.clear_memory()
+    monkeypatch.setattr(executables, "_loaded", OrderedDict())
     meta.random.seed(0)
     model = Network("float32").to("cuda")
     step = meta.vm.compile(optim.TrainStep(model, optim.SGD(model, 0.1, 0.9), meta.cross_entropy), device="cuda")

@@ -18,7 +18,7 @@ def _unsupported(call: CallInfo) -> str | None:
     dtype = call.outputs()[0].dtype
     if dtypes.is_unsigned(dtype) and dtype != "uint8":
         return f"ATen has no product of {dtype}"
-    return f"cuBLAS has no {dtype}" if call.device.kind != "cpu" and not dtypes.is_float(dtype) else None
+    return f"cuBLAS has no {dtype}" if call.device.kind != "cpu" and not dtypes.is_inexact(dtype) else None
 
 
 def _matmul(call: CallInfo) -> Callable[..., Any]:

@@ -12,7 +12,9 @@ import pytest
 
 import meta
 import meta.op.dialect.torch as torch_dialect
-from meta.op.dispatch import Dialect
+from meta.device import device
+from meta.ir.type import tensor_type
+from meta.op.dispatch import CallInfo, Dialect, implementations
 from meta.op.registry import get
 
 pytest.importorskip("torch")
@@ -106,3 +108,13 @@ def test_vectorised_functions_are_for_static_sizes_on_the_cpu_in_one_dtype() -> 
     assert "for tensors of known sizes of float32 and float64" in str(meta.explain("sin", half))
     assert "for tensors of known sizes" in str(meta.explain("atan2", x, 2.0))
     assert "for operands of one dtype" in str(meta.explain("atan2", x, x.cast("float64")))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "complex64", "complex128", "int32"])
+def test_products_on_cuda_are_of_floats_and_complex_numbers(dtype: str) -> None:
+    kind, op = tensor_type((3, 3), dtype, device("cuda")), get("matmul")
+    args = (kind, kind, False, True)
+    call = CallInfo(op, args, op.declare(*args), device("cuda"))
+    (product,) = (i for i in implementations(op) if i.dialect.name == "torch")
+    refusal = product.accepts(call) if product.accepts else None
+    assert refusal == ("cuBLAS has no int32" if dtype == "int32" else None)
