@@ -55,7 +55,7 @@ def cumulative_trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1)
 
 
 def _halved(total: Any, dx: float) -> Any:
-    return (total if dtypes.is_float(total.dtype) else meta.cast(total, "float32")) * (dx / 2)
+    return (total if dtypes.is_inexact(total.dtype) else meta.cast(total, "float32")) * (dx / 2)
 
 
 def _trapezoids(name: str, y: Any, x: Any, axis: int) -> tuple[int, Any, Any]:
@@ -91,7 +91,7 @@ def gradient(x: Any, spacing: Any = 1, axis: int | Sequence[int] | None = None, 
         axes = tuple(axis_of("gradient", each, x.ndim) for each in axis)  # in the order that was asked for
     spacings: list[Any] = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)  # pyright: ignore[reportUnknownArgumentType]
     require("gradient", len(spacings) == len(axes), f"{len(spacings)} spacings for {len(axes)} axes", "one an axis")
-    x = x if dtypes.is_float(x.dtype) else meta.cast(x, "float32")
+    x = x if dtypes.is_inexact(x.dtype) else meta.cast(x, "float32")
     for each in axes:
         size = x.shape[each]
         require("gradient", bool(size > edge_order), f"axis {each} has size {size}", f"{edge_order + 1} or more")

@@ -9,7 +9,14 @@ import meta
 from meta import dtype as dtypes
 from meta.dim import product, same_dim
 from meta.functional._axes import broadcast
-from meta.functional._checks import require, require_float, require_matrix, require_ranks, require_same_dtype
+from meta.functional._checks import (
+    require,
+    require_float,
+    require_inexact,
+    require_matrix,
+    require_ranks,
+    require_same_dtype,
+)
 from meta.functional._p_norm import root
 from meta.functional.linalg.norms import vector_norm
 from meta.op.rules import axis_index, broadcast_shapes, show
@@ -97,7 +104,7 @@ def renorm(x: Any, p: float, axis: int, maxnorm: float) -> Any:
     Raises TypeInferenceError for fewer than two axes, an order that is not positive, a negative maxnorm and
     integers."""
     require("renorm", x.ndim >= 2, f"'x' has shape {show(x.shape)}", "at least 2 axes")
-    require_float("renorm", x)
+    require_inexact("renorm", x)
     require("renorm", p > 0, f"p is {p}", "a positive number")
     require("renorm", 0 <= maxnorm <= inf, f"maxnorm is {maxnorm}", "a number from 0 up")
     own_axis = axis_index(axis, x.ndim)

@@ -20,8 +20,11 @@ def positive(x: Any) -> Any:
 
 
 def float_power(x1: Any, x2: Any) -> Any:
-    """x1 ** x2 in float64. x1, x2: tensors or numbers, at least one a tensor; shapes broadcast."""
-    base, exponent = (meta.cast(x, "float64") if _is_tensor(x) else float(x) for x in (x1, x2))
+    """x1 ** x2 in float64, or in complex128 where one is complex. x1, x2: tensors or numbers, at least one a tensor;
+    shapes broadcast."""
+    has_complex = any(dtypes.is_complex(x.dtype) if _is_tensor(x) else isinstance(x, complex) for x in (x1, x2))
+    dtype, number = ("complex128", complex) if has_complex else ("float64", float)
+    base, exponent = (meta.cast(x, dtype) if _is_tensor(x) else number(x) for x in (x1, x2))
     return meta.power(base, exponent)
 
 
@@ -29,10 +32,11 @@ def ldexp(x1: Any, x2: Any) -> Any:
     """x1 * 2 ** x2: the number with mantissa x1 and exponent x2. Shapes broadcast; integers give float32.
 
     2 ** x2 is rounded to the dtype of the result, so that exponents beyond its range give 0 or infinity."""
-    floats = [x.dtype for x in (x1, x2) if _is_tensor(x) and dtypes.is_float(x.dtype)]
     if not _is_tensor(x2):
         return x1 * 2.0**x2
-    exponent = x2 if dtypes.is_float(x2.dtype) else meta.cast(x2, floats[0] if floats else "float32")
+    is_mantissa_inexact = _is_tensor(x1) and dtypes.is_inexact(x1.dtype)
+    wide = dtypes.real_dtype(x1.dtype) if is_mantissa_inexact else "float32"
+    exponent = x2 if dtypes.is_inexact(x2.dtype) else meta.cast(x2, wide)
     return x1 * meta.power(2.0, exponent)
 
 

@@ -13,7 +13,7 @@ from meta.op import rules
 from meta.op.registry import declare
 from meta.schema import binary, reduce, unary
 
-Accepts = Literal["any", "number", "discrete", "int", "float"]
+Accepts = Literal["any", "number", "discrete", "int", "float", "inexact"]
 Result = Literal["same", "float", "bool", "sum", "part", "float part"]
 
 
@@ -48,6 +48,7 @@ _CHECKS: Mapping[str, Callable[[str, TensorType], None]] = {
     "discrete": rules.require_discrete,
     "int": rules.require_int,
     "float": rules.require_float,
+    "inexact": rules.require_inexact,
 }
 _RESULTS: Mapping[str, Callable[[str], str]] = {
     "same": _itself,
@@ -79,7 +80,8 @@ def standard_unary(
 
     result: the dtype of the result: "float" (float32 for integers and booleans), "same", "bool" or "part" (that of the
         parts of complex numbers).
-    accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool) or "float"."""
+    accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool), "float" or "inexact" (floats
+        and complex numbers)."""
 
     def typed(x: TensorType, *_: Any) -> TensorType:
         _CHECKS[accepts]("x", x)

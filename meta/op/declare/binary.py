@@ -106,7 +106,7 @@ standard_binary("xlog1py", "x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN.
 standard_binary("xlogy", "x1 * log(x2); 0 where x1 is 0, unless x2 is NaN.", result="float", amp="never")
 
 # Sums of a tensor and a product, a quotient or a difference.
-standard_broadcast("addcdiv", "x + value * x1 / x2.", schema=binary.addcdiv, accepts="float")
+standard_broadcast("addcdiv", "x + value * x1 / x2.", schema=binary.addcdiv, accepts="inexact", complex="analytic")
 standard_broadcast(
     "lerp",
     "x1 + weight * (x2 - x1), computed from the nearer end.",
@@ -180,9 +180,11 @@ def _one(a: float, b: float) -> bool:
 
 
 # Logic on truth values (anything but 0 is true), and on bits.
-standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=_both)
-standard_binary("logical_or", "Whether at least one is true.", result="bool", amp="keep", scalar=_either)
-standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=_one)
+standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=_both, complex="as_is")
+standard_binary(
+    "logical_or", "Whether at least one is true.", result="bool", amp="keep", scalar=_either, complex="as_is"
+)
+standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=_one, complex="as_is")
 standard_binary(
     "bitwise_and",
     "Bitwise and of integers or booleans.",
@@ -244,12 +246,12 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
     return _extremum_dx(x1, x2, dy)
 
 
-@declare("addcmul", schema=binary.addcmul, pattern="broadcast", method=True)
+@declare("addcmul", schema=binary.addcmul, pattern="broadcast", method=True, complex="analytic")
 def addcmul(x: TensorType, x1: rules.ScalarOrType, x2: rules.ScalarOrType, value: float) -> TensorType:
     """x + value * x1 * x2."""
     out = rules.broadcast_type(x, x1, x2)
     rules.require_number("x", out)
-    is_whole = not isinstance(value, float) or value.is_integer() or dtypes.is_float(out.dtype)
+    is_whole = not isinstance(value, float) or value.is_integer() or dtypes.is_inexact(out.dtype)
     rules.require(is_whole, f"value is {value}, the operands are {out.dtype}", "an integer", "cast one to a float")
     return out
 

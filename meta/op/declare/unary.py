@@ -140,7 +140,7 @@ standard_unary("isnan", "Whether each element is NaN.", result="bool", complex="
 standard_unary("isneginf", "Whether each element is minus infinity.", result="bool")
 standard_unary("isposinf", "Whether each element is plus infinity.", result="bool")
 standard_unary("signbit", "Whether the sign bit is set: true for negative numbers and -0.0.", result="bool")
-standard_unary("logical_not", "Whether each element is zero (or false).", result="bool")
+standard_unary("logical_not", "Whether each element is zero (or false).", result="bool", complex="as_is")
 
 standard_unary(
     "bitwise_not",

@@ -108,6 +108,12 @@ _CASES: dict[str, tuple[Function, tuple[Array, ...]]] = {
     "multiply real": (lambda m, x, y: x * y, (_R, _C)),
     "number": (lambda m, x: (x * (1 + 2j) - 1j) / 3.0, (_R,)),
     "divide": (lambda m, x, y: x / y, (_C, _C[:, ::-1].copy())),
+    "addcmul": (lambda m, x, y: m.addcmul(x, x, y, value=0.5), (_C, _C[1])),
+    "addcdiv": (lambda m, x, y: m.addcdiv(x, y, x, value=0.5), (_C, _R[1])),
+    "float_power": (lambda m, x: m.float_power(x, 1.5), (_C,)),
+    "ldexp": (lambda m, x, y: m.ldexp(x, y), (_C, _C[::-1].copy())),
+    "gradient": (lambda m, x: m.gradient(x * x, spacing=2.0)[1], (_C,)),
+    "trapezoid": (lambda m, x: m.trapezoid(x * x, dx=0.5), (_C,)),
     "divide real": (lambda m, x, y: x / y, (_C, _R)),
     "divide number": (lambda m, x: 2j / x, (_R,)),
     "power": (lambda m, x, y: x**y, (_C, _C[:, ::-1].copy())),
@@ -183,7 +189,9 @@ def test_dialects_agree() -> None:
         with meta.with_dialect(name):
             results = [
                 *(getattr(meta, n)(x) for n in _UNARY if n != "view_as_real"), x + y, x - y, x * y, x / y, x**y, x == y,
-                x != y, meta.roll(x, 1, 0), meta.flip(x), meta.tile(x, (2, 1)), meta.repeat(x, 2), meta.tril(x),
+                x != y, meta.logical_and(x, y * 0), meta.logical_or(x, y), meta.logical_xor(x, y),
+                meta.logical_not(x * 0), meta.addcmul(x, x, y, 2.0), meta.addcdiv(x, x, y, 2.0),
+                meta.roll(x, 1, 0), meta.flip(x), meta.tile(x, (2, 1)), meta.repeat(x, 2), meta.tril(x),
                 x.cast("float32"), meta.strided_slice(x, (1, 2), (-3, 0), (-1, -1)), meta.eye(2, dtype="complex64"),
                 meta.full_like(x, 2j), meta.transpose(x), meta.broadcast_to(x, (2, 2, 3)), x.sum(1),
                 meta.sum_to(x, (3,)), *meta.split(x, 3, 1), meta.sgn(x * 1e-310),

@@ -19,7 +19,9 @@ def is_tensor(value: Any) -> bool:
 
 
 def scaled(x: Any, factor: Any) -> Any:
-    """x times a number; x itself for 1."""
+    """x times a number; x itself for 1. Integers of unsigned dtypes wrap around."""
+    if isinstance(factor, int) and factor < 0 and is_tensor(x) and dtypes.is_unsigned(x.dtype):
+        factor %= 2 ** (8 * dtypes.itemsize(x.dtype))
     return x if isinstance(factor, (int, float)) and factor == 1 else meta.multiply(x, factor)
 
 

@@ -19,7 +19,7 @@ ROWS: Rows = {
     "angle": "angle", "complex": direct("complex", real="re", imag="im"), "conj": "conj", "conj_physical": "conj",
     "_conj": "conj", "_conj_physical": "conj", "imag": "imag", "isreal": "isreal", "linalg_eig": "eig",
     "polar": direct("polar", abs="radius", angle="phase"), "real": "real", "resolve_conj": "copy",
-    "resolve_neg": "copy", "sgn": "sgn", "view_as_complex": "view_as_complex", "view_as_real": "view_as_real",
+    "resolve_neg": "copy", "view_as_complex": "view_as_complex", "view_as_real": "view_as_real",
 }  # fmt: skip
 
 

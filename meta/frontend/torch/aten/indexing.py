@@ -6,14 +6,15 @@ from typing import Any
 
 import meta
 from meta.dim import is_static
+from meta.dtype import is_complex, is_unsigned
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
-from meta.frontend.torch.aten._values import bounds, in_dtype, position, sliced_places
+from meta.frontend.torch.aten._values import bounds, in_dtype, position, scaled, sliced_places
 from meta.functional.embedding import rows_of
 
 _SRC = {"source": "src"}
 ROWS: Rows = {
-    "argwhere": "argwhere", "index_add": direct("index_add", **_SRC), "index_copy": direct("index_copy", **_SRC),
+    "index_copy": direct("index_copy", **_SRC),
     "index_fill": "index_fill",
     "index_reduce": direct("index_reduce", reduce="reduction", **_SRC),
     "masked_fill": "masked_fill", "masked_scatter": direct("masked_scatter", **_SRC), "masked_select": "masked_select",
@@ -119,8 +120,15 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) ->
 
 
 @into(ROWS)
+def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
+    if is_unsigned(source.dtype):
+        return meta.index_add(self, dim, index, scaled(source, alpha))
+    return meta.index_add(self, dim, index, source, alpha)
+
+
+@into(ROWS, "nonzero", "argwhere")
 def nonzero(self: Any) -> Any:
-    return meta.argwhere(self)
+    return meta.argwhere(meta.not_equal(self, 0) if is_complex(self.dtype) else self)
 
 
 @into(ROWS)

@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta.device import device as parse_device
 from meta.dim import SymDim
-from meta.dtype import canonical, is_int
+from meta.dtype import canonical, is_complex, is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
@@ -34,6 +34,8 @@ def full(size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any
 
 @into(ROWS)
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Any:
+    if dtype is not None and is_int(canonical(dtype)) and isinstance(s, int):
+        return in_dtype(meta.full((), s, "int64", device or "cpu"), dtype)  # wraps around
     return meta.full((), s, dtype or "float32", device or "cpu")
 
 
@@ -84,13 +86,15 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     first, last = (0, start) if end is None else (start, end)
     if not any(isinstance(x, SymDim) for x in (first, last, step)) and (last - first) * step < 0:
         raise ArgumentError("arange", f"from {first} to {last} by {step}", "a step towards the end")
+    if dtype is not None and is_int(canonical(dtype)):  # numbers that the dtype does not hold wrap around
+        return in_dtype(meta.arange(start, end, step, "int64", device or "cpu"), dtype)
     return meta.arange(start, end, step, dtype, device or "cpu")
 
 
 @into(ROWS)
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
-    if is_tensor(start) or is_tensor(end):
-        return in_dtype(spaced("linspace", start, end, steps), dtype or "float32")
+    if is_tensor(start) or is_tensor(end) or _has_complex(start, end, dtype):
+        return in_dtype(_spaced("linspace", start, end, steps, device), dtype or _default_dtype(start, end))
     return meta.linspace(start, end, steps, dtype or "float32", device or "cpu")
 
 
@@ -99,7 +103,32 @@ def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any
     """For an integer dtype ATen cuts off the fractions of the ends, too."""
     if dtype is not None and is_int(dtype):
         start, end = (meta.cast(end, "int64") if is_tensor(end) else int(end) for end in (start, end))
+    if _has_complex(start, end, dtype):
+        exponents = _spaced("logspace", start, end, steps, device)
+        return in_dtype(meta.power(base, exponents), dtype or _default_dtype(start, end))
     return meta.logspace(start, end, steps, base, dtype or "float32", device or "cpu")
+
+
+def _has_complex(start: Any, end: Any, dtype: Any) -> bool:
+    return (dtype is not None and is_complex(canonical(dtype))) or any(map(_is_complex, (start, end)))
+
+
+def _is_complex(value: Any) -> bool:
+    return is_complex(value.dtype) if is_tensor(value) else isinstance(value, complex)
+
+
+def _default_dtype(start: Any, end: Any) -> str:
+    return "complex64" if _is_complex(start) or _is_complex(end) else "float32"
+
+
+def _spaced(name: str, start: Any, end: Any, steps: int, device: Any) -> Any:
+    """Real or complex numbers at equal distances, in float64 or complex128."""
+    if not _is_complex(start) and not _is_complex(end):
+        return spaced(name, start, end, steps, device or "cpu")
+    parts = [(meta.real(v), meta.imag(v)) if _is_complex(v) and is_tensor(v) else (v, 0.0) if is_tensor(v)
+             else (v.real, v.imag) for v in (start, end)]  # fmt: skip
+    real, imaginary = (spaced(name, first, last, steps, device or "cpu") for first, last in zip(*parts, strict=True))
+    return meta.complex(real, imaginary)
 
 
 @into(ROWS)

@@ -19,7 +19,7 @@ ROWS: Rows = {
     "linalg_diagonal": direct("linalg.diagonal", A="x", dim1="axis1", dim2="axis2"), "linalg_matmul": "matmul",
     "linalg_matrix_power": "linalg.matrix_power", "linalg_multi_dot": "linalg.multi_dot",
     "linalg_vander": direct("linalg.vander", N="n"), "linalg_vecdot": direct("linalg.vecdot", x="x1", y="x2"),
-    "linear": "dense", "matmul": "matmul", "matrix_power": "linalg.matrix_power",
+    "matmul": "matmul", "matrix_power": "linalg.matrix_power",
     "mm": direct("mm", self="x1", mat2="x2"), "mv": direct("mv", self="x1", vec="x2"),
     "outer": direct("outer", self="x1", vec2="x2"), "trace": "linalg.trace",
     "vdot": direct("dot", self="x1", other="x2"),

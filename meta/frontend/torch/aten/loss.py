@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.dtype import is_float
+from meta.dtype import is_complex, is_float
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import reduction as named
@@ -20,6 +20,9 @@ def mse_loss(self: Any, target: Any, reduction: int = 1) -> Any:
 
 @into(ROWS)
 def l1_loss(self: Any, target: Any, reduction: int = 1) -> Any:
+    if is_complex(self.dtype) or is_complex(target.dtype):
+        distance = meta.abs(self - target)
+        return meta.l1_loss(distance, meta.zeros_like(distance), named(reduction))  # type: ignore[arg-type]
     return meta.l1_loss(self, target, named(reduction))  # type: ignore[arg-type]
 
 

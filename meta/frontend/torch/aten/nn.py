@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta.dtype import is_complex
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import per_axis
@@ -16,8 +17,33 @@ ROWS: Rows = {
 }  # fmt: skip
 
 
+def _of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function that is linear in its first two arguments, for complex ones, too."""
+
+    def run(x: Any, weight: Any, *rest: Any) -> Any:
+        if not is_complex(x.dtype) and not is_complex(weight.dtype):
+            return function(x, weight, *rest)
+        real, imaginary = meta.real(x), meta.imag(x)
+        w_real, w_imaginary = meta.real(weight), meta.imag(weight)
+        return meta.complex(
+            function(real, w_real, *rest) - function(imaginary, w_imaginary, *rest),
+            function(real, w_imaginary, *rest) + function(imaginary, w_real, *rest),
+        )
+
+    return run
+
+
+def _with_bias(x: Any, bias: Any) -> Any:
+    """x with a number added to each channel."""
+    if bias is None:
+        return x
+    if not is_complex(x.dtype):
+        return meta.bias_add(x, bias)
+    return x + meta.reshape(bias, (-1, *(1,) * (x.ndim - 2)))
+
+
 def _convolution(rank: int) -> Callable[..., Any]:
-    function = (meta.conv1d, meta.conv2d, meta.conv3d)[rank - 1]
+    function = _of_parts((meta.conv1d, meta.conv2d, meta.conv3d)[rank - 1])
 
     def convolution(
         input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
@@ -29,7 +55,7 @@ def _convolution(rank: int) -> Callable[..., Any]:
         batched = x.ndim == rank + 2
         x = x if batched else meta.expand_dims(x, 0)
         out = function(x, weight, steps, per_axis(width, rank), spread, groups)
-        out = out if bias is None else meta.bias_add(out, bias)
+        out = _with_bias(out, bias)
         return out if batched else meta.squeeze(out, 0)
 
     return convolution
@@ -53,7 +79,7 @@ def _named_padding(
 
 
 def _transposed(rank: int) -> Callable[..., Any]:
-    function = (meta.conv1d_transpose, meta.conv2d_transpose, meta.conv3d_transpose)[rank - 1]
+    function = _of_parts((meta.conv1d_transpose, meta.conv2d_transpose, meta.conv3d_transpose)[rank - 1])
 
     def convolution(
         input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
@@ -71,7 +97,7 @@ def _transposed(rank: int) -> Callable[..., Any]:
             width, extra = (*width, *(max(p - e, 0) for e, p in zip(extra, width, strict=True))), (0,) * rank
         out = function(x, weight, steps, width, extra, spread, groups)
         out = meta.pad(out, [(0, 0), (0, 0), *((0, z) for z in zeros)]) if any(zeros) else out
-        out = out if bias is None else meta.bias_add(out, bias)
+        out = _with_bias(out, bias)
         return out if batched else meta.squeeze(out, 0)
 
     return convolution
@@ -98,6 +124,14 @@ def convolution(
     if transposed:
         return _transposed(rank)(input, weight, bias, stride, padding, output_padding, groups, dilation)
     return _convolution(rank)(input, weight, bias, stride, padding, dilation, groups)
+
+
+@into(ROWS)
+def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+    if not is_complex(input.dtype) and not is_complex(weight.dtype):
+        return meta.dense(input, weight, bias)
+    out = meta.matmul(input, weight, transpose_b=True)
+    return out if bias is None else out + bias
 
 
 @into(ROWS)

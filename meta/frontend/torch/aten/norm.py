@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
-from meta.dtype import accumulation_dtype
+from meta.dtype import accumulation_dtype, is_complex, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 
@@ -31,9 +31,14 @@ def layer_norm(
 
 @into(ROWS)
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+    """Of complex numbers ATen takes the mean of their squares, which are complex."""
     axes = _last(input, normalized_shape)
     small = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
-    return meta.rms_norm(input, weight, axes, small[input.dtype] if eps is None else eps)
+    eps = small[real_dtype(input.dtype)] if eps is None else eps
+    if not is_complex(input.dtype):
+        return meta.rms_norm(input, weight, axes, eps)
+    out = input * meta.rsqrt(meta.mean(meta.square(input), axes, keepdims=True) + eps)
+    return out if weight is None else out * weight
 
 
 @into(ROWS)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import meta
 from meta.dim import SymDim
+from meta.dtype import is_complex
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import is_tensor, scaled
@@ -16,9 +18,9 @@ ROWS: Rows = {
     "copysign": "copysign", "deg2rad": "deg2rad", "erfc": "erfc", "fmax": "fmax",
     "fmin": "fmin", "float_power": "float_power",
     "frac": "frac", "frexp": "frexp", "gcd": "gcd", "isneginf": "isneginf", "isposinf": "isposinf",
-    "lcm": "lcm", "ldexp": "ldexp", "logaddexp": "logaddexp", "logaddexp2": "logaddexp2",
+    "lcm": "lcm", "ldexp": "ldexp", "logaddexp2": "logaddexp2",
     "logit": "logit", "nan_to_num": "nan_to_num", "nextafter": "nextafter",
-    "positive": "positive", "rad2deg": "rad2deg", "signbit": "signbit", "sinc": "sinc", "xlogy": "xlogy",
+    "positive": "positive", "rad2deg": "rad2deg", "signbit": "signbit", "xlogy": "xlogy",
     "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
     "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
     "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2", "atanh": "atanh",
@@ -33,7 +35,7 @@ ROWS: Rows = {
     "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum",
     "mul": "multiply", "multiply": "multiply", "ne": "not_equal", "neg": "negative", "negative": "negative",
     "not_equal": "not_equal", "pow": "power", "reciprocal": "reciprocal", "remainder": "mod", "rsqrt": "rsqrt",
-    "sigmoid": "sigmoid", "sign": "sign", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
+    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
     "square": "square", "tan": "tan", "tanh": "tanh", "true_divide": "divide", "trunc": "trunc", "fix": "trunc",
 }  # fmt: skip
 
@@ -93,6 +95,40 @@ def where(condition: Any, self: Any = None, other: Any = None) -> Any:
 @into(ROWS)
 def round(self: Any, *, decimals: int = 0) -> Any:
     return meta.round(self, decimals)
+
+
+@into(ROWS)
+def sign(self: Any) -> Any:
+    return self if self.dtype == "bool" else meta.sign(self)
+
+
+@into(ROWS)
+def sgn(self: Any) -> Any:
+    return self if self.dtype == "bool" else meta.sgn(self)
+
+
+@into(ROWS, "sigmoid", "special_expit")
+def sigmoid(self: Any) -> Any:
+    return meta.reciprocal(meta.exp(-self) + 1) if is_complex(self.dtype) else meta.sigmoid(self)
+
+
+@into(ROWS, "sinc", "special_sinc")
+def sinc(self: Any) -> Any:
+    if not is_complex(self.dtype):
+        return meta.sinc(self)
+    angle = self * math.pi
+    at_zero = meta.equal(self, 0)
+    return meta.where(at_zero, 1.0, meta.sin(angle) / meta.where(at_zero, 1.0, angle))
+
+
+@into(ROWS)
+def logaddexp(self: Any, other: Any) -> Any:
+    """Of complex numbers the one with the larger real part is taken out, so that no exponential overflows."""
+    if not is_complex(self.dtype) and not is_complex(other.dtype):
+        return meta.logaddexp(self, other)
+    is_larger = meta.greater_equal(meta.real(self), meta.real(other))
+    larger, smaller = meta.where(is_larger, self, other), meta.where(is_larger, other, self)
+    return larger + meta.log1p(meta.exp(smaller - larger))
 
 
 @into(ROWS)

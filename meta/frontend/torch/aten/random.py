@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta.dtype import canonical, is_complex, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
@@ -13,24 +15,40 @@ from meta.frontend.torch.aten._values import in_dtype, is_tensor
 ROWS: Rows = {}
 
 
+def _uniform(shape: Sequence[Any], low: float, high: float, dtype: Any, device: Any) -> Any:
+    """Both parts of complex numbers are drawn."""
+    return _drawn(meta.random.uniform, shape, low, high, dtype, device)
+
+
+def _normal(shape: Sequence[Any], mean: float, std: float, dtype: Any, device: Any) -> Any:
+    """`std` is the deviation of complex numbers, `mean` the mean of each of their parts."""
+    return _drawn(meta.random.normal, shape, mean, std / math.sqrt(2) if is_complex(dtype) else std, dtype, device)
+
+
+def _drawn(draw: Any, shape: Sequence[Any], first: float, second: float, dtype: Any, device: Any) -> Any:
+    if not is_complex(dtype):
+        return draw(tuple(shape), first, second, dtype, device)
+    return meta.view_as_complex(draw((*shape, 2), first, second, real_dtype(dtype), device))
+
+
 @into(ROWS)
 def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.random.uniform(tuple(size), dtype=dtype or "float32", device=device or "cpu")
+    return _uniform(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu")
 
 
 @into(ROWS)
 def rand_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.random.uniform(self.shape, dtype=dtype or self.dtype, device=device or self.device)
+    return _uniform(self.shape, 0.0, 1.0, canonical(dtype or self.dtype), device or self.device)
 
 
 @into(ROWS)
 def randn(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.random.normal(tuple(size), dtype=dtype or "float32", device=device or "cpu")
+    return _normal(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu")
 
 
 @into(ROWS)
 def randn_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.random.normal(self.shape, dtype=dtype or self.dtype, device=device or self.device)
+    return _normal(self.shape, 0.0, 1.0, canonical(dtype or self.dtype), device or self.device)
 
 
 @into(ROWS)
@@ -55,7 +73,7 @@ def bernoulli(self: Any, p: Any = None) -> Any:
 
 @into(ROWS)
 def uniform(self: Any, low: float = 0.0, to: float = 1.0, **ends: float) -> Any:
-    return meta.random.uniform(self.shape, ends.get("from", low), to, self.dtype, self.device)
+    return _uniform(self.shape, ends.get("from", low), to, self.dtype, self.device)
 
 
 @into(ROWS)
@@ -67,17 +85,17 @@ def exponential(self: Any, lambd: float = 1.0) -> Any:
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     """Of numbers and a size; or of tensors, whose elements are means and deviations."""
     if size is not None:
-        return meta.random.normal(tuple(size), mean, std, dtype or "float32", device or "cpu")
+        return _normal(size, mean, std, canonical(dtype or "float32"), device or "cpu")
     like = mean if is_tensor(mean) else std
     if is_tensor(std) and isinstance(std, meta.NDArray) and std.size and meta.min(std.detach()).item() < 0:
         raise ArgumentError("normal", "std has negative values", "0 or more")
     shape = meta.broadcast_tensors(mean, std)[0].shape if is_tensor(mean) and is_tensor(std) else like.shape
-    return meta.random.normal(shape, dtype=like.dtype, device=like.device) * std + mean
+    return _normal(shape, 0.0, 1.0, like.dtype, like.device) * std + mean
 
 
 @into(ROWS)
 def normal_functional(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    return meta.random.normal(self.shape, mean, std, self.dtype, self.device)
+    return _normal(self.shape, mean, std, self.dtype, self.device)
 
 
 @into(ROWS)

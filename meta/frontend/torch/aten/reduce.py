@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta.dim import is_static, product
-from meta.dtype import is_inexact
+from meta.dtype import is_complex, is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
@@ -14,7 +14,6 @@ from meta.frontend.torch.aten.shape import meta_slice
 
 ROWS: Rows = {
     "argmax": "argmax", "argmin": "argmin", "aminmax": "aminmax", "cummax": "cummax", "cummin": "cummin",
-    "logcumsumexp": "logcumsumexp",
 }  # fmt: skip
 
 
@@ -57,9 +56,27 @@ def amin(self: Any, dim: Any = (), keepdim: bool = False) -> Any:
     return meta.min(self, axes(dim), keepdim)
 
 
-@into(ROWS)
+@into(ROWS, "logsumexp", "special_logsumexp")
 def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
-    return meta.logsumexp(self, axes(dim), keepdim)
+    if not is_complex(self.dtype):
+        return meta.logsumexp(self, axes(dim), keepdim)
+    largest = _largest_real(self, axes(dim))
+    out = meta.log(meta.sum(meta.exp(self - largest), axes(dim), keepdims=True)) + largest
+    return out if keepdim else meta.sum(out, axes(dim))  # of single elements
+
+
+@into(ROWS)
+def logcumsumexp(self: Any, dim: int) -> Any:
+    if not is_complex(self.dtype):
+        return meta.logcumsumexp(self, dim)
+    largest = _largest_real(self, dim)
+    return meta.log(meta.cumsum(meta.exp(self - largest), dim)) + largest
+
+
+def _largest_real(x: Any, axes: Any) -> Any:
+    """The largest real part along axes, 0 where it is infinite: subtracted from exponents, so that none overflows."""
+    largest = meta.stop_gradient(meta.max(meta.real(x), axes, keepdims=True))
+    return meta.where(meta.isfinite(largest), largest, 0.0)
 
 
 @into(ROWS)

@@ -7,6 +7,7 @@ from typing import Any
 
 import meta
 from meta.dim import is_static, product
+from meta.dtype import is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import bounds, in_dtype, is_tensor, position, sliced_places
@@ -26,7 +27,7 @@ ROWS: Rows = {
     "permute_copy": "transpose", "ravel": "ravel", "reshape": "reshape", "reshape_as": "reshape_like",
     "rot90": direct("rot90", dims="axes"), "split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
     "split_with_sizes_copy": direct("split_with_sizes", split_sizes="sizes"), "stack": "stack",
-    "sum_to_size": "sum_to_size", "swapaxes": direct("swap_axis", axis0="axis1", axis1="axis2"),
+    "swapaxes": direct("swap_axis", axis0="axis1", axis1="axis2"),
     "swapdims": direct("swap_axis", dim0="axis1", dim1="axis2"), "tensor_split": direct("tensor_split", **_SECTIONS),
     "tile": direct("tile", dims="reps"), "tril": direct("tril", diagonal="k"), "triu": direct("triu", diagonal="k"),
     "unbind": "unbind", "unbind_copy": "unbind", "unflatten": "unflatten", "unsafe_chunk": "chunk",
@@ -34,6 +35,14 @@ ROWS: Rows = {
     "unfold": direct("unfold", dimension="axis"), "unfold_copy": direct("unfold", dimension="axis"),
     "view": "reshape", "view_as": "reshape_like", "vsplit": direct("vsplit", **_SECTIONS),
 }  # fmt: skip
+
+
+@into(ROWS)
+def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
+    """Sums of integers and booleans are int64; without a sum the dtype stays."""
+    if tuple(size) == tuple(self.shape) and self.ndim:
+        return self
+    return meta.sum_to_size(self if is_inexact(self.dtype) else in_dtype(self, "int64"), size)
 
 
 @into(ROWS)

@@ -10,8 +10,13 @@ from meta.op.dialect.torch import complex_only, vectorised
 complex_only(
     {
         "add": lambda torch: operator.add,
+        "addcdiv": lambda torch: lambda x, x1, x2, value: x + value * (x1 / x2),
+        "addcmul": lambda torch: lambda x, x1, x2, value: x + value * x1 * x2,
         "divide": lambda torch: operator.truediv,
         "equal": lambda torch: operator.eq,
+        "logical_and": "logical_and",
+        "logical_or": "logical_or",
+        "logical_xor": "logical_xor",
         "multiply": lambda torch: operator.mul,
         "not_equal": lambda torch: operator.ne,
         "subtract": lambda torch: operator.sub,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from meta.op.dialect.torch import complex_only, vectorised
 
 _SAME_NAME = ("abs", "acosh", "asinh", "atanh", "cosh", "exp", "expm1", "isfinite", "isinf", "isnan", "log", "log1p",
-              "negative", "reciprocal", "rsqrt", "sinh", "sqrt", "square", "tanh")  # fmt: skip
+              "logical_not", "negative", "reciprocal", "rsqrt", "sinh", "sqrt", "square", "tanh")  # fmt: skip
 _VECTORISED = ("acos", "asin", "atan", "cos", "exp2", "log10", "log2", "sin", "tan")
 """Without sinh and cosh, which are infinite in ATen from 88.73 on, where float32 still has a value."""
 

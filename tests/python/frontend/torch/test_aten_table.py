@@ -130,3 +130,56 @@ def test_gradients_of_rows_in_traces_are_those_of_arrays() -> None:
     for x, y in zip(meta.vm.compile(meta.trace(gradients))(*given), expected, strict=True):
         assert y.numpy().any()
         np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-6)
+
+
+_Z = torch.complex(torch.linspace(-2, 3, 6).reshape(2, 3), torch.linspace(1, -1, 6).reshape(2, 3))
+_KERNEL = torch.complex(torch.linspace(0, 1, 12).reshape(2, 3, 2), torch.linspace(1, -3, 12).reshape(2, 3, 2))
+_WRAPPED: dict[str, tuple[Any, ...]] = {
+    "arange": ((5, -2, -1), {"dtype": torch.uint8}),
+    "scalar_tensor": ((-5,), {"dtype": torch.uint8}),
+    "index_add": ((torch.ones(3, dtype=torch.uint8), 0, torch.tensor([1]), torch.tensor([3], dtype=torch.uint8)),
+                  {"alpha": -2}),
+    "sum_to_size": ((torch.ones((2, 3), dtype=torch.bool), (1, 3)), {}),
+    "sgn": ((torch.tensor([True, False]),), {}),
+    "sign": ((torch.tensor([True, False]),), {}),
+}  # fmt: skip
+_COMPLEX: dict[str, tuple[Any, ...]] = {
+    "argwhere": ((_Z - _Z[0, 0],), {}),
+    "conv1d": ((_Z.T.contiguous(), _KERNEL, torch.tensor([1j, 2.0])), {"padding": 1}),
+    "conv_transpose1d": ((_Z[None], _KERNEL, None), {"stride": 2}),
+    "l1_loss": ((_Z, _Z.flip(0)), {}),
+    "linear": ((_Z, _Z, torch.tensor([1j, 2.0])), {}),
+    "linspace": ((1 - 2j, 3j, 5), {}),
+    "logaddexp": ((_Z * 200, _Z.flip(0) * 200), {}),
+    "logcumsumexp": ((_Z, 1), {}),
+    "logspace": ((-1.0, 2.0, 4), {"dtype": torch.complex64}),
+    "logsumexp": ((_Z * 200, (1,)), {}),
+    "renorm": ((_Z, 2.0, 0, 1.5), {}),
+    "rms_norm": ((_Z, (3,), _Z[0]), {}),
+    "sigmoid": ((_Z,), {}),
+    "sinc": ((_Z - _Z[0, 0],), {}),
+}
+
+
+@pytest.mark.parametrize("name", [*_WRAPPED, *_COMPLEX])
+def test_complex_numbers_and_integers_that_wrap_around(name: str) -> None:
+    args, kwargs = (_WRAPPED | _COMPLEX)[name]
+    function = getattr(torch.nn.functional if name in ("l1_loss", "rms_norm") else torch, name, None)
+    expected = (function or getattr(torch.ops.aten, name))(*args, **kwargs)
+    row = aten.find(name)
+    assert row is not None
+    arguments = [meta.array(a.numpy()) if isinstance(a, torch.Tensor) else a for a in args]
+    actual = row(*arguments, **kwargs)
+    assert (actual.dtype, actual.shape) == (str(expected.dtype).removeprefix("torch."), tuple(expected.shape))
+    np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize("name", ["rand_like", "randn_like", "uniform", "normal_functional"])
+def test_random_complex_numbers_have_torchs_moments(name: str) -> None:
+    meta.random.seed(0)
+    row = aten.find(name)
+    assert row is not None
+    drawn = row(meta.zeros((40_000,), "complex64")).numpy()
+    expected = (0.5 + 0.5j, 1 / 6) if name in ("rand_like", "uniform") else (0, 1)
+    np.testing.assert_allclose([drawn.mean(), drawn.var()], expected, atol=0.03)
+    assert abs(np.cov(drawn.real, drawn.imag)[0, 1]) < 0.01
