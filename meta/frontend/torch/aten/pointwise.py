@@ -36,7 +36,7 @@ ROWS: Rows = {
     "mul": "multiply", "multiply": "multiply", "ne": "not_equal", "neg": "negative", "negative": "negative",
     "not_equal": "not_equal", "pow": "power", "reciprocal": "reciprocal", "remainder": "mod", "rsqrt": "rsqrt",
     "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
-    "square": "square", "tan": "tan", "tanh": "tanh", "true_divide": "divide", "trunc": "trunc", "fix": "trunc",
+    "tan": "tan", "tanh": "tanh", "true_divide": "divide", "trunc": "trunc", "fix": "trunc",
 }  # fmt: skip
 
 
@@ -132,6 +132,11 @@ def logaddexp(self: Any, other: Any) -> Any:
 
 
 @into(ROWS)
+def square(self: Any) -> Any:
+    return meta.square(meta.cast(self, "int64") if self.dtype == "bool" else self)
+
+
+@into(ROWS)
 def equal(self: Any, other: Any) -> Any:
     return meta.array_equal(self, other)
 
@@ -148,4 +153,6 @@ def lerp(self: Any, end: Any, weight: Any) -> Any:
     others = [end.dtype, *([weight.dtype] if is_tensor(weight) else [])]
     if any(dtype != self.dtype for dtype in others):
         raise ArgumentError("lerp", f"self is {self.dtype}, the others are {others}", "one dtype for all")
+    if is_complex(self.dtype):
+        return self + (end - self) * weight
     return meta.lerp(self, end, weight)

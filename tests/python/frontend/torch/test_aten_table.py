@@ -142,12 +142,14 @@ _WRAPPED: dict[str, tuple[Any, ...]] = {
     "sum_to_size": ((torch.ones((2, 3), dtype=torch.bool), (1, 3)), {}),
     "sgn": ((torch.tensor([True, False]),), {}),
     "sign": ((torch.tensor([True, False]),), {}),
+    "square": ((torch.tensor([True, False]),), {}),
 }  # fmt: skip
 _COMPLEX: dict[str, tuple[Any, ...]] = {
     "argwhere": ((_Z - _Z[0, 0],), {}),
     "conv1d": ((_Z.T.contiguous(), _KERNEL, torch.tensor([1j, 2.0])), {"padding": 1}),
     "conv_transpose1d": ((_Z[None], _KERNEL, None), {"stride": 2}),
     "l1_loss": ((_Z, _Z.flip(0)), {}),
+    "lerp": ((_Z, _Z.flip(0), _Z), {}),
     "linear": ((_Z, _Z, torch.tensor([1j, 2.0])), {}),
     "linspace": ((1 - 2j, 3j, 5), {}),
     "logaddexp": ((_Z * 200, _Z.flip(0) * 200), {}),
