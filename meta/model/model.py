@@ -17,6 +17,7 @@ from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
+from meta.model.inputs import refuse_input
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, scopes
@@ -103,9 +104,13 @@ class Model(CheckedArguments, metaclass=_Constructor):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if scopes.active and modes.trace is not None:
             modes.trace.reached(self._containers())
-        if self._hooks is not None:
-            return self._hooks.call(self, self._active_forward(), args, kwargs)
-        return self._active_forward()(*args, **kwargs)
+        try:
+            if self._hooks is not None:
+                return self._hooks.call(self, self._active_forward(), args, kwargs)
+            return self._active_forward()(*args, **kwargs)
+        except AttributeError as error:
+            refuse_input(self, error, args, kwargs)
+            raise
 
     def _active_forward(self) -> Callable[..., Any]:
         infer = getattr(self, "forward_infer", None)

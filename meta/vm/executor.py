@@ -6,6 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
+from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from meta import progress, tracing
@@ -60,8 +61,9 @@ class Executor(Generic[P, R]):
     """A compiled program: call it with arrays, as what it was compiled from. See `compile`."""
 
     def __init__(
-        self, what: Module | Recordable, device: Device, fuse: bool, passes: Sequence[Transform] | None,
-        graphs: bool = False, dynamic: Dynamic | None = None, memory_budget: int | str | None = None,
+        self, what: Module | Recordable | Callable[..., Any], device: Device, fuse: bool,
+        passes: Sequence[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
+        memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
         self.device = device
         self.fuse = fuse
@@ -303,17 +305,17 @@ def compile_record(
     return executor._compile(record, record.module)
 
 
-def _recorder(what: Recordable) -> Callable[..., tracing.Record]:
-    """The `record` method; raises ArgumentError for an object without one."""
+def _recorder(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.Record]:
+    """The `record` method of an object, or of a traced function; raises ArgumentError for anything else."""
+    if isinstance(what, (FunctionType, MethodType)):
+        return tracing.trace(what).record
     record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
     if record is not None and not isinstance(what, type):
         return record
     is_class = isinstance(what, type)
     problem = f"the class {what.__name__}" if is_class else type(what).__name__
     hint = "compile an instance of it" if is_class else ""
-    if callable(what) and not hint:
-        hint = "trace it: meta.vm.compile(meta.trace(function))"
-    allowed = "a Model, a traced function, a training step or an IR Module"
+    allowed = "a Model, a function, a training step or an IR Module"
     raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 
 
@@ -331,12 +333,18 @@ def compile(
 ) -> Executor[..., tuple[NDArray, ...]]: ...  # fmt: skip
 @overload
 def compile(
+    what: Callable[P, R], device: Device | str = "cpu", *, fuse: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
+    memory_budget: int | str | None = None,
+) -> Executor[P, R]: ...  # fmt: skip
+@overload
+def compile(
     what: Recordable, device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
     memory_budget: int | str | None = None,
 ) -> Executor[..., Any]: ...  # fmt: skip
 def compile(
-    what: Module | Recordable,
+    what: Module | Recordable | Callable[..., Any],
     device: Device | str = "cpu",
     *,
     fuse: bool = True,
@@ -345,7 +353,7 @@ def compile(
     dynamic: Dynamic | None = None,
     memory_budget: int | str | None = None,
 ) -> Executor[..., Any]:
-    """Compile a Model, a traced function, a training step or an IR Module.
+    """Compile a Model, a function (traced or not), a training step or an IR Module.
 
     executor = meta.vm.compile(model)
     y = executor(x)                       # or by name: executor(x=x)

@@ -225,10 +225,18 @@ def test_rejects_states_that_are_not_mappings() -> None:
         Chain(1).load_state_dict([1])  # type: ignore[arg-type]
 
 
+def test_functions_and_methods_compile_without_being_traced_first() -> None:
+    x = meta.ones((3,))
+    assert meta.vm.compile(lambda a: a * 2)(x).numpy().tolist() == [2, 2, 2]
+    model = Chain(1)
+    compiled = meta.vm.compile(model.forward)(data())
+    np.testing.assert_allclose(compiled.detach().numpy(), model(data()).detach().numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize(
     ("what", "text"),
     [
-        (lambda x: x, r"function cannot be compiled; expected a Model, .*; trace it: meta.vm.compile\(meta.trace"),
+        (int.bit_length, "method_descriptor cannot be compiled; expected a Model, a function, a training step or an"),
         (Chain, "the class Chain cannot be compiled; .* compile an instance of it"),
         (None, "NoneType cannot be compiled"),
         ("def main() -> () { () }", "str cannot be compiled"),

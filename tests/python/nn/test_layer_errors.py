@@ -8,7 +8,7 @@ import pytest
 
 import meta
 from meta import nn
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, MetaError
 
 
 def x(*shape: int) -> meta.NDArray:
@@ -51,3 +51,29 @@ def x(*shape: int) -> meta.NDArray:
 def test_refuses(use: Any, text: str) -> None:
     with pytest.raises(ArgumentError, match=text):
         use()
+
+
+@pytest.mark.parametrize(
+    ("layer", "inputs"),
+    [
+        (nn.Conv2d(3, 4, 3), 1), (nn.ConvTranspose2d(3, 4, 3), 1), (nn.Linear(3, 4), 1), (nn.MaxPool2d(2), 1),
+        (nn.AdaptiveAvgPool2d(2), 1), (nn.LSTM(3, 4), 1), (nn.RNNCell(3, 4), 1), (nn.MultiHeadAttention(4, 2), 3),
+        (nn.Flatten(), 1), (nn.Dropout(0.5), 1), (nn.RMSNorm(3), 1), (nn.ZeroPad2d(1), 1), (nn.CrossEntropyLoss(), 2),
+        (nn.Upsample(2), 1), (nn.Embedding(3, 4), 1), (nn.TransformerEncoderLayer(4, 2), 1), (nn.CTCLoss(), 4),
+    ],
+    ids=lambda value: type(value).__name__,
+)  # fmt: skip
+def test_layers_refuse_inputs_that_are_no_tensors(layer: meta.Model, inputs: int) -> None:
+    for value in (None, "text", object()):
+        with pytest.raises(MetaError, match="expected") as raised:
+            layer(*[value] * inputs)
+        assert "test_layer_errors.py" in str(raised.value)
+
+
+def test_models_of_users_keep_their_own_errors() -> None:
+    class Reader(meta.Model):
+        def forward(self, options: Any) -> Any:
+            return options.missing
+
+    with pytest.raises(AttributeError, match="'int' object has no attribute 'missing'"):
+        Reader()(3)

@@ -1,0 +1,33 @@
+"""Inputs of layers that are no tensors."""
+
+from __future__ import annotations
+
+import inspect
+from typing import TYPE_CHECKING, Any
+
+from meta.errors import ArgumentError, value_text
+from meta.schema._types import TensorLike
+
+if TYPE_CHECKING:
+    from meta.model.model import Model
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def refuse_input(model: Model, error: AttributeError, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ArgumentError if `error` tells of an attribute that an argument lacks, in a layer of this package, whose
+    arguments are tensors. What models of others take, only their authors know."""
+    if type(model).__module__.partition(".")[0] != _PACKAGE:
+        return
+    try:
+        given = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+    except TypeError:
+        return
+    for name, value in given.items():
+        if value is error.obj and not isinstance(value, TensorLike):
+            raise ArgumentError(
+                type(model).__name__,
+                f"'{name}' is {value_text(value)}, a {type(value).__name__}",
+                "a tensor",
+                "make one: meta.array(...)",
+            ) from None
