@@ -18,6 +18,7 @@ import numpy as np
 import meta
 from meta.errors import MetaError
 from meta.frontend.relay import from_relay
+from meta.frontend.relay.errors import RelayError
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.verifier import verify
@@ -104,8 +105,15 @@ def read(kind: str, data: bytes, rng: random.Random) -> str:
         module = from_relay(data)
         assert module.verified
     except MetaError as error:
-        return "" if len(str(error)) < 100_000 else f"an error of {len(str(error))} characters"
+        return wrong_error(error, RelayError if kind in ("text", "json", "params") else MetaError)
     return ""
+
+
+def wrong_error(error: MetaError, kind: type[MetaError]) -> str:
+    """What is wrong with the error of a reader, whose errors are of a class of its own; "" if nothing is."""
+    if not isinstance(error, kind):
+        return f"{type(error).__name__} and not {kind.__name__}: {error}"[:2000]
+    return "" if len(str(error)) < 100_000 else f"an error of {len(str(error))} characters"
 
 
 def _read_ir(text: str, rng: random.Random) -> str:

@@ -9,11 +9,11 @@ from importlib import import_module
 from pathlib import Path
 
 from meta.errors import MetaError
-from meta.frontend.onnx import from_onnx
+from meta.frontend.onnx import OnnxError, from_onnx
 from meta.ir.verifier import verify
 from meta.passes.standard import standard
 from scripts import fuzz_onnx
-from tests.attack.files import bounded
+from tests.attack.files import bounded, wrong_error
 
 _LARGEST = 20_000
 """Bytes of a model that is mutated."""
@@ -41,5 +41,5 @@ def _read(data: bytes, rng: random.Random) -> str:
         if rng.random() < 0.1 and program.undecided is None:
             verify(standard()(program.module))
     except MetaError as error:
-        return "" if len(str(error)) < 100_000 else f"an error of {len(str(error))} characters"
+        return wrong_error(error, OnnxError)
     return ""

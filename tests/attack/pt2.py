@@ -11,11 +11,12 @@ from typing import Any
 
 import torch
 
-from meta.errors import ArgumentError, MetaError
+from meta.errors import ArgumentError, FileError, MetaError
+from meta.frontend.torch import TorchProgramError
 from meta.ir.verifier import verify
 from meta.passes.standard import standard
 from scripts import fuzz_pt2
-from tests.attack.files import bounded
+from tests.attack.files import bounded, wrong_error
 
 
 @cache
@@ -39,7 +40,7 @@ def _read(data: bytes, rng: random.Random) -> str:
     except ArgumentError as error:  # a number among the inputs was exported as dynamic: there is no program without it
         return "" if "was exported as dynamic" in str(error) else str(error)
     except MetaError as error:
-        return "" if len(str(error)) < 100_000 else f"an error of {len(str(error))} characters"
+        return wrong_error(error, FileError if isinstance(error, FileError) else TorchProgramError)
     return ""
 
 

@@ -91,6 +91,7 @@ class Evaluator:
     """Runs the nodes of one program.
 
     initializers: an initializer of the graph -> its value, in place of the file's (None leaves it).
+    place: the node that runs, or ran last, in words.
     """
 
     def __init__(self, program: Program, initializers: Callable[[Any], Any] | None = None) -> None:
@@ -98,6 +99,7 @@ class Evaluator:
         self._given = initializers or (lambda _: None)
         self._constants: dict[Any, Any] = {}
         self._count = 0
+        self.place = ""
 
     def main(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of the model's graph."""
@@ -121,7 +123,7 @@ class Evaluator:
 
     def node(self, node: Any, frame: Frame) -> None:
         """Run a node and keep its outputs in the frame."""
-        where = describe(node)
+        where = self.place = describe(node)
         self._count += 1
         if self._count > MAX_NODES:
             raise OnnxError("onnx", f"{where}: more than {MAX_NODES} nodes are run", "a model that ends sooner")

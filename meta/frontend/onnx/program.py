@@ -17,7 +17,8 @@ from meta.device import CPU, Device
 from meta.dim import Dim
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
-from meta.frontend.onnx.errors import UndecidedError
+from meta.frontend._located import errors_located
+from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.evaluator import Evaluator
 from meta.frontend.onnx.ops._values import tensor
 from meta.frontend.onnx.source import Program
@@ -95,8 +96,10 @@ class OnnxProgram:
 
         Raises UndecidedError where a shape depends on values."""
         names = {id(array): identifier(name) for name, array in self._state.items()}
-        recorded = record(self._forward, self._bound(inputs, named), {}, names)
-        module = composites(recorded.module)
+        given = self._bound(inputs, named)
+        with errors_located(OnnxError, UnsupportedError, "onnx", lambda: self._evaluator.place):
+            recorded = record(self._forward, given, {}, names)
+            module = composites(recorded.module)
         return replace(recorded, module=module if self._device is CPU else place(self._device)(module))
 
     @cached_property

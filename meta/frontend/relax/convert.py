@@ -59,7 +59,8 @@ class Converter:
     """Converts the functions of one module.
 
     functions: what computes kernels and packed functions, in place of them.  emission: the program being built.
-    unsupported: the errors of calls that cannot be converted; the evaluation goes on without their values."""
+    unsupported: the errors of calls that cannot be converted; the evaluation goes on without their values.
+    place: of the parameter or the binding that is evaluated, in words."""
 
     def __init__(self, module: Any, functions: Functions) -> None:
         self.module = module
@@ -67,6 +68,7 @@ class Converter:
         self.emission = Emission()
         self.branches = Branches(self.emission)
         self.unsupported: dict[str, UnsupportedError] = {}
+        self.place = ""
         self.steps = 0
         self.running: list[str] = []
 
@@ -109,7 +111,7 @@ class Converter:
 
     def bind(self, binding: Any, frame: Frame) -> None:
         self.steps += 1
-        frame.place = f"@{frame.name}, binding '{variable_name(binding.var)}'"
+        frame.place = self.place = f"@{frame.name}, binding '{variable_name(binding.var)}'"
         if self.steps > MAX_STEPS:
             raise UnsupportedError("relax", f"{frame.place}: more than {MAX_STEPS} bindings are evaluated")
         self.emission.builder.span = span_of(binding)

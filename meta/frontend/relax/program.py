@@ -11,6 +11,7 @@ import meta
 from meta.dim import Dim, SymDim, find, names, sym, unify
 from meta.dtype import ALL
 from meta.errors import ArgumentError, did_you_mean
+from meta.frontend._located import errors_located
 from meta.frontend.examination import missing_operators
 from meta.frontend.relax.convert import Converter, Functions, dtype_of
 from meta.frontend.relax.errors import RelaxError, UnsupportedError
@@ -108,29 +109,34 @@ def _converted(
     program: Program, params: Arrays, shapes: Shapes, functions: Functions, tied: Mapping[Any, Dim]
 ) -> Imported:
     converter = Converter(program.module, functions)
+    with errors_located(RelaxError, UnsupportedError, "relax", lambda: converter.place):
+        return _evaluated(program, params, _Entry(program, shapes, tied), converter)
+
+
+def _evaluated(program: Program, params: Arrays, entry: _Entry, converter: Converter) -> Imported:
     emission = converter.emission
-    entry = _Entry(program, shapes, tied)
-    args = [
-        _bound(p, params[variable_name(p)]) if variable_name(p) in params else entry.argument(p)
-        for p in program.function.params
-    ]
+    args: list[Any] = []
+    for param in program.function.params:
+        name = variable_name(param)
+        converter.place = f"the parameter '{name}' of @{program.entry}"
+        args.append(_bound(param, params[name]) if name in params else entry.argument(param))
     with recording(emission.builder), emission.builder.function("main", entry.variables) as scope:
         try:
             value = converter.function(program.entry, program.function, args, entry.sizes)
         except RelaxError:
-            _check_supported(program, functions, converter)  # later errors follow from a call without a value
+            _check_supported(program, converter)  # later errors follow from a call without a value
             raise
-        _check_supported(program, functions, converter)
+        _check_supported(program, converter)
         _check_result(program, value)
         scope.ret(value.atom if isinstance(value, Symbol) else [emission.packed(field) for field in value])
     return Imported(Module({"main": scope.function, **emission.functions}), tuple(entry.names))
 
 
-def _check_supported(program: Program, functions: Functions, converter: Converter) -> None:
+def _check_supported(program: Program, converter: Converter) -> None:
     """Raise UnsupportedError about everything that is not supported."""
     errors = [e for e in converter.unsupported.values() if not e.operators]
     problems = [problem for error in errors for problem in error.problems]
-    missing = [use for use in operators(program.module, program.entry, functions) if not use.supported]
+    missing = [use for use in operators(program.module, program.entry, converter.given) if not use.supported]
     if missing:
         counts = {use.name: use.count for use in missing}
         remedy = "docs/relax.md lists the supported ones; functions={...} gives what computes others"

@@ -70,4 +70,10 @@ class UnsupportedError(RelayError, NotSupportedError):
 
 def located(place: Place, problem: str) -> str:
     """A problem, prefixed with its place in the program."""
-    return f"{place}: {problem}" if place.line or place.column else problem
+    where = place_text(place)
+    return f"{where}: {problem}" if where else problem
+
+
+def place_text(place: Place) -> str:
+    """A place in words, "" for an unknown one."""
+    return str(place) if place.line or place.column else ""

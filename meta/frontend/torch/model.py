@@ -15,6 +15,8 @@ from meta.dtype import is_float
 from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError
+from meta.frontend._located import errors_located
+from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.graph import check_operators, run
 from meta.interpreter.run import check_inputs
@@ -149,7 +151,8 @@ class ExportedModel(Model):
     def check(self) -> None:
         """Convert the program once. Raises TorchProgramError, with the node, for what cannot be converted."""
         if not any(isinstance(each.type, SymDim) for each in self._inputs):
-            self.record()
+            with errors_located(TorchProgramError, UnsupportedError, "torch", lambda: "the outputs"):
+                self.record()
 
     def _example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The types of the inputs, as arguments."""

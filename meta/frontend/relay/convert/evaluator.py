@@ -41,10 +41,12 @@ class Evaluator:
 
     source: the name of the program, which spans of emitted calls carry.  emission: the program being built.
     unsupported: the errors of calls that cannot be converted; the evaluation goes on without their values.
+    place: of the expression that is evaluated.
     """
 
     def __init__(self, program: ast.Program, source: str) -> None:
         self.source = source
+        self.place = ast.NOWHERE
         self.emission = Emission()
         self.branches = Branches(self.emission)
         self.functions = Functions(program, self.emission, self.branches, self.evaluate)
@@ -98,6 +100,7 @@ class Evaluator:
     def step(self, node: ast.Expr, frame: Frame) -> Value:
         """Evaluate a node whose operands have values."""
         self.steps += 1
+        self.place = node.place
         if self.steps > MAX_STEPS:
             problem = f"the program has more than {MAX_STEPS} expressions once its functions are inlined"
             raise UnsupportedError("relay", located(node.place, problem))

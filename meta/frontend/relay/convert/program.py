@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from meta.dim import Dim, SymDim, find, unify
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, TypeInferenceError
+from meta.frontend._located import errors_located
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.evaluator import Evaluator
@@ -26,7 +27,7 @@ from meta.frontend.relay.convert.values import (
     identifier,
     rebuilt,
 )
-from meta.frontend.relay.errors import RelayError, UnsupportedError, located
+from meta.frontend.relay.errors import RelayError, UnsupportedError, located, place_text
 from meta.ir.expr import Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
@@ -91,13 +92,19 @@ def convert(
 
 
 def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> Imported:
-    main = request.main
     evaluator = Evaluator(request.program, request.source)
+    with errors_located(RelayError, UnsupportedError, "relay", lambda: place_text(evaluator.place)):
+        return _evaluated(request, evaluator, tied)
+
+
+def _evaluated(request: _Request, evaluator: Evaluator, tied: Mapping[SymDim, Dim]) -> Imported:
+    main = request.main
     emission = evaluator.emission
     frame = Frame()
     inputs: list[Var] = []
     names: list[str] = []
     for param in main.params:
+        evaluator.place = param.place
         if param.name in request.params:
             frame.values[param] = _bound(param, request.params[param.name])
             continue
@@ -155,7 +162,10 @@ def _param_type(param: ast.Var, shape: Sequence[int] | None) -> Type:
         return kind
     if not isinstance(kind, TensorType) or kind.ndim != len(shape):
         raise ArgumentError("relay", f"shape {tuple(shape)} for '{param.name}'", f"a shape for {kind!r}")
-    return kind.with_shape(tuple(shape))
+    try:
+        return kind.with_shape(tuple(shape))
+    except TypeInferenceError as error:
+        raise ArgumentError("relay", f"shapes['{param.name}']: {error.problem}", error.expected) from None
 
 
 def _variables(name: str, kind: Type, uses: Counter[str]) -> list[tuple[str, Var]]:
@@ -192,7 +202,7 @@ def _has_open_sizes(request: _Request) -> bool:
     params = [p for p in request.main.params if p.name not in request.shapes]
     try:
         types = [t for p in params for t in leaf_types(convert_type(p.type, p.place, p.name))]
-    except UnsupportedError:
+    except RelayError:
         return False
     return any(not t.is_static for t in types if isinstance(t, TensorType))
 

@@ -10,9 +10,10 @@ import numpy as np
 
 from meta import dtype as dtypes
 from meta.dim import Dim, is_name, sym
+from meta.errors import TypeInferenceError
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.values import OpaqueError, Value, identifier
-from meta.frontend.relay.errors import UnsupportedError, located
+from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.type import TensorType, TupleType, Type, tensor_type
 from meta.tracing.symbol import Symbol
 
@@ -40,7 +41,10 @@ def convert_type(kind: ast.Type, place: ast.Place, name: str = "n", bound: Bindi
     match kind:
         case ast.TensorType():
             shape = tuple(_dim(d, f"{name}_{i}", bound) for i, d in enumerate(kind.shape))
-            return tensor_type(shape, dtype_of(kind.dtype, place))
+            try:
+                return tensor_type(shape, dtype_of(kind.dtype, place))
+            except TypeInferenceError as error:
+                raise RelayError("relay", located(place, f"'{name}': {error.problem}"), error.expected) from None
         case ast.TupleType():
             return TupleType(tuple(convert_type(f, place, f"{name}_{i}", bound) for i, f in enumerate(kind.fields)))
         case ast.NamedType() if not kind.args and isinstance(bound.get(kind.name), (TensorType, TupleType)):
