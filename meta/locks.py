@@ -21,6 +21,7 @@ _ORDER: Final = (
     "plugins",
     "executables",
     "kernels",
+    "launcher",
     "operators of TVM",
     "dialects",
     "implementations",

@@ -53,11 +53,24 @@ finally:
     thread.join()
 """
 
+_OF_TVM = """
+def assert_parallel():
+    assert len(os.listdir("/proc/self/task")) > threads, "no parallel kernel ran"
+"""
+
+_OF_TORCH = """
+import meta.backend.torch.bridge
+from meta.backend.tvm import launcher
+
+def assert_parallel():
+    assert launcher.is_shared() == (launcher._openmp() is not None)
+"""
+
 _THREADS = """
 large = meta.array(np.ones((512, 512), "float32"))
 program = meta.vm.compile(meta.trace(lambda x: meta.exp(x) + 1.0))
 expected = program(large).numpy()
-assert len(os.listdir("/proc/self/task")) > threads, "no parallel kernel ran"
+assert_parallel()
 def work():
     assert (program(large).numpy() == expected).all()
 for _ in range(2):
@@ -79,8 +92,11 @@ def test_children_of_a_process_that_compiles(tmp_path: Path) -> None:
 
 
 @pytest.mark.skipif(not sys.platform.startswith("linux"), reason="counts threads in /proc")
-def test_children_of_a_process_with_parallel_kernels(tmp_path: Path) -> None:
-    _run(_THREADS, tmp_path, TVM_NUM_THREADS="2", OMP_NUM_THREADS="2")
+@pytest.mark.parametrize(("pool", "code"), [("tvm", _OF_TVM), ("openmp", _OF_TORCH)])
+def test_children_of_a_process_with_parallel_kernels(tmp_path: Path, pool: str, code: str) -> None:
+    if pool == "openmp":
+        pytest.importorskip("torch")
+    _run(code + _THREADS, tmp_path, TVM_NUM_THREADS="2", OMP_NUM_THREADS="2", META_THREAD_POOL=pool)
 
 
 def test_locks_are_taken_in_one_order_and_released() -> None:

@@ -20,6 +20,7 @@ from torch.utils.dlpack import from_dlpack
 from meta.backend.cuda import streams
 from meta.backend.functions import Specialised as Specialised
 from meta.backend.functions import bind
+from meta.backend.tvm import launcher
 from meta.device import Device
 from meta.dtype import is_complex
 
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
 
 Kernel = Callable[..., Any]
+
+launcher.follow_torch()
 
 _view: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", from_dlpack)
 _current_stream: Callable[[int], int] = getattr(

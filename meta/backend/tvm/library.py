@@ -21,6 +21,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
+from meta.backend.tvm import target as targets
 from meta.cache import DiskCache, default_cache
 
 _LIBRARY = ".so"
@@ -38,6 +39,20 @@ def compile_functions(functions: dict[str, Any], target: Any, *, asserts: bool =
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
     with target, tvm.PassContext(config={"tirx.disable_assert": not asserts}):
         return tvm.build_tir(module, target, pipeline())
+
+
+def assemble(text: str) -> Any:
+    """The runnable module of functions in LLVM's assembly language, for this machine's CPU.
+
+    text: without the target, which is that of TVM's kernels. Exported names start with `__tvm_ffi_`."""
+    buffer = tvm.te.placeholder((1,), "int32")
+    probe = tvm.create_prim_func([buffer, tvm.te.compute((1,), lambda i: buffer[i])])
+    code: str = compile_functions({"probe": probe}, targets.target("cpu")).inspect_source("ll")
+    lines = [line for line in code.splitlines() if line.startswith("target ")]
+    with _folder() as folder:
+        file = folder / ("module" + _BITCODE)
+        file.write_text("\n".join([*lines, text]))
+        return tvm.load_library(str(file), keep_module_alive=False)
 
 
 def store(cache: DiskCache, key: str, module: Any) -> Any | None:

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import library, parallel
+from meta.backend.tvm import launcher, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
@@ -61,6 +61,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
     with _lock:
+        launcher.prepare()
         register_kernels(source)
         lowered = None if _keyed_by_sources(source) else lower_module(source.module, source.choices, source.calls)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
