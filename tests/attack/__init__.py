@@ -4,6 +4,7 @@
     python -m tests.attack calls --count 1000000 --processes 2
     python -m tests.attack files --seconds 3600 --seed 7
     python -m tests.attack calls --seed 7 --case 4711 the one case that a finding names
+    python -m tests.attack calls --seed 8 --save runs and python -m tests.attack --merge runs: several runs as one
 
 Each attack is a module with `case(seed, index)`, which returns "" or what is wrong; an exception is wrong, too. Cases
 run in processes of their own, so that a crash and a hang are findings like others. The exit status is 1 if there are

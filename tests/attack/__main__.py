@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import sys
+from pathlib import Path
 
 import tests.attack
-from tests.attack.workers import attack, environment, outcome, table
+from tests.attack.workers import attack, environment, outcome, saved_runs, table, texts
 
 COUNTS = {
     "calls": 20_000,
@@ -35,6 +36,9 @@ def main() -> int:
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one case may take")
     parser.add_argument("--case", type=int, help="run this case alone, in this process")
+    parser.add_argument("--save", type=Path, metavar="FOLDER", help="add each run to this folder")
+    parser.add_argument("--merge", type=Path, metavar="FOLDER", help="print the runs of this folder together; run nothing")
+    parser.add_argument("--compact", action="store_true", help="print no texts of findings")
     options = parser.parse_args()
     names: list[str] = options.attacks or list(COUNTS)
     if unknown := [name for name in names if name not in COUNTS]:
@@ -44,11 +48,14 @@ def main() -> int:
         problem = outcome(names[0], options.seed, options.case)
         print(problem or "nothing wrong")
         return bool(problem)
-    runs = [
-        attack(name, options.seed, options.count or COUNTS[name], options.seconds, options.processes, options.limit)
-        for name in names
-    ]
-    print("\n".join(table(runs)))
+    runs = saved_runs(options.merge) if options.merge else []
+    for name in () if options.merge else names:
+        count = options.count or COUNTS[name]
+        run = attack(name, options.seed, count, options.seconds, options.processes, options.limit)
+        runs.append(run)
+        if options.save:
+            run.save(options.save)
+    print("\n".join([*table(runs), *(() if options.compact else texts(runs))]))
     return int(any(run.findings for run in runs))
 
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import random
 import re
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -39,7 +40,7 @@ _MATRICES = frozenset({"eigh", "svd", "qr"})
 def case(seed: int, index: int) -> str:
     """One call."""
     block = random.Random(f"schemas/{seed}/block {_block(index)}")
-    op = block.choice(list(all_ops()))
+    op = block.choice(_ops())
     rng = random.Random(f"schemas/{seed}/{index}")
     host = _Drawn(op, block, rng).call()
     try:
@@ -49,6 +50,11 @@ def case(seed: int, index: int) -> str:
         return f"{op.name}: an error of {length} characters" if length > _LONGEST_ERROR else ""
     except AssertionError as error:
         return f"{op.name}: {error}\n{shown(host)}"
+
+
+@cache
+def _ops() -> list[Op]:
+    return list(all_ops())
 
 
 def _block(index: int) -> int:

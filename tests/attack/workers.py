@@ -6,6 +6,8 @@ from __future__ import annotations
 import json
 import mmap
 import os
+import re
+import resource
 import signal
 import struct
 import subprocess
@@ -15,7 +17,7 @@ import time
 import traceback
 from collections.abc import Callable, Iterator
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from importlib import import_module
 from itertools import islice
 from pathlib import Path
@@ -24,6 +26,7 @@ from typing import Any, cast
 ROOT = Path(__file__).resolve().parents[2]
 MEMORY = 16 << 30
 """Bytes of address space of a process: TVM and torch map several GiB."""
+_NUMBER = re.compile(r"-?\b\d[\d.e+-]*|\b(nan|inf)\b")
 _CHUNK = 4000
 """Cases of one process that follow each other."""
 _STATE = struct.Struct("<qq")
@@ -40,19 +43,43 @@ class Finding:
     kind: str
     text: str
 
-    def __str__(self) -> str:
-        return f"{self.kind}: python -m tests.attack {self.attack} --seed {self.seed} --case {self.case}\n{self.text}"
+    @property
+    def command(self) -> str:
+        """Repeats the case."""
+        return f"python -m tests.attack {self.attack} --seed {self.seed} --case {self.case}"
+
+    @property
+    def problem(self) -> str:
+        """What findings of one cause have in common: the text of the exception, or the first line, without numbers."""
+        lines = self.text.strip().split("\n")
+        line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
+        return f"{self.kind}: {line if self.kind == 'crash' else _NUMBER.sub('#', line)}"[:160]
 
 
 @dataclass(slots=True)
 class Run:
-    """The outcome of one attack. done: the number of cases that ended."""
+    """The outcome of one attack. done: the number of cases that ended. core_seconds: processor time of all processes."""
 
     attack: str
     seed: int
     done: int = 0
     seconds: float = 0.0
+    core_seconds: float = 0.0
     findings: list[Finding] = field(default_factory=list[Finding])
+
+    def save(self, folder: Path) -> None:
+        """Write the run to a file of its own in `folder`."""
+        folder.mkdir(parents=True, exist_ok=True)
+        path = folder / f"{self.attack}-{self.seed}-{time.time_ns()}.json"
+        path.write_text(json.dumps(asdict(self)))
+
+
+def saved_runs(folder: Path) -> list[Run]:
+    """The runs that were saved in `folder`, sorted by attack and seed."""
+    runs = [Run(**json.loads(path.read_text())) for path in sorted(folder.glob("*.json"))]
+    for run in runs:
+        run.findings = [Finding(**cast("dict[str, Any]", finding)) for finding in run.findings]
+    return runs
 
 
 def case_of(attack: str) -> Callable[[int, int], str]:
@@ -79,8 +106,6 @@ def work(
     attack: str, seed: int, number: int, processes: int, count: int, skipped: int, until: float, state: Path
 ) -> None:
     """Run the cases of one process but the first `skipped`, until the time `until`; findings go to standard output."""
-    import resource
-
     with suppress(ValueError, OSError):
         resource.setrlimit(resource.RLIMIT_AS, (MEMORY, resource.getrlimit(resource.RLIMIT_AS)[1]))
     with state.open("r+b") as file, mmap.mmap(file.fileno(), _STATE.size) as memory:
@@ -164,24 +189,44 @@ def attack(name: str, seed: int, count: int, seconds: float, processes: int = 1,
 
     limit: seconds that one case may take."""
     run = Run(name, seed)
-    start = time.time()
+    start, used = time.time(), _core_seconds()
     workers = [_Worker(run, i, processes, count, start + seconds, limit) for i in range(min(processes, count))]
     while workers:
         workers = [worker for worker in workers if worker.poll()]
         time.sleep(0.05)
-    run.seconds = time.time() - start
+    run.seconds, run.core_seconds = time.time() - start, _core_seconds() - used
     return run
 
 
+def _core_seconds() -> float:
+    """Processor time of the processes that have ended."""
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return used.ru_utime + used.ru_stime
+
+
 def table(runs: list[Run]) -> Iterator[str]:
-    """A line for each run, and its findings, those of one text once."""
-    for run in runs:
-        count = len(run.findings)
-        yield f"{run.attack:<12} seed {run.seed:<4} {run.done:>9} cases {run.seconds:8.0f} s {count:>5} findings"
-        texts: dict[str, Finding] = {}
-        for finding in run.findings:
-            texts.setdefault(finding.text.strip().split("\n")[-1][:100], finding)
-        yield from map(str, texts.values())
+    """A line for each attack, and below it one case of each distinct problem, with the number of its findings."""
+    for name in dict.fromkeys(run.attack for run in runs):
+        of = [run for run in runs if run.attack == name]
+        found: dict[str, list[Finding]] = {}
+        for finding in (finding for run in of for finding in run.findings):
+            found.setdefault(finding.problem, []).append(finding)
+        done, cost = sum(run.done for run in of), sum(run.core_seconds for run in of)
+        seeds = ",".join(dict.fromkeys(str(run.seed) for run in of))
+        yield (
+            f"{name:<12} seeds {seeds:<9} {done:>9} cases {sum(run.seconds for run in of):7.0f} s {cost:8.0f} core-s"
+            f" ({1e3 * cost / max(done, 1):.2f} ms a case) {sum(map(len, found.values())):>4} findings, {len(found)} distinct"
+        )
+        for problem, findings in sorted(found.items(), key=lambda item: -len(item[1])):
+            yield f"  {len(findings)} x {problem}"
+            yield f"      {findings[0].command}"
+
+
+def texts(runs: list[Run]) -> Iterator[str]:
+    """The whole text of one finding of each distinct problem."""
+    shown = {finding.problem: finding for run in runs for finding in run.findings}
+    for finding in shown.values():
+        yield f"{finding.kind}: {finding.command}\n{finding.text}"
 
 
 def environment() -> None:

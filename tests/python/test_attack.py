@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 import subprocess
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -32,12 +33,12 @@ SHORT = {
 def test_a_short_run_finds_nothing(name: str) -> None:
     run = workers.attack(name, 0, SHORT[name], 200)
     assert run.done == SHORT[name]
-    assert run.findings == [], "\n".join(workers.table([run]))
+    assert run.findings == [], "\n".join(workers.texts([run]))
 
 
 def test_interrupts_and_threads() -> None:
     run = workers.attack("concurrency", 0, 2, 100)
-    assert run.findings == [], "\n".join(workers.table([run]))
+    assert run.findings == [], "\n".join(workers.texts([run]))
 
 
 def test_crashes_hangs_and_errors_are_found() -> None:
@@ -46,9 +47,30 @@ def test_crashes_hangs_and_errors_are_found() -> None:
     assert [(f.case, f.kind) for f in sorted(run.findings, key=lambda f: f.case)] == [
         (2, "crash"), (5, "hang"), (7, "wrong"), (8, "wrong"),
     ]  # fmt: skip
-    text = "\n".join(workers.table([run]))
+    text = "\n".join(workers.texts([run]))
     assert "python -m tests.attack faulty --seed 3 --case 5" in text
     assert "KeyError: 'seven'" in text
+    assert run.core_seconds > 0.1
+
+
+def test_saved_runs_are_merged_by_problem(tmp_path: Path) -> None:
+    def finding(seed: int, case: int, text: str) -> workers.Finding:
+        return workers.Finding("calls", seed, case, "wrong", text)
+
+    first = workers.Run("calls", 1, 500, 2.0, 3.0, [finding(1, 7, "add: result 0 is 1.5e-3 off\nadd(float32[3])")])
+    second = workers.Run("calls", 2, 500, 2.0, 3.0, [finding(2, 8, "add: result 1 is nan off\nadd(int8[4])")])
+    second.findings.append(finding(2, 9, "Traceback (most recent call last):\n  line\nKeyError: 'x'"))
+    for run in (first, second):
+        run.save(tmp_path)
+    runs = workers.saved_runs(tmp_path)
+    assert sorted(runs, key=lambda run: run.seed) == [first, second]
+    assert list(workers.table(runs)) == [
+        "calls        seeds 1,2            1000 cases       4 s        6 core-s (6.00 ms a case)    3 findings, 2 distinct",
+        "  2 x wrong: add: result # is # off",
+        "      python -m tests.attack calls --seed 1 --case 7",
+        "  1 x wrong: KeyError: 'x'",
+        "      python -m tests.attack calls --seed 2 --case 9",
+    ]
 
 
 def test_a_call_may_have_no_results() -> None:
