@@ -37,7 +37,9 @@ def main() -> int:
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one case may take")
     parser.add_argument("--case", type=int, help="run this case alone, in this process")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="add each run to this folder")
-    parser.add_argument("--merge", type=Path, metavar="FOLDER", help="print the runs of this folder together; run nothing")
+    parser.add_argument(
+        "--merge", type=Path, metavar="FOLDER", help="print the runs of this folder together; run nothing"
+    )
     parser.add_argument("--compact", action="store_true", help="print no texts of findings")
     options = parser.parse_args()
     names: list[str] = options.attacks or list(COUNTS)

@@ -58,7 +58,7 @@ class Finding:
 
 @dataclass(slots=True)
 class Run:
-    """The outcome of one attack. done: the number of cases that ended. core_seconds: processor time of all processes."""
+    """The outcome of one attack. done: cases that ended. core_seconds: processor time of all processes."""
 
     attack: str
     seed: int
@@ -215,7 +215,8 @@ def table(runs: list[Run]) -> Iterator[str]:
         seeds = ",".join(dict.fromkeys(str(run.seed) for run in of))
         yield (
             f"{name:<12} seeds {seeds:<9} {done:>9} cases {sum(run.seconds for run in of):7.0f} s {cost:8.0f} core-s"
-            f" ({1e3 * cost / max(done, 1):.2f} ms a case) {sum(map(len, found.values())):>4} findings, {len(found)} distinct"
+            f" ({1e3 * cost / max(done, 1):.2f} ms a case)"
+            f" {sum(map(len, found.values())):>4} findings, {len(found)} distinct"
         )
         for problem, findings in sorted(found.items(), key=lambda item: -len(item[1])):
             yield f"  {len(findings)} x {problem}"

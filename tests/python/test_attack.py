@@ -65,7 +65,8 @@ def test_saved_runs_are_merged_by_problem(tmp_path: Path) -> None:
     runs = workers.saved_runs(tmp_path)
     assert sorted(runs, key=lambda run: run.seed) == [first, second]
     assert list(workers.table(runs)) == [
-        "calls        seeds 1,2            1000 cases       4 s        6 core-s (6.00 ms a case)    3 findings, 2 distinct",
+        "calls        seeds 1,2            1000 cases       4 s        6 core-s (6.00 ms a case)    3 findings,"
+        " 2 distinct",
         "  2 x wrong: add: result # is # off",
         "      python -m tests.attack calls --seed 1 --case 7",
         "  1 x wrong: KeyError: 'x'",

@@ -18,9 +18,10 @@ the function keeps its loops.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.alignment import relax_alignment
@@ -30,6 +31,7 @@ from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, 
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
 from meta.backend.tvm.te.exact import exact
+from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.math import vectorisable
 from meta.ir.pattern import PATTERNS
 
@@ -96,25 +98,55 @@ def _keep_loops(sch: Any) -> Any:
 
 def _narrow_indices(func: Any) -> Any:
     """`func` with 32-bit indices if every buffer is static, below 2**31 elements and of a dtype whose values int32
-    holds, as they may be indices, and no literal needs 64 bits.
+    holds, as they may be indices, and no literal or value in an expression needs 64 bits.
 
     TVM narrows loops itself later in lowering, but then drops the hints on loops whose tails are to be split off."""
-    if not all(_fits_int32(v.ty) for v in blocks.list_buffers(func)) or _has_wide_literals(func):
+    if not all(_fits_int32(v.ty) for v in blocks.list_buffers(func)) or _needs_64_bits(func):
         return func
     return tvm.tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]
 
 
-def _has_wide_literals(func: Any) -> bool:
-    values: list[int] = []
-    tvm.structural_walk(func, (tvm.IntImm, lambda literal: values.append(int(literal))))
-    return any(not -(1 << 31) <= value < 1 << 31 for value in values)
+def _needs_64_bits(func: Any) -> bool:
+    """Whether a literal exceeds 32 bits, or elements or floats become integers of 64 bits, by a cast or a call: TVM would
+    narrow what is computed of them, too."""
+    literals, operands, bound = list[int](), list[Any](), list[Any]()
+
+    def visit(node: Any) -> None:
+        if dtype_of(node) in _WIDE_INTEGERS:
+            operands.extend([node.value] if isinstance(node, tvm.tirx.Cast) else node.args)
+
+    tvm.structural_walk(
+        func.body,
+        [
+            (tvm.IntImm, lambda literal: literals.append(int(literal))),
+            ((tvm.tirx.Cast, tvm.Call), visit),
+            (tvm.tirx.Let, lambda let: bound.append(let.var)),
+        ],
+    )
+    if any(not -(1 << 31) <= value < 1 << 31 for value in literals):
+        return True
+    return any(_is_element(operand, bound) for operand in operands)
+
+
+def _is_element(value: Any, bound: Sequence[Any]) -> bool:
+    """Whether a value is a float, or computed of elements. bound: the variables with values that may be."""
+    found: list[Any] = []
+    tvm.structural_walk(
+        value,
+        [
+            (tvm.TensorLoad, found.append),
+            (tvm.Var, lambda var: found.append(var) if any(var.same_as(v) for v in bound) else None),
+        ],
+    )
+    return bool(found) or dtype_of(value) in dtypes.FLOATS
 
 
 def _fits_int32(buffer_type: Any) -> bool:
     volume = blocks.volume([blocks.as_int(d) for d in buffer_type.shape])
-    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in ("int64", "uint64", "uint32")
+    return volume is not None and volume < 1 << 31 and str(buffer_type.dtype) not in _WIDE_INTEGERS
 
 
+_WIDE_INTEGERS: Final = ("int64", "uint64", "uint32")
 _SPATIAL_RULES: Final = (schedule_elementwise, schedule_rows, schedule_separately)
 _REDUCTION_RULES: Final = (schedule_rows, schedule_separately)
 _RULES: Final[dict[str, tuple[Rule, ...]]] = {
