@@ -107,7 +107,7 @@ def _narrow_indices(func: Any) -> Any:
 
 
 def _needs_64_bits(func: Any) -> bool:
-    """Whether a literal exceeds 32 bits, or elements or floats become integers of 64 bits, by a cast or a call: TVM would
+    """Whether a literal exceeds 32 bits, or a cast or call makes integers of 64 bits of elements or floats: TVM would
     narrow what is computed of them, too."""
     literals, operands, bound = list[int](), list[Any](), list[Any]()
 
