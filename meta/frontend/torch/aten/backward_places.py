@@ -159,6 +159,8 @@ for _rank in (2, 3):
 ROWS["max_pool3d_with_indices_backward"] = _maximum(3)
 for _rank, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d"), (2, "bicubic2d")):
     ROWS[f"upsample_{_name}_backward"] = _smooth(_rank, f"upsample_{_name}")
+for _name in ("bilinear2d", "bicubic2d"):
+    ROWS[f"_upsample_{_name}_aa_backward"] = _smooth(2, f"_upsample_{_name}_aa")
 
 
 def _masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:

@@ -50,9 +50,63 @@ def linalg_eigvalsh(self: Any, UPLO: str = "L") -> Any:
 
 
 @into(ROWS)
+def _linalg_eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
+    if compute_v:
+        return linalg_eigh(A, UPLO)
+    return linalg_eigvalsh(A, UPLO), meta.zeros((0,), A.dtype, A.device)
+
+
+def _factors(x: Any) -> Any:
+    """The LU factors and pivots that ATen keeps for the gradient. Those of meta compute their own."""
+    return meta.lu_factor_ex(meta.stop_gradient(x))[:2]
+
+
+@into(ROWS)
+def _linalg_det(A: Any) -> Any:
+    return meta.det(A), *_factors(A)
+
+
+@into(ROWS)
+def _linalg_slogdet(A: Any) -> Any:
+    return *meta.slogdet(A), *_factors(A)
+
+
+@into(ROWS)
+def _linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+    solution, info = meta.linalg.solve_ex(A, B, left=left, check_errors=check_errors)
+    return solution, *_factors(A), info
+
+
+@into(ROWS)
+def linalg_householder_product(input: Any, tau: Any) -> Any:
+    """The first columns of a product of reflections I - tau v v^H, whose vectors v are the columns below a diagonal of
+    ones."""
+    *batch, m, n = input.shape
+    count = tau.shape[-1]
+    if n > m or count > n or tuple(tau.shape[:-1]) != tuple(batch):
+        shapes = f"input has shape {tuple(input.shape)}, tau {tuple(tau.shape)}"
+        raise ArgumentError("householder_product", shapes, "(..., m, n) with m >= n, and (..., k) with k <= n")
+    identity = meta.eye(m, n, input.dtype, input.device)
+    vectors = meta.tril(input, -1) + identity
+    out = meta.broadcast_to(identity, tuple(input.shape))
+    for i in reversed(range(count)):
+        v = vectors[..., i : i + 1]
+        out = out - meta.expand_dims(tau[..., i : i + 1], -1) * meta.matmul(v, meta.matmul(adjoint(v), out))
+    return out
+
+
+@into(ROWS)
 def linalg_svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     _require_no_driver("svd", driver)
     return meta.svd(A, full_matrices)
+
+
+@into(ROWS)
+def _linalg_svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+    if compute_uv:
+        return linalg_svd(A, full_matrices, driver=driver)
+    nothing = meta.zeros((0,), A.dtype, A.device)
+    return nothing, linalg_svdvals(A, driver=driver), nothing
 
 
 @into(ROWS)

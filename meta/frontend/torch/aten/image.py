@@ -77,3 +77,26 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
         raise ArgumentError("grid_sampler", problem, f"0 to 2, for {_INTERPOLATION} and {_PADDING}")
     method, padding = _INTERPOLATION[interpolation_mode], _PADDING[padding_mode]
     return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)  # type: ignore[arg-type]
+
+
+@into(ROWS)
+def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
+    """The places (n, *spatial, axes) that maps (n, axes, axes + 1) take a grid to, with coordinates from -1 to 1 at the
+    centres of the outermost elements, or at their edges without `align_corners`; the last axis of the grid first."""
+    spatial = tuple(size[2:])
+    rank = len(spatial)
+    if rank not in (2, 3) or tuple(theta.shape) != (size[0], rank, rank + 1):
+        shapes = f"theta has shape {tuple(theta.shape)}, the size is {tuple(size)}"
+        raise ArgumentError("affine_grid_generator", shapes, "(n, d, d + 1) and n, c and d sizes, with d 2 or 3")
+    coordinates: list[Any] = []
+    for axis, count in reversed(list(enumerate(spatial))):
+        places = (
+            meta.linspace(-1.0, 1.0, count, theta.dtype, theta.device)
+            if count > 1
+            else meta.zeros((1,), theta.dtype, theta.device)
+        )
+        places = places if align_corners else places * ((count - 1) / count)
+        lines = meta.reshape(places, tuple(count if a == axis else 1 for a in range(rank)))
+        coordinates.append(meta.broadcast_to(lines, spatial))
+    grid = meta.reshape(meta.stack([*coordinates, meta.ones_like(coordinates[0])], -1), (-1, rank + 1))
+    return meta.reshape(meta.matmul(grid, theta, transpose_b=True), (size[0], *spatial, rank))

@@ -82,6 +82,41 @@ def exponential(self: Any, lambd: float = 1.0) -> Any:
 
 
 @into(ROWS)
+def cauchy(self: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+    if sigma <= 0:
+        raise ArgumentError("cauchy", f"sigma is {sigma}", "a positive number")
+    return meta.tan((_uniform(self.shape, 0.0, 1.0, self.dtype, self.device) - 0.5) * math.pi) * sigma + median
+
+
+@into(ROWS)
+def geometric(self: Any, p: float) -> Any:
+    """The number of trials up to the first success: logarithms of uniform numbers, rounded up."""
+    if not 0 < p < 1:
+        raise ArgumentError("geometric", f"p is {p}", "a number between 0 and 1")
+    drawn = meta.random.uniform(self.shape, dtype="float64", device=self.device)
+    return in_dtype(meta.maximum(meta.ceil(meta.log1p(-drawn) / math.log1p(-p)), 1.0), self.dtype)
+
+
+@into(ROWS)
+def log_normal(self: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+    if std <= 0:
+        raise ArgumentError("log_normal", f"std is {std}", "a positive number")
+    return meta.exp(meta.random.normal(self.shape, mean, std, self.dtype, self.device))
+
+
+@into(ROWS)
+def rrelu_with_noise_functional(
+    self: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+) -> Any:
+    """The result, and the slopes that were drawn, 1 where x is positive."""
+    if not training:
+        return meta.leaky_relu(self, (lower + upper) / 2), noise
+    drawn = _uniform(self.shape, lower, upper, self.dtype, self.device)
+    slopes = meta.where(meta.less_equal(self, 0), drawn, 1.0)
+    return self * slopes, slopes
+
+
+@into(ROWS)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     """Of numbers and a size; or of tensors, whose elements are means and deviations."""
     if size is not None:

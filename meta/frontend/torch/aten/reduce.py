@@ -47,6 +47,16 @@ def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
 
 
 @into(ROWS)
+def _is_all_true(self: Any) -> Any:
+    return meta.all(self)
+
+
+@into(ROWS)
+def _is_any_true(self: Any) -> Any:
+    return meta.any(self)
+
+
+@into(ROWS)
 def amax(self: Any, dim: Any = (), keepdim: bool = False) -> Any:
     return meta.max(self, axes(dim), keepdim)
 

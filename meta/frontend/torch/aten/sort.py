@@ -77,3 +77,8 @@ def unique_consecutive(
 ) -> Any:
     values, inverse, counts = meta.unique_consecutive(self, dim)
     return values, inverse if dim is not None else meta.reshape(inverse, self.shape), counts
+
+
+@into(ROWS)
+def unique_dim_consecutive(self: Any, dim: int, return_inverse: bool = False, return_counts: bool = False) -> Any:
+    return meta.unique_consecutive(self, dim)

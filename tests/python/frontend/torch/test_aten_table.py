@@ -185,3 +185,70 @@ def test_random_complex_numbers_have_torchs_moments(name: str) -> None:
     expected = (0.5 + 0.5j, 1 / 6) if name in ("rand_like", "uniform") else (0, 1)
     np.testing.assert_allclose([drawn.mean(), drawn.var()], expected, atol=0.03)
     assert abs(np.cov(drawn.real, drawn.imag)[0, 1]) < 0.01
+
+
+_M = torch.linspace(-1, 2, 18, dtype=torch.float64).reshape(2, 3, 3).sin() + torch.eye(3, dtype=torch.float64) * 2
+_THETA = torch.linspace(-1, 1, 12).reshape(2, 2, 3)
+_LIBRARY: dict[str, tuple[tuple[Any, ...], int]] = {
+    "_is_all_true": ((torch.tensor([True, False]),), 1),
+    "_is_any_true": ((torch.tensor([True, False]),), 1),
+    "_linalg_det": ((_M,), 1),
+    "_linalg_eigh": ((_M, "L", False), 2),
+    "_linalg_slogdet": ((_M,), 2),
+    "_linalg_solve_ex": ((_M, _M[:, :, :2].contiguous()), 1),
+    "_linalg_svd": ((_M, False, False), 3),
+    "_upsample_bicubic2d_aa_backward": ((torch.ones(1, 2, 3, 3), [3, 3], [1, 2, 7, 5], False, None, None), 1),
+    "_upsample_bilinear2d_aa_backward": ((torch.ones(1, 2, 3, 3), [3, 3], [1, 2, 7, 5], True, None, None), 1),
+    "affine_grid_generator": ((_THETA, [2, 1, 3, 4], False), 1),
+    "linalg_householder_product": ((_M, _M[:, 0, :2].contiguous()), 1),
+    "unique_dim_consecutive": ((torch.tensor([[1, 1, 2], [3, 3, 4]]), 1, True, True), 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", _LIBRARY)
+def test_first_results_of_operators_below_torchs_functions(name: str) -> None:
+    args, count = _LIBRARY[name]
+    expected = getattr(torch.ops.aten, name)(*args)
+    row = aten.find(name)
+    assert row is not None
+    actual = row(*[meta.array(a.numpy()) if isinstance(a, torch.Tensor) else a for a in args])
+    pairs = zip(actual, expected, strict=True) if isinstance(expected, tuple) else [(actual, expected)]
+    for mine, reference in list(pairs)[:count]:
+        assert (mine.dtype, mine.shape) == (str(reference.dtype).removeprefix("torch."), tuple(reference.shape))
+        np.testing.assert_allclose(mine.numpy(), reference.numpy(), rtol=1e-5, atol=1e-6)
+
+
+def test_affine_grids_of_volumes_with_single_elements() -> None:
+    theta, size = torch.linspace(-1, 1, 24).reshape(2, 3, 4), [2, 1, 1, 3, 2]
+    row = aten.find("affine_grid_generator")
+    assert row is not None
+    for aligned in (True, False):
+        expected = torch.ops.aten.affine_grid_generator(theta, size, aligned)
+        np.testing.assert_allclose(row(meta.array(theta.numpy()), size, aligned).numpy(), expected.numpy(), atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "quantiles"),
+    [
+        ("cauchy", (1.0, 2.0), (-1.0, 1.0, 3.0)),
+        ("geometric", (0.3,), (1.0, 2.0, 4.0)),
+        ("log_normal", (1.0, 2.0), (0.7055, 2.7183, 10.474)),
+    ],
+)
+def test_quantiles_of_random_numbers(name: str, args: tuple[float, ...], quantiles: tuple[float, ...]) -> None:
+    meta.random.seed(1)
+    row = aten.find(name)
+    assert row is not None
+    drawn = row(meta.zeros((20_000,)), *args).numpy()
+    np.testing.assert_allclose(np.quantile(drawn, (0.25, 0.5, 0.75)), quantiles, rtol=0.08)
+
+
+def test_slopes_that_were_drawn_are_returned() -> None:
+    x = meta.array(np.linspace(-1, 1, 40))
+    row = aten.find("rrelu_with_noise_functional")
+    assert row is not None
+    y, slopes = (v.numpy() for v in row(x, meta.zeros_like(x), 0.2, 0.3, True))
+    np.testing.assert_allclose(y, x.numpy() * slopes)
+    assert (slopes[20:] == 1).all()
+    assert ((slopes[:20] >= 0.2) & (slopes[:20] <= 0.3)).all()
+    assert len(set(slopes[:20])) == 20
