@@ -57,7 +57,7 @@ def mark_part(part: Any, base: Any) -> Any:
 
 
 def _origin(x: Any) -> weakref.ref[Any] | None:
-    """A reference to what the elements of the part `x` come from; None if it does not live, or `x` is no part."""
+    """A reference to the array that the part `x` was copied from; None if that was freed, or `x` is not a part."""
     origin = getattr(x._version, "origin", None) if hasattr(x, "_version") else x.origin
     return origin if origin is not None and origin() is not None else None
 

@@ -1,4 +1,4 @@
-"""Data types are their names; inspection of the namespace."""
+"""Dtypes, which are strings, and inspection of the namespace."""
 
 from __future__ import annotations
 
@@ -128,7 +128,7 @@ class NamespaceInfo:
         return {"real floating": "float32", "complex floating": "complex64", "integral": "int64", "indexing": "int64"}
 
     def devices(self) -> list[Device]:
-        """The CPU, and GPUs that are there."""
+        """The CPU and the GPUs of this machine."""
         gpus = (device(f"cuda:{index}") for index in count())
         return [CPU, *takewhile(devices.exists, gpus)]
 

@@ -1,4 +1,4 @@
-"""What users do with the tape: gradient modes."""
+"""Gradient modes: `no_grad`, `enable_grad`, `is_grad_enabled`."""
 
 from __future__ import annotations
 

@@ -49,7 +49,7 @@ class Context:
 
     @property
     def saved_arrays(self) -> tuple[Any, ...]:
-        """What `save_for_backward` was given."""
+        """The arrays that `save_for_backward` stored."""
         node = self._node() if self._node is not None else None
         if node is None or not modes.grad_enabled:
             return self._saved

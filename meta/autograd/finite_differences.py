@@ -95,7 +95,7 @@ def _check(where: str, fn: Fn, xs: Sequence[NDArray], checked: Sequence[int], di
     dys = _directions(ys)
     tracked = [(y, dy) for y, dy in zip(ys, dys, strict=True) if y.requires_grad]
     gradients: Sequence[NDArray | None] = (None,) * len(checked)
-    if tracked:  # else the results are constants, and so say the differences if that is right
+    if tracked:  # otherwise the results are constants: the differences have to be zero
         seeds = [array(dy, device=y.device) for y, dy in tracked]
         gradients = grad([y for y, _ in tracked], [fresh[i] for i in checked], seeds, allow_unused=True)
     for i, gradient in zip(checked, gradients, strict=True):

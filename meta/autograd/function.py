@@ -1,4 +1,4 @@
-"""Function: an operation with a gradient of the user's own.
+"""Function: an operation with a user-defined gradient.
 
 class Square(meta.autograd.Function):
     @staticmethod

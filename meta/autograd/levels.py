@@ -1,8 +1,8 @@
 """Levels: transformations of functions that interpret operator calls.
 
-`jvp`, `vjp` and `vmap` run a function inside a level. Its arguments are `Lifted`: tensors of the level around with
+`jvp`, `vjp` and `vmap` run a function inside a level. Its arguments are `Lifted`: tensors of the enclosing level with
 something more, such as a tangent. Operator calls of the thread go to the innermost level (`modes.emit`), which computes
-with the tensors of the level around: those of another level, symbols of a trace, or arrays. Levels therefore nest in
+with the tensors of the enclosing level: those of another level, symbols of a trace, or arrays. Levels therefore nest in
 any order, on arrays as in traced functions.
 """
 
@@ -28,7 +28,7 @@ from meta.tree import Tree, flatten, leaves_of, map_leaves
 
 
 class Lifted(TypedTensor):
-    """A tensor inside of a level, with the methods and operators of an array. value: the tensor of the level around.
+    """A tensor inside of a level, with the methods and operators of an array. value: the tensor of the enclosing level.
 
     A write in place replaces `value` and what the level keeps with it."""
 
@@ -82,7 +82,7 @@ class Lifted(TypedTensor):
     # --- values ------------------------------------------------------------------------------------------------------
 
     def assign(self, new: Any) -> None:
-        """Take the place of `new`, a tensor of the same type."""
+        """Become `new`, a tensor of the same type."""
         if self.level is not modes.transform:
             raise TraceError(
                 "update",
@@ -159,13 +159,13 @@ class Lifted(TypedTensor):
 class Level:
     """A transformation in progress. name: of the public function, for errors.
 
-    `interpret` computes an operator call that reads one of its tensors, in the modes of the level around."""
+    `interpret` computes an operator call that reads one of its tensors, in the modes of the enclosing level."""
 
     name = "transform"
 
     def __init__(self) -> None:
         self._around: tuple[Any, ...] = (None, None, True)
-        """`emit`, `transform` and `grad_enabled` of the level around."""
+        """`emit`, `transform` and `grad_enabled` of the enclosing level."""
 
     @contextmanager
     def entered(self) -> Generator[None, None, None]:
@@ -182,7 +182,7 @@ class Level:
             scopes.change(-1)
 
     def run_around(self, function: Callable[..., Any], *args: Any) -> Any:
-        """`function(*args)` in the modes of the level around, while this level is entered."""
+        """`function(*args)` in the modes of the enclosing level, while this level is entered."""
         before = modes.emit, modes.transform, modes.autocast, modes.grad_enabled
         emit, transform, recorded = self._around
         # Autocast was applied to the operands before they reached this level.
@@ -208,7 +208,7 @@ class Level:
         return isinstance(x, Lifted) and x.level is self
 
     def values(self, args: Any) -> Any:
-        """The arguments with the tensors of the level around in place of those of this level."""
+        """The arguments with the tensors of the enclosing level in place of those of this level."""
         return map_leaves(lambda leaf: leaf.value if self.owns(leaf) else leaf, args)
 
     def interpret(self, op: Op, args: tuple[Any, ...]) -> Any:
@@ -225,10 +225,10 @@ class Level:
             return self.run_around(self.interpret_function, function, args)
         return self.run_around(function.apply, *args)
 
-    # --- conditionals and loops of a traced function, whose operands are tensors of the level around ----------------
+    # --- conditionals and loops of a traced function, whose operands are tensors of the enclosing level ---------------
 
     def lowered(self, x: Any, axis: int = 0) -> list[Any]:
-        """The tensors of the level around that make up `x`, with an element for each step along `axis`."""
+        """The tensors of the enclosing level that make up `x`, with an element for each step along `axis`."""
         del x, axis
         raise NotSupportedError(
             self.name,

@@ -17,7 +17,7 @@ from meta.schema._types import TensorLike
 
 @dataclass(frozen=True, slots=True)
 class FunctionCall:
-    """A call of an autograd.Function on the tensors of the level around.
+    """A call of an autograd.Function on the tensors of the enclosing level.
 
     returned: what `apply` returned.  results: its tensors.  flows: those that derivatives flow from.
     """

@@ -1,7 +1,7 @@
 """Reverse mode inside of levels: a level that records calls, and the walk back over them.
 
-The gradient rules are those of the tape. What they compute with are tensors of the level around, so that gradients can
-be differentiated again, batched, and traced.
+The gradient rules are those of the tape. They compute with tensors of the enclosing level, so that gradients can be
+differentiated again, batched, and traced.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class Slot(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)
 class RecordedCall:
-    """A call whose gradient may be wanted.
+    """A call whose gradient may be requested.
 
     order: rises with every call.  args, outs: what the rule reads, types of the rest.
     parents: for each differentiable argument its slot, None for a constant; for a list of tensors a list of those.
@@ -72,7 +72,7 @@ class RecordedCall:
 
 
 class Tracked(Lifted):
-    """A tensor whose gradient may be wanted. slot: the value that it has at present, None for a constant."""
+    """A tensor whose gradient may be requested. slot: the value that it has at present, None for a constant."""
 
     __slots__ = ("slot",)
 
@@ -105,7 +105,7 @@ class ReverseLevel(Level):
         return called.rebuilt(self.recorded(called.rule(), args, values, called.results))
 
     def recorded(self, rule: GradRule, args: Any, values: Any, results: tuple[Any, ...]) -> tuple[Any, ...]:
-        """The results as tensors of this level. values: the arguments in the level around."""
+        """The results as tensors of this level. values: the arguments in the enclosing level."""
         parents = tuple(self._parent(args[p]) for p in rule.differentiable)
         flows = flowing(rule, results)
         if not flows or all(parent is None for parent in parents):

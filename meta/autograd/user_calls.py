@@ -41,7 +41,7 @@ def run_backward(
 ) -> tuple[Any, ...]:
     """The gradients that `backward` returned, which are of class `kind`.
 
-    needs: which arguments of `forward` want one.  types: those of the tensors among the arguments, None for others."""
+    needs: which arguments of `forward` need one.  types: those of the tensors among the arguments, None for others."""
     name = function.__name__
     try:
         returned = function.backward(ctx, *dys)

@@ -1,4 +1,4 @@
-"""Kernels in memory are bounded: who else keeps kernels drops them when some are evicted."""
+"""Listeners that drop their references when kernels are evicted from memory."""
 
 from __future__ import annotations
 

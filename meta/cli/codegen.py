@@ -128,7 +128,7 @@ def _module_name(package: str, folder: Path | None, path: Path) -> str:
 
 
 class _Anything(ModuleType):
-    """A module with every name."""
+    """A module in which every attribute exists."""
 
     __all__: Sequence[str] = ()
 

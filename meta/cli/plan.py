@@ -74,7 +74,7 @@ def _divided(step: Any, options: argparse.Namespace, ranks: int) -> Any:
 
 
 def _named(path: str) -> Any:
-    """What is named so. Raises ArgumentError for a path without anything."""
+    """The object at a path `module:name`. Raises ArgumentError for a path without anything."""
     module, _, name = path.partition(":")
     try:
         return getattr(import_module(module), name)

@@ -1,4 +1,4 @@
-"""`python -m meta relay MODEL`: `python -m meta import MODEL --run`, the name from before there were other formats."""
+"""`python -m meta relay MODEL`: `python -m meta import MODEL --run`, the older name of that command."""
 
 from __future__ import annotations
 

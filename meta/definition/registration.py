@@ -38,7 +38,7 @@ def define(
 ) -> Callable[[TypeFunction], Callable[..., Any]]:
     """Register the decorated type function as operator `name` and return its public function, which is also
     `meta.<name>`, or `meta.ops.<package>.<name>` for a name such as "package::name". Packages name their operators in
-    this way, so that those of two packages do not meet.
+    this way, so that those of two packages do not clash.
 
     gradient: an entry as in derivatives.yaml: a formula (text, or a Python function with the values that it reads as
         parameters) for each tensor argument, "non_differentiable", or "not_implemented: reason". Without an entry,
@@ -46,7 +46,7 @@ def define(
     tvm: TE compute on the arguments in schema order.  torch: the same on torch tensors, with `out=` to write into.
     reference: the same on NumPy arrays.
     override: replace an operator that was defined with this name before, as a notebook does when a cell runs again. Its
-        runners and kernels are dropped, and functions of it that are still held call the new one. Programs that were
+        runners and kernels are dropped, and references to its old function call the new one. Programs that were
         compiled before keep what they were compiled with; those recorded before and not compiled raise RegistryError.
     facts: further fields of meta.op.registry.Op: pattern, amp, amp_args, inplace, method, view, outputs, resolve,
         recorded_as, aliases. With method=True arrays and symbols have it as a method.

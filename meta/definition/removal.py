@@ -54,7 +54,7 @@ def remove(op: Op) -> None:
 
 
 def _unregistered(name: str) -> Any:
-    """The type function of what is left of an operator."""
+    """The type function of an unregistered operator, which raises RegistryError."""
 
     def declare(*_: Any) -> NoReturn:
         raise RegistryError(name, "the operator was unregistered", "a registered operator", "define it again")

@@ -1,4 +1,4 @@
-"""Several processes, on torch.distributed: collectives, and training steps whose processes share the work.
+"""Training on several processes, by torch.distributed: collectives, and training steps divided among the processes.
 
 meta.distributed.init()                                   # in a program started by torchrun
 mesh = meta.distributed.DeviceMesh({"dp": -1})

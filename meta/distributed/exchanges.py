@@ -1,4 +1,4 @@
-"""What the ranks of a training step tell each other, and several such exchanges of one step."""
+"""Communication between the ranks of a training step, and several such exchanges in one step."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from meta.tracing import Record
 
 
 class Exchange:
-    """An exchange in which nothing happens: what the others are made of. See meta.optim.train_step.Exchange.
+    """Base class of exchanges, which communicates nothing. See meta.optim.train_step.Exchange.
 
     ranks: the group that takes part."""
 

@@ -1,4 +1,4 @@
-"""Meshes of ranks with named axes, and what names the ranks of a collective."""
+"""Meshes of ranks with named axes, and the groups of ranks that collectives name."""
 
 from __future__ import annotations
 
@@ -12,9 +12,9 @@ from meta.schema.annotations import CheckedArguments
 
 
 class Group(NamedTuple):
-    """The last two arguments of a collective.
+    """A group of ranks, the last two arguments of a collective.
 
-    name: "world", or that of an axis of a mesh.  ranks: how many there are."""
+    name: "world", or that of an axis of a mesh.  ranks: their number."""
 
     name: str
     ranks: int

@@ -1,4 +1,4 @@
-"""Activations that other operators make up."""
+"""Activations composed of operators."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elementwise functions that operators make up."""
+"""Elementwise functions composed of operators."""
 
 from __future__ import annotations
 

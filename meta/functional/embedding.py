@@ -111,7 +111,7 @@ def bags_of(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any,
 
 
 def _largest(values: Any, bags: Any, count: Any, number: Any) -> Any:
-    """The largest of the counted rows in each bag; 0 in a bag without."""
+    """The largest of the counted rows in each bag; 0 in a bag without rows."""
     places = meta.broadcast_to(meta.expand_dims(bags, 1), values.shape)
     lowest = meta.full((number, values.shape[1]), float("-inf"), values.dtype, values.device)
     counted = meta.where(meta.greater(meta.expand_dims(count, 1), 0), values, float("-inf"))

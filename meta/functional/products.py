@@ -1,4 +1,4 @@
-"""Products of vectors and matrices, those that torch names apart and those with a tensor added."""
+"""Products of vectors and matrices, also with a tensor added."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences of numbers, and tensors whose values do not matter."""
+"""Sequences of numbers, and tensors with unspecified values."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def spaced(name: str, start: Any, stop: Any, num: int, device: Device | str = CP
 
 
 def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device | str = CPU) -> Any:
-    """A tensor whose values are not to be relied on: zeros, so that programs repeat."""
+    """A tensor with unspecified values: zeros here, so that programs repeat."""
     return meta.zeros(shape, dtype, device)
 
 

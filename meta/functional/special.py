@@ -1,4 +1,4 @@
-"""Special functions that operators make up."""
+"""Special functions composed of operators."""
 
 from __future__ import annotations
 

@@ -18,8 +18,8 @@ elsewhere are followed too, except those of libraries."""
 def operators_called(function: Callable[..., Any], *, methods: bool = False) -> tuple[str, ...]:
     """The names X of all calls `meta.X` in a function and in the functions of its package that it calls, sorted.
 
-    Read from the compiled code; nothing runs. A name without an operator is included, that of a function or module of
-    the package is not. methods: includes operators that are called as methods of arrays, `x.sum()`."""
+    Read from the compiled code; nothing runs. Names of missing operators are included; those of functions and modules
+    of the package are not. methods: includes operators that are called as methods of arrays, `x.sum()`."""
     names: set[str] = set()
     seen: set[int] = set()
     stack: list[Any] = [function]

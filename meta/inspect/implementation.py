@@ -105,7 +105,7 @@ def _refusal(checker: Checker) -> Refusal:
 
 
 def _location_of(payload: Any) -> str | None:
-    """The function that an implementation consists of: the first outside of the modules that wrap computes, else the
+    """The location of an implementation's function: the first one outside of the modules that wrap computes, else the
     first."""
     functions = _functions(payload, 0)
     own = [f for f in functions if not f.__code__.co_filename.startswith(_GENERIC)]

@@ -158,7 +158,7 @@ class _Interpreter:
             self.store(self.stack[-1], result)
 
     def enter(self, function: FunctionExpr, args: Sequence[Any], captured: Mapping[Var, Any], name: str) -> None:
-        """Begin a call. The frames that have nothing left to do but to hand on its result are dropped first."""
+        """Begin a call. Frames that only return the result of this call are dropped first."""
         params = function.params
         sizes = check_inputs(name, [p.name for p in params], [p.type for p in params], args)
         while self.stack and self.is_done(self.stack[-1]):

@@ -156,7 +156,7 @@ def _in_order(implementations: list[Implementation]) -> list[Implementation]:
 
 
 def _rank(i: Implementation, ordered: list[Implementation]) -> str:
-    """Which dialects of the same plevel were registered before, or else after it; "" where names give the order."""
+    """The dialects of the same plevel that were registered before it, or else after it; "" inside `with_dialect`."""
     if modes.dialects is not None:
         return ""
     equal = [other.dialect for other in ordered if other.plevel == i.plevel and other is not i]

@@ -34,7 +34,7 @@ class Scaler(Protocol):
 
 
 class Exchange(Protocol):
-    """What the processes of a training step tell each other: see meta.distributed."""
+    """The communication of a training step's processes; see meta.distributed."""
 
     def parameters(self) -> AbstractContextManager[None]:
         """Entered around the forward pass."""

@@ -70,7 +70,7 @@ def _train(binding: Binding, scope: Scope) -> Expr | Atom | None:
 def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
     """dx = scale * dy + ((mean - x) * (scale * invstd * dw / n) - scale * db / n), where scale is w * invstd.
 
-    The difference is not the one that the forward pass computes, so that no one keeps that."""
+    The difference is computed anew, so that the one of the forward pass need not be kept."""
     call = _large(binding.value)
     if call is None:
         return None

@@ -1,4 +1,4 @@
-"""Concatenations on GPUs in the transpose that reads them.
+"""Fuses concatenations on GPUs with the transpose that reads them.
 
     y = transpose(concatenate([a, b, c]))      one kernel of TVM, which writes y from a, b and c
 

@@ -1,4 +1,4 @@
-"""Bias, sum and relu in the convolution before them, where one kernel computes all of that.
+"""Fuses bias, sum and relu with the convolution before them, where one kernel computes all of them.
 
 relu(bias_add(conv2d(x, w), b) + y)      =>      conv2d_epilogue(x, w, b, y, relu=True)
 

@@ -1,4 +1,4 @@
-"""Tensors that ranks gather to read them in a narrower dtype: cast before they are sent.
+"""Casts tensors before ranks gather them, where they are read in a narrower dtype.
 
     cast(reshape(all_gather(x)), "bfloat16")      reshape(all_gather(cast(x, "bfloat16")))
 

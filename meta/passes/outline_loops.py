@@ -48,7 +48,8 @@ class _Outlined:
         return rewrite(function, rule)
 
     def loop(self, call: Call, read: set[int] | None) -> tuple[Call, list[int]]:
-        """The call of the loop with its body outlined, and the results that it keeps. read: those that count."""
+        """The call of the loop with its body outlined, and the results that it keeps. read: the results that something
+        reads."""
         op = call.op
         assert isinstance(op, LoopOp)
         assert op.body is not None

@@ -36,7 +36,7 @@ def _package() -> Ranges | None:
 
 
 def _torch() -> Ranges | None:
-    """Of a torch with CUDA. A process without torch does not load it for this."""
+    """NVTX by torch with CUDA, if the process has loaded torch already."""
     torch: Any = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_available():
         return None

@@ -60,7 +60,7 @@ class Recorder:
     def preparing(self, name: str, prepare: Callable[..., Any]) -> Callable[..., Any]:
         """`prepare`, which infers, dispatches and builds, as an event.
 
-        No event if the call has been prepared outside of the profile, where it is looked up in another dictionary."""
+        There is no event for a call that was prepared outside of the profile and is only looked up anew."""
 
         def timed_prepare(op_state: OpState, args: tuple[Any, ...], *rest: Any) -> Any:
             if fast_key(op_state.op, args) in op_state.fast:

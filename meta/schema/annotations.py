@@ -235,7 +235,7 @@ def _mapping(hints: Sequence[Any]) -> _Expected:
 
 
 def _iterable(hints: Sequence[Any]) -> _Expected:
-    """Items are not looked at: a generator has them once."""
+    """Items are not checked: a generator yields them only once."""
     item = _expected(hints[0]) if hints else None
     return _Expected(
         lambda value: hasattr(value, "__iter__") and not isinstance(value, (str, bytes)), (f"an iterable{_of(item)}",)

@@ -141,7 +141,7 @@ def _tables(node: ast.stmt, callees: tuple[str, ...]) -> Iterator[list[_Row]]:
 
 
 def _repeated(node: ast.expr) -> ast.expr:
-    """What an element `*(call for ...)` of a list repeats; other elements themselves."""
+    """The call in an element `*(call for ...)` of a list; any other element itself."""
     generator = node.value if isinstance(node, ast.Starred) else None
     return generator.elt if isinstance(generator, (ast.GeneratorExp, ast.ListComp)) else node
 

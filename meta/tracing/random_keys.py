@@ -50,7 +50,7 @@ class Body:
 
 
 class RandomKeys:
-    """The keys of a trace. params: the variables of the trace that are defined, to which those of keys are added."""
+    """The keys of a trace. params: the trace's parameters, to which those of keys are added."""
 
     def __init__(self, params: set[Var]) -> None:
         self.draws: dict[int, Draws] = {}

@@ -14,7 +14,7 @@ from meta.op.registry import Op
 def agree_on(module: Module) -> None:
     """Raise CommunicationError unless all processes compile this program, if it has collectives of several ranks.
 
-    The programs of ranks may differ in the number of their GPU alone."""
+    The programs may differ in nothing but the index of the rank's GPU."""
     if not any(_communicates(b.value) for function in module.functions.values() for b in walk(function)):
         return
     from meta.backend.torch.groups import agree

@@ -184,7 +184,7 @@ def runner(
     check: Check | None = None,
     link: Link | None = None,
 ) -> Runner:
-    """A call made of its parts.
+    """The function that runs a program: collect, run, wrap, build.
 
     written, inputs_written: the arrays of the state, and the positions of inputs, that the program overwrites.
     check: of the inputs, if it overwrites anything.  link: see `linker`."""

@@ -58,7 +58,7 @@ def to_onnx(
     `output_0` and so on in the order of the results.
 
     Raises UnsupportedError with all operators and arguments that ONNX cannot express, NotSupportedError without the
-    package `onnx`, ArgumentError for something else than a program, wrong arguments and other opsets."""
+    package `onnx`, ArgumentError for something other than a program, wrong arguments and other opsets."""
     onnx = _package()
     if opset not in OPSETS:
         raise ArgumentError(_SUBJECT, f"opset is {opset!r}", f"{OPSETS[0]} to {OPSETS[-1]}")

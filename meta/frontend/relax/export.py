@@ -45,7 +45,7 @@ def to_relax(what: Any, *args: Any, dynamic: Dynamic | None = None, params_as_in
     has meta's kernels as PrimFuncs, without a schedule.
 
     Raises NotSupportedError, with all operators that have neither, for complex tensors and for loops; ArgumentError for
-    what is no program and for arguments that do not fit."""
+    something other than a program and for arguments that do not fit."""
     program = outgoing(_SUBJECT, what, args, dynamic, params_as_inputs=params_as_inputs)
     refuse_loops(_SUBJECT, program.module)
     _refuse_complex(program)

@@ -19,7 +19,7 @@ def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: Any, onesided: bool, d
 
 
 def c2r_grad(x: TensorType, axes: tuple[int, ...], last_size: Any, scale: Any, dy: Any) -> Any:
-    """The forward transform. Frequencies that stand for themselves and for their negatives count twice."""
+    """The forward transform. Frequencies whose negatives are not stored count twice."""
     dx = meta.fft_r2c(dy, axes, scale, True)
     last = axes[-1] % x.ndim
     twice = last_size - dx.shape[last]

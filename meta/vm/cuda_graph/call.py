@@ -43,8 +43,8 @@ _recorded: WeakSet[GraphCall] = WeakSet()
 
 
 def forget_recordings() -> None:
-    """Free the recordings of all programs, whose next calls record again. NCCL takes them for work that it waits for
-    when processes part, and waits for ever."""
+    """Free the recordings of all programs, whose next calls record again. NCCL counts them as pending work and would
+    wait for them for ever at shutdown."""
     for call in list(_recorded):
         call.forget()
 

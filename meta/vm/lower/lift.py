@@ -74,7 +74,7 @@ class _Lifter:
         return Block(tuple(bindings), block.result)
 
     def outline(self, block: Block) -> Block:
-        """A block whose conditionals have branches that call functions."""
+        """The block with its conditionals' branches as calls of functions."""
         bindings = [
             Binding(b.var, with_blocks(b.value, tuple(self.outlined(self.outline(i)) for i in nested_blocks(b.value))))
             for b in block.bindings
@@ -82,7 +82,7 @@ class _Lifter:
         return Block(tuple(bindings), block.result)
 
     def outlined(self, block: Block) -> Block:
-        """A block that calls a new function with the body `block`, because Relax fuses and plans functions."""
+        """A block that calls a new function with the body `block`: Relax fuses and plans memory by function."""
         if not any(isinstance(b.value, Call) for b in block.bindings):
             return block
         captured = free_vars(block)

@@ -1,4 +1,4 @@
-"""Relax functions with explicit memory, without aliases, projections of built tuples and duplicate tensor objects.
+"""Removes aliases, projections of built tuples and duplicate tensor objects from Relax functions with explicit memory.
 
 Earlier passes leave `y = x`, `t = (a, b); c = t[0]` and a separate object for each tensor in a storage that the memory
 plan reuses. Each of those costs the virtual machine a call (the last one a heap allocation), and together more than

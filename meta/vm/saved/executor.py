@@ -1,4 +1,4 @@
-"""Programs that were loaded from a file."""
+"""Programs loaded from files."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sequences, which are lists, and optional values: those that are there are the values themselves."""
+"""Sequences, which are lists, and optional values: one that is present is the value itself."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def grid_sample(
 
 @row("AffineGrid", since=20, constants=("size",))
 def affine_grid(node: Node, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
-    """Places (batch, *spatial, axes) that an affine map takes the places of the result to."""
+    """Positions (batch, *spatial, axes) to which an affine map takes the positions of the result."""
     spatial = ints(size)[2:]
     lines = [_centres(n, bool(align_corners)) for n in spatial]
     axes = np.meshgrid(*lines, indexing="ij")

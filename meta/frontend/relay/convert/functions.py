@@ -90,7 +90,7 @@ class Functions:
         return self.emission.unpacked(self.emission.builder.call_function(callee, atoms))
 
     def _global(self, closure: Closure, types: tuple[Type, ...], result: Type) -> GlobalVar:
-        """The function of the module that `closure` is for arguments of these types."""
+        """The module's function for calls of `closure` with arguments of these types."""
         key = (closure.name, types)
         if key not in self._emitted:
             functions = self.emission.functions
@@ -105,7 +105,7 @@ class Functions:
         return self._emitted[key]
 
     def _local(self, closure: Closure, args: tuple[Value, ...], types: tuple[Type, ...], result: Type) -> Var:
-        """The local function that `closure` is; variables that it and functions among its arguments capture are
+        """The local function emitted for `closure`; variables captured by it or by functions among its arguments are
         free in it."""
         fixed = tuple((i, a) for i, a in enumerate(args) if not is_tensors(a))
         ids = tuple((i, id(a.function), id(a.frame)) if isinstance(a, Closure) else (i, a) for i, a in fixed)

@@ -22,7 +22,7 @@ def printed(name: str) -> str:
 def matched(program: ast.Program, user_names: Iterable[str], argument: str) -> dict[str, str]:
     """The parameter of main for each name that a user wrote.
 
-    A name that main does not have means the parameter that it is printed as, or that is printed as it. Raises
+    A name that main lacks may be the printed form of a parameter's name, or have that name as its printed form. Raises
     ArgumentError, about `argument`, for a name that means none or could mean several."""
     names = [param.name for param in program.functions["main"].params]
     keys = list(user_names)

@@ -74,7 +74,7 @@ def _unpacked(packed: Any, axis: int, bit_axis: int) -> Any:
 
 
 def _kernel(call: OpCall, w: Any, bits: int) -> Any:
-    """The numbers that a kernel of `bits` bits stands for."""
+    """The numbers that a kernel of `bits` bits represents."""
     return meta.subtract(meta.multiply(w, 2), (1 << bits) - 1) if call.flag("unipolar", True) else w
 
 

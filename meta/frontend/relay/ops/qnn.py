@@ -256,7 +256,7 @@ def avg_pool2d(call: OpCall) -> Any:
     return _saturated(convert_layout(call, y, "NCHW", call.text("out_layout") or layout), x.dtype)
 
 
-# --- simulated: in floats, with a number that says which dtype they stand for ---
+# --- simulated: in floats, with a number for the dtype that they represent ---
 
 _CODES = {1: "int8", 2: "uint8", 3: "int32"}
 

@@ -111,7 +111,7 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 
 def _fresh_backend() -> Callable[..., Any]:
-    """A backend of its own, for which Dynamo has compiled nothing yet."""
+    """A new backend, for which Dynamo has compiled nothing yet."""
     return lambda module, inputs: compile_backend(module, inputs)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
 

@@ -113,7 +113,7 @@ def _solution(conv_problem: Problem, handle: Handle) -> Solution:
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """The reason why cuDNN does not support the arguments."""
+    """Why cuDNN does not support the arguments, or None."""
     reason = unsupported_tensors(call)
     if reason:
         return reason
@@ -125,7 +125,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 
 def without_plan(call: CallInfo) -> str | None:
-    """The reason why cuDNN refuses the convolution."""
+    """Why cuDNN refuses the convolution, or None."""
     missing = frontend.missing()
     return missing or _solution(problem(call, settings.tf32_allowed()), handle_getter(call.device)()).refusal
 

@@ -28,7 +28,7 @@ def _windows(call: CallInfo) -> tuple[Windows, ...]:
 
 
 def unsuited(call: CallInfo) -> str | None:
-    """The reason why cuDNN's pooling does not support a call."""
+    """Why cuDNN's pooling does not support a call, or None."""
     reason = unsupported_tensors(call)
     if reason:
         return reason
