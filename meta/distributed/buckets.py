@@ -40,6 +40,10 @@ BUCKET_BYTES = 25 << 20
 ALONE_BYTES = 1 << 20
 """Larger tensors are communicated alone: a message takes less time than copies into and out of a bucket."""
 
+MOST_TENSORS = 32
+"""Tensors in a bucket, at most: the kernels that join and divide them take long to compile, and one more message takes
+less than 50 us."""
+
 
 def check_bucket_bytes(where: str, value: Any) -> None:
     """Raise ArgumentError for something other than a positive int."""
@@ -50,7 +54,8 @@ def check_bucket_bytes(where: str, value: Any) -> None:
 def buckets(
     arrays: Iterable[NDArray], least_bytes: int, apart: Callable[[NDArray], Any] = lambda _: None, parts: int = 1
 ) -> Iterator[Bucket]:
-    """The arrays in buckets of at least that many bytes, each of one dtype and device, in order; large ones alone.
+    """The arrays in buckets of at least that many bytes or MOST_TENSORS arrays, each of one dtype and device, in order;
+    large ones alone.
 
     apart: arrays for which it differs are in different buckets.
     parts: of how many the arrays are one; sizes are those of all parts."""
@@ -64,7 +69,7 @@ def buckets(
             continue
         open_buckets.setdefault(kind, []).append(x)
         sizes[kind] = sizes.get(kind, 0) + size
-        if sizes[kind] >= least_bytes:
+        if sizes[kind] >= least_bytes or len(open_buckets[kind]) == MOST_TENSORS:
             yield Bucket(tuple(open_buckets.pop(kind)))
             del sizes[kind]
     for rest in open_buckets.values():

@@ -13,6 +13,7 @@ import meta
 from meta import distributed, nn, optim
 from meta.device import CPU
 from meta.ir.type import tensor_type
+from meta.passes import auto_cast
 from meta.passes.standard import standard
 from meta.vm import executor
 from meta.vm.lower.dispatched import prepare
@@ -239,6 +240,17 @@ def test_explain_says_what_a_collective_overlaps_with(monkeypatch: pytest.Monkey
     first, _, last = (line.split() for line in lines[-3:])
     assert first[:3] == ["torch.all_reduce(float32[64])", "dp", "256"]
     assert int(first[3]) > int(last[3])
+
+
+def test_items_of_many_tuples_are_joined() -> None:
+    """Gradients of layer_norm are items of tuples. Nothing is fused with the kernel that joins them."""
+    model = nn.Sequential(*(part for _ in range(12) for part in (nn.Linear(8, 8), nn.LayerNorm(8))))
+    step = optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss)
+    step = distributed.data_parallel(GROUP, broadcast=False)(step)
+    module = auto_cast("bfloat16")(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module)
+    text = _text(plan_source(prepare(standard()(module), CPU), fuse=True)[1].module["main"])
+    assert re.search(r"^concatenate\d*$", text, re.MULTILINE), text
+    assert not re.search(r"fused.*_concatenate", text), text
 
 
 def test_programs_that_branch_keep_whole_collectives() -> None:
