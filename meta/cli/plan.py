@@ -42,7 +42,10 @@ def run(options: argparse.Namespace) -> int:
             raise ArgumentError("plan", problem, "numbers above 0, and ranks that the others divide")
         step, *inputs = _named(options.step)()
         result = plan(_divided(step, options, ranks // inner), *inputs)
-        print(f"{ranks} ranks: each keeps {result.held:,} bytes and sends {result.sent:,} in a step")
+        print(
+            f"{ranks} ranks: each keeps {result.held:,} bytes, {result.held / result.whole:.4f} of one process's, has "
+            f"{result.intermediates:,} more in a step, and sends {result.sent:,}"
+        )
         if options.arrays:
             print(result)
         for c in result.collectives:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 from meta.distributed.exchanges import exchanges
 from meta.distributed.sharding import shards_of
@@ -21,6 +21,7 @@ from meta.op.registry import Op
 from meta.optim.train_step import TrainStep
 from meta.passes.standard import standard
 from meta.vm.lower.dispatched import prepare
+from meta.vm.relax.allocations import planned_bytes
 from meta.vm.relax.build import plan_source
 from meta.vm.relax.communication import overlaps
 
@@ -32,16 +33,20 @@ _SENT: Mapping[str, Callable[[int, int], float]] = {
 }
 """Bytes that a rank sends in ring algorithms, by the bytes of its operand; those of the others are the operand's."""
 
+_Key: TypeAlias = tuple[str, str, int]
+"""An operator, the name of a group and its number of ranks."""
+
 
 @dataclass(frozen=True, slots=True)
 class Placement:
     """An array of a step's state. share: of its elements that a rank keeps, 1 for the whole array.
-    size: bytes on a rank, with the padding of a shard.  where: "each rank", or what is divided among which ranks, such
-    as "axis 0 over tp, elements over dp"."""
+    size: bytes on a rank, with the padding of a shard.  whole: bytes in one process, 0 for a copy that it has not.
+    where: "each rank", or what is divided among which ranks, such as "axis 0 over tp, elements over dp"."""
 
     name: str
     share: float
     size: int
+    whole: int
     where: str = "each rank"
 
 
@@ -62,10 +67,14 @@ class Communication:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """The arrays and the collectives of a step, on one rank. `str(plan)` is a table."""
+    """The arrays and the collectives of a step, on one rank. `str(plan)` is a table.
+
+    intermediates: bytes of what a call of the compiled program has on the way: activations, gradients, gathered
+        parameters."""
 
     arrays: tuple[Placement, ...]
     collectives: tuple[Communication, ...]
+    intermediates: int
 
     @property
     def held(self) -> int:
@@ -73,16 +82,22 @@ class Plan:
         return sum(array.size for array in self.arrays)
 
     @property
+    def whole(self) -> int:
+        """Bytes of parameters and state that one process keeps."""
+        return sum(array.whole for array in self.arrays)
+
+    @property
     def sent(self) -> int:
         """Bytes that a rank sends in a step."""
         return sum(c.sent for c in self.collectives)
 
     def __str__(self) -> str:
-        width = max([*(len(a.name) for a in self.arrays), 10])
+        width = max([*(len(a.name) for a in self.arrays), 22])
         lines = [f"{'array':{width}}  share  bytes of a rank  where"]
         lines += [f"{a.name:{width}}  {a.share:5.3g}  {a.size:15,}  {a.where}" for a in self.arrays]
         lines += [
-            f"{'all':{width}}         {self.held:15,}",
+            f"{'all':{width}}  {self.held / self.whole:5.3g}  {self.held:15,}",
+            f"{'more during a call':{width}}         {self.intermediates:15,}",
             "",
             "collective      group    ranks  calls     bytes sent  starts after          bytes of kernels meanwhile",
         ]
@@ -102,33 +117,38 @@ def plan(step: TrainStep, *args: Any) -> Plan:
     Raises ArgumentError for something other than a TrainStep."""
     if not isinstance(step, TrainStep):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")
-    return Plan(_placements(step), _communications(step, args))
+    module = step.record(*args).module
+    planned = _planned(module)
+    return Plan(_placements(step), _communications(module, planned.calls), planned.intermediates)
 
 
 def _placements(step: TrainStep) -> tuple[Placement, ...]:
     shards = shards_of(step)
     parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
-    ranks = {shard.array.shape: shard.group for shard in shards}
-    own = {id(shard.array) for shard in shards}
-    names = {f"{shard.name}.shard" for shard in shards}
+    by_id = {id(shard.array): shard for shard in shards}
+    by_name = {f"{shard.name}.shard": shard for shard in shards}
     placements: list[Placement] = []
     for name, x in step.named_state():
-        divided = id(x) in own or (name.rpartition(".")[0] in names and x.shape in ranks)
-        part = next((p for p in parts if p.owns(name) and (divided or x.shape == p.shape)), None)
+        shard = by_id.get(id(x)) or by_name.get(name.rpartition(".")[0])
+        if shard is not None and x.shape != shard.array.shape:
+            shard = None  # a number, such as that of updates
+        part = next((p for p in parts if p.owns(name) and (shard is not None or x.shape == p.shape)), None)
         where = [] if part is None else [f"{part.placement} over {part.group.name}"]
-        where += [f"elements over {ranks[x.shape].name}"] if divided else []
-        share = (1 / ranks[x.shape].ranks if divided else 1.0) / (1 if part is None else part.group.ranks)
-        size = math.prod(x.shape) * itemsize(x.dtype)
-        placements.append(Placement(name, share, size, ", ".join(where) or "each rank"))
+        where += [] if shard is None else [f"elements over {shard.group.name}"]
+        share = (1.0 if shard is None else 1 / shard.group.ranks) / (1 if part is None else part.group.ranks)
+        shape: Any = part.kind.shape if part is not None else x.shape if shard is None else shard.shape
+        size, whole = (math.prod(each) * itemsize(x.dtype) for each in (x.shape, shape))
+        if shard is not None and x is shard.array and x is not shard.parameter:
+            whole = 0  # all ranks have the parameter, too
+        placements.append(Placement(name, share, size, whole, ", ".join(where) or "each rank"))
     return tuple(placements)
 
 
-def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication, ...]:
-    module = step.record(*args).module
+def _communications(module: Module, planned: Mapping[_Key, tuple[int, int, int]]) -> tuple[Communication, ...]:
     bindings = [b for f in module.functions.values() for b in walk(f)]
-    calls = Counter[tuple[str, str, int]]()
-    sent = Counter[tuple[str, str, int]]()
-    first: dict[tuple[str, str, int], float] = {}
+    calls = Counter[_Key]()
+    sent = Counter[_Key]()
+    first: dict[_Key, float] = {}
     for i, binding in enumerate(bindings):
         value = binding.value
         if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.family != "collective":
@@ -141,7 +161,6 @@ def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication
         calls[key] += 1
         sent[key] += _sent(value.op.name, arguments["ranks"], size)
         first.setdefault(key, i / len(bindings))
-    planned = _planned(module) if calls else {}
     return tuple(
         Communication(*key, *planned[key][:2], first[key], planned[key][2])
         if key in planned
@@ -150,20 +169,28 @@ def _communications(step: TrainStep, args: Sequence[Any]) -> tuple[Communication
     )
 
 
-def _planned(module: Module) -> dict[tuple[str, str, int], tuple[int, int, int]]:
-    """For each operator, group and number of ranks the calls in the compiled program, which gathers parameters twice,
-    the bytes that a rank sends, and those that other kernels read and write while the calls are on their way."""
+@dataclass(frozen=True, slots=True)
+class _Planned:
+    """Of the compiled program. calls: the calls of each collective, of which some gather parameters twice, the bytes
+    that a rank sends, and those that other kernels read and write while the calls are on their way."""
+
+    calls: Mapping[_Key, tuple[int, int, int]]
+    intermediates: int
+
+
+def _planned(module: Module) -> _Planned:
     device = next(t.device for p in module.main.params for t in flat_types((p.type,)))
     source = prepare(standard()(module), device)
     choices = source.choices.packed()
-    totals: dict[tuple[str, str, int], tuple[int, int, int]] = {}
-    for each in overlaps(plan_source(source, fuse=True)[1].module["main"]):
+    program = plan_source(source, fuse=True)[1].module
+    totals: dict[_Key, tuple[int, int, int]] = {}
+    for each in overlaps(program["main"]):
         info = choices[each.name].info
         arguments = dict(zip(info.op.schema.names, info.args, strict=True))
         key = info.op.name, arguments["group"], arguments["ranks"]
         calls, sent, meanwhile = totals.get(key, (0, 0, 0))
         totals[key] = calls + 1, sent + _sent(info.op.name, arguments["ranks"], each.size), meanwhile + each.bytes
-    return totals
+    return _Planned(totals, planned_bytes(program).intermediates)
 
 
 def _sent(operator: str, ranks: int, size: int) -> int:

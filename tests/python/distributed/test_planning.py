@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -10,6 +11,7 @@ import meta
 from meta import distributed, nn
 from meta.cli import main
 from meta.distributed import shard
+from meta.distributed.buckets import buckets
 from meta.errors import ArgumentError
 
 PARAMETERS = 4 * (16 * 32 + 32 + 32 * 8 + 8)
@@ -47,12 +49,14 @@ def test_no_rank_keeps_more_than_its_share_of_zero(ranks: int) -> None:
     small = held[0] - 3 * PARAMETERS  # learning rate, numbers of updates
     assert held[1] == PARAMETERS + 3 * shards + small
     assert held[3] == 3 * shards + small
+    assert {plan.whole for plan in map(_plan, range(4), 4 * [ranks])} == {held[0]}
 
 
 def test_the_table_lists_shares_and_collectives() -> None:
     text = str(_plan(2, 8))
     assert "reduce_scatter  dp           8      1" in text
     assert "0.125" in text
+    assert re.search(r"\nall +0\.\d+ +\d[\d,]+\nmore during a call +\d[\d,]+\n", text)
     with pytest.raises(ArgumentError, match="the step is of class Linear"):
         distributed.plan(nn.Linear(2, 2))  # type: ignore[arg-type]
 
@@ -70,6 +74,10 @@ def test_large_gradients_are_sent_while_kernels_run() -> None:
     assert gradients.meanwhile > 2 * 2 * weights
 
 
+def test_a_bucket_has_at_most_32_tensors() -> None:
+    assert [len(bucket.arrays) for bucket in buckets([meta.zeros(2) for _ in range(70)], 1 << 20)] == [32, 32, 6]
+
+
 PARTS = {"layers.0.w": shard(0), "layers.1.*": shard(0), "layers.3.w": shard(1)}
 
 
@@ -82,14 +90,16 @@ def test_no_rank_keeps_more_than_its_share_and_5_percent(ranks: int, parts: int)
     if parts > 1:
         step = distributed.tensor_parallel(PARTS, distributed.Group("tp", parts), broadcast=False)(step)
     step = distributed.zero(3, distributed.Group("dp", ranks // parts), broadcast=False)(step)
-    held = distributed.plan(step, meta.zeros(4, "int64"), meta.zeros(4, "int64")).held
-    assert 2 * whole / ranks <= held <= 1.05 * 2 * whole / ranks
+    plan = distributed.plan(step, meta.zeros(4, "int64"), meta.zeros(4, "int64"))
+    assert 2 * whole <= plan.whole <= 2 * whole + 1000
+    assert 2 * whole / ranks <= plan.held <= 1.05 * 2 * whole / ranks
 
 
 def test_the_command(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["plan", f"{__name__}:mlp_step", "--ranks", "8", "64", "--zero", "2"]) == 0
     out = capsys.readouterr().out
     assert "8 ranks: each keeps" in out
+    assert " of one process's, has " in out
     assert "  all_gather over zero: 1 calls" in out
     assert main(["plan", "no_such_module:f"]) == 1
     assert "expected MODULE:FUNCTION of an importable module" in capsys.readouterr().err
