@@ -93,6 +93,18 @@ def check_two_resnet18_with_statistics_of_all_ranks() -> None:
     _compare(_synchronised(WRAPS[0]), [("resnet18", "slow sgd", "float32", False)])
 
 
+def check_four_data_parallel_and_zero() -> None:
+    mesh = distributed.DeviceMesh({"outer": 2, "inner": -1}, device="cpu")
+
+    def wrap(step: Any) -> Any:
+        inner = distributed.zero(3, mesh["inner"], bucket_bytes=1)
+        return distributed.data_parallel(mesh["outer"], bucket_bytes=1)(inner(step))
+
+    _compare(wrap, [(model, "slow sgd", "float64", False) for model in ("gpt", "transformer")])
+    _compare(wrap, [("gpt", "slow sgd", "float32", False)])
+    _compare(_synchronised(wrap), [("resnet18", "slow sgd", "float64", False)])
+
+
 def check_two_resnet18_with_local_statistics() -> None:
     """One process computes the mean of the losses of the parts, each with its own statistics."""
 

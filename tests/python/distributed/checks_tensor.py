@@ -16,6 +16,7 @@ from meta.distributed import shard
 from meta.interpreter.run import run as interpret
 from meta.random.generator import default_generator
 from tests.python.distributed import training
+from tests.python.distributed.checks_curves import ResNet18, pictures
 from tests.python.distributed.training import (
     BATCH,
     MLP,
@@ -88,6 +89,7 @@ MODELS: dict[str, tuple[Callable[..., Any], Callable[[Any, str], tuple[Any, Any]
     "mlp": (lambda: MLP(5, 8, 3), vectors, {"layers.layers.0.*": shard(0), "layers.layers.2.w": shard(1)}),
     "bert": (Encoder, _tokens, LAYERS | {"embedding.w": shard(0)}),
     "gpt": (GPT, _tokens, LAYERS | {"embedding.w": shard(0), "head.*": shard(0)}),
+    "resnet18": (ResNet18, pictures, {"blocks.layers.*.conv1.w": shard(0), "head.w": shard(1)}),
     "recurrent": (Recurrent, _tokens, {"layer.*": shard(0), "head.*": shard(0), "norm.w": shard(0)}),
     "dropout": (lambda: GPT(0.2, 1), _tokens, LAYERS | {"positions.w": shard(1)}),
 }
@@ -175,19 +177,41 @@ def check_two_tensor_parallel() -> None:
     compare("dropout", "sgd", "float64", _parallel(mesh), mesh, "compiled")
 
 
+def check_two_tensor_parallel_resnet18() -> None:
+    mesh = grid()
+    for dtype in "float64", "float32":
+        compare("resnet18", "slow sgd", dtype, _parallel(mesh), mesh, "interpreted")
+
+
 def check_four_data_and_tensor_parallel() -> None:
     mesh = grid()
-    both = _parallel(mesh, distributed.data_parallel(mesh["dp"]))
+    both = _parallel(mesh, distributed.data_parallel(mesh["dp"], bucket_bytes=1))
     compare("mlp", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.1)
-    compare("gpt", "sgd", "float64", both, mesh, "interpreted")
+    for model in "gpt", "bert":
+        compare(model, "sgd", "float64", both, mesh, "interpreted")
+    compare("gpt", "sgd", "float32", both, mesh, "interpreted")
+    compare("resnet18", "slow sgd", "float64", _synchronised(both, mesh), mesh, "interpreted")
+
+
+def _synchronised(wrap: Callable[[Any, Any], Any], mesh: Any) -> Callable[[Any, Any], Any]:
+    """With the statistics of all ranks' batches."""
+
+    def wrapped(step: Any, plan: Any) -> Any:
+        distributed.sync_batch_norm(step.model, mesh["dp"])
+        return wrap(step, plan)
+
+    return wrapped
 
 
 def check_four_zero_and_tensor_parallel() -> None:
     mesh = grid()
     for stage in 2, 3:
-        both = _parallel(mesh, distributed.zero(stage, mesh["dp"]))
+        both = _parallel(mesh, distributed.zero(stage, mesh["dp"], bucket_bytes=1))
         compare("mlp", "adamw", "float64", both, mesh, "interpreted", clip_norm=0.1)
         compare("gpt", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.5)
+    compare("bert", "sgd", "float64", both, mesh, "interpreted")
+    compare("bert", "sgd", "float32", both, mesh, "interpreted")
+    compare("resnet18", "slow sgd", "float64", _synchronised(both, mesh), mesh, "interpreted")
 
 
 def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any, name: str) -> None:
