@@ -68,7 +68,7 @@ def named_leaves(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> 
         return
     container = _items(value)
     for key, item in container[1] if container else ():
-        yield from named_leaves(item, is_leaf, _path(name, key))
+        yield from named_leaves(item, is_leaf, child_path(name, key))
 
 
 def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
@@ -84,14 +84,15 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple
     leaves: list[tuple[str, Any]] = []
     children: list[Tree] = []
     for key, item in items:
-        inner, child = flatten(item, is_leaf, _path(name, key))
+        inner, child = flatten(item, is_leaf, child_path(name, key))
         leaves += inner
         children.append(child)
     keys = tuple(key for key, _ in items) if kind == "dict" else ()
     return leaves, Tree(kind, tuple(children), keys, type(value) if kind == "namedtuple" else None)
 
 
-def _path(name: str, key: Any) -> str:
+def child_path(name: str, key: Any) -> str:
+    """The path of an item of the container at path `name`, "" for the nest itself."""
     return f"{name}.{key}" if name else str(key)
 
 

@@ -13,6 +13,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, FileError
 from meta.files.strict_json import parse_json
 from meta.limits import MAX_DEPTH, MAX_DIGITS, MAX_NAME
+from meta.tree import child_path
 
 _ALLOWED: Final = "arrays, numbers, strings, None, objects with state_dict(), and tuples, lists and dicts of them"
 _CONTAINERS: Final = ("dict", "list", "tuple")
@@ -69,13 +70,13 @@ class Encoder:
             return {"dict": self._items(cast("Mapping[Any, Any]", value), name, depth)}
         kind = "tuple" if isinstance(value, tuple) else "list"
         items = cast("Sequence[Any]", value)
-        return {kind: [self.encode(item, _path(name, i), depth + 1) for i, item in enumerate(items)]}
+        return {kind: [self.encode(item, child_path(name, i), depth + 1) for i, item in enumerate(items)]}
 
     def _items(self, value: Mapping[Any, Any], name: str, depth: int) -> list[Any]:
         for key in value:
             if not isinstance(key, (str, int)):
                 raise _unsaved(name, f"has a key of class {type(key).__name__}", "strings and ints as keys")
-        return [[key, self.encode(item, _path(name, key), depth + 1)] for key, item in value.items()]
+        return [[key, self.encode(item, child_path(name, key), depth + 1)] for key, item in value.items()]
 
     def _add(self, array: NDArray, name: str) -> str:
         first_name = self._names.get(id(array))
@@ -153,10 +154,6 @@ def _plain(value: Any, name: str) -> Any:
         return value  # pyright: ignore[reportUnknownVariableType]
     remedy = "wrap it: meta.from_dlpack(...)" if hasattr(value, "__dlpack__") else ""
     raise _unsaved(name, f"is of class {type(value).__module__}.{type(value).__name__}", _ALLOWED, remedy)
-
-
-def _path(name: str, key: Any) -> str:
-    return f"{name}.{key}" if name else str(key)
 
 
 def _unsaved(name: str, problem: str, expected: str = _ALLOWED, remedy: str = "") -> ArgumentError:

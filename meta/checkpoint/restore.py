@@ -12,6 +12,7 @@ from meta.checkpoint.named_arrays import state_of
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.model.model import Model
+from meta.tree import child_path
 
 _SHOWN = 5
 
@@ -39,13 +40,14 @@ class Restorer:
             items = cast("dict[Any, Any]", target)
             self._check_kind(saved, dict, name)
             self._check_names(list(items), saved, name)
-            return {k: self.plan(v, saved[k], _path(name, k)) if k in saved else v for k, v in items.items()}
+            return {k: self.plan(v, saved[k], child_path(name, k)) if k in saved else v for k, v in items.items()}
         if isinstance(target, (tuple, list)):
             nested = cast("Sequence[Any]", target)
             self._check_kind(saved, (tuple, list), name)
             if len(saved) != len(nested):
                 raise self._misfit(name, f"has {len(saved)} items", f"{len(nested)}")
-            items_of = [self.plan(v, s, _path(name, i)) for i, (v, s) in enumerate(zip(nested, saved, strict=True))]
+            pairs = enumerate(zip(nested, saved, strict=True))
+            items_of = [self.plan(v, s, child_path(name, i)) for i, (v, s) in pairs]
             return tuple(items_of) if isinstance(target, tuple) else items_of
         return saved
 
@@ -73,11 +75,11 @@ class Restorer:
             self._check_names(list(state), saved, name)
         for key, value in state.items():
             if isinstance(value, NDArray) and key in saved:
-                self._check_type(value, saved[key], _path(name, key))
+                self._check_type(value, saved[key], child_path(name, key))
         if fixed:  # objects whose names and types are known have been checked in full, so they are written last
             for key, value in state.items():
                 if key in saved:
-                    self._array(value, saved[key], _path(name, key))
+                    self._array(value, saved[key], child_path(name, key))
         else:
             options = {"strict": False} if takes_parts and not self.strict else {}
             self.writes.insert(0, lambda: self._load(target, saved, name, options))
@@ -114,10 +116,6 @@ class Restorer:
     def _misfit(self, name: str, problem: str, expected: str, remedy: str = "") -> FileError:
         place = f"'{name}' in {self.path}" if name else self.path
         return FileError("load", f"{place} {problem}", expected, remedy)
-
-
-def _path(name: str, key: Any) -> str:
-    return f"{name}.{key}" if name else str(key)
 
 
 def _described(value: Any) -> str:

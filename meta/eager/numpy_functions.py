@@ -13,6 +13,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta.eager.ufuncs import tensor_of
 from meta.errors import ArgumentError, NotSupportedError
 from meta.schema._types import TensorLike
 
@@ -29,10 +30,6 @@ def _cumprod(x: Any, axis: int | None = None) -> Any:
 
 def _flat(x: Any) -> Any:
     return meta.reshape(x, (-1,))
-
-
-def _tensor(x: Any) -> Any:
-    return x if isinstance(x, TensorLike) else meta.asarray(x)
 
 
 def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
@@ -52,7 +49,7 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
         raise ArgumentError("numpy.where", "one of x and y is missing", "both or none of them", "pass both")
     if x is None:
         return _nonzero(condition)
-    condition = _tensor(condition)
+    condition = tensor_of(condition)
     return meta.where(condition if condition.dtype == "bool" else condition != 0, x, y)
 
 
@@ -66,7 +63,7 @@ def _flatnonzero(x: Any) -> Any:
 
 def _take(x: Any, indices: Any, axis: int | None = None) -> Any:
     """Indexing, which takes negative positions and raises PositionError for those outside, as numpy.take does."""
-    x = _tensor(x)
+    x = tensor_of(x)
     if axis is None:
         return _flat(x)[indices]
     return x[(*(slice(None),) * (axis % x.ndim), indices)]
@@ -81,7 +78,7 @@ def _outer(x1: Any, x2: Any) -> Any:
 
 
 def _dot(x1: Any, x2: Any) -> Any:
-    x1, x2 = _tensor(x1), _tensor(x2)
+    x1, x2 = tensor_of(x1), tensor_of(x2)
     if 0 in (x1.ndim, x2.ndim):
         return meta.multiply(x1, x2)
     if x2.ndim <= 2:
@@ -91,11 +88,11 @@ def _dot(x1: Any, x2: Any) -> Any:
 
 
 def _vstack(xs: Sequence[Any]) -> Any:
-    return meta.concatenate([meta.reshape(x, (1, -1)) if x.ndim < 2 else x for x in map(_tensor, xs)], 0)
+    return meta.concatenate([meta.reshape(x, (1, -1)) if x.ndim < 2 else x for x in map(tensor_of, xs)], 0)
 
 
 def _hstack(xs: Sequence[Any]) -> Any:
-    flat = [meta.reshape(x, (-1,)) if x.ndim == 0 else x for x in map(_tensor, xs)]
+    flat = [meta.reshape(x, (-1,)) if x.ndim == 0 else x for x in map(tensor_of, xs)]
     return meta.concatenate(flat, 0 if flat[0].ndim == 1 else 1)
 
 
@@ -239,7 +236,7 @@ def array_function(
     dtype = arguments.pop("~any", None) or arguments.pop("~float", None)
     if dtype is None:
         return target(**arguments)
-    return target(**{**arguments, "x": meta.cast(_tensor(arguments["x"]), dtype)}).cast(dtype)
+    return target(**{**arguments, "x": meta.cast(tensor_of(arguments["x"]), dtype)}).cast(dtype)
 
 
 @dataclass(frozen=True, slots=True)

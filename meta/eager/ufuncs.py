@@ -60,7 +60,7 @@ def _computed_in(name: str, function: Callable[..., Any], inputs: Sequence[Any],
     for x in inputs:
         if hasattr(x, "dtype") and dtypes.category(dtypes.canonical(x.dtype)) > dtypes.category(dtype):
             raise _unfit(name, f"an operand is {x.dtype}", dtype)
-    result = function(*[meta.cast(_tensor(x), dtype) if hasattr(x, "dtype") else x for x in inputs])
+    result = function(*[meta.cast(tensor_of(x), dtype) if hasattr(x, "dtype") else x for x in inputs])
     if result.dtype != dtype:
         raise _unfit(name, f"the result is {result.dtype}", dtype)
     return result
@@ -71,5 +71,6 @@ def _unfit(name: str, what: str, dtype: str) -> NotSupportedError:
     return NotSupportedError(name, problem, "a dtype for operands and result", "cast the result: .cast(...)")
 
 
-def _tensor(x: Any) -> Any:
+def tensor_of(x: Any) -> Any:
+    """An operand of a function of NumPy as a tensor."""
     return x if isinstance(x, TensorLike) else meta.asarray(x)

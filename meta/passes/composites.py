@@ -15,7 +15,7 @@ from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts
 from meta.op.registry import get
 from meta.passes.dce import dce
 from meta.passes.manager import Pass, counted
-from meta.passes.simplify import producer, simplify
+from meta.passes.simplify import call_of, producer, simplify
 
 Answer = Expr | Atom | None
 _ROUNDS = 4
@@ -52,7 +52,7 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
         return isinstance(atom, Var) and counts[atom] <= 1
 
     def add(binding: Binding, scope: Scope) -> Answer:
-        call = _call(binding)
+        call = call_of(binding)
         for x, bias in (call.args, call.args[::-1]):
             if isinstance(bias, (Var, Constant)) and getattr(bias.type, "ndim", 0) == 1 and once(x):
                 answer = _biased(scope, x, bias, once)
@@ -61,19 +61,14 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
         return None
 
     def bias_add(binding: Binding, scope: Scope) -> Answer:
-        x, bias, axis = _call(binding).args
+        x, bias, axis = call_of(binding).args
         return _biased(scope, x, bias, once) if axis in (-1, x.type.ndim - 1) and once(x) else None
 
     def reshape(binding: Binding, scope: Scope) -> Answer:
-        return _unflattened(binding, scope) if once(_call(binding).args[0]) else None
+        return _unflattened(binding, scope) if once(call_of(binding).args[0]) else None
 
     return {"add": add, "bias_add": bias_add, "reshape": reshape, "dense": _transposed, "multiply": _gelu,
             "divide": _gelu, "matmul": _transposed_behind_reshape}  # fmt: skip
-
-
-def _call(binding: Binding) -> Call:
-    assert isinstance(binding.value, Call)
-    return binding.value
 
 
 # --- products --------------------------------------------------------------------------------------------------------
@@ -93,7 +88,7 @@ def _biased(scope: Scope, x: Any, bias: Any, once: Callable[[Any], bool]) -> Cal
 
 def _transposed(binding: Binding, scope: Scope) -> Answer:
     """dense(x, transpose(w)) without a bias is matmul(x, w), and so for a matrix x that is transposed."""
-    x, w, bias = _call(binding).args
+    x, w, bias = call_of(binding).args
     if bias is not None:
         return None
     weight, matrix = producer(scope, w, "transpose"), producer(scope, x, "transpose")
@@ -104,7 +99,7 @@ def _transposed(binding: Binding, scope: Scope) -> Answer:
 
 def _unflattened(binding: Binding, scope: Scope) -> Answer:
     """reshape(dense(reshape(x, (m, k)), w), (..., n)) is dense(x, w): the axes but the last stay."""
-    call = _call(binding)
+    call = call_of(binding)
     dense = producer(scope, call.args[0], "dense")
     flat = None if dense is None else producer(scope, dense.args[0], "reshape")
     if dense is None or flat is None:
@@ -121,7 +116,7 @@ def _unflattened(binding: Binding, scope: Scope) -> Answer:
 def _transposed_behind_reshape(binding: Binding, scope: Scope) -> Answer:
     """A matmul of reshape(transpose(y)), which exchanges the last two axes and then merges those in front, takes the
     reshaped y and a flag."""
-    call = _call(binding)
+    call = call_of(binding)
     args = list(call.args)
     for i in (0, 1):
         outer = producer(scope, args[i], "reshape")
@@ -146,7 +141,7 @@ def _transposed_behind_reshape(binding: Binding, scope: Scope) -> Answer:
 
 def _gelu(binding: Binding, scope: Scope) -> Answer:
     """x * (1 + erf(x / sqrt(2))) / 2, and the form with tanh, however the product is ordered."""
-    call = _call(binding)
+    call = call_of(binding)
     factors, number = _factors(scope, binding.value, 3)
     if len(factors) != 2:
         return None

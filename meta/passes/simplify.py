@@ -26,7 +26,8 @@ _VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
 """Operators that change the shape alone."""
 
 
-def _call(binding: Binding) -> Call:
+def call_of(binding: Binding) -> Call:
+    """The call that a binding has, as rules by operator expect it."""
     assert isinstance(binding.value, Call)
     return binding.value
 
@@ -69,7 +70,7 @@ def _identity_operand(number: float, *, left: bool) -> Rule:
     """`x op number` (and `number op x` when `left`) is x, where the result has x's type."""
 
     def rule(binding: Binding, scope: Scope) -> Answer:
-        x1, x2 = _call(binding).args[:2]
+        x1, x2 = call_of(binding).args[:2]
         for x, other in ((x1, x2), (x2, x1)) if left else ((x1, x2),):
             if getattr(x, "type", None) == binding.var.type and _is_number(scope, other, number):
                 return x
@@ -94,7 +95,7 @@ def _double(op: str) -> Rule:
     """`op(op(x))` is x."""
 
     def rule(binding: Binding, scope: Scope) -> Answer:
-        inner = producer(scope, _call(binding).args[0], op)
+        inner = producer(scope, call_of(binding).args[0], op)
         return inner.args[0] if inner else None
 
     return rule
@@ -103,14 +104,14 @@ def _double(op: str) -> Rule:
 def _same_type(binding: Binding, scope: Scope) -> Answer:
     """A change to the shape, dtype or device that the operand already has."""
     del scope
-    x = _call(binding).args[0]
+    x = call_of(binding).args[0]
     return x if x.type == binding.var.type else None
 
 
 def _one_rank(binding: Binding, scope: Scope) -> Answer:
     """A collective of one rank is its operand."""
     del scope
-    call = _call(binding)
+    call = call_of(binding)
     assert isinstance(call.op, Op)
     arguments = dict(zip(call.op.schema.names, call.args, strict=True))
     return arguments["x"] if arguments["ranks"] == 1 and arguments.get("pairs", True) else None
@@ -118,7 +119,7 @@ def _one_rank(binding: Binding, scope: Scope) -> Answer:
 
 def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
     """cast(cast(x, wide), dtype) is cast(x, dtype) when every value of x exists in `wide`; narrowing casts stay."""
-    call = _call(binding)
+    call = call_of(binding)
     inner = producer(scope, call.args[0], "cast")
     if inner is None:
         return None
@@ -132,7 +133,7 @@ def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
 def _cast_of_view(binding: Binding, scope: Scope) -> Answer:
     """A narrowing cast(reshape(x)) is reshape(cast(x)), so that casts of one tensor in several shapes are one. A
     widening one stays with the operator that takes it, to be fused with it."""
-    call = _call(binding)
+    call = call_of(binding)
     inner = producer(scope, call.args[0], *_VIEWS)
     if inner is None or not isinstance(call.type, TensorType):
         return None
@@ -158,7 +159,7 @@ def _lossless(narrow: str, wide: str) -> bool:
 
 def _view_of_view(binding: Binding, scope: Scope) -> Answer:
     """Two changes of shape are one reshape, or none."""
-    call = _call(binding)
+    call = call_of(binding)
     assert isinstance(call.type, TensorType)
     for op in _VIEWS:
         inner = producer(scope, call.args[0], op)
@@ -172,7 +173,7 @@ def _like(op: str) -> Rule:
     """`op_like(x, like)` is `op(x, ...)` with the dtype or shape of `like`, so that its value is not needed."""
 
     def rule(binding: Binding, scope: Scope) -> Answer:
-        call = _call(binding)
+        call = call_of(binding)
         assert isinstance(call.type, TensorType)
         return scope.call_expr(get(op), (call.args[0], call.type.dtype if op == "cast" else call.type.shape))
 
@@ -181,7 +182,7 @@ def _like(op: str) -> Rule:
 
 def _transpose_of_transpose(binding: Binding, scope: Scope) -> Answer:
     """Two permutations are one; the identity is none."""
-    call = _call(binding)
+    call = call_of(binding)
     ndim = call.args[0].type.ndim
     axes = _axes(call)
     inner = producer(scope, call.args[0], "transpose")
@@ -203,7 +204,7 @@ def _axes(call: Call) -> tuple[int, ...]:
 
 def _as_transpose(binding: Binding, scope: Scope) -> Answer:
     """swap_axis and moveaxis as transposes, which the other rules handle."""
-    call = _call(binding)
+    call = call_of(binding)
     ndim = call.args[0].type.ndim
     x, first, second = call.args
     order = swapped if call.op_name == "swap_axis" else moved
@@ -213,7 +214,7 @@ def _as_transpose(binding: Binding, scope: Scope) -> Answer:
 
 def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
     """A matmul of a matrix with its last two axes swapped takes the matrix and a flag."""
-    call = _call(binding)
+    call = call_of(binding)
     args = list(call.args)
     changed = False
     for i in (0, 1):
@@ -229,7 +230,7 @@ def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
 
 def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
     """An elementwise operator broadcasts: a broadcast_to of an operand to the shape of the result is dropped."""
-    call = _call(binding)
+    call = call_of(binding)
     for i in (0, 1):
         inner = producer(scope, call.args[i], "broadcast_to")
         other = getattr(call.args[1 - i], "type", None)
@@ -244,7 +245,7 @@ def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
 def _only_operand(binding: Binding, scope: Scope) -> Answer:
     """A concatenation of one tensor is that tensor."""
     del scope
-    xs = _call(binding).args[0]
+    xs = call_of(binding).args[0]
     return xs[0] if len(xs) == 1 else None
 
 
@@ -272,7 +273,7 @@ def _base_level(rule: Rule) -> Rule:
     """`rule` on calls without a dialect and attributes, where it keeps the type."""
 
     def run(binding: Binding, scope: Scope) -> Answer:
-        call = _call(binding)
+        call = call_of(binding)
         answer = rule(binding, scope) if call.dialect is None and not call.attrs else None
         return answer if answer is None or answer.type == call.type else None
 

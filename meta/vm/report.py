@@ -8,9 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from meta.backend.cuda import streams
-from meta.backend.memory import allocation
 from meta.device import Device
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.vm.lower.choose import Choice
@@ -161,7 +160,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     machine = Machine(executable, device, static=source.static, calls_python=source.calls_python)
     arrays = [*inputs, *(x for _, x in program.record.state)]
     arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
-    arrays = [_copied(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
+    arrays = [copy_of(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
     data = [x._data for x in (*arrays, *program.constants)]
     runs = max(repeat, 1)
     totals: list[float] = []
@@ -207,9 +206,3 @@ def _zeros(kind: TensorType) -> NDArray:
     import numpy as np
 
     return asarray(np.zeros(tuple(map(int, kind.shape)), kind.dtype))  # type: ignore[call-overload]
-
-
-def _copied(x: NDArray) -> NDArray:
-    out = allocation.empty(x.shape, x.dtype, x.device)
-    allocation.copy_into(x._data, out)
-    return NDArray(out, x.type)
