@@ -15,6 +15,7 @@ COUNTS = {
     "files": 50_000,
     "pt2": 3_000,
     "onnx": 8_000,
+    "relax": 8_000,
     "checkpoints": 1_000,
     "hostile": 200,
     "programs": 200,

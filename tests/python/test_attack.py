@@ -22,6 +22,7 @@ SHORT = {
     "files": 400,
     "pt2": 60,
     "onnx": 250,
+    "relax": 250,
     "checkpoints": 50,
     "positions": 8,
     "mixed": 8,

@@ -54,6 +54,10 @@ class Frame:
     sizes: dict[int, Dim] = field(default_factory=dict[int, Dim])
     place: str = ""
 
+    def copy(self) -> Frame:
+        """A frame for a branch, whose values are not seen outside of it."""
+        return Frame(self.name, dict(self.values), dict(self.sizes), self.place)
+
 
 class Converter:
     """Converts the functions of one module.
@@ -146,7 +150,7 @@ class Converter:
             return condition
 
         def branch(body: Any) -> Callable[[], Any]:
-            return lambda: self.value(body, frame)
+            return lambda: self.value(body, frame.copy())
 
         return self.branches.select(condition, branch(node.true_branch), branch(node.false_branch), _NOWHERE)
 
@@ -158,12 +162,14 @@ class Converter:
         if value is UNCONVERTED or name == "AnyType":
             return
         if name == "TupleType" and isinstance(value, tuple):
+            if len(kind.fields) != len(value):  # pyright: ignore[reportUnknownArgumentType]
+                raise RelaxError("relax", f"{where} is {describe(value)}", f"{len(kind.fields)} fields")
             for inner, each in zip(kind.fields, value, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
                 self.match(inner, each, frame, where)
         elif name == "TensorType" and isinstance(value, Symbol):
             if dtype_of(kind) not in ("", value.dtype) or kind.ndim not in (-1, value.ndim):
                 raise RelaxError("relax", f"{where} is {value.type!r}", f"{kind}")
-            self.match_sizes(None if kind.shape is None else kind.shape.values, value.shape, frame, where)
+            self.match_sizes(getattr(kind.shape, "values", None), value.shape, frame, where)
         elif name == "ShapeType" and isinstance(value, Shape):
             self.match_sizes(kind.values, value, frame, where)
         elif name not in ("PrimType", "FuncType"):
@@ -172,6 +178,8 @@ class Converter:
     def match_sizes(self, expected: Any, shape: Sequence[Dim], frame: Frame, where: str) -> None:
         if expected is None:
             return
+        if len(expected) != len(shape):
+            raise RelaxError("relax", f"{where} has {len(shape)} sizes", f"{len(expected)}")
         pairs = list(zip(expected, shape, strict=True))
         for expression, size in pairs:
             if type(expression).__name__ == "Var":

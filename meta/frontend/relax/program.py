@@ -109,8 +109,13 @@ def _converted(
     program: Program, params: Arrays, shapes: Shapes, functions: Functions, tied: Mapping[Any, Dim]
 ) -> Imported:
     converter = Converter(program.module, functions)
-    with errors_located(RelaxError, UnsupportedError, "relax", lambda: converter.place):
-        return _evaluated(program, params, _Entry(program, shapes, tied), converter)
+    try:
+        with errors_located(RelaxError, UnsupportedError, "relax", lambda: converter.place):
+            return _evaluated(program, params, _Entry(program, shapes, tied), converter)
+    except RecursionError:
+        problem = f"{converter.place or '@' + program.entry}: expressions nest deeper than Python's stack allows here"
+        remedy = "bind the inner ones: tvm.relax.transform.Normalize()"
+        raise UnsupportedError("relax", problem, "less than some hundreds of levels", remedy=remedy) from None
 
 
 def _evaluated(program: Program, params: Arrays, entry: _Entry, converter: Converter) -> Imported:

@@ -280,3 +280,52 @@ def test_a_written_program_reads_back_and_trains():
     before = network(meta.array(x))
     (before * before).mean().backward()
     assert all(p.grad is not None for p in network.parameters())
+
+
+# --- modules that TVM's inference of types has not seen ---------------------------------------------------------------
+
+
+def refused(body, *params):
+    """The error about a function that is built without TVM's inference of types."""
+    tvm.load()
+    relax = tvm.relax
+    module = tvm.IRModule({"main": relax.Function(list(params), body, relax.AnyType())})
+    with pytest.raises(RelaxError) as caught:
+        from_relax(module)
+    return str(caught.value)
+
+
+def tensor(name, *shape, dtype="float32"):
+    return tvm.RelaxVar(name, tvm.TensorType(list(shape), dtype))
+
+
+def bound(name, value, kind=None):
+    """A sequence of one binding, and its variable."""
+    var = tvm.RelaxVar(name, kind or tvm.relax.AnyType())
+    binding = tvm.VarBinding(var, value) if kind is None else tvm.MatchCast(var, value, kind)
+    return tvm.SeqExpr([tvm.BindingBlock([binding])], var), var
+
+
+def test_values_that_a_type_does_not_fit():
+    x = tensor("x", 2, 3)
+    pair, kind = tvm.RelaxTuple([x, x]), tvm.TensorType([2, 3], "float32")
+    assert "@main, binding 'y' is a tuple; expected 1 field" in refused(bound("y", pair, tvm.TupleType([kind]))[0], x)
+    shape = bound("y", tvm.ShapeExpr([2, 3]), tvm.ShapeType([2, 3, 4]))[0]
+    assert "@main, binding 'y' has 2 sizes; expected 3" in refused(shape, x)
+
+
+def test_values_of_a_branch_are_not_seen_outside():
+    x, flag = tensor("x", 2), tensor("flag", dtype="bool")
+    then, inner = bound("inner", tvm.RelaxCall(tvm.Op.get("relax.exp"), [x]))
+    chosen, _ = bound("y", tvm.RelaxIf(flag, then, tvm.SeqExpr([], x)))
+    leaked = tvm.RelaxTuple([chosen, inner])
+    assert "'inner' has no value; expected bindings in the order of their uses" in refused(leaked, x, flag)
+
+
+def test_nests_are_bounded():
+    x = value = tensor("x", 2)
+    for _ in range(500):
+        value = tvm.RelaxTuple([value])
+    text = refused(bound("y", value)[0], x)
+    assert "@main, binding 'y': expressions nest deeper than Python's stack allows here" in text
+    assert "bind the inner ones: tvm.relax.transform.Normalize()" in text
