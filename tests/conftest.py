@@ -9,6 +9,7 @@ import random
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -30,7 +31,16 @@ def seed_generators() -> None:
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(_SEED)
     if (torch := sys.modules.get("torch")) is not None:
+        _seed_torch(torch)
+
+
+def _seed_torch(torch: Any) -> None:
+    """`torch.manual_seed`, which in a build without devices takes a millisecond: it keeps the text of the whole stack,
+    for each kind of device, in case that one is initialised later."""
+    if torch.backends.cuda.is_built():
         torch.manual_seed(_SEED)
+    else:
+        torch.default_generator.manual_seed(_SEED)
 
 
 @pytest.fixture(autouse=True)

@@ -1,0 +1,42 @@
+"""Passes that functions do without."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import library, lowering
+from meta.backend.tvm import target as targets
+from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.schedule import patterns
+
+X = TensorSpec(("n", "m"), "float32")
+
+
+def scheduled(compute: Callable[..., Any], pattern: str) -> Any:
+    return patterns.schedule(prim_func(KernelSpec("it", compute, (X,), (X,), pattern)), pattern, targets.target("cpu"))
+
+
+def code(func: Any) -> str:
+    """The LLVM code of a function, without addresses of this process."""
+    source = library.compile_functions({"it": func}, targets.target("cpu")).inspect_source("ll")
+    return re.sub(r"0x[0-9a-f]+", "", source)
+
+
+def test_functions_without_buffers_do_without_the_pass_that_shrinks_buffers(monkeypatch: pytest.MonkeyPatch) -> None:
+    func = scheduled(lambda x: tvm.topi.tanh(x), "elemwise")
+    assert lowering.needless_passes([func]) == ["s_tir.CompactBufferAllocation"]
+    short = code(func)
+    monkeypatch.setattr(lowering, "needless_passes", lambda _: [])
+    assert code(func) == short
+
+
+def test_functions_with_buffers_take_all_passes() -> None:
+    softmax = scheduled(lambda x: tvm.topi.nn.softmax(x), "softmax")
+    tanh = scheduled(lambda x: tvm.topi.tanh(x), "elemwise")
+    assert lowering.needless_passes([softmax]) == []
+    assert lowering.needless_passes([tanh, softmax]) == []
