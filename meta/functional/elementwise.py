@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import meta
@@ -33,7 +34,7 @@ def ldexp(x1: Any, x2: Any) -> Any:
 
     2 ** x2 is rounded to the dtype of the result, so that exponents beyond its range give 0 or infinity."""
     if not _is_tensor(x2):
-        return x1 * 2.0**x2
+        return x1 * (math.inf if x2 >= 1024 else 2.0**x2)
     is_mantissa_inexact = _is_tensor(x1) and dtypes.is_inexact(x1.dtype)
     wide = dtypes.real_dtype(x1.dtype) if is_mantissa_inexact else "float32"
     exponent = x2 if dtypes.is_inexact(x2.dtype) else meta.cast(x2, wide)

@@ -25,6 +25,13 @@ def _power(a: Any, b: Any) -> Any:
     return math.nan if isinstance(out, complex) and not isinstance(a, complex) and not isinstance(b, complex) else out
 
 
+def _left_shift(a: Any, b: Any) -> Any:
+    """a << b of Python numbers. Raises OverflowError beyond 2**1024, as floats do."""
+    if isinstance(a, int) and isinstance(b, int) and a.bit_length() + b > 1024:
+        raise OverflowError("the result is too large")
+    return a << b
+
+
 # Arithmetic.
 standard_binary("add", "x1 + x2.", scalar=operator.add, operator="__add__", complex="analytic")
 standard_binary(
@@ -210,7 +217,7 @@ standard_binary(
     "left_shift",
     "The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.",
     accepts="int",
-    scalar=operator.lshift,
+    scalar=_left_shift,
     operator="__lshift__",
     aliases=("bitwise_left_shift",),
 )

@@ -107,10 +107,19 @@ def test_plain_numbers():
         meta.divide(1, 0)
     with pytest.raises(MetaError, match="the result is too large"):
         meta.power(2, 10**9)
+    with pytest.raises(MetaError, match=r"\[left_shift\] .* numbers 1 and 1000000000000: the result is too large"):
+        meta.left_shift(1, 10**12)
     with pytest.raises(MetaError, match="an integer of 199316 bits"):
         meta.power(10**60_000, 2)
+    assert meta.ldexp(0.5, 10**6) == meta.ldexp(meta.ones((1,)), 5000).item() == math.inf
 
 
 def test_ranges_of_floats():
     with pytest.raises(MetaError, match=r"\[arange\] the number 1e\+39 does not fit into float32; expected up to 3.4"):
         meta.arange(1e39, 3e39, 1e39)
+    with pytest.raises(
+        MetaError, match=r"\[linspace\] the number -1e\+39 does not fit into float32; expected up to 3.4"
+    ):
+        meta.linspace(-1e39, 1e39, 3)
+    with pytest.raises(MetaError, match=r"\[linspace\] the number 300 does not fit into int8; expected -128 to 127"):
+        meta.linspace(0, 300, 3, dtype="int8")
