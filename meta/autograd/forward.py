@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
 from meta.autograd.lifted_calls import FunctionCall, function_call
-from meta.autograd.reverse import ReverseLevel, Slot, Source, Tracked, pull_back
+from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, pull_back
 from meta.autograd.tangents import result_tangents
 from meta.dtype import is_inexact
 from meta.eager.seeds import ones_of, zeros_of
@@ -86,7 +86,7 @@ def _tangents_of(called: FunctionCall, tangents: Sequence[Any], needs: tuple[boo
             )
         return outgoing
     level = ReverseLevel()
-    sources = {i: Slot(Source()) for i in sorted(called.flows)}
+    sources = {i: Slot(GradientSource()) for i in sorted(called.flows)}
     with level.entered():
         modes.grad_enabled = True
         dys = [

@@ -23,7 +23,7 @@ from meta.op.registry import Op, as_type
 _next_order = count().__next__
 
 
-class Source:
+class GradientSource:
     """Where gradients end: an argument of the function."""
 
     __slots__ = ()
@@ -32,7 +32,7 @@ class Source:
 class Slot(NamedTuple):
     """A value that gradients arrive at: a result of a call, or a source."""
 
-    node: RecordedCall | Source
+    node: RecordedCall | GradientSource
     result: int = 0
 
 

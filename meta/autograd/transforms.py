@@ -10,7 +10,7 @@ from meta import dtype as dtypes
 from meta.autograd.batch import vmap
 from meta.autograd.forward import Dual, ForwardLevel
 from meta.autograd.levels import is_tensor
-from meta.autograd.reverse import ReverseLevel, Slot, Source, Tracked, pull_back
+from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, pull_back
 from meta.eager.seeds import ones_of, zeros_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.modes import modes
@@ -65,7 +65,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
         return _traced_vjp(f, leaves, tree)
     level = ReverseLevel()
     floating = [i for i, (_, x) in enumerate(leaves) if dtypes.is_inexact(x.dtype)]
-    sources = {i: Slot(Source()) for i in floating}
+    sources = {i: Slot(GradientSource()) for i in floating}
     inputs = [Tracked(level, x, sources[i]) if i in sources else x for i, (_, x) in enumerate(leaves)]
     with level.entered():
         modes.grad_enabled = True

@@ -37,7 +37,7 @@ def save(path: str | os.PathLike[str], value: Any) -> None:
     encoder = Encoder()
     nest = encoder.encode(value)
     arrays = encoder.arrays
-    entries = [safetensors.Entry(n, x.dtype, lambda x=x: x.detach().numpy()) for n, x in arrays.items()]
+    entries = [safetensors.ArrayEntry(n, x.dtype, lambda x=x: x.detach().numpy()) for n, x in arrays.items()]
     metadata = {"format": "meta"} if is_flat(nest) else {"format": "meta", _NEST: to_json(nest)}
     safetensors.write(path, entries, metadata)
 

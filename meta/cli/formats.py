@@ -25,7 +25,7 @@ class Request:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class ImportedProgram:
     """An imported program.
 
     inputs: the names of the first parameters of its "main", as its format has them.  state: values of the others."""
@@ -41,7 +41,7 @@ class Format:
 
     name: str
     examine: Callable[[Request], Examination]
-    load: Callable[[Request], Program]
+    load: Callable[[Request], ImportedProgram]
 
 
 def format_of(path: Path) -> Format:
@@ -60,11 +60,11 @@ def _relay_examine(request: Request) -> Examination:
     return relay.examine(request.path, request.params, shapes=request.shapes)
 
 
-def _relay_load(request: Request) -> Program:
+def _relay_load(request: Request) -> ImportedProgram:
     from meta.frontend.relay.api import imported
 
     program = imported(request.path, request.params, request.shapes, request.device)
-    return Program(program.module, program.inputs)
+    return ImportedProgram(program.module, program.inputs)
 
 
 def _onnx_examine(request: Request) -> Examination:
@@ -73,11 +73,11 @@ def _onnx_examine(request: Request) -> Examination:
     return onnx.examine(request.path, _onnx_params(request), shapes=request.shapes)
 
 
-def _onnx_load(request: Request) -> Program:
+def _onnx_load(request: Request) -> ImportedProgram:
     from meta.frontend import onnx
 
     program = onnx.from_onnx(request.path, _onnx_params(request), shapes=request.shapes, device=request.device)
-    return Program(program.module, program.inputs)
+    return ImportedProgram(program.module, program.inputs)
 
 
 def _onnx_params(request: Request) -> Mapping[str, Any]:
@@ -92,13 +92,13 @@ def _torch_examine(request: Request) -> Examination:
     return torch.examine(_whole(request).path)
 
 
-def _torch_load(request: Request) -> Program:
+def _torch_load(request: Request) -> ImportedProgram:
     import meta
     from meta.frontend import torch
 
     record = torch.from_exported(_whole(request).path, device=request.device).record()
     keys = [meta.array([0, i], "int64", device=request.device) for i, _ in enumerate(record.random)]
-    return Program(record.module, record.inputs, (*(array.detach() for _, array in record.state), *keys))
+    return ImportedProgram(record.module, record.inputs, (*(array.detach() for _, array in record.state), *keys))
 
 
 def _whole(request: Request) -> Request:

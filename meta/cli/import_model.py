@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from meta.cli import model_inputs
-from meta.cli.formats import FORMATS, Format, Program, Request, format_of
+from meta.cli.formats import FORMATS, Format, ImportedProgram, Request, format_of
 from meta.ir.analysis import op_counts
 from meta.ir.type import TupleType, Type
 from meta.tree import named_leaves
@@ -64,7 +64,7 @@ def run(options: argparse.Namespace) -> int:
     return 0
 
 
-def _imported(file_format: Format, request: Request) -> Program:
+def _imported(file_format: Format, request: Request) -> ImportedProgram:
     start = time.perf_counter()
     program = file_format.load(request)
     seconds = time.perf_counter() - start
@@ -73,7 +73,7 @@ def _imported(file_format: Format, request: Request) -> Program:
     return program
 
 
-def _show_types(program: Program) -> None:
+def _show_types(program: ImportedProgram) -> None:
     main = program.module.main
     for name, param in zip(program.inputs, main.params, strict=not program.state):
         print(f"input {name}: {param.type!r}")
@@ -89,7 +89,7 @@ def _outputs(kind: Type, name: str) -> Iterator[tuple[str, Type]]:
         yield from _outputs(field, f"{name}.{i}")
 
 
-def _run(program: Program, options: argparse.Namespace) -> None:
+def _run(program: ImportedProgram, options: argparse.Namespace) -> None:
     import meta
 
     files, sizes = model_inputs.pairs(options.input, "--input"), model_inputs.sizes(options.size)

@@ -15,7 +15,7 @@ from meta.errors import GradientError, MetaError, line_of_function, raised
 from meta.ir.type import TensorType
 from meta.modes import modes, scoped, scopes
 from meta.op.grad import support
-from meta.op.grad.entry import Entry, forward_source, function_source, read_entry, rule_facts
+from meta.op.grad.entry import GradientEntry, forward_source, function_source, read_entry, rule_facts
 from meta.op.grad.formula import Formula
 from meta.op.grad.rule import GradientFunction, GradRule, as_tuple
 from meta.op.registry import Op, as_type
@@ -106,7 +106,7 @@ def _checked(checks: _Checks, function: GradientFunction) -> GradientFunction:
 class _Checks:
     """The checks of the gradients of one operator."""
 
-    def __init__(self, entry: Entry, location: str) -> None:
+    def __init__(self, entry: GradientEntry, location: str) -> None:
         self.entry = entry
         self.name = entry.op.name
         self.has_functions = any(formula.functions for formula in entry.formulas.values())

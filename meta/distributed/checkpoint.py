@@ -17,7 +17,7 @@ from meta.distributed.collectives import barrier
 from meta.distributed.exchanges import exchanges
 from meta.distributed.one_file import ONE_FILE, load_file, save_file
 from meta.distributed.sharding import ShardedState
-from meta.distributed.state import Entry, entries_of
+from meta.distributed.state import StateEntry, entries_of
 from meta.errors import FileError, MetaError
 from meta.optim.train_step import TrainStep
 from meta.schema.annotations import checked
@@ -146,7 +146,7 @@ def _checkpoint_module() -> Any:
     return dist_checkpoint
 
 
-def _check_stored(source: Path, entries: list[Entry], stored: Any) -> None:
+def _check_stored(source: Path, entries: list[StateEntry], stored: Any) -> None:
     """Raise FileError unless a checkpoint has the names, sizes and dtypes of a step's state."""
     expected = {entry.name: entry for entry in entries}
     problems = [f"{name} is missing" for name in expected.keys() - stored.keys()]

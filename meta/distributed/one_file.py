@@ -9,7 +9,7 @@ from meta.autograd.api import no_grad
 from meta.checkpoint import api
 from meta.distributed import process
 from meta.distributed.collectives import broadcast
-from meta.distributed.state import Entry
+from meta.distributed.state import StateEntry
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.files import safetensors
@@ -18,7 +18,7 @@ ONE_FILE = ".safetensors"
 """The ending of the names of such files."""
 
 
-def save_file(path: Path, entries: list[Entry]) -> None:
+def save_file(path: Path, entries: list[StateEntry]) -> None:
     """Gather the arrays, and write them on rank 0. Raises FileError on all ranks when it cannot be written."""
     arrays: dict[str, NDArray] = {}
     for entry in entries:
@@ -38,7 +38,7 @@ def save_file(path: Path, entries: list[Entry]) -> None:
         raise FileError("distributed.save", f"rank 0 could not write {path}", "a file that can be written")
 
 
-def load_file(path: Path, entries: list[Entry]) -> None:
+def load_file(path: Path, entries: list[StateEntry]) -> None:
     """Copy this rank's parts of the arrays of a file.
 
     Raises FileError for a file that cannot be read, and when names or types differ; nothing has changed then."""

@@ -13,7 +13,7 @@ from meta.autograd.api import no_grad
 from meta.distributed.exchanges import exchanges
 from meta.distributed.sharding import Shard, gather, shards_of
 from meta.distributed.tensor.parallel import TensorParallel
-from meta.distributed.tensor.parameters import Part
+from meta.distributed.tensor.parameters import ParameterPart
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.optim.train_step import TrainStep
@@ -23,7 +23,7 @@ _OF_SHARD = re.compile(r"(optimizer|step|model)\.(.+)\.shard(\.\w+)?")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class StateEntry:
     """An array of a step's state as a checkpoint has it: a vector, under the name that it has in one process.
 
     shard: of which parameter the array is this rank's shard, as `zero` divides it; None for arrays that it does not.
@@ -33,7 +33,7 @@ class Entry:
     name: str
     array: NDArray
     shard: Shard | None
-    part: Part | None
+    part: ParameterPart | None
 
     @property
     def size(self) -> int:
@@ -109,7 +109,7 @@ class Entry:
         )
 
 
-def entries_of(where: str, step: Any) -> Iterator[Entry]:
+def entries_of(where: str, step: Any) -> Iterator[StateEntry]:
     """The arrays of a step's state."""
     if not isinstance(step, TrainStep):
         raise ArgumentError(where, f"the step is of class {type(step).__name__}", "a TrainStep")
@@ -129,4 +129,4 @@ def entries_of(where: str, step: Any) -> Iterator[Entry]:
             continue  # a shard of a parameter that all ranks have
         part = next((part for part in parts if part.owns(own_name.partition(".")[2])), None)
         is_part = part is not None and (shard is not None or x.shape == part.shape)
-        yield Entry(own_name, x, shard, part if is_part else None)
+        yield StateEntry(own_name, x, shard, part if is_part else None)

@@ -34,7 +34,7 @@ _EXPECTED: Final = "a whole file in the safetensors format, as meta.save writes 
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ArrayEntry:
     """An array to write. values: returns it, on the host."""
 
     name: str
@@ -62,7 +62,7 @@ class TensorFile:
         return values.view(np.uint8) != 0 if dtype == "bool" else values
 
 
-def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> None:
+def write(path: Path, entries: Sequence[ArrayEntry], metadata: Mapping[str, str]) -> None:
     """Write a file atomically.
 
     Raises:
@@ -80,7 +80,7 @@ def write(path: Path, entries: Sequence[Entry], metadata: Mapping[str, str]) -> 
             _check_header(file.read(_LENGTH.size), os.fspath(path))
 
 
-def to_bytes(entries: Sequence[Entry], metadata: Mapping[str, str], path: str) -> bytes:
+def to_bytes(entries: Sequence[ArrayEntry], metadata: Mapping[str, str], path: str) -> bytes:
     """The contents of a file. path: for errors. Raises FileError for a header that is too long to be read again."""
     _check_dtypes(entries)
     arrays = _host_arrays(entries)
@@ -137,13 +137,13 @@ def _package() -> Any:
     return safetensors
 
 
-def _host_arrays(entries: Sequence[Entry]) -> list[Any]:
+def _host_arrays(entries: Sequence[ArrayEntry]) -> list[Any]:
     import numpy as np
 
     return [np.asarray(entry.values(), order="C") for entry in entries]
 
 
-def _check_dtypes(entries: Sequence[Entry]) -> None:
+def _check_dtypes(entries: Sequence[ArrayEntry]) -> None:
     """Raise FileError for a dtype that the format lacks."""
     for entry in entries:
         if entry.dtype not in _DTYPES.values():
@@ -151,7 +151,7 @@ def _check_dtypes(entries: Sequence[Entry]) -> None:
             raise FileError("save", problem, ", ".join(_DTYPES.values()), remedy)
 
 
-def _specs(entries: Sequence[Entry], arrays: Sequence[Any]) -> dict[str, Any]:
+def _specs(entries: Sequence[ArrayEntry], arrays: Sequence[Any]) -> dict[str, Any]:
     """Where the bytes of the arrays are. `arrays` have to live until the bytes are written."""
     spec = _package().TensorSpec
     return {

@@ -10,7 +10,7 @@ from pkgutil import iter_modules
 
 from meta.inspect.gradient import Gradient, gradient
 from meta.inspect.implementation import Kernel, kernels
-from meta.inspect.related import Converted, Samples, reference_page, relay_names, samples
+from meta.inspect.related import RelayConverter, Samples, reference_page, relay_names, samples
 from meta.inspect.sources import PACKAGE, line_of_assignment, location_of_function, row
 from meta.op.precision import data_positions
 from meta.op.registry import Op, get
@@ -66,7 +66,7 @@ class Description:
     resolve: bool
     recorded_as: str
     names: tuple[str, ...]
-    relay: tuple[Converted, ...]
+    relay: tuple[RelayConverter, ...]
     samples: Samples
     reference_page: str | None
 

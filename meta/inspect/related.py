@@ -22,7 +22,7 @@ _PAGES = CHECKOUT / "docs/reference"
 
 
 @dataclass(frozen=True, slots=True)
-class Converted:
+class RelayConverter:
     """A Relay operator whose converter calls the operator. location: of the converter."""
 
     name: str
@@ -43,16 +43,16 @@ class Samples:
 
 
 @cache
-def relay_names() -> Mapping[str, tuple[Converted, ...]]:
+def relay_names() -> Mapping[str, tuple[RelayConverter, ...]]:
     """Operator -> the Relay operators whose converters call it, from the table that the frontend has filled."""
     from meta.frontend.relay.convert.table import find, supported
 
-    table: dict[str, list[Converted]] = {}
+    table: dict[str, list[RelayConverter]] = {}
     for name in supported():
         converter = find(name)
         assert converter is not None
         for called in operators_called(converter):
-            table.setdefault(called, []).append(Converted(name, location_of_function(converter)))
+            table.setdefault(called, []).append(RelayConverter(name, location_of_function(converter)))
     return {name: tuple(converted) for name, converted in table.items()}
 
 

@@ -9,8 +9,8 @@ from meta.ir.printer import one_line
 from meta.ir.verifier_rules import (
     BindingRule,
     BlockRule,
-    Context,
     FunctionRule,
+    RuleContext,
     arguments_normal,
     arity,
     atoms_only,
@@ -57,7 +57,7 @@ def verify(node: Module | FunctionExpr) -> None:
     module = node if isinstance(node, Module) else None
     functions = node.functions.items() if isinstance(node, Module) else [(node.name or "main", node)]
     for name, function in functions:
-        context = Context(module, name, function)
+        context = RuleContext(module, name, function)
         context.visible.update(function.params)
         context.bound.update(function.params)
         _verify_block(function.body, context, 1)
@@ -74,7 +74,7 @@ def verify_once(module: Module) -> None:
         verify(module)
 
 
-def _verify_block(block: Block, context: Context, depth: int) -> None:
+def _verify_block(block: Block, context: RuleContext, depth: int) -> None:
     if depth > MAX_DEPTH:
         raise _broken("depth", f"blocks nest deeper than {MAX_DEPTH}", "move code into functions", context, None)
     defined: list[Var] = []
@@ -98,7 +98,7 @@ def _verify_block(block: Block, context: Context, depth: int) -> None:
     context.visible.difference_update(defined)
 
 
-def _broken(rule: str, wrong: str, demand: str, context: Context, binding: Binding | None) -> IRError:
+def _broken(rule: str, wrong: str, demand: str, context: RuleContext, binding: Binding | None) -> IRError:
     span = binding.span if binding else context.function.span
     where = f" in '{one_line(binding)}'" if binding else ""
     return IRError(

@@ -38,7 +38,7 @@ from meta.ir.type import TensorType, Type, leaf_types, tensor_type
 
 
 @dataclass(slots=True)
-class Context:
+class RuleContext:
     """The place of a binding: its function, the variables in scope, and all variables bound so far."""
 
     module: Module | None
@@ -48,15 +48,15 @@ class Context:
     bound: set[Var] = field(default_factory=set[Var])
 
 
-BindingRule = Callable[[Binding, Context], Iterator[str]]
-BlockRule = Callable[[Block, Context], Iterator[str]]
-FunctionRule = Callable[[Context], Iterator[str]]
+BindingRule = Callable[[Binding, RuleContext], Iterator[str]]
+BlockRule = Callable[[Block, RuleContext], Iterator[str]]
+FunctionRule = Callable[[RuleContext], Iterator[str]]
 
 
 # Rules on one binding
 
 
-def atoms_only(binding: Binding, _: Context) -> Iterator[str]:
+def atoms_only(binding: Binding, _: RuleContext) -> Iterator[str]:
     value = binding.value
     if not isinstance(value, (Call, Tuple, TupleGetItem, If, FunctionExpr)):  # pyright: ignore[reportUnnecessaryIsInstance]
         yield f"a {type(value).__name__} is bound; values are calls, tuples, fields, conditionals and functions"
@@ -69,18 +69,18 @@ def atoms_only(binding: Binding, _: Context) -> Iterator[str]:
         yield from (f"an argument is {x!r}" for x in atoms if not is_atom(x))
 
 
-def defined_before_use(binding: Binding, context: Context) -> Iterator[str]:
+def defined_before_use(binding: Binding, context: RuleContext) -> Iterator[str]:
     yield from _undefined(operands(binding.value), context)
 
 
-def bound_once(binding: Binding, context: Context) -> Iterator[str]:
+def bound_once(binding: Binding, context: RuleContext) -> Iterator[str]:
     params = binding.value.params if isinstance(binding.value, FunctionExpr) else ()
     for var in (binding.var, *params):
         if var in context.bound:
             yield f"%{var.name} is bound a second time"
 
 
-def globals_exist(binding: Binding, context: Context) -> Iterator[str]:
+def globals_exist(binding: Binding, context: RuleContext) -> Iterator[str]:
     if context.module is None:
         return
     for atom in operands(binding.value):
@@ -88,13 +88,13 @@ def globals_exist(binding: Binding, context: Context) -> Iterator[str]:
             yield from _global(atom, context.module)
 
 
-def arity(binding: Binding, _: Context) -> Iterator[str]:
+def arity(binding: Binding, _: RuleContext) -> Iterator[str]:
     call = binding.value
     if isinstance(call, Call) and not isinstance(call.op, (Var, GlobalVar)) and not _has_arity(call):
         yield f"{len(call.args)} arguments for {call.op.schema!r}"
 
 
-def arguments_normal(binding: Binding, _: Context) -> Iterator[str]:
+def arguments_normal(binding: Binding, _: RuleContext) -> Iterator[str]:
     call = binding.value
     if not isinstance(call, Call) or isinstance(call.op, (Var, GlobalVar)) or not _has_arity(call):
         return
@@ -108,7 +108,7 @@ def arguments_normal(binding: Binding, _: Context) -> Iterator[str]:
             yield f"argument '{arg.name}' is {value!r}, its normal form is {normal!r}"
 
 
-def type_agrees(binding: Binding, context: Context) -> Iterator[str]:
+def type_agrees(binding: Binding, context: RuleContext) -> Iterator[str]:
     try:
         kind = _inferred(binding.value)
     except MetaError as error:
@@ -119,7 +119,7 @@ def type_agrees(binding: Binding, context: Context) -> Iterator[str]:
             yield f"the {what} has type {declared!r}, inferred is {kind!r}"
 
 
-def branches_agree(binding: Binding, _: Context) -> Iterator[str]:
+def branches_agree(binding: Binding, _: RuleContext) -> Iterator[str]:
     value = binding.value
     if not isinstance(value, If):
         return
@@ -130,7 +130,7 @@ def branches_agree(binding: Binding, _: Context) -> Iterator[str]:
         yield f"the condition has type {kind!r}, not a 0-d bool tensor"
 
 
-def constants_fit(binding: Binding, _: Context) -> Iterator[str]:
+def constants_fit(binding: Binding, _: RuleContext) -> Iterator[str]:
     for atom in operands(binding.value):
         if isinstance(atom, Constant):
             yield from _constant(atom)
@@ -139,14 +139,14 @@ def constants_fit(binding: Binding, _: Context) -> Iterator[str]:
 # Rules on one block, when all its bindings have been seen
 
 
-def results_bound(block: Block, context: Context) -> Iterator[str]:
+def results_bound(block: Block, context: RuleContext) -> Iterator[str]:
     for atom in block.results:
         if not is_atom(atom):
             yield f"a result is a {type(atom).__name__}"
     yield from _undefined(block.results, context)
 
 
-def results_exist(block: Block, context: Context) -> Iterator[str]:
+def results_exist(block: Block, context: RuleContext) -> Iterator[str]:
     for atom in block.results:
         if isinstance(atom, GlobalVar) and context.module is not None:
             yield from _global(atom, context.module)
@@ -157,12 +157,12 @@ def results_exist(block: Block, context: Context) -> Iterator[str]:
 # Rules on a whole function of the module
 
 
-def parameters_distinct(context: Context) -> Iterator[str]:
+def parameters_distinct(context: RuleContext) -> Iterator[str]:
     if len(set(context.function.params)) != len(context.function.params):
         yield "a variable is a parameter twice"
 
 
-def mutations_fit(context: Context) -> Iterator[str]:
+def mutations_fit(context: RuleContext) -> Iterator[str]:
     function = context.function
     attribute: Any = function.attrs.get(MUTATES, {})
     if not isinstance(attribute, Mapping):
@@ -183,7 +183,7 @@ def mutations_fit(context: Context) -> Iterator[str]:
 # Helpers of the rules
 
 
-def _undefined(atoms: Iterable[Atom], context: Context) -> Iterator[str]:
+def _undefined(atoms: Iterable[Atom], context: RuleContext) -> Iterator[str]:
     for atom in atoms:
         if isinstance(atom, Var) and atom not in context.visible:
             yield f"%{atom.name or '?'} is read but not bound here"
@@ -215,7 +215,7 @@ def _inferred(value: Expr) -> Any:
     return value.op.infer(arg_types(value.args))
 
 
-def _differs_in_new_sizes(declared: Type, inferred: Type, binding: Binding, context: Context) -> bool:
+def _differs_in_new_sizes(declared: Type, inferred: Type, binding: Binding, context: RuleContext) -> bool:
     """Whether two types differ only in the names of sizes that the binding introduces, which depend on values: each
     inference names them anew. No variable before may have a size of that name."""
     pairs = list(zip(leaf_types(declared), leaf_types(inferred), strict=False))

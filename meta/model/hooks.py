@@ -21,8 +21,8 @@ ForwardPreHook = Callable[..., Any]
 class HookHandle:
     """A registered hook: `remove()` ends it. As a context manager it ends with the block."""
 
-    owner: list[Entry]
-    entry: Entry
+    owner: list[HookEntry]
+    entry: HookEntry
 
     def remove(self) -> None:
         """Remove the hook. Later calls do nothing."""
@@ -38,7 +38,7 @@ class HookHandle:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Entry:
+class HookEntry:
     """A hook, and whether it takes the keyword arguments of the call."""
 
     hook: Callable[..., Any]
@@ -49,8 +49,8 @@ class Entry:
 class Hooks:
     """The hooks of one model, in the order in which they run."""
 
-    before: list[Entry] = field(default_factory=list[Entry])
-    after: list[Entry] = field(default_factory=list[Entry])
+    before: list[HookEntry] = field(default_factory=list[HookEntry])
+    after: list[HookEntry] = field(default_factory=list[HookEntry])
 
     def call(self, model: Model, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`forward(*args, **kwargs)` with the hooks around it."""
@@ -69,9 +69,9 @@ class Hooks:
         return result
 
 
-def added(entries: list[Entry], hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> HookHandle:
+def added(entries: list[HookEntry], hook: Callable[..., Any], prepend: bool, with_kwargs: bool) -> HookHandle:
     """Register a hook; programs traced without it are stale."""
-    entry = Entry(hook, with_kwargs)
+    entry = HookEntry(hook, with_kwargs)
     entries.insert(0 if prepend else len(entries), entry)
     tracing.invalidate()
     return HookHandle(entries, entry)

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import meta
 from meta.eager.ndarray import NDArray
 from meta.optim.group import Parameters, ParamGroup, hyperparameter
-from meta.optim.number import Number, as_array
+from meta.optim.number import StateNumber, as_array
 from meta.optim.optimizer import Optimizer, Updated
 
 
@@ -44,7 +44,7 @@ class Adagrad(Optimizer):
     def initial_slot(self, slot: str, x: NDArray, dtype: str) -> NDArray:
         return meta.full(x.shape, self._initial_sum, dtype, x.device)
 
-    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         assert count is not None
         rate, rate_decay, weight_decay, eps = (number.operand for number in group.numbers.values())
         rate = rate / (1 + (count.operand - 1) * rate_decay)

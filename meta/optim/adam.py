@@ -7,7 +7,7 @@ from typing import Any, Final, TypeAlias
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Number, as_array
+from meta.optim.number import StateNumber, as_array
 from meta.optim.optimizer import Optimizer, Updated
 
 Betas: TypeAlias = "tuple[float, float]"
@@ -28,7 +28,7 @@ class Moments(Optimizer):
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
         return ("m", "v")
 
-    def operands(self, group: ParamGroup, count: Number | None) -> list[Any]:
+    def operands(self, group: ParamGroup, count: StateNumber | None) -> list[Any]:
         """learning_rate, beta1, beta2, eps, weight_decay, and for the t-th update 1 - beta1**t and 1 - beta2**t."""
         assert count is not None
         rate, beta1, beta2, eps, decay = (number.operand for number in group.numbers.values())
@@ -59,7 +59,7 @@ class Adam(Moments):
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
         return (*super().slot_names(group), *("v_max",) * group["amsgrad"])
 
-    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         # rate * (m / c1) / (sqrt(v / c2) + eps) is rate * root / c1 * m / (sqrt(v) + eps * root), where root = sqrt(c2)
         rate, beta1, beta2, eps, decay, correction, square_correction = self.operands(group, count)
         root = square_correction**0.5

@@ -10,7 +10,7 @@ from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray
 from meta.modes import modes
-from meta.optim.number import Number
+from meta.optim.number import StateNumber
 
 
 class Counter:
@@ -21,7 +21,7 @@ class Counter:
     __slots__ = ("count", "names", "trace", "was_traced")
 
     def __init__(self, value: int, device: Device, names: set[str]) -> None:
-        self.count = Number(value, "int64", device)
+        self.count = StateNumber(value, "int64", device)
         self.names = names
         self.was_traced = False
         self.trace: Any = lambda: None
@@ -75,7 +75,7 @@ class Counters:
         for counter in self._all:
             counter.names = {names.get(name, name) for name in counter.names}
 
-    def shared(self, names: Iterable[str]) -> Iterator[tuple[Number, set[str]]]:
+    def shared(self, names: Iterable[str]) -> Iterator[tuple[StateNumber, set[str]]]:
         """The numbers of updates of parameters, each with the names that have it."""
         name_set = set(names)
         return ((c.count, c.names & name_set) for c in self._all if c.names & name_set)

@@ -9,7 +9,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.model.model import Model
 from meta.optim.checks import below_one, flag, nonnegative
-from meta.optim.number import Number
+from meta.optim.number import StateNumber
 from meta.schema.annotations import CheckedArguments
 
 Parameters: TypeAlias = "Model | Iterable[NDArray | tuple[str, NDArray] | Mapping[str, Any]]"
@@ -35,7 +35,7 @@ class ParamGroup(CheckedArguments):
         device = named[0][1].device
         self.named = list(named)
         self.numbers = {
-            n: Number(value, "float64", device) for n, value in hyperparameters.items() if not _is_flag(value)
+            n: StateNumber(value, "float64", device) for n, value in hyperparameters.items() if not _is_flag(value)
         }
         """Hyperparameter -> its value where the parameters are."""
         self.flags = {name: value for name, value in hyperparameters.items() if _is_flag(value)}
@@ -75,7 +75,7 @@ class ParamGroup(CheckedArguments):
             if each == "learning_rate":
                 self.unscheduled_rate = None
 
-    def _number(self, name: str) -> Number:
+    def _number(self, name: str) -> StateNumber:
         number = self.numbers.get("learning_rate" if name == "lr" else name)
         if number is None:
             raise _unknown([name], self.keys())

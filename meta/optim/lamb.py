@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import meta
 from meta.optim.adam import BETAS, Betas, Moments
 from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Number, Scalars, widened, write
+from meta.optim.number import Scalars, StateNumber, widened, write
 from meta.optim.optimizer import Updated
 
 
@@ -26,7 +26,7 @@ class LAMB(Moments):
     ) -> None:  # fmt: skip
         super().__init__(parameters, learning_rate, betas, eps, weight_decay, master_weights=master_weights)
 
-    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         rate, beta1, beta2, eps, decay, correction1, correction2 = self.operands(group, count)
         scalars = Scalars(
             rate=rate, beta1=beta1, beta2=beta2, eps=eps, decay=decay, rest1=1 - beta1, rest2=1 - beta2,

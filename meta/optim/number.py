@@ -14,7 +14,7 @@ from meta.modes import modes, suspended
 from meta.schema._types import TensorLike
 
 
-class Number:
+class StateNumber:
     """A 0-d array, `float64` or `int64`. The host keeps its value, so that reading it waits for no device unless a
     program has written it."""
 

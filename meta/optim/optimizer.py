@@ -26,7 +26,7 @@ from meta.optim.group import (
     listed_groups,
     named_arrays,
 )
-from meta.optim.number import Number
+from meta.optim.number import StateNumber
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -190,7 +190,7 @@ class Optimizer:
         for x in self.parameters:
             x.grad = None
 
-    def _numbers(self) -> dict[str, Number]:
+    def _numbers(self) -> dict[str, StateNumber]:
         """The hyperparameters, those of later groups with the group's name."""
         groups = enumerate(self.param_groups)
         return {f"group{i}.{n}" if i else n: number for i, group in groups for n, number in group.numbers.items()}
@@ -249,7 +249,9 @@ class Optimizer:
                 for count, names in self._counters.shared(name for name, _, _ in items):
                     self._update_group(group, count, [item for item in items if item[0] in names])
 
-    def _update_group(self, group: ParamGroup, count: Number | None, items: Sequence[tuple[str, NDArray, Any]]) -> None:
+    def _update_group(
+        self, group: ParamGroup, count: StateNumber | None, items: Sequence[tuple[str, NDArray, Any]]
+    ) -> None:
         if not items:
             return
         masters = self.slots.get(_MASTER, {})
@@ -262,7 +264,7 @@ class Optimizer:
             if name in masters:
                 x.update(masters[name].cast(x.dtype))
 
-    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         """Update parameters of one group, in place. count: their number of updates with this one."""
         del group, count
         for name, x, dx in updated:

@@ -7,7 +7,7 @@ from typing import Any
 
 import meta
 from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Number
+from meta.optim.number import StateNumber
 from meta.optim.optimizer import Optimizer, Updated
 
 
@@ -41,7 +41,7 @@ class RMSprop(Optimizer):
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
         return ("square_mean", "velocity", "mean") if group["centered"] else ("square_mean", "velocity")
 
-    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         names = ("learning_rate", "alpha", "eps", "weight_decay", "momentum")
         numbers = [group.numbers[name].array for name in names]
         step: Any = meta.rmsprop_centered if group["centered"] else meta.rmsprop

@@ -13,7 +13,7 @@ from meta.errors import ArgumentError, value_text
 from meta.modes import modes
 from meta.optim.checks import known_names, nonnegative, positive, whole
 from meta.optim.group import hyperparameter
-from meta.optim.number import Number, where
+from meta.optim.number import StateNumber, where
 from meta.optim.optimizer import Optimizer
 from meta.schema.annotations import CheckedArguments
 
@@ -37,8 +37,8 @@ class Schedule(CheckedArguments):
         self.optimizer = optimizer
         device = optimizer.parameters[0].device
         bases = [group.base_rate() for group in optimizer.param_groups]
-        self._count = Number(0, "int64", device)
-        self._bases = [Number(base, "float64", device) for base in bases]
+        self._count = StateNumber(0, "int64", device)
+        self._bases = [StateNumber(base, "float64", device) for base in bases]
         self.apply(0)
 
     @property

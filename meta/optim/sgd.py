@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta.errors import ArgumentError
 from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Number, Scalars, where, widened
+from meta.optim.number import Scalars, StateNumber, where, widened
 from meta.optim.optimizer import Optimizer, Updated
 from meta.optim.train_step import TrainStep, with_optimizer
 
@@ -65,7 +65,7 @@ class SGD(Optimizer):
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
         return ("velocity",)
 
-    def update_group(self, group: ParamGroup, count: Number | None, updated: Sequence[Updated]) -> None:
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         velocities = self.slots["velocity"]
         rate, momentum, decay = (group.numbers[n].array for n in ("learning_rate", "momentum", "weight_decay"))
         if count is None:

@@ -18,7 +18,7 @@ from meta.model.model import Model
 from meta.modes import modes, suspended
 from meta.optim.checks import whole
 from meta.optim.clip import clip_grad_norm, clip_grad_value
-from meta.optim.number import Number
+from meta.optim.number import StateNumber
 from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule
 from meta.schema.annotations import CheckedArguments, checked
@@ -99,7 +99,7 @@ class TrainStep(CheckedArguments):
         self.scaler = scaler
         self.exchange: Exchange | None = None
         self.accumulate = whole("TrainStep", "accumulate", accumulate)
-        self._calls = Number(0, "int64", optimizer.parameters[0].device)
+        self._calls = StateNumber(0, "int64", optimizer.parameters[0].device)
         """Calls since the last update."""
         self._sums: dict[str, NDArray] = {}
         """Parameter name -> the mean of the gradients since the last update, as far as it is known."""

@@ -18,7 +18,7 @@ from meta.profiler.events import Event
 from meta.profiler.memory import LivingArrays
 from meta.profiler.nvtx import Ranges
 from meta.tree import leaves_of
-from meta.vm.instrumented import Layout, instrumented
+from meta.vm.instrumented import KernelLayout, instrumented
 
 
 class Recorder:
@@ -90,7 +90,7 @@ class Recorder:
         finally:
             self._calls.pop()
 
-    def kernel_starts(self, name: str, layout: Layout) -> None:
+    def kernel_starts(self, name: str, layout: KernelLayout) -> None:
         """A kernel of the running program begins."""
         kernel = _OpenKernel(name, layout, self._calls[-1])
         self._calls[-1] += 1
@@ -156,7 +156,7 @@ class _OpenKernel:
 
     __slots__ = ("index", "layout", "name", "start")
 
-    def __init__(self, name: str, layout: Layout, index: int) -> None:
+    def __init__(self, name: str, layout: KernelLayout, index: int) -> None:
         self.name, self.layout, self.index, self.start = name, layout, index, 0
 
 

@@ -21,7 +21,7 @@ from meta.op.grad.entry import SETTINGS
 from meta.op.grad.formula import find_function
 from meta.op.registry import Op, get, names
 from meta.schema._dsl import Arg
-from meta.template.repository import Step, check_name
+from meta.template.repository import EditStep, check_name
 from meta.template.sample_arguments import arguments
 from meta.template.slices import Registered, function_text, registered, support
 
@@ -53,7 +53,7 @@ def test_{name}() -> None:
 '''
 
 
-def write_package(folder: Path, name: str, like: str) -> list[Step]:
+def write_package(folder: Path, name: str, like: str) -> list[EditStep]:
     """Write an installable package into `folder`, whose name is that of its module: a definition of operator
     `module::name` with the schema, type function, gradient, TVM compute and NumPy implementation of operator `like`,
     and a test that passes. Returns the lines to edit.
@@ -94,7 +94,7 @@ def write_package(folder: Path, name: str, like: str) -> list[Step]:
         "reference.py": "the same in NumPy", "gradient.py": "the functions of the gradient",
         f"test_{name}.py": "arguments that suit the operator",
     }  # fmt: skip
-    return [Step(location(folder / p, 1), notes[Path(p).name]) for p in files if Path(p).name in notes]
+    return [EditStep(location(folder / p, 1), notes[Path(p).name]) for p in files if Path(p).name in notes]
 
 
 def _check_supported(op: Op) -> None:

@@ -17,14 +17,14 @@ from meta.template.statements import Insertion, copies, insert, line_position, n
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class EditStep:
     """A line to edit, or a file to complete. text: what to do there."""
 
     location: str
     text: str
 
 
-def add_operator(name: str, like: str) -> list[Step]:
+def add_operator(name: str, like: str) -> list[EditStep]:
     """Write the rows of operator `name` into the files of the family of operator `like`; each computes what those of
     `like` compute. Returns the lines to edit, in the order of the work. The schema is that of `like`.
 
@@ -36,18 +36,20 @@ def add_operator(name: str, like: str) -> list[Step]:
     other = get(like)
     if not (CHECKOUT / "tests/python/op/samples").is_dir():
         raise NotSupportedError(name, "the package is installed without its repository", remedy="use --package DIR")
-    texts: dict[Path, tuple[str, list[Step]]] = {}
+    texts: dict[Path, tuple[str, list[EditStep]]] = {}
     for path, (callees, text) in _files(other).items():
         texts[path] = _extended(path, other, name, callees, text)
     entry = _gradient_entry(other, name)
     source, numbers = insert(TABLE.read_text(encoding="utf-8"), [entry])
-    step = Step(location(TABLE, numbers[0]), f"the gradient; it is that of {like}")
+    step = EditStep(location(TABLE, numbers[0]), f"the gradient; it is that of {like}")
     for path, (text, _) in texts.items():
         path.write_text(text, encoding="utf-8")
     TABLE.write_text(source, encoding="utf-8")
     declaration, *rest = (step for _, steps in texts.values() for step in steps)
     schema = schema_location(other.schema)
-    shared = [Step(schema, f"the schema, which {like} has too: define another for other arguments")] if schema else []
+    shared = (
+        [EditStep(schema, f"the schema, which {like} has too: define another for other arguments")] if schema else []
+    )
     return [*shared, declaration, step, *rest]
 
 
@@ -68,7 +70,7 @@ def _files(op: Op) -> Mapping[Path, tuple[tuple[str, ...], str]]:
     }
 
 
-def _extended(path: Path, other: Op, name: str, callees: tuple[str, ...], text: str) -> tuple[str, list[Step]]:
+def _extended(path: Path, other: Op, name: str, callees: tuple[str, ...], text: str) -> tuple[str, list[EditStep]]:
     """A file's text with rows for `name`, and the steps about them."""
     needs_rows = not (other.view and "dialect" in path.parts)
     source = path.read_text(encoding="utf-8")
@@ -79,7 +81,7 @@ def _extended(path: Path, other: Op, name: str, callees: tuple[str, ...], text: 
     if name in names_in(source) and any(f"def {name}(" in i.text for i in insertions):
         raise RegistryError("op new", f"{path.relative_to(CHECKOUT)} defines '{name}' already", "a new name")
     extended, numbers = insert(source, insertions)
-    return extended, [Step(location(path, number), text) for number in numbers]
+    return extended, [EditStep(location(path, number), text) for number in numbers]
 
 
 def _gradient_entry(other: Op, name: str) -> Insertion:

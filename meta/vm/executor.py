@@ -32,7 +32,7 @@ from meta.vm.arguments import (
 from meta.vm.byte_counts import parse_bytes
 from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
-from meta.vm.gradient import Recorder, finisher, with_left_gradients
+from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
 from meta.vm.lower.dispatched import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import agree_on
@@ -239,7 +239,7 @@ class Executor(Generic[P, R]):
         tracked = None
         if traced.left:
             tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))]
-        recorder = Recorder(run, record, module, traced.result.count(), self._compile, finish)
+        recorder = GradientRecorder(run, record, module, traced.result.count(), self._compile, finish)
         return replace(program, run=recorder.runner(), tracked=tracked, traced=traced, left=indices)
 
     def _compile(self, record: tracing.Record, module: Module) -> Program:

@@ -148,7 +148,7 @@ class RecordedProgram:
         )
 
 
-class Recorder:
+class GradientRecorder:
     """Calls of one specialisation: plain ones, and those that record a node.
 
     plain: the call without gradients.  record, module: the program after the passes before the standard ones; `count`

@@ -37,7 +37,7 @@ class KernelInfo:
 
 
 @dataclass(slots=True)
-class Layout:
+class KernelLayout:
     """kernels: by name.  living: bytes of temporaries and results during each kernel call of "main", in order.
     base: bytes of the parameters, state and constants.  Tensors of symbolic size are not counted."""
 
@@ -79,7 +79,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         kernels = dict(_kernels(planned.kernels, lowered.ops, lowering.lines))
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         base = sum(x.nbytes for _, x in record.state) + sum(x.nbytes for x in constants)
-        layout = Layout(kernels, _living(planned.module["main"], kernels), base, device=self.device)
+        layout = KernelLayout(kernels, _living(planned.module["main"], kernels), base, device=self.device)
         executable = build_module(source, planned, mode="bytecode")
         machine = _ReportingMachine(executable, source, layout)
         loaded = Loaded(
@@ -102,12 +102,12 @@ def instrumented(executor: Executor[..., Any]) -> InstrumentedExecutor:
 
 
 class _ReportingMachine(Machine):
-    def __init__(self, executable: Any, source: Source, layout: Layout) -> None:
+    def __init__(self, executable: Any, source: Source, layout: KernelLayout) -> None:
         super().__init__(executable, source.device, static=source.static, calls_python=source.calls_python)
         self.module["set_instrument"](_reporter(layout))
 
 
-def _reporter(layout: Layout) -> Callable[..., int]:
+def _reporter(layout: KernelLayout) -> Callable[..., int]:
     """What the machine calls before and after each of its calls."""
 
     def report(_: Any, name: str, before: bool, *__: Any) -> int:

@@ -10,7 +10,7 @@ from typing import Any, cast
 import yaml
 
 from meta.errors import did_you_mean
-from meta.op.grad.entry import Entry, forward_source, function_source, read_entry, rule_facts
+from meta.op.grad.entry import GradientEntry, forward_source, function_source, read_entry, rule_facts
 from meta.op.grad.formula import Formula, FormulaError
 from meta.op.registry import Op, all_ops
 from scripts.src_codegen.layout import by_family, header
@@ -35,7 +35,7 @@ def raw_entries() -> Mapping[str, Any]:
 
 
 @cache
-def entries() -> Mapping[str, Entry]:
+def entries() -> Mapping[str, GradientEntry]:
     """The checked table: every operator has an entry, and every tensor argument a formula or a reason for none."""
     raw = raw_entries()
     ops = {op.name: op for op in all_ops()}
@@ -109,7 +109,7 @@ def render(ops: Sequence[Op]) -> str:
     return "".join([*parts, "\n\nadd_rules([\n", *rules, "])\n"])
 
 
-def _rule(entry: Entry) -> str:
+def _rule(entry: GradientEntry) -> str:
     listed = "".join(f", {name}={_text(value)}" for name, value in rule_facts(entry).items())
     name = entry.op.name
     if entry.forward is not None:

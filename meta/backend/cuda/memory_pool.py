@@ -41,13 +41,13 @@ def block_size(byte_count: int) -> int:
     return -(-byte_count // step) * step
 
 
-class Block:
+class PoolBlock:
     """Memory of the device. base: the tensor over it.  references: the reference count of that tensor.
     used: the list of used blocks that it joins when allocated.  streams: other streams that use it."""
 
     __slots__ = ("base", "references", "streams", "used")
 
-    def __init__(self, base: Any, used: list[Block]) -> None:
+    def __init__(self, base: Any, used: list[PoolBlock]) -> None:
         self.base = base
         self.used = used
         # The first word of a TVM-FFI object is its reference count, by the C ABI.
@@ -55,7 +55,7 @@ class Block:
         self.streams: set[int] | None = None
 
 
-def _take_recent(used: list[Block] | None) -> Block | None:
+def _take_recent(used: list[PoolBlock] | None) -> PoolBlock | None:
     """A recently used block that is free again, the usual case; part of it is still in the GPU's cache."""
     if used:
         last = len(used) - 1
@@ -98,12 +98,12 @@ class Pool:
         self.owner = owner
         self.stream = stream
         self.bytes = 0
-        self.free: dict[int, list[Block]] = {}
-        self.used: dict[int, list[Block]] = {}
+        self.free: dict[int, list[PoolBlock]] = {}
+        self.used: dict[int, list[PoolBlock]] = {}
         self._larger_sizes: dict[int, int] = {}
         """Size of the larger block that last served a size."""
 
-    def refill(self, size: int) -> Block:
+    def refill(self, size: int) -> PoolBlock:
         """A block for `size` bytes; fills the list of free blocks if it is empty."""
         with self.owner.lock:
             if size > SMALL:
@@ -118,7 +118,7 @@ class Pool:
                 return free.pop()
             return self._take_larger(size) or self._allocate(size)
 
-    def block_lists(self, size: int) -> tuple[list[Block], list[Block]]:
+    def block_lists(self, size: int) -> tuple[list[PoolBlock], list[PoolBlock]]:
         """The lists of free and of used blocks of a size; the list objects never change."""
         return self.free.setdefault(size, []), self.used.setdefault(size, [])
 
@@ -126,8 +126,8 @@ class Pool:
         """Move the used blocks of a size that are free again to the list of free blocks."""
         free, used = self.block_lists(size)
         candidates = used[:]
-        still_used: list[Block] = []
-        freed: list[Block] = []
+        still_used: list[PoolBlock] = []
+        freed: list[PoolBlock] = []
         for block in candidates:
             (freed if block.references.value == 1 else still_used).append(block)
         used[: len(candidates)] = still_used  # other threads may have appended blocks meanwhile
@@ -142,7 +142,7 @@ class Pool:
         for size in list(self.used):
             self.collect(size)
 
-    def _take_larger(self, size: int) -> Block | None:
+    def _take_larger(self, size: int) -> PoolBlock | None:
         """A free block of up to twice the size, for large sizes."""
         if size <= SMALL:
             return None
@@ -153,12 +153,12 @@ class Pool:
                 return self.free[other].pop()
         return None
 
-    def _allocate(self, size: int) -> Block:
+    def _allocate(self, size: int) -> PoolBlock:
         """A new block from the driver; small sizes allocate several free blocks at once."""
         free, used = self.block_lists(size)
         # A search for free blocks takes longer the more are in use, so the batch grows with their number.
         for _ in range(max(_BATCH // size, 2, len(used) // 4) if size <= SMALL else 1):
-            free.append(Block(self.owner.allocate(size), used))
+            free.append(PoolBlock(self.owner.allocate(size), used))
             self.bytes += size
         self.owner.peak = max(self.owner.peak, self.owner.reserved)
         return free.pop()

@@ -24,7 +24,7 @@ class StatusError(Exception):
         self.status = status
 
 
-class Functions:
+class CFunctions:
     """The functions in `signatures` of a shared library, as attributes.
 
     signatures: name -> one letter per argument: p pointer or handle, i int, u unsigned, z size_t, d double.

@@ -37,7 +37,7 @@ _DTYPES: Final = ("float32", "float16", "bfloat16")
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class LayerNormProblem:
     """Rows of `columns` elements each. parameter: dtype of scale and bias.  phase: "infer", "train" or "backward"."""
 
     phase: str
@@ -48,13 +48,15 @@ class Problem:
     device: Device
 
 
-def problem(call: CallInfo, phase: str) -> Problem:
+def problem(call: CallInfo, phase: str) -> LayerNormProblem:
     """The problem of a call that normalises the last axes."""
     args = call.bind()
     x: TensorType = args["x"]
     columns = product([x.shape[a] for a in args["axis"]])
     parameters = [args[name].dtype for name in ("scale", "bias") if isinstance(args.get(name), TensorType)]
-    return Problem(phase, product(x.shape) // columns, columns, x.dtype, (*parameters, "float32")[0], call.device)
+    return LayerNormProblem(
+        phase, product(x.shape) // columns, columns, x.dtype, (*parameters, "float32")[0], call.device
+    )
 
 
 def unsuited(call: CallInfo) -> str | None:
@@ -89,7 +91,7 @@ def without_plan(call: CallInfo) -> str | None:
     return next((s.refusal for p in phases if (s := _solve(problem(call, p), handle)).refusal), None)
 
 
-def _build_graph(target: Problem, handle: Handle) -> Graph:
+def _build_graph(target: LayerNormProblem, handle: Handle) -> Graph:
     graph = Graph(f"layer norm of {target.dtype} ({target.rows}, {target.columns})", handle, target.dtype, "float32")
     data, row, column = (target.rows, target.columns, 1, 1), (1, target.columns, 1, 1), (target.rows, 1, 1, 1)
     cudnn = frontend.module()
@@ -115,7 +117,7 @@ def _build_graph(target: Problem, handle: Handle) -> Graph:
     return graph
 
 
-def _solve(target: Problem, handle: Handle) -> Solution:
+def _solve(target: LayerNormProblem, handle: Handle) -> Solution:
     return plans.solve(target, lambda: _build_graph(target, handle))
 
 

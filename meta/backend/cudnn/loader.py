@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta.backend.cuda import driver as cuda
-from meta.backend.cudnn.c_functions import Functions, StatusError
+from meta.backend.cudnn.c_functions import CFunctions, StatusError
 
 NAME: Final = "libcudnn.so.9"
 _BUNDLES: Final = ("nvidia/cudnn/lib", "torch/lib")
@@ -65,7 +65,7 @@ def find() -> tuple[Any, str]:
     raise OSError(f"libcudnn not found in {', '.join(tried)}")
 
 
-def bind(library: Any) -> Functions:
+def bind(library: Any) -> CFunctions:
     """The functions of a loaded library; errors have the library's messages."""
     library.cudnnGetErrorString.restype = ctypes.c_char_p
 
@@ -75,11 +75,11 @@ def bind(library: Any) -> Functions:
         library.cudnnGetLastErrorString(text, ctypes.c_size_t(len(text)))
         return f"{name.decode()} ({status})", " ".join(text.value.decode(errors="replace").split())
 
-    return Functions(library, _SIGNATURES, explain)
+    return CFunctions(library, _SIGNATURES, explain)
 
 
 @cache
-def functions() -> Functions:
+def functions() -> CFunctions:
     """The functions of cuDNN. Raises OSError if it is not installed."""
     return bind(find()[0])
 
@@ -105,4 +105,4 @@ def probe() -> str | None:
     return None
 
 
-__all__ = ["NAME", "Functions", "StatusError", "bind", "candidates", "find", "functions", "probe", "version"]
+__all__ = ["NAME", "CFunctions", "StatusError", "bind", "candidates", "find", "functions", "probe", "version"]

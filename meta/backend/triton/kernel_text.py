@@ -15,7 +15,7 @@ from meta.errors import TypeInferenceError
 
 
 @dataclass(frozen=True, slots=True)
-class Layout:
+class OperandLayout:
     """The axes of the result, merged where possible, and for each operand its strides along them, in elements."""
 
     sizes: tuple[int, ...]
@@ -26,7 +26,7 @@ class Layout:
         return prod(self.sizes)
 
 
-def layout(out: Sequence[int], operands: Sequence[Sequence[int]]) -> Layout:
+def layout(out: Sequence[int], operands: Sequence[Sequence[int]]) -> OperandLayout:
     """The layout of compact operands of these shapes, broadcast to the shape `out`.
 
     Raises TypeInferenceError for shapes that do not broadcast."""
@@ -45,7 +45,7 @@ def layout(out: Sequence[int], operands: Sequence[Sequence[int]]) -> Layout:
             merged.append((size, strides))
     merged = merged or [(1, (0,) * len(operands))]
     by_operand = tuple(tuple(strides[k] for _, strides in merged) for k in range(len(operands)))
-    return Layout(tuple(size for size, _ in merged), by_operand)
+    return OperandLayout(tuple(size for size, _ in merged), by_operand)
 
 
 def _stride(shape: Sequence[int], axis: int) -> int:

@@ -15,7 +15,7 @@ from meta.distributed.exchanges import Exchange, add_exchange, check_step, excha
 from meta.distributed.gradients import broadcast_state
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.distributed.sharding import ShardedParameters, ShardedState, places
-from meta.distributed.tensor.parameters import Part, matched
+from meta.distributed.tensor.parameters import ParameterPart, matched
 from meta.distributed.tensor.partition import partition_pass
 from meta.distributed.tensor.placement import Sharded
 from meta.errors import NotSupportedError
@@ -89,7 +89,7 @@ def _divided(step: TrainStep, model: Model, placements: Mapping[str, Sharded], g
     optimizer_names = {id(x): name for name, x in step.optimizer.named}
     parameters = dict(model.named_parameters())
     parts = {
-        id(x): Part(name, optimizer_names.get(id(x)), x.type, placement, group)
+        id(x): ParameterPart(name, optimizer_names.get(id(x)), x.type, placement, group)
         for name, placement in placements.items()
         for x in (parameters[name],)
     }
@@ -117,7 +117,9 @@ def _divided(step: TrainStep, model: Model, placements: Mapping[str, Sharded], g
 class TensorParallel(Exchange):
     """The model's attributes are parts, except while it is called. Programs compute with the parts."""
 
-    def __init__(self, step: TrainStep, group: Group, parts: list[Part], where: list[tuple[Any, Any, Part]]) -> None:
+    def __init__(
+        self, step: TrainStep, group: Group, parts: list[ParameterPart], where: list[tuple[Any, Any, ParameterPart]]
+    ) -> None:
         self.step = step
         self.ranks = group
         self.parts = parts

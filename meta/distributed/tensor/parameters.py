@@ -45,7 +45,7 @@ class _Gathered(Function):
         return meta.reduce_scatter(dys[0], axis, "mean", *group), None, None
 
 
-class Part:
+class ParameterPart:
     """One parameter of which every rank has a part.
 
     name: in the model.  optimizer_name: in the optimizer, None for one that it does not update.  kind: the type of the

@@ -19,7 +19,7 @@ _RESERVED = re.compile(r"needs|meta|grad_support|g\d+|_gradient_\d+")
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class GradientEntry:
     """The entry of one operator.
 
     formulas: compiled formulas by the arguments they give gradients for.
@@ -50,16 +50,16 @@ class Entry:
         return tuple(i for i, arg in enumerate(self.op.schema.args) if arg.name in names)
 
 
-def read_entry(op: Op, raw: Any) -> Entry:
+def read_entry(op: Op, raw: Any) -> GradientEntry:
     """Check and compile the entry of `op`: a mapping (see derivatives.yaml), "non_differentiable" or
     "not_implemented: reason". A formula may also be a Python function whose parameters name its inputs.
 
     Raises FormulaError unless every tensor argument has a formula or a reason why it has none."""
     tensors = {a.name for a in op.schema.args if a.is_tensor}
     if raw == "non_differentiable":
-        return Entry(op, {}, {})
+        return GradientEntry(op, {}, {})
     if isinstance(raw, str) and raw.startswith("not_implemented:"):
-        return Entry(op, {}, dict.fromkeys(sorted(tensors), raw.split(":", 1)[1].strip()))
+        return GradientEntry(op, {}, dict.fromkeys(sorted(tensors), raw.split(":", 1)[1].strip()))
     if not isinstance(raw, dict):
         raise FormulaError(
             op.name,
@@ -102,7 +102,7 @@ def read_entry(op: Op, raw: Any) -> Entry:
     undefined = frozenset(entry.get("undefined_gradients", ()))
     differentiable = [n for n in op.schema.names if any(n in names for names in formulas)]
     forward = _forward(op, entry.get("forward"), differentiable)
-    return Entry(op, compiled, unavailable, _flags(op, entry), undefined, definitions, forward)
+    return GradientEntry(op, compiled, unavailable, _flags(op, entry), undefined, definitions, forward)
 
 
 def tangent_names(names: Iterable[str]) -> list[str]:
@@ -153,7 +153,7 @@ def _check_argument_names(op: Op) -> None:
         )
 
 
-def function_source(entry: Entry) -> str:
+def function_source(entry: GradientEntry) -> str:
     """The gradient function `_<basename>(needs, *arguments, *results, *their gradients)` as Python source."""
     op = entry.op
     names = [*op.schema.names, *result_names(op, "y"), *result_names(op, "dy")]
@@ -174,7 +174,7 @@ def function_source(entry: Entry) -> str:
     return "".join([*lines, f"    return ({returned})\n"])
 
 
-def forward_source(entry: Entry) -> str:
+def forward_source(entry: GradientEntry) -> str:
     """The function `_<basename>_forward(*arguments, *results, *tangents)` of an entry with a formula, as text."""
     op, forward = entry.op, entry.forward
     assert isinstance(forward, Formula)
@@ -184,7 +184,7 @@ def forward_source(entry: Entry) -> str:
     return f"{head}    return {forward.source}\n"
 
 
-def rule_facts(entry: Entry) -> dict[str, Any]:
+def rule_facts(entry: GradientEntry) -> dict[str, Any]:
     """The fields of the operator's GradRule besides name, function and positions, without those at their default."""
     op = entry.op
     values = {v for formula in (*entry.definitions.values(), *entry.formulas.values()) for v in formula.values}

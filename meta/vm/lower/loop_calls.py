@@ -39,7 +39,7 @@ def step_name(call: Call) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Loop:
+class LoopCall:
     """What a loop does, apart from its step. carried, scanned, captured: the number of operands of each kind.
     length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.
     elements, stacks: the types of the operands and results that are taken apart and filled, element by element.
@@ -61,25 +61,25 @@ class Loop:
         return f"meta.vm.loop.{self.step}.{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
 
 
-def loop_of(op: LoopOp, call: Call) -> Loop:
+def loop_of(op: LoopOp, call: Call) -> LoopCall:
     """The loop of a call."""
     types: list[Any] = [a.type for a in call.args[1:]]
     first, captured = op.carried, op.carried + op.scanned
     length = "while" if op.length is None else op.length if isinstance(op.length, int) else "n"
     stacks: Any = op.result.fields[op.carried :]
-    return Loop(
+    return LoopCall(
         step_name(call), op.carried, op.scanned, len(types) - captured, length, op.reverse,
         tuple(types[first:captured]), stacks, len(op.result.fields) == 1,
     )  # fmt: skip
 
 
-def register(loops: Iterable[Loop], step_of: Callable[[str], Step]) -> None:
+def register(loops: Iterable[LoopCall], step_of: Callable[[str], Step]) -> None:
     """Make loops known to TVM. step_of: the step of a name in the machine that runs."""
     for loop in loops:
         tvm.register_global_func(loop.function_name, kept(_runner(loop, step_of)), override=True)
 
 
-def loops_of(module: Module) -> list[Loop]:
+def loops_of(module: Module) -> list[LoopCall]:
     """What the loops of a module do."""
     return [loop_of(op, call) for op, call in loop_calls(module)]
 
@@ -89,7 +89,7 @@ def is_true(flag: Any) -> bool:
     return bool(numpy_arrays.to_numpy(allocation.copy_to(flag, CPU), "bool", (), CPU))
 
 
-def _runner(loop: Loop, step_of: Callable[[str], Step]) -> Callable[..., None]:
+def _runner(loop: LoopCall, step_of: Callable[[str], Step]) -> Callable[..., None]:
     name, carried, scanned, reverse, single = loop.step, loop.carried, loop.scanned, loop.reverse, loop.single
     count = carried + scanned + loop.captured
     length = loop.length if isinstance(loop.length, int) else None

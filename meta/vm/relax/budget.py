@@ -9,7 +9,7 @@ from typing import Any, Final
 from meta.errors import ArgumentError, NotSupportedError
 from meta.vm.relax.allocations import planned_bytes
 from meta.vm.relax.lifetimes import argument_bytes, lifetimes
-from meta.vm.relax.rematerialise import Recomputed, Rematerialiser
+from meta.vm.relax.rematerialise import Rematerialiser, RepeatedKernels
 
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
@@ -30,7 +30,7 @@ class MemoryTrade:
     budget: int
     before: int
     after: int
-    recomputed: tuple[Recomputed, ...]
+    recomputed: tuple[RepeatedKernels, ...]
     moved: int
     moved_by_all: int
 
@@ -44,7 +44,7 @@ class MemoryTrade:
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> MemoryTrade:
-        rows = (Recomputed(tuple(r["operators"]), r["runs"], r["moved"], r["kept"]) for r in facts["recomputed"])
+        rows = (RepeatedKernels(tuple(r["operators"]), r["runs"], r["moved"], r["kept"]) for r in facts["recomputed"])
         numbers = (facts[name] for name in ("moved", "moved_by_all"))
         return MemoryTrade(facts["budget"], facts["before"], facts["after"], tuple(rows), *numbers)
 

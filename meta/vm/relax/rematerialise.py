@@ -26,7 +26,7 @@ _MOST_ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
-class Recomputed:
+class RepeatedKernels:
     """Kernels that run again: the operators in them, the number of further runs, the bytes that those read and write,
     and the bytes of results that need not be kept."""
 
@@ -56,7 +56,7 @@ class Rematerialiser:
         self.lives = lives
         self.peak = lives.peak(lives.kernels)[0]
 
-    def run(self, target: int) -> tuple[Any, tuple[Recomputed, ...]]:
+    def run(self, target: int) -> tuple[Any, tuple[RepeatedKernels, ...]]:
         """The module with tensors computed again until at most `target` bytes live, or as few as possible."""
         plan = _Plan(self.lives, target)
         plan.run()
@@ -70,7 +70,7 @@ class Rematerialiser:
         module = tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=self.module.attrs))
         return module, self.report(plan)
 
-    def report(self, plan: _Plan) -> tuple[Recomputed, ...]:
+    def report(self, plan: _Plan) -> tuple[RepeatedKernels, ...]:
         """What runs again, most bytes saved first."""
         rows: dict[tuple[str, ...], list[int]] = {}
         for node in plan.nodes:
@@ -81,7 +81,7 @@ class Rematerialiser:
                 byte_count = sum(plan.sizes[t] for t in node.writes if plan.readers.get(t))
                 for i, value in enumerate((1, plan.moved[node.kernel.index], byte_count)):
                     row[i] += value
-        return tuple(sorted((Recomputed(ops, *row) for ops, row in rows.items()), key=lambda r: -r.kept))
+        return tuple(sorted((RepeatedKernels(ops, *row) for ops, row in rows.items()), key=lambda r: -r.kept))
 
 
 class _Plan:

@@ -24,5 +24,5 @@ def library_of(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
     return code
 
 
-def array_entry(name: str, x: NDArray) -> safetensors.Entry:
-    return safetensors.Entry(name, x.dtype, lambda: x.detach().numpy())
+def array_entry(name: str, x: NDArray) -> safetensors.ArrayEntry:
+    return safetensors.ArrayEntry(name, x.dtype, lambda: x.detach().numpy())

@@ -20,7 +20,7 @@ from meta.tree import Tree
 from meta.vm.gradient import flat_tree
 from meta.vm.lower.calls import Calls
 from meta.vm.lower.dispatched import Source, output_types
-from meta.vm.lower.loop_calls import Loop, loops_of
+from meta.vm.lower.loop_calls import LoopCall, loops_of
 from meta.vm.program import Program
 from meta.vm.relax.allocations import PlannedBytes
 from meta.vm.relax.destinations import Destinations
@@ -80,7 +80,7 @@ class Convention:
     kernels: Mapping[str, tuple[str, ...]]
     memory: PlannedBytes
     destinations: Destinations | None
-    loops: tuple[Loop, ...]
+    loops: tuple[LoopCall, ...]
     static: bool
     calls_python: bool
 
@@ -167,15 +167,15 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
 _COUNTS = ("step", "carried", "scanned", "captured", "length", "reverse", "single")
 
 
-def _encode_loop(loop: Loop) -> dict[str, Any]:
+def _encode_loop(loop: LoopCall) -> dict[str, Any]:
     return {name: getattr(loop, name) for name in _COUNTS}
 
 
-def _decode_loop(facts: Mapping[str, Any], types: FunctionExpr) -> Loop:
+def _decode_loop(facts: Mapping[str, Any], types: FunctionExpr) -> LoopCall:
     kinds = tuple(p.type for p in types.params if isinstance(p.type, TensorType))
     if set(facts) != set(_COUNTS) or not 0 <= facts["scanned"] <= len(kinds) == len(types.params):
         raise malformed(facts)
-    return Loop(**facts, elements=kinds[: facts["scanned"]], stacks=kinds[facts["scanned"] :])
+    return LoopCall(**facts, elements=kinds[: facts["scanned"]], stacks=kinds[facts["scanned"] :])
 
 
 def _encode_left(gradient: LeftGradient, index: int | None, tables: Tables) -> list[Any]:

@@ -26,7 +26,7 @@ _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _EXPECTED: Final = "a whole file that Executor.save wrote"
 
 
-def write(path: Path, entries: Sequence[safetensors.Entry], metadata: Mapping[str, str]) -> str:
+def write(path: Path, entries: Sequence[safetensors.ArrayEntry], metadata: Mapping[str, str]) -> str:
     """Write a file atomically; returns its SHA-256, in hex. Without a private directory for the key the file is not
     signed, of which a warning tells.
 

@@ -43,7 +43,7 @@ def write(
     if format == "library":
         return shared.write(path, name, [program for _, program in programs], fuse=fuse)
     tables = Tables()
-    entries: list[safetensors.Entry] = []
+    entries: list[safetensors.ArrayEntry] = []
     libraries: dict[str, int] = {}
     described: list[dict[str, Any]] = []
     for number, (arguments, program) in enumerate(programs):
@@ -85,7 +85,7 @@ def processor() -> str:
     return hashlib.sha256(targets.describe_processor().encode()).hexdigest()
 
 
-def _bytes_entry(name: str, data: bytes) -> safetensors.Entry:
+def _bytes_entry(name: str, data: bytes) -> safetensors.ArrayEntry:
     import numpy as np
 
-    return safetensors.Entry(name, "uint8", lambda: np.frombuffer(data, np.uint8))
+    return safetensors.ArrayEntry(name, "uint8", lambda: np.frombuffer(data, np.uint8))

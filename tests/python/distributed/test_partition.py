@@ -11,7 +11,7 @@ import pytest
 
 import meta
 from meta.distributed.mesh import Group
-from meta.distributed.tensor.parameters import Part
+from meta.distributed.tensor.parameters import ParameterPart
 from meta.distributed.tensor.partition import partition_pass
 from meta.distributed.tensor.placement import Sharded
 from meta.ir.module import Module
@@ -28,8 +28,8 @@ def _values(*shape: int, seed: int = 0) -> np.ndarray[Any, Any]:
     return np.random.default_rng(seed).standard_normal(shape)
 
 
-def _part(shape: tuple[int, ...], placement: Sharded) -> Part:
-    return Part("w", None, tensor_type(shape, "float64"), placement, GROUP)
+def _part(shape: tuple[int, ...], placement: Sharded) -> ParameterPart:
+    return ParameterPart("w", None, tensor_type(shape, "float64"), placement, GROUP)
 
 
 def _parts(w: np.ndarray[Any, Any], placement: Sharded) -> list[Any]:

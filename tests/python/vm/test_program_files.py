@@ -136,6 +136,6 @@ def _rewrite(path: Path, facts: dict[str, Any]) -> None:
     if isinstance(programs, list):
         facts = {"programs": [{**header["programs"][0], **programs[0]} if programs[0] else {}]}
     entries = [
-        safetensors.Entry(n, dtype, lambda n=n: file.array(n)) for n, dtype in file.dtypes.items()
+        safetensors.ArrayEntry(n, dtype, lambda n=n: file.array(n)) for n, dtype in file.dtypes.items()
     ]  # fmt: skip
     program_file.write(path, entries, {"meta.program": json.dumps({**header, **facts})})

@@ -31,7 +31,7 @@ _MULTIPLE: Final = 8
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class AttentionProblem:
     """q, v: shapes of rank 4 (batch, heads, length, features); keys have the features of q and the length of v."""
 
     backward: bool
@@ -66,11 +66,11 @@ def _reshape_to_rank_4(shape: Any) -> _Ints:
     return (product(shape[:-2]), 1, int(shape[-2]), int(shape[-1]))
 
 
-def problem(call: CallInfo) -> Problem:
+def problem(call: CallInfo) -> AttentionProblem:
     args = call.bind()
     q, v, scale = args["q"], args["v"], args["scale"]
     shape = _reshape_to_rank_4(q.shape)
-    return Problem(
+    return AttentionProblem(
         "dy" in args,
         shape,
         _reshape_to_rank_4(v.shape),
@@ -101,7 +101,7 @@ def without_plan(call: CallInfo) -> str | None:
     return frontend.missing() or _solve(problem(call), handle_getter(call.device)()).refusal
 
 
-def _build_graph(target: Problem, handle: Handle) -> Graph:
+def _build_graph(target: AttentionProblem, handle: Handle) -> Graph:
     graph = Graph(str(target), handle, target.dtype, "float32")
     q, k, v = graph.input(Q, target.q), graph.input(K, target.k), graph.input(V, target.v)
     if not target.backward:
@@ -120,7 +120,7 @@ def _build_graph(target: Problem, handle: Handle) -> Graph:
     return graph
 
 
-def _solve(target: Problem, handle: Handle) -> Solution:
+def _solve(target: AttentionProblem, handle: Handle) -> Solution:
     return plans.solve(target, lambda: _build_graph(target, handle))
 
 

@@ -34,7 +34,7 @@ _MOST: Final = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Problem:
+class ConvProblem:
     """A convolution (kind "fprop"), or its gradient by the input ("dgrad") or the kernel ("wgrad").
 
     x, w, y: shapes of input, kernel and result.  before, after: padding of each axis.  tf32: whether float32 may
@@ -57,7 +57,7 @@ class Problem:
         return f"conv_{self.kind} of {self.dtype} {self.x} with {self.w}" + " channels last" * self.channels_last
 
 
-def problem(call: CallInfo, tf32: bool) -> Problem:
+def problem(call: CallInfo, tf32: bool) -> ConvProblem:
     """The convolution of a call; one spatial axis becomes two."""
     _base, _, suffix = call.op.name.partition("_")
     kind, numbers = _KINDS[suffix]
@@ -76,10 +76,10 @@ def problem(call: CallInfo, tf32: bool) -> Problem:
         before, after, stride, dilation = (0, *before), (0, *after), (1, *stride), (1, *dilation)
     dtype = call.outputs()[0].dtype
     single = tf32 and dtype == "float32"
-    return Problem(kind, dtype, x, w, y, before, after, stride, dilation, single, channels_last, call.device)
+    return ConvProblem(kind, dtype, x, w, y, before, after, stride, dilation, single, channels_last, call.device)
 
 
-def _described(conv_problem: Problem, handle: Handle) -> Graph:
+def _described(conv_problem: ConvProblem, handle: Handle) -> Graph:
     graph = Graph(
         str(conv_problem), handle, conv_problem.dtype, "float64" if conv_problem.dtype == "float64" else "float32"
     )
@@ -106,7 +106,7 @@ def _described(conv_problem: Problem, handle: Handle) -> Graph:
     return graph
 
 
-def _solution(conv_problem: Problem, handle: Handle) -> Solution:
+def _solution(conv_problem: ConvProblem, handle: Handle) -> Solution:
     exact = conv_problem.dtype == "float32" and not conv_problem.tf32
     avoid = ("DOWN_CONVERT_INPUTS", "TENSOR_CORE") if exact else ("DOWN_CONVERT_INPUTS",)
     return plans.solve(conv_problem, lambda: _described(conv_problem, handle), _MOST, avoid)

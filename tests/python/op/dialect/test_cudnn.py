@@ -16,7 +16,7 @@ import pytest
 
 from meta.backend.cuda import driver
 from meta.backend.cudnn import descriptors, kernel, layer_norm, loader, settings
-from meta.backend.cudnn.c_functions import Functions, StatusError
+from meta.backend.cudnn.c_functions import CFunctions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType, tensor_type
@@ -157,7 +157,9 @@ def test_missing_functions_of_a_version() -> None:
 @pytest.mark.parametrize("when", ["made", "run"])
 def test_errors_name_the_operator_and_shapes(when: str) -> None:
     def fail(*_: Any) -> None:
-        Functions(FakeLibrary(_NOT_SUPPORTED), {"cudnnSetStream": "pp"}, lambda s: (str(s), "odd")).cudnnSetStream(1, 2)
+        CFunctions(FakeLibrary(_NOT_SUPPORTED), {"cudnnSetStream": "pp"}, lambda s: (str(s), "odd")).cudnnSetStream(
+            1, 2
+        )
 
     make: Any = fail if when == "made" else lambda _: fail
     with pytest.raises(KernelError) as error:
