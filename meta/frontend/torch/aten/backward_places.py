@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 from typing import Any
 
 import meta
 from meta.dim import product
-from meta.dtype import accumulation_dtype
+from meta.dtype import accumulation_dtype, promote
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.backward import forward, pullback
@@ -190,7 +191,12 @@ def native_layer_norm_backward(
     output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     """By the forward's moments, which carry its eps: that of x is the gradient of a batch norm whose channels are the
-    rows."""
+    rows. Mixed operands, as of a float32 norm under autocast, are computed in the widest dtype."""
+    if len({t.dtype for t in (grad_out, input, weight) if t is not None}) > 1:
+        operands = [t for t in (grad_out, input, mean, rstd, weight) if t is not None]
+        widest = reduce(promote, [t.dtype for t in operands])
+        grad_out, input, mean, rstd, *rest = (in_dtype(t, widest) for t in operands)
+        weight = rest[0] if rest else None
     lead = tuple(range(input.ndim - len(normalized_shape)))
     rows = (product(input.shape[a] for a in lead), product(normalized_shape))
     scaled, x = (meta.reshape(t, rows) for t in (grad_out if weight is None else grad_out * weight, input))

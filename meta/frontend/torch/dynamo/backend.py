@@ -103,7 +103,7 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
         result = torch.compile(model, backend=_fresh_backend())(*args, **kwargs)
         differentiable = [x for x in tree_leaves(result) if getattr(x, "requires_grad", False)]
         if differentiable:
-            leaves = _leaves(model, args, kwargs)
+            leaves = _leaves(differentiable)
             torch.autograd.grad(differentiable, leaves, [torch.ones_like(x) for x in differentiable], allow_unused=True)
     finally:
         _reports.remove(graphs)
@@ -115,8 +115,17 @@ def _fresh_backend() -> Callable[..., Any]:
     return lambda module, inputs: compile_backend(module, inputs)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
 
 
-def _leaves(model: Any, args: Any, kwargs: Any) -> list[torch.Tensor]:
-    """The tensors that may get gradients."""
-    parameters = list(model.parameters()) if isinstance(model, torch.nn.Module) else []
-    arguments = tree_leaves((args, kwargs))
-    return [x for x in (*parameters, *arguments) if isinstance(x, torch.Tensor) and x.requires_grad]
+def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """The tensors that get gradients of the results: also those that the model reads from elsewhere."""
+    nodes = [torch.autograd.graph.get_gradient_edge(x).node for x in results]
+    leaves: list[torch.Tensor] = []
+    seen: set[Any] = set()
+    while nodes:
+        node = nodes.pop()
+        if node in seen:
+            continue
+        seen.add(node)
+        leaf: Any = getattr(node, "variable", None)  # of a node that accumulates gradients
+        leaves += [leaf] if leaf is not None else []
+        nodes += [following for following, _ in node.next_functions if following is not None]
+    return leaves

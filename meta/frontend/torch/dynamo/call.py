@@ -45,6 +45,8 @@ def compile_graph(
     sources = _symbol_sources(values)
     stable_positions = frozenset(i for i, node in enumerate(placeholders) if node.name in stable)
     try:
+        if any(isinstance(v, torch.Generator) for v in values):
+            raise NeedsTorch("it takes a generator of random numbers")
         missing = [s for s in symbols if s not in sources]
         if missing:
             raise NeedsTorch(f"no input has the size {missing[0]}")

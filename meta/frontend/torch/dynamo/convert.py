@@ -15,11 +15,13 @@ from torch.utils import _pytree as pytree
 import meta
 from meta import tracing
 from meta.dim import sym
+from meta.dtype import is_float
 from meta.errors import MetaError
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.dynamo.foreign import foreign_call
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, dense_order, inverse, same_type
+from meta.frontend.torch.dynamo.targets import declared, is_random, reported_name, runnable, schema_name
 from meta.frontend.torch.fx import operator_name, read_graph
 from meta.frontend.torch.graph import run
 from meta.frontend.torch.nodes import Node as Call
@@ -186,7 +188,7 @@ class _Converter:
         self.operators += 1
         args = tuple(map(self._argument, node.args))
         kwargs = {name: self._argument(x) for name, x in node.kwargs.items()}
-        if _is_random(node.target, args, kwargs):
+        if is_random(node, args, kwargs):
             return self._drawn(node, args, kwargs)
         function = _higher_order(call.operator, args) if call.operator in HIGHER_ORDER else find(call)
         return self._called(node, function, args, kwargs)
@@ -217,14 +219,14 @@ class _Converter:
         self, node: Node, function: Callable[..., Any] | None, args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
         if function is None:
-            is_aten = _schema_name(node.target).startswith("aten::")
+            is_aten = schema_name(node.target).startswith("aten::")
             return self._by_torch(node, args, kwargs, LACKING if is_aten else TWINLESS)
         try:
-            value = function(*args, **kwargs)
+            value = _as_declared(function(*args, **kwargs), node.meta.get("val"))
             problem = self._mismatch(value, node.meta.get("val"), _used(node))
         except (MetaError, TypeError, ValueError, IndexError, AttributeError, ZeroDivisionError) as error:
             if self.symbols:
-                raise NeedsSizes(f"{_schema_name(node.target)}: {_reason(error)}") from error
+                raise NeedsSizes(f"{schema_name(node.target)}: {_reason(error)}") from error
             problem = _reason(error)
         return value if not problem else self._by_torch(node, args, kwargs, problem)  # pyright: ignore[reportPossiblyUnboundVariable]
 
@@ -246,13 +248,13 @@ class _Converter:
         self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any], reason: str, *, random: bool = False
     ) -> Any:
         """The results of a call that torch runs inside of the program."""
-        name = _schema_name(node.target)
+        name = reported_name(node)
         self.fallbacks.append(Fallback(name, reason))
-        expected = node.meta.get("val")
+        expected = declared(node)
         leaves, spec = pytree.tree_flatten(expected)
         types = {i: self.sizes.type(x) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)}
         orders = _orders(node) if random else ()
-        tensors = iter(self._library(name, _runnable(node.target), args, kwargs, types, random=random, orders=orders))
+        tensors = iter(self._library(name, runnable(node.target), args, kwargs, types, random=random, orders=orders))
         return pytree.tree_unflatten([next(tensors) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
 
     def _library(
@@ -270,7 +272,7 @@ class _Converter:
 
     def _drawn(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """The results of a random operator. Of dropout on the CPU torch draws the mask alone, as its kernel does."""
-        if _schema_name(node.target) != "aten::native_dropout" or kwargs or args[0].device.kind != "cpu":
+        if schema_name(node.target) != "aten::native_dropout" or kwargs or args[0].device.kind != "cpu":
             return self._by_torch(node, args, kwargs, RANDOM, random=True)
         x, p, _ = args
         self.fallbacks.append(Fallback("aten::bernoulli_", RANDOM))
@@ -294,18 +296,6 @@ def _draw_mask(shape: list[int], probability: float) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.bool).bernoulli_(probability)
 
 
-def _is_random(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call draws random numbers. Those of dropout that drop nothing do not."""
-    if torch.Tag.nondeterministic_seeded not in getattr(target, "tags", ()):
-        return False
-    arguments = dict(zip((a.name for a in target._schema.arguments), args, strict=False)) | kwargs
-    defaults = {a.name: a.default_value for a in target._schema.arguments if a.has_default_value()}
-    arguments = defaults | arguments
-    if arguments.get("train") is False or arguments.get("training") is False:
-        return False
-    return not any(arguments.get(name) == 0 for name in ("dropout_p", "dropout")) and arguments.get("p", 1) != 0
-
-
 def _higher_order(operator: str, args: tuple[Any, ...]) -> Callable[..., Any] | None:
     """The function of a higher-order operator; None where its graphs draw random numbers, which are torch's."""
     modules = [m for graph in args if isinstance(graph, GraphModule) for m in graph.modules()]
@@ -313,29 +303,6 @@ def _higher_order(operator: str, args: tuple[Any, ...]) -> Callable[..., Any] | 
     if any(torch.Tag.nondeterministic_seeded in getattr(node.target, "tags", ()) for node in nodes):
         return None
     return partial(HIGHER_ORDER[operator], lambda graph, values: run(read_graph(graph), values))
-
-
-# --- targets -----------------------------------------------------------------------------------------------------
-
-
-def _runnable(target: Any) -> Callable[..., Any]:
-    """A function that runs a target. Custom operators are looked up in each call: they may be defined again."""
-    name = _schema_name(target)
-    namespace, _, operator_name = name.partition("::")
-    if namespace in ("aten", "prims", "") or not isinstance(target, torch._ops.OpOverload):
-        return target
-    overload = target._overloadname
-
-    def run(*args: Any, **kwargs: Any) -> Any:
-        return getattr(getattr(getattr(torch.ops, namespace), operator_name), overload)(*args, **kwargs)
-
-    return run
-
-
-def _schema_name(target: Any) -> str:
-    """The name of an operator, `aten::add`; for a function, its own name."""
-    schema = getattr(target, "_schema", None)
-    return schema.name if schema is not None else str(getattr(target, "__name__", target))
 
 
 def _last_writes(nodes: Sequence[Node]) -> dict[Node, Node]:
@@ -387,6 +354,20 @@ def _flat_results(output: Node) -> list[Any]:
 
 def _leaves(value: Any) -> list[Any]:
     return list(value) if isinstance(value, (tuple, list)) else [value]
+
+
+def _as_declared(value: Any, expected: Any) -> Any:
+    """Floating results in the dtype that the graph gives them. For mixed operands, torch's fake kernels and its real
+    ones differ in it, and the rest of the graph has that of the fake ones."""
+    if isinstance(value, (tuple, list)) and isinstance(expected, (tuple, list)):
+        pairs = list(zip(value, expected, strict=False))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return tuple(_as_declared(x, fake) for x, fake in pairs) if len(pairs) == len(value) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    kind = getattr(value, "type", None)
+    if not isinstance(kind, TensorType) or not isinstance(expected, torch.Tensor):
+        return value
+    wanted = str(expected.dtype).removeprefix("torch.")
+    floats = is_float(kind.dtype) and expected.is_floating_point()
+    return meta.cast(value, wanted) if floats and kind.dtype != wanted else value
 
 
 def _reason(error: BaseException) -> str:

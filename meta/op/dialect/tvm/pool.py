@@ -190,7 +190,7 @@ def _unravel(element: Any, axes: _Axes) -> list[Any]:
     return [element, *r]
 
 
-def _max_dx(dy: Any, indices: Any, shape: _Ints, axes: _Axes, kind: str) -> Any:
+def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
     if kind == "cpu":
         return planes.max_dx(dy, indices, shape)
 
@@ -240,7 +240,7 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     return te.compute(total.shape, mean, "avg_pool")
 
 
-def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:
+def _avg_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool) -> Any:
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
         return widen(dy(n, c, *i)) / _elements(axes, i, include_pad, accumulation_dtype(dy.dtype))
 
@@ -255,8 +255,9 @@ def max_pool_with_indices(x: Any, *window_args: Any, out: Any, kind: str) -> Any
     return _max_with_indices(x, windows.pool_windows(_spatial(x.shape), *window_args), out[1].dtype, kind)
 
 
-def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *window_args: Any, kind: str) -> Any:
-    return _max_dx(dy, indices, shape, windows.pool_windows(shape[2:], *window_args), kind)
+def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *window_args: Any, out: Any, kind: str) -> Any:
+    extents = out[0].shape
+    return _max_dx(dy, indices, extents, windows.pool_windows(_spatial(extents), *window_args), kind)
 
 
 def avg_pool(x: Any, *args: Any) -> Any:
@@ -264,9 +265,10 @@ def avg_pool(x: Any, *args: Any) -> Any:
     return _avg(x, windows.pool_windows(_spatial(x.shape), *window_args), include_pad)
 
 
-def avg_pool_dx(dy: Any, shape: _Ints, *args: Any) -> Any:
+def avg_pool_dx(dy: Any, shape: _Ints, *args: Any, out: Any) -> Any:
     *window_args, include_pad = args
-    return _avg_dx(dy, shape, windows.pool_windows(shape[2:], *window_args), include_pad)
+    extents = out[0].shape
+    return _avg_dx(dy, extents, windows.pool_windows(_spatial(extents), *window_args), include_pad)
 
 
 def adaptive_max_pool(x: Any, size: _Ints, *, out: Any, kind: str) -> Any:
@@ -278,16 +280,18 @@ def adaptive_max_pool_with_indices(x: Any, size: _Ints, *, out: Any, kind: str) 
     return _max_with_indices(x, axes, out[1].dtype, kind)
 
 
-def adaptive_max_pool_dx(dy: Any, indices: Any, shape: _Ints, *, kind: str) -> Any:
-    return _max_dx(dy, indices, shape, windows.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), kind)
+def adaptive_max_pool_dx(dy: Any, indices: Any, shape: _Ints, *, out: Any, kind: str) -> Any:
+    extents = out[0].shape
+    return _max_dx(dy, indices, extents, windows.adaptive_pool_windows(_spatial(extents), _spatial(dy.shape)), kind)
 
 
 def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
     return _avg(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
 
 
-def adaptive_avg_pool_dx(dy: Any, shape: _Ints) -> Any:
-    return _avg_dx(dy, shape, windows.adaptive_pool_windows(shape[2:], _spatial(dy.shape)), False)
+def adaptive_avg_pool_dx(dy: Any, shape: _Ints, *, out: Any) -> Any:
+    extents = out[0].shape
+    return _avg_dx(dy, extents, windows.adaptive_pool_windows(_spatial(extents), _spatial(dy.shape)), False)
 
 
 _COMPUTES = {

@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.utils.checkpoint import checkpoint
 
 from meta.frontend.torch import compile_backend, explain
 from meta.frontend.torch.dynamo import call as program_calls
@@ -124,6 +125,59 @@ def test_random_numbers_are_those_of_torch():
     for a, b in zip(got, f(x), strict=True):
         close(a, b)
     close(after, torch.rand(1))
+
+
+def test_a_checkpoint_draws_the_same_numbers_again():
+    """Torch saves the state of its generator in the forward graph and draws from it in the backward graph."""
+    first, last = nn.Sequential(nn.Linear(4, 4), nn.Dropout(0.5), nn.Tanh()), nn.Linear(4, 2)
+    parameters = [*first.parameters(), *last.parameters()]
+
+    def f(x):
+        noisy = checkpoint(lambda x: first(x) + torch.rand_like(x), x, use_reentrant=False)
+        return last(checkpoint(first, noisy, use_reentrant=False))
+
+    x = torch.randn(6, 4)
+    for _ in range(2):
+        steps = [torch.manual_seed(5) and call(x).square().sum() for call in (f, compiled(f))]
+        close(steps[1], steps[0])
+        for got, expected in zip(*(torch.autograd.grad(s, parameters) for s in reversed(steps)), strict=True):
+            close(got, expected)
+    text = str(explain(f, x))
+    assert "aten::native_dropout x 2" in text
+    assert "all by torch" not in text
+
+
+def test_a_float32_norm_of_bfloat16_under_autocast():
+    """Torch's fake kernel and its real one give the saved moments different dtypes."""
+    linear, norm = nn.Linear(8, 8), nn.LayerNorm(8)
+    parameters = [*linear.parameters(), *norm.parameters()]
+
+    def f(x):
+        with torch.autocast("cpu", torch.bfloat16):
+            return norm(linear(x)).softmax(-1)
+
+    x = torch.randn(4, 8)
+    expected, got = f(x), compiled(f, options={"fallback": False})(x)
+    assert got.dtype == expected.dtype
+    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
+    both = (torch.autograd.grad(y.float().square().sum(), parameters) for y in (got, expected))
+    for a, b in zip(*both, strict=True):
+        torch.testing.assert_close(a, b, rtol=5e-2, atol=1e-2)
+
+
+def test_pooling_windows_in_a_varying_batch():
+    pools = nn.AdaptiveAvgPool2d((2, 3)), nn.AvgPool2d(3, 2, 1), nn.AdaptiveMaxPool2d((3, 2))
+
+    def f(x):
+        return [pool(x) for pool in pools]
+
+    call = compiled(f, dynamic=True, options={"fallback": False})
+    for batch in (2, 3):
+        x = torch.randn(batch, 2, 7, 8, requires_grad=True)
+        for axis in (1, 2, 3):
+            torch._dynamo.mark_static(x, axis)
+        sums = [sum(y.square().sum() for y in g(x)) for g in (call, f)]
+        close(*(torch.autograd.grad(total, x)[0] for total in sums))
 
 
 def test_sizes_and_numbers_as_results():
