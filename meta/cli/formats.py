@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, NotSupportedError
 
 if TYPE_CHECKING:
     from meta.frontend.examination import Examination
@@ -77,6 +77,10 @@ def _onnx_load(request: Request) -> ImportedProgram:
     from meta.frontend import onnx
 
     program = onnx.from_onnx(request.path, _onnx_params(request), shapes=request.shapes, device=request.device)
+    if program.undecided is not None:
+        error = program.undecided
+        remedy = "pass it: --params FILE.npz; in Python, from_onnx(...).interpret runs the model node by node"
+        raise NotSupportedError("import", error.problem, error.expected, remedy)
     return ImportedProgram(program.module, program.inputs)
 
 

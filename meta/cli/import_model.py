@@ -12,6 +12,7 @@ import numpy as np
 
 from meta.cli import model_inputs
 from meta.cli.formats import FORMATS, Format, ImportedProgram, Request, format_of
+from meta.errors import ArgumentError, value_text
 from meta.ir.analysis import op_counts
 from meta.ir.type import TupleType, Type
 from meta.tree import named_leaves
@@ -31,13 +32,15 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def _configure_running(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--params", type=Path, help="Relay: parameters, .params (relay.save_param_dict) or .npz")
+    parser.add_argument("--params", type=Path,
+                        help="Relay and ONNX: values of parameters and inputs, which become constants: .npz or .params "
+                             "(relay.save_param_dict)")  # fmt: skip
     parser.add_argument("--input", action="append", default=[], metavar="NAME=FILE",
                         help="an input, from a .npy or .npz; drawn at random when not given (repeatable)")  # fmt: skip
     parser.add_argument("--size", action="append", default=[], metavar="batch=2",
                         help="a symbolic size, of the inputs drawn at random (repeatable)")  # fmt: skip
     parser.add_argument("--shape", action="append", default=[], metavar="NAME=2,3,224,224",
-                        help="Relay: another shape for an input than the program's (repeatable)")  # fmt: skip
+                        help="Relay and ONNX: another shape for an input than the model's (repeatable)")  # fmt: skip
     parser.add_argument("--device", default="cpu", help='where it runs: "cpu" (default), "cuda", "cuda:1"')
     parser.add_argument("--seed", type=int, default=0, help="of inputs drawn at random (default: 0)")
     parser.add_argument("--repeat", type=int, default=5, help="timed calls (default: 5)")
@@ -46,6 +49,7 @@ def _configure_running(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Examine, import and run the program, as the options ask; 1 if --examine finds what is not supported."""
+    _check_numbers(options)
     file_format = format_of(options.model)
     request = Request(options.model, options.params, model_inputs.shapes(options.shape), options.device)
     if options.examine:
@@ -62,6 +66,14 @@ def run(options: argparse.Namespace) -> int:
     else:
         _show_types(program)
     return 0
+
+
+def _check_numbers(options: argparse.Namespace) -> None:
+    """Raise ArgumentError for numbers out of range."""
+    if not 0 <= options.seed < 2**32:
+        raise ArgumentError("import", f"--seed {value_text(options.seed)}", "a number from 0 to 2**32 - 1")
+    if options.repeat < 0:
+        raise ArgumentError("import", f"--repeat {value_text(options.repeat)}", "a number from 0")
 
 
 def _imported(file_format: Format, request: Request) -> ImportedProgram:

@@ -7,12 +7,14 @@ from typing import Any
 
 import numpy as np
 
+from meta.backend.memory.allocation import host_memory
 from meta.dim import compute, names
 from meta.dtype import is_complex, is_float
 from meta.errors import ArgumentError, NotSupportedError, did_you_mean
 from meta.ir.expr import Call, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk
+from meta.limits import array_bytes
 from meta.op.registry import Op
 
 _NAMED = 8
@@ -68,7 +70,9 @@ def arrays(
             out.append(_read(files[name], name))
         else:
             kind = _tensor(name, param)
-            out.append(_draw(rng, _numbers(kind.shape, sizes), kind.dtype, roles.get(param, "")))
+            shape = _numbers(kind.shape, sizes)
+            _check_memory(name, shape)
+            out.append(_draw(rng, shape, kind.dtype, roles.get(param, "")))
     if drawn:
         more = f" and {len(drawn) - _NAMED} more" if len(drawn) > _NAMED else ""
         print(f"drawn at random (seed {seed}): {', '.join(list(drawn)[:_NAMED])}{more}")
@@ -98,6 +102,16 @@ def _check_sizes(main: FunctionExpr, drawn: Mapping[str, Var], sizes: Mapping[st
             options = " ".join(f"--size {symbol}=..." for symbol in missing)
             remedy = f"pass {options}, or --input {name}=FILE"
             raise NotSupportedError("import", f"the shape of '{name}' is open: {kind!r}", "known sizes", remedy)
+
+
+def _check_memory(name: str, shape: tuple[int, ...]) -> None:
+    """Raise ArgumentError for an input that does not fit in memory while it is drawn, in float64."""
+    size, memory = array_bytes(shape, 8), host_memory()
+    if size is None or size > memory:
+        raise ArgumentError(
+            "import", f"the input '{name}' of shape {shape} cannot be drawn at random",
+            f"at most {memory:,} bytes, the memory of this machine", "pass smaller sizes: --size, --shape",
+        )  # fmt: skip
 
 
 def _numbers(shape: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:

@@ -153,14 +153,14 @@ def require_memory(types: Iterable[TensorType]) -> None:
 def _check_memory(shape: tuple[int, ...], dtype: str) -> None:
     """Raise DeviceError for a tensor larger than the memory of this machine."""
     byte_count = prod(shape) * itemsize(dtype)
-    memory = _host_memory()
+    memory = host_memory()
     if byte_count > 2 * memory:
         problem = f"cannot allocate {shape} {dtype} on cpu: {byte_count:,} bytes"
         raise DeviceError("memory", problem, f"at most {memory:,}", "use smaller arrays")
 
 
 @cache
-def _host_memory() -> int:
+def host_memory() -> int:
     """Bytes of the host's memory; 2**62 on systems that do not report them."""
     try:
         return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")

@@ -77,11 +77,12 @@ def _contents(path: str) -> tuple[bytes, Arrays]:
     try:
         size = os.stat(path).st_size
         if size > MAX_SOURCE * 2:
-            raise OnnxError(
-                "onnx", f"{path} has {size} bytes", f"at most {MAX_SOURCE * 2}, with weights as external data"
-            )
+            limit = f"at most {MAX_SOURCE * 2}, with weights as external data"
+            raise OnnxError("onnx", f"{path} has {size} bytes", limit)
         with open(path, "rb") as file:
             return read_model(file, size)
+    except OnnxError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise OnnxError("onnx", f"cannot read {path}: {reason}", "a file with an ONNX model") from error

@@ -67,6 +67,8 @@ def _contents(path: Path) -> tuple[str, bytes]:
         if path.stat().st_size > MAX_SOURCE:
             raise RelayError("relay", f"{path} has {path.stat().st_size} bytes", f"at most {MAX_SOURCE}")
         return path.name, path.read_bytes()
+    except RelayError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RelayError("relay", f"cannot read {path}: {reason}", "a file of Relay text or JSON") from error

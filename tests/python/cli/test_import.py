@@ -29,6 +29,8 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "open.relay").write_text(OPEN)
     (tmp_path / "unsupported.relay").write_text(UNSUPPORTED)
     (tmp_path / "model.h5").write_bytes(b"")
+    with (tmp_path / "large.relay").open("wb") as file:
+        file.truncate(1 << 31)
     np.save(tmp_path / "x.npy", np.zeros((4, 3), "float32"))
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -85,7 +87,14 @@ def test_examine_reports_and_exits_with_1(capsys: pytest.CaptureFixture[str]) ->
          "pass --size x_0=..., or --input x=FILE"),
         (["open.relay", "--run", "--size", "x0=3"], "no symbolic size 'x0'; expected one of x_0, y_0; did you mean"),
         (["open.relay", "--run", "--size", "x_0=-3"], "--size x_0=-3; expected a number from 0"),
+        (["open.relay", "--run", "--size", "x_0=99999999999", "--size", "y_0=2"],
+         "[import] the input 'x' of shape (99999999999, 3) cannot be drawn at random; expected at most "),
+        (["open.relay", "--run", "--size", f"x_0={10**30}", "--size", "y_0=2"], "cannot be drawn at random"),
+        (["open.relay", "--seed", "-1"], "[import] --seed -1; expected a number from 0 to 2**32 - 1"),
+        (["open.relay", "--repeat", "-3"], "[import] --repeat -3; expected a number from 0"),
         (["open.relay", "--shape", "x=a"], "--shape NAME=1,3,224,224"),
+        (["open.relay", "--shape", f"x={2**62},3"], "[relay] shapes['x']: shape (4611686018427387904, 3) of float32 "),
+        (["large.relay"], "error: [relay] large.relay has 2147483648 bytes; expected at most 1073741824"),
     ],
 )  # fmt: skip
 @pytest.mark.usefixtures("folder")
@@ -130,3 +139,27 @@ def test_reads_programs_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture
     assert 'Tensor[(5, 2), "float32"]' in printed
     assert run(path, "--params", path) == 1
     assert "--params for net.pt2; expected neither" in capsys.readouterr().err
+
+
+def test_an_onnx_model_that_needs_values_says_how_to_give_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    onnx = pytest.importorskip("onnx", reason="it writes the file")
+    pytest.importorskip("onnx_ir", reason="it reads the file")
+    head = '<ir_version: 9, opset_import: ["" : 21]>'
+    model = onnx.parser.parse_model(head + "g (float[2, 3] x, int64[2] to) => (float[a, b] y) { y = Reshape(x, to) }")
+    path = str(tmp_path / "net.onnx")
+    onnx.save(model, path)
+    assert run(path) == 1
+    error = capsys.readouterr().err
+    assert "[import] the Reshape that computes 'y': shape depends on the values of the model's inputs" in error
+    assert "pass it: --params FILE.npz" in error
+    np.savez(tmp_path / "to.npz", to=np.array([3, 2]))
+    assert run(path, "--params", str(tmp_path / "to.npz"), "--run", "--interpreter", "--repeat", "0") == 0
+    assert 'Tensor[(3, 2), "float32"]' in capsys.readouterr().out
+    with (tmp_path / "large.onnx").open("wb") as file:
+        file.truncate(1 << 32)
+    assert run(str(tmp_path / "large.onnx")) == 1
+    error = capsys.readouterr().err
+    assert "has 4294967296 bytes; expected at most 2147483648, with weights as external data" in error
+    assert "cannot read" not in error
