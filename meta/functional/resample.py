@@ -11,6 +11,7 @@ import numpy as np
 import meta
 from meta.dtype import accumulation_dtype, is_float
 from meta.errors import ArgumentError
+from meta.functional._resize_filters import antialiasing_matrix, cubic, resized_bytes
 
 __all__ = ["interpolate"]
 
@@ -35,6 +36,8 @@ def interpolate(
         that an element covers.
     align_corners: whether the centres of the outermost elements stay at their places; for the linear and cubic modes.
     antialias: widen the filters of "bilinear" and "bicubic" (a = -0.5) when an image shrinks, as Pillow does.
+    Integers take the modes "nearest", "nearest-exact" and "area". Images of uint8 also take "bilinear" and "bicubic",
+    with weights in 16 bits, rounded after each axis, as in Pillow and torch.
     Raises ArgumentError unless there is one of size and scale_factor, and for modes and options that do not fit x."""
     sizes, factors = _sizes(x, size, scale_factor)
     _check(x, sizes, mode, align_corners, antialias)
@@ -42,11 +45,13 @@ def interpolate(
         factors = None
     if mode == "area":
         return getattr(meta, f"adaptive_avg_pool{len(sizes)}d")(x, sizes)
+    if x.dtype == "uint8" and mode in _RANKS:
+        return resized_bytes(x, sizes, factors, mode, align_corners, antialias)
     if antialias:
         return _antialiased(x, sizes, factors, mode, align_corners)
     if factors is None or align_corners or _whole(x, sizes, factors):
         return _resized(x, sizes, mode, align_corners)
-    wide = meta.cast(x, accumulation_dtype(x.dtype)) if is_float(x.dtype) and mode not in _NEAREST else x
+    wide = x if mode in _NEAREST else meta.cast(x, accumulation_dtype(x.dtype))
     for axis, (count, factor) in enumerate(zip(sizes, factors, strict=True), 2):
         wide = _resampled(wide, axis, count, factor, mode)
     return meta.cast(wide, x.dtype)
@@ -83,6 +88,10 @@ def _check(x: Any, sizes: tuple[int, ...], mode: str, align_corners: bool, antia
         raise ArgumentError("interpolate", f"the result would have sizes {sizes}", "at least one element an axis")
     if align_corners and mode not in _RANKS:
         raise ArgumentError("interpolate", f"align_corners with mode {mode!r}", f"a mode of {', '.join(_RANKS)}")
+    if mode in _RANKS and not is_float(x.dtype) and (x.dtype != "uint8" or rank != 2):
+        problem = f"mode is {mode!r}, x is {x.dtype} with {rank} spatial axes"
+        expected = "a floating dtype, or uint8 with two spatial axes"
+        raise ArgumentError("interpolate", problem, expected, 'cast it: x.cast("float32")')
     if antialias and mode not in ("bilinear", "bicubic"):
         raise ArgumentError("interpolate", f"antialias with mode {mode!r}", '"bilinear" or "bicubic"')
 
@@ -134,14 +143,7 @@ def _numbers(count: int, dtype: Any) -> Any:
 
 def _cubic_weights(part: Any) -> tuple[Any, ...]:
     """The weights of the four elements around a place `part` behind the second."""
-    return tuple(_cubic(np.abs(part - n), -0.75) for n in (-1, 0, 1, 2))
-
-
-def _cubic(distance: Any, a: float) -> Any:
-    """Keys' kernel at a distance of up to 2."""
-    d = distance
-    inner = ((a + 2) * d - (a + 3)) * d * d + 1
-    return np.where(d <= 1, inner, np.where(d < 2, (((d - 5) * d + 8) * d - 4) * a, 0))
+    return tuple(cubic(np.abs(part - n), -0.75) for n in (-1, 0, 1, 2))
 
 
 def _antialiased(
@@ -154,21 +156,7 @@ def _antialiased(
         step = 1 / factors[axis - 2] if factors is not None else n / count
         if align_corners:
             step = (n - 1) / (count - 1) if count > 1 else 0.0
-        matrix = meta.array(_filter_matrix(n, count, step, mode).astype(wide.dtype), device=x.device)
+        matrix = meta.array(antialiasing_matrix(n, count, step, mode).astype(wide.dtype), device=x.device)
         moved = meta.matmul(meta.moveaxis(wide, axis, -1), matrix, transpose_b=True)
         wide = meta.moveaxis(moved, -1, axis)
     return meta.cast(wide, x.dtype)
-
-
-def _filter_matrix(n: int, count: int, step: float, mode: str) -> Any:
-    """The weights (count, n) of the elements within the support of a filter around each place; rows sum to 1."""
-    widened = max(step, 1.0)
-    support = (2.0 if mode == "bicubic" else 1.0) * widened
-    centre = step * (np.arange(count) + 0.5)
-    low = np.maximum((centre - support + 0.5).astype(np.int64), 0)
-    high = np.minimum((centre + support + 0.5).astype(np.int64), n)
-    position = np.arange(n)
-    distance = np.abs(position + 0.5 - centre[:, None]) / widened
-    weights = _cubic(distance, -0.5) if mode == "bicubic" else np.maximum(1 - distance, 0)
-    weights = np.where((position >= low[:, None]) & (position < high[:, None]), weights, 0)
-    return weights / weights.sum(1, keepdims=True)

@@ -137,3 +137,9 @@ def test_positions_of_equal_elements_may_be_in_any_order(values: list[int], plac
     assert bool(tie_order(case, ours, theirs, "off")) == differs
     stable = Case(op, SampleInput(torch.tensor([1, 2, 2]), kwargs={"dim": 0, "stable": True}))
     assert tie_order(stable, ours, theirs, "off") == "off"
+
+
+def test_a_value_beyond_the_dtype_is_infinite() -> None:
+    nan, inf, exact = torch.tensor([float("nan")]).half(), torch.tensor([float("inf")]).half(), torch.tensor([7e4])
+    assert difference(inf, nan, torch.float16, truth=exact.double) == ""
+    assert difference(-inf, nan, torch.float16, truth=exact.double) != ""

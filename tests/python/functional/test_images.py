@@ -61,6 +61,25 @@ def test_sizes_of_integers_and_halves() -> None:
     assert (y.shape, y.dtype) == ((1, 1, 5, 6), "bfloat16")
 
 
+@pytest.mark.parametrize("mode", ["bilinear", "bicubic"])
+@pytest.mark.parametrize("antialias", [False, True])
+def test_bytes_are_resized_as_in_torch(mode: str, antialias: bool) -> None:
+    x = np.random.default_rng(0).integers(0, 256, (2, 3, 7, 12), dtype=np.uint8)
+    for size, factor, aligned in (((3, 4), None, False), ((9, 13), None, True), (None, (1.7, 0.6), False)):
+        y = meta.interpolate(meta.array(x), size, factor, mode, aligned, antialias=antialias)
+        options = {"mode": mode, "align_corners": aligned, "antialias": antialias}
+        expected = tf.interpolate(to_torch(x), size, factor, **options)
+        np.testing.assert_array_equal(y.numpy(), expected.numpy())
+
+
+def test_integers_are_not_interpolated() -> None:
+    text = r"mode is 'bicubic', x is int32 with 2 spatial axes; expected a floating dtype, or uint8 with two spatial"
+    with pytest.raises(ArgumentError, match=text):
+        meta.interpolate(meta.ones((1, 1, 4, 4), "int32"), (2, 2), mode="bicubic", antialias=True)
+    with pytest.raises(ArgumentError, match="x is uint8 with 1 spatial axes"):
+        meta.interpolate(meta.ones((1, 1, 4), "uint8"), 2, mode="linear")
+
+
 def test_a_program_resizes() -> None:
     x = floats(1, 1, 4, 5)
     y = vm.compile(meta.trace(lambda x: meta.interpolate(x, scale_factor=1.7, mode="bilinear")))(meta.array(x))
