@@ -1,7 +1,8 @@
 """TVM's runtime without its compiler, to allocate tensors and run compiled kernels.
 
-`import tvm` takes seconds: it loads a library of 250 MB, Relax and, if installed, torch. A process with all kernels in
-the cache needs only `tvm_ffi` and one library of 3 MB, which load in a tenth of that time.
+`import tvm` takes seconds: it loads a library of 250 MB, Relax and, if installed, torch, which takes half of the time.
+A process that compiles therefore imports it without torch. A process with all kernels in the cache needs only `tvm_ffi`
+and one library of 3 MB, which load in a tenth of that time.
 """
 
 from __future__ import annotations
@@ -10,9 +11,14 @@ import ctypes
 import importlib
 import os
 import sys
+import threading
+from collections.abc import Sequence
 from functools import cache
+from importlib.abc import MetaPathFinder
+from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
 from pathlib import Path
+from types import ModuleType
 from typing import Any, Final
 
 from meta.locks import new_lock
@@ -29,28 +35,47 @@ times as long."""
 _importing = new_lock("modules of TVM")
 
 
+class _WithoutTorch(MetaPathFinder):
+    """A finder that hides torch from the imports of the thread that makes it."""
+
+    def __init__(self) -> None:
+        self._thread = threading.get_ident()
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None, /
+    ) -> ModuleSpec | None:
+        if fullname == "torch" and threading.get_ident() == self._thread:
+            raise ModuleNotFoundError("torch is hidden while TVM is imported", name=fullname)
+        return None
+
+
+def _import_without_torch(name: str) -> Any:
+    """A module, imported without torch unless that is loaded.
+
+    `tvm_ffi` imports an installed torch because of a conflict on Windows, and for a fast path that torch includes since
+    2.10. `tvm.relax` does for a conversion of tensors that it tries after two others. meta loads torch at its first
+    use instead."""
+    if sys.platform == "win32" or "torch" in sys.modules or name in sys.modules:
+        return importlib.import_module(name)
+    finder = _WithoutTorch()
+    sys.meta_path.insert(0, finder)
+    try:
+        return importlib.import_module(name)
+    finally:
+        sys.meta_path.remove(finder)
+
+
 def import_module(name: str) -> Any:
     """A module of TVM, imported by one thread at a time."""
     with _importing:
+        _import_without_torch(name.partition(".")[0])
         return importlib.import_module(name)
 
 
 @cache
 def ffi() -> Any:
-    """The module `tvm_ffi`, imported without torch.
-
-    `tvm_ffi` imports an installed torch because of a conflict on Windows, and for a fast path that torch includes since
-    2.10. meta loads torch at its first use instead.
-    """
-    with _importing:
-        if sys.platform == "win32" or "torch" in sys.modules or "tvm_ffi" in sys.modules:
-            return importlib.import_module("tvm_ffi")
-        sys.modules["torch"] = None  # type: ignore[assignment]  # makes `import torch` raise ImportError, caught there
-        try:
-            return importlib.import_module("tvm_ffi")
-        finally:
-            if sys.modules.get("torch") is None:
-                sys.modules.pop("torch", None)
+    """The module `tvm_ffi`."""
+    return import_module("tvm_ffi")
 
 
 @cache
@@ -81,7 +106,7 @@ def load() -> Any:
         module = ffi()
         path = _library()
         if path is None or "tvm" in sys.modules:
-            importlib.import_module("tvm")
+            _import_without_torch("tvm")
         else:
             # RTLD_GLOBAL, as in `import tvm`: kernels look up the runtime's functions in the global scope.
             ctypes.CDLL(str(path), ctypes.RTLD_GLOBAL)

@@ -5,12 +5,15 @@ from __future__ import annotations
 import ast
 import subprocess
 import sys
+import threading
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm import runtime
 
 _ROOT = Path(__file__).resolve().parents[4]
 
@@ -97,3 +100,17 @@ def test_an_unknown_name_raises_attribute_error() -> None:
 def test_importing_the_adapter_loads_no_tvm() -> None:
     code = "import sys, meta.backend.tvm.adapter; assert not {'tvm', 'tvm_ffi', 'torch'} & set(sys.modules)"
     subprocess.run([sys.executable, "-c", code], check=True, cwd=_ROOT)
+
+
+def test_torch_is_hidden_from_the_importing_thread_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch", reason="the test checks that torch is found")
+    monkeypatch.delitem(sys.modules, "torch")
+    monkeypatch.setattr(sys, "meta_path", [runtime._WithoutTorch(), *sys.meta_path])
+    found: list[object] = []
+    thread = threading.Thread(target=lambda: found.append(find_spec("torch")))
+    thread.start()
+    thread.join()
+    assert len(found) == 1
+    assert found[0] is not None
+    with pytest.raises(ModuleNotFoundError, match="torch is hidden while TVM is imported"):
+        find_spec("torch")
