@@ -146,6 +146,15 @@ def _checkpoint_module() -> Any:
     return dist_checkpoint
 
 
+def _stored_elements(chunks: Any) -> int:
+    """The number of elements of a vector that its parts in all files cover. A file that is missing leaves a gap."""
+    end = covered = 0
+    for first, size in sorted((math.prod(c.offsets), math.prod(c.sizes)) for c in chunks):
+        covered += max(0, first + size - max(first, end))
+        end = max(end, first + size)
+    return covered
+
+
 def _check_stored(source: Path, entries: list[StateEntry], stored: Any) -> None:
     """Raise FileError unless a checkpoint has the names, sizes and dtypes of a step's state."""
     expected = {entry.name: entry for entry in entries}
@@ -156,6 +165,8 @@ def _check_stored(source: Path, entries: list[StateEntry], stored: Any) -> None:
         entry = expected[name]
         if size != entry.size or dtype != entry.array.dtype:
             problems.append(f"{name} is {dtype} of {size} elements, in the step {entry.array.dtype} of {entry.size}")
+        elif (missing := size - _stored_elements(stored[name].chunks)) > 0:
+            problems.append(f"{missing} of the {size} elements of {name} are missing")
     if problems:
         listed = "; ".join(sorted(problems)[:8]) + (f"; and {len(problems) - 8} more" if len(problems) > 8 else "")
         raise FileError(

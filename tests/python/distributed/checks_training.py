@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 from collections.abc import Callable
 from functools import partial
 from pathlib import Path
@@ -220,6 +221,22 @@ def check_two_checkpoints_of_any_stage_go_on_in_any_other() -> None:
         distributed.save(folder / "absent" / "one.safetensors", step)
     with pytest.raises(FileError, match="is no folder"):
         distributed.load(folder / "absent", step)
+
+
+def check_two_checkpoints_without_a_file_are_refused() -> None:
+    folder = Path(os.environ["CHECKPOINTS"])
+    step = distributed.zero(3)(_step("mlp", "adamw", "float64"))
+    distributed.save(folder / "whole", step)
+    before = [x.detach().numpy().copy() for _, x in step.named_state()]
+    for i, name in enumerate(sorted(path.name for path in (folder / "whole").iterdir())):
+        if RANK == 0:
+            shutil.copytree(folder / "whole", folder / f"without {i}")
+            (folder / f"without {i}" / name).unlink()
+        distributed.barrier()
+        with pytest.raises(FileError, match=r"elements of model\.layers.* are missing|, in the step float64 of"):
+            distributed.load(folder / f"without {i}", step)
+        for (_, x), old in zip(step.named_state(), before, strict=True):
+            np.testing.assert_array_equal(x.detach().numpy(), old)
 
 
 def check_four_ranks() -> None:

@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ import pytest
 
 import meta
 from meta import distributed
+from meta.errors import FileError
 from tests.python.distributed.processes import free_port
 from tests.python.distributed.restarted import FAULT, STEPS, batch, training_step
 
@@ -61,3 +63,61 @@ def test_a_process_that_ends_while_it_replaces_a_checkpoint_leaves_the_old_one(
     distributed.load(path, other)
     np.testing.assert_array_equal(other.model.w.detach().numpy(), step.model.w.detach().numpy())
     assert [each.name for each in tmp_path.iterdir()] == ["checkpoint"]
+
+
+def _saved(folder: Path) -> Path:
+    step = training_step()
+    step(*map(meta.array, batch(0)))
+    distributed.save(folder / "checkpoint", step)
+    (file,) = (folder / "checkpoint").iterdir()
+    return file
+
+
+@pytest.mark.parametrize(
+    ("content", "problem"),
+    [
+        (lambda old: old[:-20], "incomplete metadata, file not fully covered"),
+        (lambda old: old[:30], "invalid header length"),
+        (lambda _: b"", "header too small"),
+        (lambda old: (10**15).to_bytes(8, "little") + old[8:], "header too large"),
+        (lambda old: old[:10] + b"\xff\xfe" + old[12:], "invalid UTF-8 in header"),
+    ],
+    ids=["end", "most", "all", "size", "text"],
+)
+def test_damaged_files_are_refused(content: Callable[[bytes], bytes], problem: str, tmp_path: Path) -> None:
+    file = _saved(tmp_path)
+    file.write_bytes(content(file.read_bytes()))
+    step = training_step()
+    before = [x.detach().numpy().copy() for _, x in step.named_state()]
+    with pytest.raises(FileError, match=problem):
+        distributed.load(file.parent, step)
+    for (_, x), old in zip(step.named_state(), before, strict=True):
+        np.testing.assert_array_equal(x.detach().numpy(), old)
+
+
+_FULL = """
+import resource, signal, sys
+from meta import distributed
+from meta.errors import FileError
+from tests.python.distributed.restarted import training_step
+signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+resource.setrlimit(resource.RLIMIT_FSIZE, (600, resource.RLIM_INFINITY))
+for path in sys.argv[1:]:
+    try:
+        distributed.save(path, training_step())
+    except FileError as error:
+        print("refused" if path in str(error) else error)
+"""
+
+
+def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
+    """A limit of the size of files stands for the disk."""
+    file = _saved(tmp_path)
+    old = file.read_bytes()
+    paths = [str(file.parent), str(tmp_path / "one.safetensors")]
+    done = subprocess.run(
+        [sys.executable, "-c", _FULL, *paths], capture_output=True, text=True, timeout=100, check=False
+    )
+    assert done.stdout.split() == ["refused", "refused"], done.stdout + done.stderr
+    assert file.read_bytes() == old
+    assert not Path(paths[1]).exists()
