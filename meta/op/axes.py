@@ -25,6 +25,6 @@ def moved(source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> t
     )
     for axes in (source, destination):
         rules.axis_indices(axes, ndim)  # distinct, and in range
-    taken = {rules.axis_index(d, ndim): rules.axis_index(s, ndim) for s, d in zip(source, destination, strict=True)}
-    rest = iter(i for i in range(ndim) if i not in taken.values())
-    return tuple(taken[i] if i in taken else next(rest) for i in range(ndim))
+    source_of = {rules.axis_index(d, ndim): rules.axis_index(s, ndim) for s, d in zip(source, destination, strict=True)}
+    rest = iter(i for i in range(ndim) if i not in source_of.values())
+    return tuple(source_of[i] if i in source_of else next(rest) for i in range(ndim))

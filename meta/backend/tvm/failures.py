@@ -1,4 +1,4 @@
-"""What TVM's compiler raises, as an error of meta."""
+"""Errors of TVM's compiler as errors of meta."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Parameters:
         self._variables: dict[Parameter, Any] = {}
 
     def argument(self, position: int, spec: NumberSpec) -> Number:
-        """The number that stands for an argument."""
+        """The Number that replaces an argument."""
         return Number(self, ("arg", position), frozenset((position,)), spec.is_float, spec.excluded)
 
     def variable(self, expression: Expression, dtype: str) -> Any:

@@ -91,10 +91,10 @@ def _numbers(payload: TEImplementation, call: CallInfo) -> dict[int, NumberSpec]
         if value.__class__ is not float and not (value.__class__ is int and payload.source):
             continue
         is_number = arg.type.role == "attr" and arg.type.name.removesuffix("?") in _NUMBERS
-        needed = payload.needed.get(arg.name, ())
-        if not (is_number or arg.name in payload.lift) or needed is None or not _is_held(value):
+        value_names = payload.needed.get(arg.name, ())
+        if not (is_number or arg.name in payload.lift) or value_names is None or not _is_held(value):
             continue
-        excluded = (*payload.constants, *needed)
+        excluded = (*payload.constants, *value_names)
         if value not in excluded:
             numbers[i] = NumberSpec(value.__class__ is float, excluded)
     return numbers

@@ -48,13 +48,13 @@ def jobs() -> int:
 
 def start(kernels: int) -> None:
     """Start the processes for so many kernels, which import TVM while the caller goes on. Those that run are used."""
-    wanted = min(jobs(), -(-kernels // _KERNELS))
+    process_count = min(jobs(), -(-kernels // _KERNELS))
     _drop_ended()
-    if wanted < 2 or sys.platform == "win32" or not sys.executable:
+    if process_count < 2 or sys.platform == "win32" or not sys.executable:
         return
     _stop_at_exit()
     with contextlib.suppress(OSError):  # no memory or no more processes: those that have started do the work
-        while len(_workers) < wanted:
+        while len(_workers) < process_count:
             _workers.append(_start())
 
 

@@ -1,4 +1,4 @@
-"""A process that compiles functions: `python -m meta.backend.tvm.parallel.worker`, started by `pool`.
+"""A process that compiles functions: `python -m meta.backend.tvm.parallel.worker`, started by `processes`.
 
 Requests come on standard input and answers leave on standard output, each as its length in 8 bytes and its data. The
 process ends when its input closes, with the process that started it, and after `IDLE` seconds without a request.

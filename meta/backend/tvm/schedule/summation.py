@@ -127,7 +127,9 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
     zero, one, size = (tvm.tirx.const(n, dtype) for n in (0, 1, steps_per_block))
     sums = _BlockSums(nest, scope, compensated=not few, nested=position > 0)
 
-    def steps(first: Expr, count: Expr, values: Values, kept: list[Expr], width: int, annotations: Any = None) -> Stmt:
+    def steps(
+        first: Expr, count: Expr, values: Values, conditions: list[Expr], width: int, annotations: Any = None
+    ) -> Stmt:
         """`count` times `width` steps of the divided loop, from `first` on."""
         step = tvm.Var("step", dtype)
         starts = [first + step * width + n for n in range(width)]
@@ -136,13 +138,13 @@ def _divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
             values = [{**v, divided.loop_var: start} for start in starts]
             store = substitute(nest.store, values[0])
             if width == 1:
-                return if_in_bounds(kept, values[0], store)
-            of_step = [c for c in kept if uses([c], divided.loop_var)]
+                return if_in_bounds(conditions, values[0], store)
+            of_step = [c for c in conditions if uses([c], divided.loop_var)]
             numbers = [
                 _number_in_bounds(substitute(nest.store.value.b, position), of_step, position) for position in values
             ]
             store = tvm.BufferStore(store.buffer, tvm.tirx.Add(store.value.a, _tree(numbers)), store.indices)
-            return if_in_bounds([c for c in kept if not uses([c], divided.loop_var)], values[0], store)
+            return if_in_bounds([c for c in conditions if not uses([c], divided.loop_var)], values[0], store)
 
         return tvm.For(
             step, zero, count, divided.kind, copy_loops([*within, *nest.inner], values, addition), None, annotations
@@ -212,11 +214,11 @@ class _BlockSums:
         if self.nested:
             is_first = tvm.tirx.EQ(self.state[0], tvm.tirx.const(0, "int64"))
 
-        def element(total: Any, here: list[Expr], position: list[Expr]) -> Stmt:
-            zero, block = tvm.tirx.const(0, str(total.dtype)), total[tuple(here)]
+        def element(total: Any, index: list[Expr], position: list[Expr]) -> Stmt:
+            zero, block = tvm.tirx.const(0, str(total.dtype)), total[tuple(index)]
             high, low = (tvm.tirx.Select(is_first, zero, buffer[tuple(position)]) for buffer in (self.high, self.low))
             rounded = high + block
-            stores = [tvm.BufferStore(self.high, rounded, position), tvm.BufferStore(total, zero, here)]
+            stores = [tvm.BufferStore(self.high, rounded, position), tvm.BufferStore(total, zero, index)]
             if not self.compensated:
                 return tvm.SeqStmt(stores)
             added = rounded - high
@@ -227,10 +229,10 @@ class _BlockSums:
             return tvm.SeqStmt([
                 tvm.BufferStore(self.low, tvm.tirx.Select(is_first, zero, low) + lost, position),
                 tvm.BufferStore(self.high, rounded, position),
-                tvm.BufferStore(total, tvm.tirx.Select(tvm.tirx.isnan(low), high, high + low), here),
+                tvm.BufferStore(total, tvm.tirx.Select(tvm.tirx.isnan(low), high, high + low), index),
                 tvm.BufferStore(self.low, low - (block - high), position),
                 tvm.BufferStore(self.high, block, position),
-                tvm.BufferStore(total, zero, here),
+                tvm.BufferStore(total, zero, index),
             ])  # fmt: skip
 
         statement = self._over_elements(element, values)
@@ -251,12 +253,12 @@ class _BlockSums:
         if has_blocks is None:
             has_blocks = tvm.tirx.NE(self.state[0], tvm.tirx.const(0, "int64"))
 
-        def element(total: Any, here: list[Expr], position: list[Expr]) -> Stmt:
-            rest = total[tuple(here)]
+        def element(total: Any, index: list[Expr], position: list[Expr]) -> Stmt:
+            rest = total[tuple(index)]
             if self.compensated:
                 low = self.low[tuple(position)]
                 rest = tvm.tirx.Select(tvm.tirx.isnan(low), tvm.tirx.const(0, str(total.dtype)), low) + rest
-            return tvm.BufferStore(total, self.high[tuple(position)] + rest, here)
+            return tvm.BufferStore(total, self.high[tuple(position)] + rest, index)
 
         return tvm.tirx.IfThenElse(has_blocks, self._over_elements(element, {}), None)
 
@@ -266,12 +268,12 @@ class _BlockSums:
     def _over_elements(self, element: Callable[[Any, list[Expr], list[Expr]], Stmt], values: Values) -> Stmt:
         """`element(sum, index into it, index into high and low)` for each element of the sum."""
         loops, store = self.nest.elements, self.nest.store
-        kept = [c for c in self.nest.conditions if not uses_any([c], self.nest.step_variables)]
+        outer_conditions = [c for c in self.nest.conditions if not uses_any([c], self.nest.step_variables)]
 
         def statement(v: Values) -> Stmt:
-            here = [substitute(i, v) for i in store.indices]
+            index = [substitute(i, v) for i in store.indices]
             position = [v[loop.loop_var] for loop in loops] or [0]
-            return if_in_bounds(kept, v, element(store.buffer, here, position))
+            return if_in_bounds(outer_conditions, v, element(store.buffer, index, position))
 
         return exact(copy_loops(loops, values, statement))
 
@@ -304,9 +306,9 @@ def _halve(nest: Nest) -> Stmt:
     while count > 1:
         count //= 2
         lane = tvm.Var("lane", dtype)
-        here = [*row, lane]
+        index = [*row, lane]
         added = tvm.BufferStore(
-            value.source, value.source[tuple(here)] + value.source[(*row, lane + tvm.tirx.const(count, dtype))], here
+            value.source, value.source[tuple(index)] + value.source[(*row, lane + tvm.tirx.const(count, dtype))], index
         )
         kind = tvm.tirx.ForKind.VECTORIZED
         parts.append(tvm.For(lane, tvm.tirx.const(0, dtype), tvm.tirx.const(count, dtype), kind, added))

@@ -15,10 +15,10 @@ from meta.backend.tvm.te.precision import narrow, widen
 from meta.backend.tvm.te.tiles import (
     cache_block,
     choose_tile,
-    kept,
     lanes,
     padded_images,
     rounded_up,
+    stored_copy,
     tiled_sum,
     tiled_sum_of_parts,
 )
@@ -50,9 +50,9 @@ def _padded(
 ) -> Any:  # fmt: skip
     """x with what whole tiles of windows, and of `width` channels, read."""
     of_axes = zip(counts, tile, steps, window, spreads, strict=True)
-    needed = [(rounded_up(n, size) - 1) * t + _reach(k, s) for n, size, t, k, s in of_axes]
+    padded_sizes = [(rounded_up(n, size) - 1) * t + _reach(k, s) for n, size, t, k, s in of_axes]
     channels = rounded_up(_sizes(x)[-1], width)
-    return padded_images(x, [before for before, _ in pads], needed, channels)
+    return padded_images(x, [before for before, _ in pads], padded_sizes, channels)
 
 
 def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
@@ -106,7 +106,7 @@ def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, positi
         value = position(o, *place, c)
         return value if outs % width == 0 else tirx.if_then_else(o < outs, value, tirx.const(0, dtype))
 
-    return kept((panels, *window, ins, width), element, "packed")
+    return stored_copy((panels, *window, ins, width), element, "packed")
 
 
 def convolve(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:

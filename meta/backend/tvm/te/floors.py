@@ -2,7 +2,7 @@
 
 On GPUs it simplifies the sum that an index of several axes becomes, and takes (i + 2) % 6 with i in [0, 6) for i: the
 offset of a floored quotient or remainder is lost. Truncated ones are equal where the dividend is not negative, and TVM
-does not look into them. Divisors that are symbolic sizes are no matter: TVM does not look into those either, and takes
+does not look into them. Symbolic divisors need no change: TVM does not simplify those either, and takes
 seconds to simplify their truncated forms.
 """
 

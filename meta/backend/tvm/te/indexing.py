@@ -82,7 +82,7 @@ def read(x: Any, place: Located) -> Any:
 
 
 def missing(dtype: str) -> Any:
-    """What is read where there is no element."""
+    """The value of reads out of range."""
     if dtypes.is_float(dtype):
         return constant(math.nan, dtype)
     return tirx.const(0 if dtype == "bool" else dtypes.int_range(dtype)[0], dtype)

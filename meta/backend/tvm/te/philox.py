@@ -255,7 +255,7 @@ def _by_shifts(x: Expr) -> Expr:
 
 
 def _chosen(condition: Expr, x: Expr, y: Expr) -> Expr:
-    """A selection, of which a constant condition leaves one side."""
+    """A selection; one of its sides where the condition is constant."""
     if isinstance(condition, tvm.IntImm):
         return x if int(condition.value) else y
     return select(condition, x, y)

@@ -39,12 +39,12 @@ def scan(
         total = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), wide, scope="local"))
         total[0] = tirx.const(start, wide)
         with script_tirx.serial(0, length) as step:
-            here = (*index[:axis], length - _int(1) - step if reverse else step, *index[axis:])
+            element = (*index[:axis], length - _int(1) - step if reverse else step, *index[axis:])
             if exclusive:
-                write[here] = total[0].astype(dtype)
-            total[0] = combine(total[0], read[here].astype(wide))
+                write[element] = total[0].astype(dtype)
+            total[0] = combine(total[0], read[element].astype(wide))
             if not exclusive:
-                write[here] = total[0].astype(dtype)
+                write[element] = total[0].astype(dtype)
 
     others = [*x.shape[:axis], *x.shape[axis + 1 :]]
     return te.extern([x.shape], [x], nest(others, row), dtype=dtype, name="scan")
@@ -61,11 +61,11 @@ def running_positions(keys: Any, axis: int, largest: bool) -> Any:
         best = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "int64", scope="local"))
         best[0] = _int(0)
         with script_tirx.serial(0, keys.shape[axis]) as step:
-            here = (*index[:axis], step, *index[axis:])
-            key, best_key = read[here], read[(*index[:axis], best[0], *index[axis:])]
+            element = (*index[:axis], step, *index[axis:])
+            key, best_key = read[element], read[(*index[:axis], best[0], *index[axis:])]
             with script_tirx.If(key >= best_key if largest else key <= best_key), script_tirx.Then():
                 best[0] = step
-            write[here] = best[0]
+            write[element] = best[0]
 
     others = [*keys.shape[:axis], *keys.shape[axis + 1 :]]
     return te.extern([keys.shape], [keys], nest(others, row), dtype="int64", name="running")

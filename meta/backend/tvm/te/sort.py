@@ -31,10 +31,10 @@ def search_rows(sequence: Any, values: Any, right: bool) -> Any:
     size = sequence.shape[-1]
 
     def element(index: Index, buffers: list[Any]) -> None:
-        rows, wanted, places = buffers
+        rows, values, places = buffers
         row, place = (index[:-1] if len(sequence.shape) > 1 else ()), index or 0
         bounds = script_tirx.buffer_proxy(script_tirx.alloc_buffer((2,), "int64", scope="local"))
-        key = position_key(wanted[place], True)
+        key = position_key(values[place], True)
         bounds[0], bounds[1] = _int(0), tirx.Cast("int64", size)
         with script_tirx.While(bounds[0] < bounds[1]):
             middle = (bounds[0] + bounds[1]) >> _int(1)

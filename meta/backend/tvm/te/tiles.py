@@ -92,7 +92,7 @@ def _total(
     return te.compute(whole, element, "tiled_sum", attrs=attrs)
 
 
-def kept(shape: Sequence[int], element: Callable[..., Any], name: str) -> Any:
+def stored_copy(shape: Sequence[int], element: Callable[..., Any], name: str) -> Any:
     """A copy that is stored before the sums read it."""
     return te.compute(list(shape), element, name, attrs={KEPT: 1})
 
@@ -100,18 +100,18 @@ def kept(shape: Sequence[int], element: Callable[..., Any], name: str) -> Any:
 def padded_images(x: Any, befores: Sequence[int], sizes: Sequence[int], channels: int) -> Any:
     """x, (batch, *spatial, channels), with zeros around its spatial axes: `befores` before them and `sizes` in all; and
     after its channels, up to `channels`."""
-    batch, *spatial, given = (int(d) for d in x.shape)
-    if not any(befores) and all(size <= d for size, d in zip(sizes, spatial, strict=True)) and channels == given:
+    batch, *spatial, own_channels = (int(d) for d in x.shape)
+    if not any(befores) and all(size <= d for size, d in zip(sizes, spatial, strict=True)) and channels == own_channels:
         return x
 
     def element(n: Any, *i: Any) -> Any:
         *place, c = i
         position = [a - b for a, b in zip(place, befores, strict=True)]
         inside = [check for a, d in zip(position, spatial, strict=True) for check in (a >= 0, a < d)]
-        inside += [c < given] if channels > given else []
+        inside += [c < own_channels] if channels > own_channels else []
         return tirx.if_then_else(tirx.all(*inside), x(n, *position, c), tirx.const(0, x.dtype))
 
-    return kept((batch, *sizes, channels), element, "padded")
+    return stored_copy((batch, *sizes, channels), element, "padded")
 
 
 def cache_block(batch: int, rows: int, tile_rows: int, image_bytes: int) -> tuple[int, int]:

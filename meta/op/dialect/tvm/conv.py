@@ -33,7 +33,7 @@ def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
     def element(*i: Any) -> Any:
         position = [v - before for v, (before, _) in zip(i[lead:], pads, strict=True)]
         checks = (((a >= 0, p[0]), (a < d, p[1])) for a, d, p in zip(position, sizes[lead:], pads, strict=True))
-        inside = [condition for pair in checks for condition, wanted in pair if wanted]
+        inside = [condition for pair in checks for condition, is_needed in pair if is_needed]
         return tirx.if_then_else(tirx.all(*inside), x(*i[:lead], *position), fill)
 
     return te.compute(shape, element, "padded")
@@ -93,8 +93,8 @@ def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reac
         position = [a + b for a, b in zip(u, shift, strict=True)]
         on_grid = [a % t == 0 for a, t in zip(position, steps, strict=True) if t > 1]
         inside = [c for a, t, d in zip(position, steps, counts, strict=True) for c in (a >= 0, a < (d - 1) * t + 1)]
-        taken = [a // t if t > 1 else a for a, t in zip(position, steps, strict=True)]
-        return tirx.if_then_else(tirx.all(*inside, *on_grid), dy(n, o, *taken), tirx.const(0, dy.dtype))
+        source = [a // t if t > 1 else a for a, t in zip(position, steps, strict=True)]
+        return tirx.if_then_else(tirx.all(*inside, *on_grid), dy(n, o, *source), tirx.const(0, dy.dtype))
 
     return te.compute(shape, element, "spread")
 
@@ -137,13 +137,13 @@ def _in_either_layout(function: Callable[..., Any], shape_position: int | None =
     shape_position: which argument is a shape."""
 
     def run(*args: Any) -> Any:
-        *given, channels_last = args
+        *operands, channels_last = args
         if not channels_last:
-            return function(*given)
-        given[:2] = (_moved(x, -1, 1) for x in given[:2])
+            return function(*operands)
+        operands[:2] = (_moved(x, -1, 1) for x in operands[:2])
         if shape_position is not None:
-            given[shape_position] = windows.channels_first(given[shape_position], channels_last)
-        return _moved(function(*given), 1, -1)
+            operands[shape_position] = windows.channels_first(operands[shape_position], channels_last)
+        return _moved(function(*operands), 1, -1)
 
     return run
 

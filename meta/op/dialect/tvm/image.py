@@ -158,7 +158,7 @@ def non_max_suppression(
     dtype = accumulation_dtype(boxes.dtype)
 
     def image(index: Index, buffers: list[Any]) -> None:
-        corners, score, ordered, kept, count = buffers
+        corners, score, ordered, selected, count = buffers
         (n,) = index
         overlaps = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "bool", scope="local"))
 
@@ -167,7 +167,7 @@ def non_max_suppression(
 
         count[n] = _int(0)
         with script_tirx.serial(0, size) as i:
-            kept[n, i] = _int(-1)
+            selected[n, i] = _int(-1)
         with script_tirx.serial(0, size) as i:
             position = ordered[n, i]
             is_candidate = count[n] < limit
@@ -178,10 +178,10 @@ def non_max_suppression(
             with script_tirx.If(is_candidate), script_tirx.Then():
                 overlaps[0] = tirx.const(False, "bool")
                 with script_tirx.serial(0, count[n]) as j:
-                    ratio = _overlap_ratio(box(position), box(kept[n, j]), dtype)
+                    ratio = _overlap_ratio(box(position), box(selected[n, j]), dtype)
                     overlaps[0] = tirx.Or(overlaps[0], ratio > constant(iou_threshold, dtype))
                 with script_tirx.If(tirx.Not(overlaps[0])), script_tirx.Then():
-                    kept[n, count[n]] = position
+                    selected[n, count[n]] = position
                     count[n] = count[n] + 1
 
     return tuple(

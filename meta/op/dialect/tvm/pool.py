@@ -195,8 +195,8 @@ def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
         return planes.max_dx(dy, indices, shape)
 
     def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
-        here = indices(n, c, *i) == _flat_index(list(h), axes, indices.dtype)
-        return tirx.Select(here, widen(dy(n, c, *i)), tirx.const(0, accumulation_dtype(dy.dtype)))
+        is_largest = indices(n, c, *i) == _flat_index(list(h), axes, indices.dtype)
+        return tirx.Select(is_largest, widen(dy(n, c, *i)), tirx.const(0, accumulation_dtype(dy.dtype)))
 
     return _gather(shape, dy.dtype, axes, share, "max_pool_dx")
 

@@ -250,8 +250,8 @@ def frexp(x: Any) -> Any:
         scaled, _, has_exponent = normal(value)
 
         def replaced(bits: Expr) -> Expr:
-            kept = bits & tirx.bitwise_not(const(bits, exponents << digits))
-            return tirx.reinterpret(wide, kept | const(bits, bias << digits))
+            mantissa = bits & tirx.bitwise_not(const(bits, exponents << digits))
+            return tirx.reinterpret(wide, mantissa | const(bits, bias << digits))
 
         return select(has_exponent, let(bits_of(scaled), replaced), value)
 

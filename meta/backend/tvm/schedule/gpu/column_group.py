@@ -62,7 +62,7 @@ class ColumnSum:
         return str(self.result.dtype)
 
 
-class Group:
+class ColumnGroup:
     """Sums over the same axes.
 
     Attributes:
@@ -130,7 +130,7 @@ class Group:
 
     @cached_property
     def parts(self) -> Expr:
-        """The number of parts, at least 1."""
+        """The number of parts, 1 or more."""
         rows, columns = self.static_rows, self.static_columns
         if rows is None:
             parts = tvm.tirx.floordiv(self.rows + (self.step - 1), self.int(self.step))

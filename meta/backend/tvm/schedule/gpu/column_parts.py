@@ -18,7 +18,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule.gpu.column_group import ColumnSum, Group, same_load
+from meta.backend.tvm.schedule.gpu.column_group import ColumnGroup, ColumnSum, same_load
 from meta.backend.tvm.schedule.gpu.loops import (
     allocating,
     guarded,
@@ -41,7 +41,7 @@ Expr = Any
 Stmt = Any
 
 
-def sum_parts(group: Group, parts: Sequence[Any]) -> Stmt:
+def sum_parts(group: ColumnGroup, parts: Sequence[Any]) -> Stmt:
     """The kernel that stores the sums of each part as `parts[i][part, column]`; squares are those about the mean of the
     part."""
     part, block = group.var("part"), group.var("column_block")
@@ -54,7 +54,7 @@ def sum_parts(group: Group, parts: Sequence[Any]) -> Stmt:
     return thread_loop(part, "blockIdx.y", group.parts, thread_loop(block, "blockIdx.x", column_blocks, body))
 
 
-def over_threads(group: Group, rows: int, columns: int, body: Callable[[Any, Any], Stmt]) -> Stmt:
+def over_threads(group: ColumnGroup, rows: int, columns: int, body: Callable[[Any, Any], Stmt]) -> Stmt:
     """`body(y, x)` in each thread of a block."""
     y, x = group.var("y"), group.var("x")
     return thread_loop(y, "threadIdx.y", group.int(rows), thread_loop(x, "threadIdx.x", group.int(columns), body(y, x)))
@@ -77,7 +77,7 @@ def in_order(sums: Sequence[ColumnSum]) -> list[int]:
     return sorted(range(len(sums)), key=lambda i: sums[i].mean is not None)
 
 
-def _add_rows(group: Group, of_threads: Sequence[Any], part: Any, block: Any) -> Stmt:
+def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: Any) -> Stmt:
     """Each thread adds its rows of the part."""
     threads, step_rows = group.row_threads, group.step_rows
     rows = group.rows_of(part)
@@ -104,7 +104,7 @@ def _add_rows(group: Group, of_threads: Sequence[Any], part: Any, block: Any) ->
     return over_threads(group, threads, group.column_threads, body)
 
 
-def _add_threads(group: Group, of_threads: Sequence[Any], parts: Sequence[Any], part: Any, block: Any) -> Stmt:
+def _add_threads(group: ColumnGroup, of_threads: Sequence[Any], parts: Sequence[Any], part: Any, block: Any) -> Stmt:
     """One thread for each column adds the sums of the threads."""
     rows, threads = group.rows_of(part), group.row_threads
 
@@ -135,7 +135,7 @@ def _thread_sum(of_threads: Any, lane: Expr, column: Expr) -> Callable[[Expr], E
 
 
 def _thread_squares(
-    group: Group, rows: Expr, mean: Any, squares: Any, totals: Any, lane: Expr, column: Expr
+    group: ColumnGroup, rows: Expr, mean: Any, squares: Any, totals: Any, lane: Expr, column: Expr
 ) -> Callable[[Expr], Expr]:
     """The squares of a thread about the mean of the part."""
 
@@ -158,7 +158,7 @@ class _Thread:
         counts: for each dtype of squares, the rows so far, 1 / that, and the weight of the next rows against those.
     """
 
-    def __init__(self, group: Group) -> None:
+    def __init__(self, group: ColumnGroup) -> None:
         self.group = group
         lanes, rows = group.lanes, group.step_rows
         self.loaded = [local("loaded", lanes * rows, str(x.source.dtype)) for x in group.loads]
@@ -178,9 +178,9 @@ class _Thread:
         lane = self.group.var("lane")
         values = self.group.values(None, column, lane)
         zeros = [store(b, zero_of(b), lane) for b in (*self.high, *self.low)]
-        kept = [store(b, substitute(x, values), lane) for b, x in zip(self.kept, self.group.kept, strict=True)]
+        stores = [store(b, substitute(x, values), lane) for b, x in zip(self.kept, self.group.kept, strict=True)]
         counts = [store(b, zero_of(b)) for b in self.counts.values()]
-        return sequence([self._over_lanes(lane, [*zeros, *kept]), *counts])
+        return sequence([self._over_lanes(lane, [*zeros, *stores]), *counts])
 
     def _over_lanes(self, lane: Any, body: Sequence[Stmt]) -> Stmt:
         return unrolled_loop(lane, self.group.int(self.group.lanes), sequence(body))

@@ -15,7 +15,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import Block
-from meta.backend.tvm.schedule.gpu.column_group import ColumnSum, Group, distinct_loads
+from meta.backend.tvm.schedule.gpu.column_group import ColumnGroup, ColumnSum, distinct_loads
 from meta.backend.tvm.schedule.gpu.column_parts import sum_parts
 from meta.backend.tvm.schedule.gpu.column_totals import add_parts
 from meta.backend.tvm.schedule.gpu.columns import reduces_outer_axes
@@ -35,23 +35,23 @@ def merge_column_sums(func: Any) -> Any:
     sums = _list_sums(all_blocks)
     if not sums:
         return func
-    group = Group(sums)
+    group = ColumnGroup(sums)
     results = _list_results(group, all_blocks)
-    taken = [*(s.block for s in sums), *(block for block, _ in results)]
-    rest = [b for b in all_blocks if not any(b.name == other.name for other in taken)]
-    needed = [*func.params, *(buffer for b in rest for buffer in b.read_buffers)]
-    stored = [_contains(needed, s.result) for s in sums]
+    merged_blocks = [*(s.block for s in sums), *(block for block, _ in results)]
+    rest = [b for b in all_blocks if not any(b.name == other.name for other in merged_blocks)]
+    inputs = [*func.params, *(buffer for b in rest for buffer in b.read_buffers)]
+    stored = [_contains(inputs, s.result) for s in sums]
     outside = [s.result for s, is_stored in zip(sums, stored, strict=True) if is_stored]
     dropped = [s.result for s, is_stored in zip(sums, stored, strict=True) if not is_stored]
     parts = [tvm.tirx.decl_buffer([group.parts, group.columns], s.dtype, f"{s.result.name}_parts") for s in sums]
-    read = [b for block in taken for b in block.read_buffers if not _contains([s.result for s in sums], b)]
+    read = [b for block in merged_blocks for b in block.read_buffers if not _contains([s.result for s in sums], b)]
     written = [b for block, _ in results for b in block.written_buffers]
     kernels = [
         _block("column_parts", sum_parts(group, parts), read, parts),
         _block("column_totals", add_parts(group, parts, stored, [store for _, store in results]), [*parts, *read],
                [*outside, *written]),
     ]  # fmt: skip
-    return _replaced(func, [b.name for b in taken], kernels, parts, dropped)
+    return _replaced(func, [b.name for b in merged_blocks], kernels, parts, dropped)
 
 
 def _is_long(block: Block) -> bool:
@@ -77,7 +77,7 @@ def _list_sums(all_blocks: Sequence[Block]) -> list[ColumnSum]:
         return []
     first, leader, first_number = candidates[0]
     written = [buffer for block in all_blocks[first:] for buffer in block.written_buffers]
-    group, later = Group([ColumnSum(leader, first_number)]), list[tuple[Block, Expr]]()
+    group, later = ColumnGroup([ColumnSum(leader, first_number)]), list[tuple[Block, Expr]]()
     for _, block, number in candidates[1:]:
         if not _same_axes(block, leader):
             continue
@@ -85,7 +85,7 @@ def _list_sums(all_blocks: Sequence[Block]) -> list[ColumnSum]:
         if any(_contains(written, load.source) for load in distinct_loads([number])):
             later.append((block, number))
         else:
-            group = Group([*group.sums, ColumnSum(block, number)])
+            group = ColumnGroup([*group.sums, ColumnSum(block, number)])
     squares = [_match_squares(group, block, number, written) for block, number in later]
     return [*group.sums, *(s for s in squares if s is not None)]
 
@@ -108,7 +108,7 @@ def _same_axes(a: Block, b: Block) -> bool:
     return a.kinds == b.kinds and all(map(blocks.equal_extents, a.extents, b.extents))
 
 
-def _match_squares(group: Group, block: Block, number: Expr, written: Sequence[Any]) -> ColumnSum | None:
+def _match_squares(group: ColumnGroup, block: Block, number: Expr, written: Sequence[Any]) -> ColumnSum | None:
     """The sum of (x - m)^2, where the group has the sum of x, and m follows from the sums of the column; None for other
     numbers, which are in the variables of the group."""
     is_square = isinstance(number, tvm.tirx.Mul) and tvm.structural_equal(number.a, number.b)
@@ -122,13 +122,13 @@ def _match_squares(group: Group, block: Block, number: Expr, written: Sequence[A
     return None if moves or not _follows(group, mean, written) else ColumnSum(block, x, mean, total)
 
 
-def _follows(group: Group, expr: Expr, written: Sequence[Any]) -> bool:
+def _follows(group: ColumnGroup, expr: Expr, written: Sequence[Any]) -> bool:
     """Whether an expression reads sums of the group, those of its column, and nothing else that the function writes."""
     loads = [load for load in distinct_loads([expr]) if _contains(written, load.source)]
     return bool(loads) and all(any(group.reads(load, s) for s in group.sums) for load in loads)
 
 
-def _list_results(group: Group, all_blocks: Sequence[Block]) -> list[tuple[Block, Any]]:
+def _list_results(group: ColumnGroup, all_blocks: Sequence[Block]) -> list[tuple[Block, Any]]:
     """The blocks of one element for each column that follows from the sums of that column, and their stores in the
     variables of the group."""
     written = [buffer for block in all_blocks for buffer in block.written_buffers]

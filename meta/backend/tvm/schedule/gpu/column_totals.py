@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule.gpu.column_group import Group
+from meta.backend.tvm.schedule.gpu.column_group import ColumnGroup
 from meta.backend.tvm.schedule.gpu.column_parts import over_threads, squares_about
 from meta.backend.tvm.schedule.gpu.loops import (
     allocating,
@@ -38,7 +38,7 @@ _LOADS: Final = 8
 """Parts that a thread loads at once."""
 
 
-def add_parts(group: Group, parts: Sequence[Any], stored: Sequence[bool], stores: Sequence[Any]) -> Stmt:
+def add_parts(group: ColumnGroup, parts: Sequence[Any], stored: Sequence[bool], stores: Sequence[Any]) -> Stmt:
     """The kernel.
 
     stored: whether memory needs each of the sums.  stores: what follows from the sums of a column, in the variables of
@@ -58,7 +58,7 @@ def add_parts(group: Group, parts: Sequence[Any], stored: Sequence[bool], stores
 class _Kernel:
     """totals: the sums of the block's columns.  of_threads: those of each thread."""
 
-    def __init__(self, group: Group, parts: Sequence[Any], stored: Sequence[bool]) -> None:
+    def __init__(self, group: ColumnGroup, parts: Sequence[Any], stored: Sequence[bool]) -> None:
         self.group, self.parts, self.stored = group, parts, stored
         self.block = group.var("column_block")
         columns, threads = group.int(_COLUMNS), group.int(_PART_THREADS)
@@ -98,10 +98,10 @@ class _Kernel:
         return over_threads(group, _PART_THREADS, _COLUMNS, body)
 
     def _of_part(self, i: int, part: Expr, x: Any, mean: Any) -> Expr:
-        each, here = self.group.sums[i], (part, self.column(x))
+        each, index = self.group.sums[i], (part, self.column(x))
         if each.mean is None:
-            return self.parts[i][here]
-        return squares_about(mean[0], self.parts[i][here], self.parts[each.total][here], self.group.rows_of(part))
+            return self.parts[i][index]
+        return squares_about(mean[0], self.parts[i][index], self.parts[each.total][index], self.group.rows_of(part))
 
     def add_threads(self, positions: Sequence[int]) -> Stmt:
         """One thread for each column adds the sums of the threads."""

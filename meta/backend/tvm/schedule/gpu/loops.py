@@ -84,8 +84,8 @@ def sum_into(total: Any, numbers: Any, count: Expr, number: Callable[[Expr], Exp
     """total[0] = the sum of `number(n)` for all n below `count`, by halves of a few at a time.
 
     numbers: registers from `numbers_for` a divisor of `count`."""
-    dtype, held = str(count.ty.dtype), int(numbers.shape[0])
-    width, groups = min(held, _WIDTH), max(held - _WIDTH, 1)
+    dtype, capacity = str(count.ty.dtype), int(numbers.shape[0])
+    width, groups = min(capacity, _WIDTH), max(capacity - _WIDTH, 1)
     n, group, lane = (tvm.Var(name, dtype) for name in ("n", "group", "lane"))
     position = (n * groups + group) * width + lane
     load = unrolled_loop(lane, tvm.tirx.const(width, dtype), store(numbers, number(position), lane))
