@@ -226,3 +226,12 @@ def _type(dtype: str) -> Any:
     from meta.ir.type import tensor_type
 
     return tensor_type((2,), dtype)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint32", "int64"])
+def test_softsign_of_the_limits_of_integers(dtype: str) -> None:
+    low, high = int_range(dtype)
+    expected = [low / (1 + abs(low)), high / (1 + high)]
+    for name in ("tvm", "reference"):
+        with meta.with_dialect(name):
+            np.testing.assert_allclose(meta.softsign(meta.array([low, high], dtype=dtype)).numpy(), expected, rtol=1e-6)

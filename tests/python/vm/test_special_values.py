@@ -16,7 +16,7 @@ from meta.interpreter.run import run
 from tests.python.vm.special_programs import random_program, special_inputs
 
 PROGRAMS = int(os.environ.get("META_TEST_PROGRAMS", "1"))
-DTYPES = ["float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64"]
+DTYPES = ["float16", "bfloat16", "float32", "float64", "uint8", "int8", "int16", "int32", "int64", "uint32", "uint64"]
 
 
 def bits(x: meta.NDArray) -> Any:

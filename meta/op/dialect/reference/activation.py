@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from meta.backend.reference.precision import floating
 from meta.op.dialect.reference import elementwise
 from meta.op.dialect.reference.unary import softplus
 
@@ -39,6 +40,6 @@ elementwise({
     "mish": lambda x: x * np.tanh(softplus(x, 1.0)),
     "selu": lambda x: _SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(x)),
     "softshrink": lambda x, lambd: np.where(np.abs(x) > lambd, x - np.sign(x) * lambd, x * 0),
-    "softsign": lambda x: x / (1 + np.abs(x)),
+    "softsign": lambda x: floating(x) / (1 + np.abs(floating(x))),  # |x| + 1 overflows integers
     "tanhshrink": lambda x: x - np.tanh(x),
 })  # fmt: skip
