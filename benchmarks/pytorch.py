@@ -1,8 +1,9 @@
 """`python -m benchmarks.pytorch [--device cuda] [--only PART]`: PyTorch's programs on meta.
 
 Training steps by torch.compile(backend="meta") against the same step written in meta, eager torch and inductor, each
-with SGD with momentum, which runs by torch except in meta's own step; their first steps with empty caches, each in a
-new process; and how long exported programs take to import. Rows are printed as they come.
+with SGD with momentum, which runs by torch except in meta's own step and in the function compiled as one program; their
+first steps with empty caches, each in a new process; and how long exported programs take to import. Rows are printed as
+they come.
 """
 
 from __future__ import annotations
@@ -18,7 +19,10 @@ from benchmarks.train import Run, against, machine, print_heading, print_row
 
 NETWORKS = {"mlp": "MLP 64x784-256-256-10", "resnet18": "ResNet-18, 8x3x32x32", "bert-mini": "BERT-like, 8x64 tokens"}
 IMPORTS = {"resnet50": "ResNet-50", "bert-base": "BERT-base"}
-CONTENDERS = {"meta": "written in meta", "through": "torch.compile, meta", "eager": "eager", "compile": "inductor"}
+CONTENDERS = {
+    "meta": "written in meta", "through": "torch.compile, meta", "eager": "eager", "compile": "inductor",
+    "whole": "torch.compile, meta, one program",
+}  # fmt: skip
 STEP_LIMIT, FIRST_LIMIT, IMPORT_LIMIT = 1.05, 1.0, 1.0
 """Targets: the step over that written in meta, the first step over inductor's, seconds of an import."""
 
@@ -45,7 +49,7 @@ def steps(run: Run, network: str) -> Iterator[list[str]]:
     with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
         result = run.job("step", Path(folder), run.threads[0], **arguments, seconds=run.seconds)
     times = [result.get(name, {}).get("ms") for name in CONTENDERS]
-    yield [NETWORKS[network], *map(_shown, times), against(times[1], times[0], STEP_LIMIT)]
+    yield [NETWORKS[network], *map(_shown, times), *(against(times[i], times[0], STEP_LIMIT) for i in (1, 4))]
 
 
 def first_steps(run: Run, network: str) -> Iterator[list[str]]:
@@ -77,7 +81,7 @@ def parts() -> dict[str, tuple[str, list[str], dict[str, Rows]]]:
     """Name of a part -> its title, its heading, and the rows of each network."""
     names = list(CONTENDERS.values())
     return {
-        "steps": ("Training steps, medians in ms", ["step", *names, "to the step in meta"],
+        "steps": ("Training steps, medians in ms", ["step", *names, "to the step in meta", "one program"],
                   {n: partial(steps, network=n) for n in NETWORKS}),
         "first": ("First steps without kernels on disk, s", ["step", *names, "to inductor"],
                   {n: partial(first_steps, network=n) for n in NETWORKS}),

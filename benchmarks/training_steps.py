@@ -102,13 +102,14 @@ def measure(
 ) -> dict[str, Any]:
     """Milliseconds per step, peak bytes, seconds of the first step and loss of each contender, or its error.
 
-    contenders: of "meta", "eager", "compile" (torch.compile) and "through" (torch.compile with meta as its backend)."""
+    contenders: of "meta", "eager", "compile" (torch.compile), "through" (torch.compile with meta as its backend) and
+        "whole" (the same, with gradients and update in the compiled function)."""
     _configure(device)
     case, results = NETWORKS[network], dict[str, Any]()
     data = case.data()
     makers: dict[str, Callable[[], Contender]] = {
         "meta": lambda: _ours(case, data, device, half),
-        **{name: partial(_theirs, case, data, device, half, name) for name in ("eager", "compile", "through")},
+        **{name: partial(_theirs, case, data, device, half, name) for name in ("eager", "compile", "through", "whole")},
     }
     makers = {name: makers[name] for name in contenders}
     missing = _no_compiler(device)
@@ -218,8 +219,11 @@ def _theirs(case: Network, data: Data, device: str, half: bool, name: str) -> Co
         return torch.nn.functional.cross_entropy(scores.float(), y)
 
     function = _compiled(forward, name, device)
+    one_graph = _one_graph(forward, list(model.parameters())) if name == "whole" else None
 
     def step() -> torch.Tensor:
+        if one_graph is not None:
+            return one_graph(x, y)
         optimizer.zero_grad(set_to_none=True)
         loss = function(x, y)
         loss.backward()
@@ -244,6 +248,23 @@ def _compiled(function: Callable[..., Any], name: str, device: str) -> Callable[
         return torch.compile(function, backend=meta.frontend.torch.compile_backend)
     mode = "reduce-overhead" if device == "cuda" else "default"
     return torch.compile(function, mode=mode) if name == "compile" else function
+
+
+def _one_graph(forward: Callable[..., Any], parameters: Sequence[torch.Tensor]) -> Callable[..., Any]:
+    """A training step that torch.compile captures as one graph, for meta as its backend."""
+    torch._dynamo.config.trace_autograd_ops = True
+    velocities = [torch.zeros_like(p) for p in parameters]
+
+    def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        loss = forward(x, y)
+        gradients = torch.autograd.grad(loss, parameters)
+        with torch.no_grad():
+            for parameter, gradient, velocity in zip(parameters, gradients, velocities, strict=True):
+                velocity.mul_(MOMENTUM).add_(gradient)
+                parameter.sub_(velocity, alpha=RATE)
+        return loss.detach()
+
+    return torch.compile(step, backend=meta.frontend.torch.compile_backend)
 
 
 def _begin_peak(device: str) -> int:

@@ -362,12 +362,13 @@ def _as_declared(value: Any, expected: Any) -> Any:
     if isinstance(value, (tuple, list)) and isinstance(expected, (tuple, list)):
         pairs = list(zip(value, expected, strict=False))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         return tuple(_as_declared(x, fake) for x, fake in pairs) if len(pairs) == len(value) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    kind = getattr(value, "type", None)
+    x: Any = value
+    kind = getattr(x, "type", None)
     if not isinstance(kind, TensorType) or not isinstance(expected, torch.Tensor):
-        return value
+        return x
     wanted = str(expected.dtype).removeprefix("torch.")
     floats = is_float(kind.dtype) and expected.is_floating_point()
-    return meta.cast(value, wanted) if floats and kind.dtype != wanted else value
+    return meta.cast(x, wanted) if floats and kind.dtype != wanted else x
 
 
 def _reason(error: BaseException) -> str:
