@@ -258,3 +258,9 @@ def test_tails_of_64_bit_loops(shape: tuple[int, int]) -> None:
         np.testing.assert_array_equal(meta.vm.compile(transpose)(meta.array(x)).numpy(), x.T + 1)
         drawn = meta.vm.compile(keyed)(key).numpy()
     np.testing.assert_array_equal(drawn, meta.randint(key, shape, -(2**61), 2**62).numpy())
+
+
+def test_one_class_of_one_example_is_compared_as_int64() -> None:
+    run = meta.trace(lambda k: meta.logical_not(meta.one_hot(meta.reshape(k, (1,)), 1, "bool")))
+    assert meta.vm.compile(run)(meta.array(0)).tolist() == [[False]]
+    assert meta.vm.compile(run)(meta.array(1)).tolist() == [[True]]

@@ -8,7 +8,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least, is_float
-from meta.backend.tvm.te.elementwise import cast, element, is_number, select
+from meta.backend.tvm.te.elementwise import cast, element, is_number, is_one, select
 from meta.backend.tvm.te.exact import constant, fill
 from meta.backend.tvm.te.indexing import as_int64
 from meta.backend.tvm.te.precision import accumulation_dtype
@@ -110,6 +110,8 @@ def one_hot(indices: Any, depth: int, dtype: str, axis: int, *, out: Any) -> Any
 
     def value(*i: Any) -> Expr:
         index = as_int64(indices(*i[:axis], *i[axis + 1 :]))
-        return cast(select(tirx.EQ(index, i[axis].astype("int64")), one, zero), out[0].dtype)
+        # TVM puts an int32 for the position along an axis of size 1, also where positions are int64.
+        position = tirx.const(0, "int64") if is_one(out[0].shape[axis]) else i[axis].astype("int64")
+        return cast(select(tirx.EQ(index, position), one, zero), out[0].dtype)
 
     return te.compute(out[0].shape, value, "one_hot")
