@@ -44,7 +44,12 @@ def prepare() -> None:
     if sys.platform == "win32" or find_spec("torch") is None or _pool() == "tvm":
         return
     with _lock:
-        _launcher()
+        try:
+            _launcher()
+        except OSError as error:  # there is no space for its code: loops run on TVM's threads
+            if (disk := default_cache()) is not None:
+                disk.report(error)
+            return
         if "torch._C" in sys.modules:  # without it another thread may be importing torch
             _run_on_openmp()
 
