@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, Literal, cast, get_args
+from typing import Any, Literal, cast
 
 import meta
 from meta.autograd.batched_calls import Batch, Rule, spread
@@ -16,6 +16,7 @@ from meta.functional._axes import stacked, unstacked
 from meta.ir.type import TensorType, TupleType, Type, Value, tensor_type
 from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op, as_type
+from meta.schema.annotations import checked
 from meta.tree import Tree, flatten, leaves_of, map_leaves
 
 Randomness = Literal["error", "same", "different"]
@@ -204,6 +205,7 @@ def with_batch(kind: Type, size: Dim) -> Type:
 # --- the public function ---------------------------------------------------------------------------------------------
 
 
+@checked
 def vmap(
     f: Callable[..., Any], in_dims: Any = 0, out_dims: Any = 0, *, randomness: Randomness = "error"
 ) -> Callable[..., Any]:
@@ -220,8 +222,6 @@ def vmap(
     Works on arrays and in traced functions, nested, and inside of or around `jvp` and `vjp`. Raises ArgumentError for
     axes that do not exist or differ in length, NotSupportedError where the value of a tensor, or a shape that depends
     on values, is needed, and for random numbers."""
-    if randomness not in get_args(Randomness):
-        raise ArgumentError("vmap", f"randomness is {randomness!r}", "'error', 'same' or 'different'")
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
         leaves, tree = flatten((*args, kwargs), is_tensor)

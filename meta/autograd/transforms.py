@@ -14,12 +14,14 @@ from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, p
 from meta.eager.seeds import ones_of, zeros_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.modes import modes
+from meta.schema.annotations import checked
 from meta.tree import Tree, flatten
 
 Pullback = Callable[..., tuple[Any, ...]]
 Leaves = list[tuple[str, Any]]
 
 
+@checked
 def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     """`f(*primals)`, and its derivative along `tangents`: the product of the Jacobian with them, in forward mode.
 
@@ -50,6 +52,7 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     return structure.build(iter(values)), structure.build(outgoing)
 
 
+@checked
 def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
     """`f(*primals)`, and the function that multiplies its Jacobian by gradients of the results, in reverse mode.
 
@@ -105,6 +108,7 @@ def _traced_vjp(f: Callable[..., Any], leaves: Leaves, tree: Tree) -> tuple[Any,
     return structure.build(iter(results)), pullback
 
 
+@checked
 def jacobian(f: Callable[..., Any], primals: Any, *, mode: Literal["reverse", "forward"] = "reverse") -> Any:
     """The Jacobian of `f` at `primals`: for each result and each argument a tensor of the shape of the result followed
     by that of the argument.
@@ -115,9 +119,9 @@ def jacobian(f: Callable[..., Any], primals: Any, *, mode: Literal["reverse", "f
         derivative for each element of the arguments. Choose the smaller number. The rows (columns) are computed at
         once, by `vmap`, and take so many times the memory of one.
     Raises ArgumentError for another mode and for an argument that is not floating."""
-    if mode not in ("reverse", "forward"):
-        raise ArgumentError("jacobian", f"mode is {mode!r}", "'reverse' or 'forward'")
     leaves, tree = flatten(primals, is_tensor)
+    if not leaves:
+        raise ArgumentError("jacobian", f"primals are {type(primals).__name__} without tensors", "floating tensors")
     for name, x in leaves:
         if not dtypes.is_float(x.dtype):
             problem = f"argument {name or 0} has dtype {x.dtype}"
@@ -172,6 +176,7 @@ def _basis(x: Any) -> Any:
     return meta.reshape(meta.eye(x.size, None, x.dtype, x.device), (x.size, *x.shape))
 
 
+@checked
 def hessian(f: Callable[..., Any], primals: Any) -> Any:
     """The second derivatives of `f`, which returns a scalar, at `primals`: for each pair of arguments a tensor of the
     shape of the first followed by that of the second. Forward mode over reverse mode.
@@ -181,6 +186,7 @@ def hessian(f: Callable[..., Any], primals: Any) -> Any:
     return jacobian(lambda *args: _gradient(f, args, primals), primals, mode="forward")
 
 
+@checked
 def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     """`f(*primals)`, a scalar, and the product of its Hessian with `tangents`, of the structure of `primals`: forward
     mode over reverse mode, at about four times the cost of `f`. Arguments and errors are those of `jvp` and `hessian`.

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 import meta
-from meta.autograd import hessian, jacobian, jvp, vjp, vmap
+from meta.autograd import hessian, hvp, jacobian, jvp, vjp, vmap
 from meta.errors import ArgumentError, GradientError, MetaError, NotSupportedError, TraceError, TypeInferenceError
 
 ONE, TWO = meta.ones((3,)), meta.ones((2, 3))
@@ -39,14 +39,14 @@ ERRORS: list[tuple[Callable[[], Any], type[MetaError], str]] = [
     (lambda: vjp(meta.sin, ONE)[1]((ONE, ONE)), ArgumentError,
      r"\[vjp\] 2 gradients for 1 results, or nested otherwise; expected the structure of the results; pass None"),
     (lambda: jacobian(meta.sin, ONE, mode="both"), ArgumentError,  # type: ignore[arg-type]
-     r"\[jacobian\] mode is 'both'; expected 'reverse' or 'forward'"),
+     r"\[jacobian\] mode is 'both'; expected \"reverse\" or \"forward\""),
     (lambda: jacobian(meta.abs, meta.array([1])), ArgumentError,
      r"\[jacobian\] argument 0 has dtype int64; expected floating dtypes; pass it by a closure"),
     (lambda: jacobian(meta.argmax, ONE), GradientError, r"\[jacobian\] result 0 has dtype int64; expected floating"),
     (lambda: hessian(meta.sin, ONE), ArgumentError,
      r"\[hessian\] f returns Tensor\[\(3,\), \"float32\"\]; expected one floating tensor of one element; sum it"),
     (lambda: vmap(meta.sin, randomness="none")(TWO), ArgumentError,  # type: ignore[arg-type]
-     r"\[vmap\] randomness is 'none'; expected 'error', 'same' or 'different'"),
+     r"\[vmap\] randomness is 'none'; expected \"error\", \"same\" or \"different\""),
     (lambda: vmap(meta.add, (0,))(TWO, TWO), ArgumentError,
      r"\[vmap\] in_dims has 1 items for 2 arguments; expected one"),
     (lambda: vmap(meta.sin, 2)(TWO), ArgumentError,
@@ -70,3 +70,15 @@ ERRORS: list[tuple[Callable[[], Any], type[MetaError], str]] = [
 def test_errors(call: Callable[[], Any], error: type[MetaError], text: str) -> None:
     with pytest.raises(error, match=text):
         call()
+
+
+@pytest.mark.parametrize("transform", [jvp, vjp, jacobian, hessian, hvp, vmap])
+def test_functions_are_callable(transform: Callable[..., Any]) -> None:
+    tensors = [ONE] * {"jvp": 2, "hvp": 2, "vmap": 0}.get(transform.__name__, 1)
+    with pytest.raises(ArgumentError, match=rf"\[{transform.__name__}\] .*3.*; expected"):
+        transform(3, *tensors)
+
+
+def test_derivatives_need_a_tensor() -> None:
+    with pytest.raises(ArgumentError, match=r"\[jacobian\] primals are int without tensors; expected floating tensors"):
+        hessian(lambda x: x, 10**400)
