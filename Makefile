@@ -1,5 +1,6 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-ops | bench-train | attack | conformance | frontends | fuzz | relay | lint | codegen | docs | clean
+#   make demo | test | opcheck | bench | bench-ops | bench-train | attack | conformance | frontends | fuzz | relay | lint |
+#        codegen | codegen-check | docs | check-wheel | venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -35,7 +36,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 .PHONY: help venv demo test opcheck bench bench-ops bench-train attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
-	@sed -n '1,3s/^# *//p' Makefile
+	@sed -n '1,4s/^# *//p' Makefile
 
 $(BIN)/python:
 	@$(PYTHON) -c 'import sys; (3, 10) <= sys.version_info[:2] <= (3, 13) or sys.exit("meta needs CPython 3.10 to 3.13; PYTHON=$(PYTHON) is " + sys.version.split()[0])'
