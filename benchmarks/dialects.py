@@ -20,7 +20,7 @@ from benchmarks.problems import problems
 from meta.eager.call import invoke, state
 from meta.errors import MetaError
 from meta.op.dispatch import Implementation, with_dialect
-from meta.testing.call import Call
+from meta.testing.call import OperatorCall
 from meta.testing.dialects import accepting_implementations
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T
@@ -57,7 +57,7 @@ def enlarge(row: Sample, factor: int) -> Sample:
     return Sample(row.op, *args, ref=row.ref, id=f"{row.id}-x{factor}", **kwargs)
 
 
-def enlarged_calls(row: Sample, device: str) -> Iterator[Call]:
+def enlarged_calls(row: Sample, device: str) -> Iterator[OperatorCall]:
     """Calls of the sample with enlarged sizes, from large to small."""
     for factor in FACTORS:
         enlarged = enlarge(row, factor) if factor > 1 else row
@@ -85,7 +85,7 @@ def measure(row: Sample, device: str, largest: bool) -> list[Timing]:
     return []
 
 
-def _time(implementation: Implementation, call: Call, device: str) -> float:
+def _time(implementation: Implementation, call: OperatorCall, device: str) -> float:
     work = partial(invoke, state(call.op), *call.bound_arguments())
     with with_dialect(implementation.dialect.name):
         _repeat(work, 3, device)

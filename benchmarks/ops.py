@@ -33,7 +33,7 @@ from meta.dtype import is_inexact
 from meta.errors import GradientError, MetaError
 from meta.op.dispatch import implementations
 from meta.testing.arrays import to_torch
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.derivatives import is_differentiable
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T, leaves
@@ -134,12 +134,12 @@ def measured(problem: Problem, seconds: float) -> Iterator[Row]:
             yield ratio(f"{name} backward", *both, LIMIT, seconds=seconds)
 
 
-def _work(call: Call, function: Any = None) -> Work:
+def _work(call: OperatorCall, function: Any = None) -> Work:
     """A call of a function of torch, or of meta's function for the operator."""
     return partial(function or getattr(meta.ops, call.op.name), *call.args, **call.kwargs)
 
 
-def _require_same(ours: Call, theirs: Call, reference: Any) -> None:
+def _require_same(ours: OperatorCall, theirs: OperatorCall, reference: Any) -> None:
     """Raise ValueError where the reference does not compute what the operator does, tensors of the same shapes."""
     expected = theirs.apply(reference)
     for a, b in zip(flat_results(ours.run()), flat_results(expected), strict=False):
@@ -147,7 +147,7 @@ def _require_same(ours: Call, theirs: Call, reference: Any) -> None:
             raise ValueError("the reference is not a function of torch with the same result")
 
 
-def _steps(host: Call, reference: Any) -> tuple[Work, Work] | None:
+def _steps(host: OperatorCall, reference: Any) -> tuple[Work, Work] | None:
     """A forward call with the gradients of all floating operands in both libraries; None if torch has none."""
     ours, theirs = host.to_meta(), host.map(to_torch)
     for x in ours.arrays():

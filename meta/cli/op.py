@@ -14,8 +14,8 @@ from meta.cli.modules import add_import_option, import_modules
 from meta.cli.text import beside, wrapped
 from meta.inspect.checklist import checklist
 from meta.inspect.description import Description, describe
-from meta.inspect.gradient import Called, Formula, Gradient
-from meta.inspect.implementation import Kernel
+from meta.inspect.gradient import Called, Gradient, GradientFormula
+from meta.inspect.implementation import DialectKernel
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -91,7 +91,7 @@ def _gradient(g: Gradient) -> Iterator[str]:
         yield wrapped(f"calls {', '.join(map(_called, g.calls))}", 2, 4)
 
 
-def _formula(formula: Formula) -> str:
+def _formula(formula: GradientFormula) -> str:
     return beside(wrapped(f"{', '.join(formula.arguments)}: {formula.text}", 2, 4), formula.location)
 
 
@@ -114,7 +114,7 @@ def _kernels(d: Description) -> Iterator[str]:
         yield wrapped(f"on the first sample, cpu: {'; '.join(d.samples.candidates)}", 2, 4)
 
 
-def _kernel(kernel: Kernel) -> str:
+def _kernel(kernel: DialectKernel) -> str:
     plevel = "" if kernel.plevel is None else f", plevel {kernel.plevel}"
     only = ", eager calls only" if kernel.eager_only else ""
     off = f"; off: {kernel.off}" if kernel.off else ""

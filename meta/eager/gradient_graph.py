@@ -60,6 +60,10 @@ def version_of(x: NDArray) -> int:
     return 0 if count is None else count[0]
 
 
+LEAF_REMEDY = "write under `with meta.no_grad():`, or to x.detach() of a copy"
+"""For a write to a leaf of a graph."""
+
+
 def modified(op: str, x: NDArray, then: int) -> GradientError:
     """A value `x` that the gradient of `op` reads was written in place since `then`, its version when it was saved."""
     return GradientError(
@@ -81,7 +85,7 @@ def written(op: str, x: NDArray) -> NDArray:
             op,
             f"the array of shape {x.shape} written in place is {what}",
             "arrays outside of any graph",
-            "write under `with meta.no_grad():`, or to x.detach() of a copy",
+            LEAF_REMEDY,
         )
     count = x._version
     if count is None:

@@ -9,7 +9,7 @@ from importlib import import_module
 from pkgutil import iter_modules
 
 from meta.inspect.gradient import Gradient, gradient
-from meta.inspect.implementation import Kernel, kernels
+from meta.inspect.implementation import DialectKernel, kernels
 from meta.inspect.related import RelayConverter, Samples, reference_page, relay_names, samples
 from meta.inspect.sources import PACKAGE, line_of_assignment, location_of_function, row
 from meta.op.precision import data_positions
@@ -54,7 +54,7 @@ class Description:
     declaration: str | None
     type_function: str | None
     gradient: Gradient
-    kernels: tuple[Kernel, ...]
+    kernels: tuple[DialectKernel, ...]
     without_kernel: bool
     no_compute: str
     pattern: str

@@ -23,7 +23,7 @@ UNDEFINED = "undefined"
 
 
 @dataclass(frozen=True, slots=True)
-class Formula:
+class GradientFormula:
     """The gradient of one argument, or of several at once.
 
     arguments: their names.  text: the formula, or the name of the function that computes it.
@@ -61,7 +61,7 @@ class Gradient:
     state: str
     reason: str = ""
     location: str | None = None
-    formulas: tuple[Formula, ...] = ()
+    formulas: tuple[GradientFormula, ...] = ()
     saved: tuple[str, ...] = ()
     calls: tuple[Called, ...] = ()
 
@@ -94,14 +94,14 @@ def _called(name: str) -> Called:
     return Called(name, *_state(op, gradient_rules().get(name)))
 
 
-def _formulas(op: Op, entry: Any) -> tuple[Formula, ...]:
+def _formulas(op: Op, entry: Any) -> tuple[GradientFormula, ...]:
     """The formulas of an entry, with those of arguments without a gradient."""
     if not isinstance(entry, Mapping):
-        return (Formula(op.schema.names, str(entry)),)
+        return (GradientFormula(op.schema.names, str(entry)),)
     entries = cast("Mapping[str, Any]", entry)
     where = "; ".join(f"{name} = {text}" for name, text in entries.get("where", {}).items())
     formulas = (
-        Formula(tuple(name.strip() for name in key.split(",")), *_formula_text(op, value))
+        GradientFormula(tuple(name.strip() for name in key.split(",")), *_formula_text(op, value))
         for key, value in entries.items()
         if key not in SETTINGS
     )

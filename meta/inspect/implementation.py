@@ -25,7 +25,7 @@ class Refusal:
 
 
 @dataclass(frozen=True, slots=True)
-class Kernel:
+class DialectKernel:
     """One dialect's implementation of an operator.
 
     plevel: its priority; None if unknown, because the dialect is off on this machine.
@@ -45,7 +45,7 @@ class Kernel:
     eager_only: bool = False
 
 
-def kernels(op: Op) -> tuple[Kernel, ...]:
+def kernels(op: Op) -> tuple[DialectKernel, ...]:
     """The implementations of an operator, highest plevel first; those of dialects that are off last."""
     usable = [_kernel(op, implementation) for implementation in implementations(op)]
     dialects = {kernel.dialect for kernel in usable}
@@ -53,10 +53,10 @@ def kernels(op: Op) -> tuple[Kernel, ...]:
     return (*usable, *(kernel for kernel in absent if kernel is not None))
 
 
-def _kernel(op: Op, implementation: Implementation) -> Kernel:
+def _kernel(op: Op, implementation: Implementation) -> DialectKernel:
     on = implementation.dialect
     checkers = (on.accepts, implementation.accepts, implementation.confirm)
-    return Kernel(
+    return DialectKernel(
         on.name,
         implementation.plevel,
         tuple(sorted(on.devices)),
@@ -68,12 +68,14 @@ def _kernel(op: Op, implementation: Implementation) -> Kernel:
     )
 
 
-def _absent(op: Op, on: Dialect) -> Kernel | None:
+def _absent(op: Op, on: Dialect) -> DialectKernel | None:
     """The implementation in a dialect whose modules are not imported, by its row in their files."""
     where = _row(op, on)
     if where is None:
         return None
-    return Kernel(on.name, None, tuple(sorted(on.devices)), where, on.unavailable() or "", limits=_limits(op, on))
+    return DialectKernel(
+        on.name, None, tuple(sorted(on.devices)), where, on.unavailable() or "", limits=_limits(op, on)
+    )
 
 
 def _row(op: Op, on: Dialect) -> str | None:

@@ -12,15 +12,20 @@ from meta.functional._reduction import Reduction, check_reduction
 from meta.model.model import Model
 
 
-class _Loss(Model):
+class ReducedLoss(Model):
+    """Base class of losses that reduce the losses of elements or rows."""
+
     reduction: Reduction
 
-    def _set_reduction(self, reduction: Reduction) -> None:
+    def _set_reduction(self, reduction: Reduction, **options: Any) -> None:
+        """Set the reduction, checked, and the options as attributes."""
         check_reduction(type(self).__name__, reduction)
         self.reduction = reduction
+        for name, value in options.items():
+            setattr(self, name, value)
 
 
-class _Elementwise(_Loss):
+class _Elementwise(ReducedLoss):
     def build(self, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
 
@@ -39,7 +44,7 @@ class L1Loss(_Elementwise):
         return meta.l1_loss(x, target, self.reduction)
 
 
-class SmoothL1Loss(_Loss):
+class SmoothL1Loss(ReducedLoss):
     """(x - target)**2 / (2 * beta) for differences below beta, abs(x - target) - beta / 2 above."""
 
     def build(self, reduction: Reduction = "mean", beta: float = 1.0) -> None:
@@ -50,7 +55,7 @@ class SmoothL1Loss(_Loss):
         return meta.smooth_l1_loss(x, target, self.reduction, self.beta)
 
 
-class HuberLoss(_Loss):
+class HuberLoss(ReducedLoss):
     """delta times SmoothL1Loss with beta = delta (P. Huber, "Robust Estimation of a Location Parameter", 1964). Raises
     ArgumentError unless delta is positive."""
 
@@ -64,7 +69,7 @@ class HuberLoss(_Loss):
         return meta.huber_loss(x, target, self.reduction, self.delta)
 
 
-class _Classes(_Loss):
+class _Classes(ReducedLoss):
     weight: NDArray | None
 
     def _create(self, weight: Any, ignore_index: int, reduction: Reduction) -> None:
@@ -110,7 +115,7 @@ class NLLLoss(_Classes):
         return meta.nll_loss(x, target, self.weight, self.reduction, self.ignore_index)
 
 
-class BCEWithLogitsLoss(_Loss):
+class BCEWithLogitsLoss(ReducedLoss):
     """Binary cross entropy of sigmoid(x), computed without overflow; target: probabilities of the shape of x.
 
     weight: multiplies each loss.  pos_weight: multiplies those of positive targets."""
@@ -130,7 +135,7 @@ class BCEWithLogitsLoss(_Loss):
         return meta.binary_cross_entropy_with_logits(x, target, self.weight, self.pos_weight, self.reduction)
 
 
-class BCELoss(_Loss):
+class BCELoss(ReducedLoss):
     """-(target * log(x) + (1 - target) * log(1 - x)), with logarithms of at least -100; x: probabilities.
 
     weight: multiplies each loss."""

@@ -7,21 +7,12 @@ from typing import Any
 
 import meta
 from meta.eager.ndarray import NDArray
-from meta.functional._reduction import Reduction, check_reduction
+from meta.functional._reduction import Reduction
 from meta.model.model import Model
+from meta.nn.loss import ReducedLoss
 
 
-class _Loss(Model):
-    reduction: Reduction
-
-    def _create(self, reduction: Reduction, **options: Any) -> None:
-        check_reduction(type(self).__name__, reduction)
-        self.reduction = reduction
-        for name, value in options.items():
-            setattr(self, name, value)
-
-
-class _Weighted(_Loss):
+class _Weighted(ReducedLoss):
     weight: NDArray | None
 
     def _weigh(self, weight: Any) -> None:
@@ -30,53 +21,53 @@ class _Weighted(_Loss):
             self.buffer("weight", meta.asarray(weight))
 
 
-class SoftMarginLoss(_Loss):
+class SoftMarginLoss(ReducedLoss):
     """log(1 + exp(-target * x)); targets are 1 and -1."""
 
     def build(self, reduction: Reduction = "mean") -> None:
-        self._create(reduction)
+        self._set_reduction(reduction)
 
     def forward(self, x: Any, target: Any) -> Any:
         return meta.soft_margin_loss(x, target, self.reduction)
 
 
-class HingeEmbeddingLoss(_Loss):
+class HingeEmbeddingLoss(ReducedLoss):
     """x where the target is 1, max(0, margin - x) where it is -1."""
 
     margin: float
 
     def build(self, margin: float = 1.0, reduction: Reduction = "mean") -> None:
-        self._create(reduction, margin=margin)
+        self._set_reduction(reduction, margin=margin)
 
     def forward(self, x: Any, target: Any) -> Any:
         return meta.hinge_embedding_loss(x, target, self.margin, self.reduction)
 
 
-class MarginRankingLoss(_Loss):
+class MarginRankingLoss(ReducedLoss):
     """max(0, margin - target * (x1 - x2)); targets are 1 and -1."""
 
     margin: float
 
     def build(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
-        self._create(reduction, margin=margin)
+        self._set_reduction(reduction, margin=margin)
 
     def forward(self, x1: Any, x2: Any, target: Any) -> Any:
         return meta.margin_ranking_loss(x1, x2, target, self.margin, self.reduction)
 
 
-class CosineEmbeddingLoss(_Loss):
+class CosineEmbeddingLoss(ReducedLoss):
     """1 - cos of the angle of two vectors where the target is 1, max(0, cos - margin) where it is -1."""
 
     margin: float
 
     def build(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
-        self._create(reduction, margin=margin)
+        self._set_reduction(reduction, margin=margin)
 
     def forward(self, x1: Any, x2: Any, target: Any) -> Any:
         return meta.cosine_embedding_loss(x1, x2, target, self.margin, self.reduction)
 
 
-class GaussianNLLLoss(_Loss):
+class GaussianNLLLoss(ReducedLoss):
     """(log(var) + (x - target)**2 / var) / 2; see meta.gaussian_nll_loss.
 
     full: add log(2 pi) / 2.  eps: the least variance."""
@@ -85,13 +76,13 @@ class GaussianNLLLoss(_Loss):
     eps: float
 
     def build(self, full: bool = False, eps: float = 1e-6, reduction: Reduction = "mean") -> None:
-        self._create(reduction, full=full, eps=eps)
+        self._set_reduction(reduction, full=full, eps=eps)
 
     def forward(self, x: Any, target: Any, var: Any) -> Any:
         return meta.gaussian_nll_loss(x, target, var, self.full, self.eps, self.reduction)
 
 
-class PoissonNLLLoss(_Loss):
+class PoissonNLLLoss(ReducedLoss):
     """exp(x) - target * x, or without log_input x - target * log(x + eps).
 
     full: add Stirling's approximation of log(target!)."""
@@ -103,7 +94,7 @@ class PoissonNLLLoss(_Loss):
     def build(
         self, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: Reduction = "mean"
     ) -> None:
-        self._create(reduction, log_input=log_input, full=full, eps=eps)
+        self._set_reduction(reduction, log_input=log_input, full=full, eps=eps)
 
     def forward(self, x: Any, target: Any) -> Any:
         return meta.poisson_nll_loss(x, target, self.log_input, self.full, self.eps, self.reduction)
@@ -118,19 +109,19 @@ class MultiMarginLoss(_Weighted):
     margin: float
 
     def build(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: Reduction = "mean") -> None:
-        self._create(reduction, p=p, margin=margin)
+        self._set_reduction(reduction, p=p, margin=margin)
         self._weigh(weight)
 
     def forward(self, x: Any, target: Any) -> Any:
         return meta.multi_margin_loss(x, target, self.p, self.margin, self.weight, self.reduction)
 
 
-class MultiLabelMarginLoss(_Loss):
+class MultiLabelMarginLoss(ReducedLoss):
     """The sum over labels j and other classes i of max(0, 1 - x[j] + x[i]), divided by the number of classes; target:
     in each row the labels, then -1."""
 
     def build(self, reduction: Reduction = "mean") -> None:
-        self._create(reduction)
+        self._set_reduction(reduction)
 
     def forward(self, x: Any, target: Any) -> Any:
         return meta.multilabel_margin_loss(x, target, self.reduction)
@@ -142,14 +133,14 @@ class MultiLabelSoftMarginLoss(_Weighted):
     weight: multiplies the losses of each class."""
 
     def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
-        self._create(reduction)
+        self._set_reduction(reduction)
         self._weigh(weight)
 
     def forward(self, x: Any, target: Any) -> Any:
         return meta.multilabel_soft_margin_loss(x, target, self.weight, self.reduction)
 
 
-class TripletMarginLoss(_Loss):
+class TripletMarginLoss(ReducedLoss):
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) with the p-norm of differences plus eps as distance.
 
     swap: take the distance of positive and negative where it is less than that of anchor and negative."""
@@ -162,14 +153,14 @@ class TripletMarginLoss(_Loss):
     def build(
         self, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6, swap: bool = False, reduction: Reduction = "mean"
     ) -> None:
-        self._create(reduction, margin=margin, p=p, eps=eps, swap=swap)
+        self._set_reduction(reduction, margin=margin, p=p, eps=eps, swap=swap)
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         options = (self.margin, self.p, self.eps, self.swap, self.reduction)
         return meta.triplet_margin_loss(anchor, positive, negative, *options)
 
 
-class TripletMarginWithDistanceLoss(_Loss):
+class TripletMarginWithDistanceLoss(ReducedLoss):
     """TripletMarginLoss with a function as distance, by default the Euclidean one."""
 
     distance_function: Callable[[Any, Any], Any] | None
@@ -180,14 +171,14 @@ class TripletMarginWithDistanceLoss(_Loss):
         self, distance_function: Callable[[Any, Any], Any] | None = None, margin: float = 1.0, swap: bool = False,
         reduction: Reduction = "mean",
     ) -> None:  # fmt: skip
-        self._create(reduction, distance_function=distance_function, margin=margin, swap=swap)
+        self._set_reduction(reduction, distance_function=distance_function, margin=margin, swap=swap)
 
     def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
         options = (self.distance_function, self.margin, self.swap, self.reduction)
         return meta.triplet_margin_with_distance_loss(anchor, positive, negative, *options)
 
 
-class CTCLoss(_Loss):
+class CTCLoss(ReducedLoss):
     """The negative log-probability of sequences of labels (A. Graves et al., 2006); see meta.ctc_loss.
 
     blank: the class of no label.  zero_infinity: 0 for targets that do not fit into their inputs."""
@@ -196,7 +187,7 @@ class CTCLoss(_Loss):
     zero_infinity: bool
 
     def build(self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False) -> None:
-        self._create(reduction, blank=blank, zero_infinity=zero_infinity)
+        self._set_reduction(reduction, blank=blank, zero_infinity=zero_infinity)
 
     def forward(self, x: Any, target: Any, input_lengths: Any, target_lengths: Any) -> Any:
         options = (self.blank, self.reduction, self.zero_infinity)

@@ -19,7 +19,7 @@ from meta.nn.norm import LayerNorm
 Activation = str | Callable[[Any], Any]
 
 
-class _Layer(Model):
+class _TransformerLayer(Model):
     """Blocks with residual connections: x + block(norm(x)) if norm_first, else norm(x + block(x))."""
 
     linear1: Any
@@ -71,7 +71,7 @@ class _Layer(Model):
         return x if self.dropout is None else self.dropout(x)
 
 
-class TransformerEncoderLayer(_Layer):
+class TransformerEncoderLayer(_TransformerLayer):
     """Self-attention, then a network of two linear layers, each with a residual connection, over (batch, length,
     d_model).
 
@@ -98,7 +98,7 @@ class TransformerEncoderLayer(_Layer):
         return self._residual(self._residual(x, self.norm1, attend), self.norm2, self._feed_forward)
 
 
-class TransformerDecoderLayer(_Layer):
+class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to `memory`, the result of an encoder, then a network of two linear layers, each with a
     residual connection. Arguments, defaults and errors are those of TransformerEncoderLayer."""
 

@@ -40,7 +40,7 @@ _CALL_BYTES: Final = 1 << 16
 def _channels_last(module: Module) -> Module:
     """Bring convolutions of "main" that run faster so, and the operators between them, to channels last, if that moves
     fewer bytes than the conversions by libraries. Parameters and results keep their layout."""
-    converter = _Converter(module.main)
+    converter = _LayoutConverter(module.main)
     new = converter.function()
     return module.with_function("main", new) if converter.saved > converter.spent else module
 
@@ -66,7 +66,7 @@ class _New(NamedTuple):
     fields: tuple[int, ...] = ()
 
 
-class _Converter:
+class _LayoutConverter:
     """One traversal of a function.
 
     last: variables whose channels are last now, and what holds them.  tuples: the same of tuples, with the positions of
@@ -172,10 +172,10 @@ def _bytes(kind: Any) -> int:
 
 # --- rules: a call of the program -> what takes its place, None if it stays ------------------------------------------
 
-_Rule = Callable[[_Converter, Call], "_New | None"]
+_Rule = Callable[[_LayoutConverter, Call], "_New | None"]
 
 
-def _convolution(to: _Converter, call: Call) -> _New | None:
+def _convolution(to: _LayoutConverter, call: Call) -> _New | None:
     args = arguments_of(call)
     if args["channels_last"] or not _prefers(call, args):
         return None
@@ -216,7 +216,7 @@ def _with_channels_last(name: str, value: Any) -> Any:
 def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
     """names: the arguments of the shape of x."""
 
-    def rule(to: _Converter, call: Call) -> _New | None:
+    def rule(to: _LayoutConverter, call: Call) -> _New | None:
         args = arguments_of(call)
         ndim = args["x"].type.ndim
         if args["axis"] % ndim != 1 or not any(args[name] in to.last for name in names):
@@ -227,7 +227,7 @@ def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
     return rule
 
 
-def _reduction(to: _Converter, call: Call) -> _New | None:
+def _reduction(to: _LayoutConverter, call: Call) -> _New | None:
     """A reduction over other axes; without keepdims, of axes whose removal leaves the rest in order."""
     args = arguments_of(call)
     x, axis = args["x"], args["axis"]
@@ -244,7 +244,7 @@ def _reduction(to: _Converter, call: Call) -> _New | None:
     return _New(to.changed(call, x=to.as_last(x), axis=new), last=args["keepdims"])
 
 
-def _bias_add(to: _Converter, call: Call) -> _New | None:
+def _bias_add(to: _LayoutConverter, call: Call) -> _New | None:
     args = arguments_of(call)
     x, ndim = args["x"], args["x"].type.ndim
     if x not in to.last or args["axis"] % ndim != 1:
@@ -252,7 +252,7 @@ def _bias_add(to: _Converter, call: Call) -> _New | None:
     return _New(to.changed(call, x=to.as_last(x), axis=ndim - 1))
 
 
-def _concatenate(to: _Converter, call: Call) -> _New | None:
+def _concatenate(to: _LayoutConverter, call: Call) -> _New | None:
     args = arguments_of(call)
     xs = args["xs"]
     ndim = xs[0].type.ndim
@@ -261,7 +261,7 @@ def _concatenate(to: _Converter, call: Call) -> _New | None:
     return _New(to.changed(call, xs=tuple(map(to.as_last, xs)), axis=_to_last(ndim).index(args["axis"] % ndim)))
 
 
-def _max_pool(to: _Converter, call: Call) -> _New | None:
+def _max_pool(to: _LayoutConverter, call: Call) -> _New | None:
     """Max pooling whose indices, which are those of the layout, only its gradient takes."""
     args = arguments_of(call)
     x, rank = args["x"], args["x"].type.ndim - 2
@@ -274,7 +274,7 @@ def _max_pool(to: _Converter, call: Call) -> _New | None:
     return _New(Tuple((to.builder.emit(y), to.builder.get_item(pooled, 1)), call.span), fields=(0, 1))
 
 
-def _max_pool_alone(to: _Converter, call: Call) -> _New | None:
+def _max_pool_alone(to: _LayoutConverter, call: Call) -> _New | None:
     """Max pooling of what is also pooled with indices, for its gradient: the two become one."""
     args = arguments_of(call)
     x, rank = args["x"], args["x"].type.ndim - 2
@@ -287,7 +287,7 @@ def _max_pool_alone(to: _Converter, call: Call) -> _New | None:
     )
 
 
-def _max_pool_dx(to: _Converter, call: Call) -> _New | None:
+def _max_pool_dx(to: _LayoutConverter, call: Call) -> _New | None:
     args = arguments_of(call)
     if args["indices"] not in to.indices:
         return None
@@ -295,7 +295,7 @@ def _max_pool_dx(to: _Converter, call: Call) -> _New | None:
     return _pool_gradient(to, call, args, (dy, indices))
 
 
-def _avg_pool(to: _Converter, call: Call) -> _New | None:
+def _avg_pool(to: _LayoutConverter, call: Call) -> _New | None:
     args = arguments_of(call)
     x, rank = args["x"], args["x"].type.ndim - 2
     if x not in to.last or rank > 2:
@@ -305,14 +305,14 @@ def _avg_pool(to: _Converter, call: Call) -> _New | None:
     return _New(_without_plane(to, to.builder.emit(pooled)))
 
 
-def _avg_pool_dx(to: _Converter, call: Call) -> _New | None:
+def _avg_pool_dx(to: _LayoutConverter, call: Call) -> _New | None:
     args = arguments_of(call)
     if args["dy"] not in to.last or args["dy"].type.ndim > 4:
         return None
     return _pool_gradient(to, call, args, (_plane(to, args["dy"]),))
 
 
-def _pool_gradient(to: _Converter, call: Call, args: dict[str, Any], tensors: tuple[Atom, ...]) -> _New:
+def _pool_gradient(to: _LayoutConverter, call: Call, args: dict[str, Any], tensors: tuple[Atom, ...]) -> _New:
     batch, channels, *spatial = args["shape"]
     rank = len(spatial)
     rest = (args["count_include_pad"],) if "count_include_pad" in args else ()
@@ -321,7 +321,7 @@ def _pool_gradient(to: _Converter, call: Call, args: dict[str, Any], tensors: tu
     return _New(_without_plane(to, to.builder.emit(gradient)))
 
 
-def _plane(to: _Converter, atom: Atom) -> Atom:
+def _plane(to: _LayoutConverter, atom: Atom) -> Atom:
     """A tensor with channels last as (batch, 1, *spatial, channels)."""
     if atom not in to.planes:
         last = to.as_last(atom)
@@ -330,7 +330,7 @@ def _plane(to: _Converter, atom: Atom) -> Atom:
     return to.planes[atom]
 
 
-def _without_plane(to: _Converter, atom: Atom) -> Call:
+def _without_plane(to: _LayoutConverter, atom: Atom) -> Call:
     batch, _, *rest = atom.type.shape  # type: ignore[union-attr]
     return to.call("reshape", atom, (batch, *rest))
 
@@ -339,7 +339,7 @@ def _is_elementwise(op: Op) -> bool:
     return op.family in ("unary", "binary") or op.name in ("cast", "copy")
 
 
-def _elementwise(to: _Converter, call: Call) -> _New | None:
+def _elementwise(to: _LayoutConverter, call: Call) -> _New | None:
     """An elementwise operator, of which some operand has its channels last."""
     if not isinstance(call.type, TensorType) or not any(a in to.last for a in call.args if isinstance(a, Var)):
         return None
@@ -350,7 +350,7 @@ def _elementwise(to: _Converter, call: Call) -> _New | None:
     return _New(to.builder.call_expr(call.op, args))  # type: ignore[arg-type]
 
 
-def _broadcast(to: _Converter, atom: Any, ndim: int) -> Atom:
+def _broadcast(to: _LayoutConverter, atom: Any, ndim: int) -> Atom:
     """An operand of an elementwise operator with channels last: those of lower rank broadcast from the last axis."""
     kind = atom.type
     if kind.ndim == 0 or kind.ndim == ndim:
@@ -359,7 +359,7 @@ def _broadcast(to: _Converter, atom: Any, ndim: int) -> Atom:
     return to.moved(wide, _to_last)
 
 
-def _field(to: _Converter, value: TupleGetItem) -> _New | None:
+def _field(to: _LayoutConverter, value: TupleGetItem) -> _New | None:
     if value.value not in to.tuples:
         return None
     new, positions = to.tuples[value.value]

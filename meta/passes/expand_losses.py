@@ -14,6 +14,7 @@ written to rows of that length, with zeros behind the classes, for the products 
 from __future__ import annotations
 
 import math
+from functools import partial
 from typing import Any, Final
 
 from meta.device import Device
@@ -24,17 +25,18 @@ from meta.ir.visitor import Scope, by_op
 from meta.op.positions import checks_always
 from meta.op.registry import get
 from meta.passes.cuts import find_cut, has_zeros_behind
+from meta.passes.emission import emit
 from meta.passes.manager import rewrite_pass
 
 _LEAST_ELEMENTS: Final = 1 << 22
 """Elements of the logits, at least: fewer take less time than starting several kernels."""
 
 
-class _Rows:
+class _LossRows:
     """The parts that a loss and its gradient share, one value for each row of the logits."""
 
     def __init__(self, scope: Scope, x: Any, target: Any, ignore_index: int) -> None:
-        self.scope = scope
+        self.scope, self.call = scope, partial(emit, scope)
         self.rows, self.classes = x.type.shape
         self.device: Device = x.type.device
         self.source = _in_memory(scope, x)
@@ -52,10 +54,6 @@ class _Rows:
         weight = self.call("where", is_label, self.full(1.0), self.full(math.nan))
         self.weight = self.call("where", self.counted, weight, self.full(0.0))
         """1 for a label, 0 for one that is ignored, NaN for any other."""
-
-    def call(self, name: str, *args: Any) -> Any:
-        op = get(name)
-        return self.scope.call(op, op.schema.bind(name, args, {}))
 
     def full(self, value: float) -> Any:
         return self.call("full", (self.rows,), value, "float32", self.device)
@@ -94,7 +92,7 @@ def _loss(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if call is None:
         return None
     x, target, _, reduction, ignore_index, _ = call.args
-    rows = _Rows(scope, x, target, ignore_index)
+    rows = _LossRows(scope, x, target, ignore_index)
     picked = rows.gathered()
     losses = rows.call("subtract", rows.call("log", rows.total), rows.call("subtract", picked, rows.highest))
     losses = rows.call("multiply", rows.call("reshape", losses, (rows.rows,)), rows.weight)
@@ -110,7 +108,7 @@ def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if call is None:
         return None
     x, target, dy, _, reduction, ignore_index, _ = call.args
-    rows = _Rows(scope, x, target, ignore_index)
+    rows = _LossRows(scope, x, target, ignore_index)
     scale = rows.share(rows.call("multiply", rows.weight, dy), reduction)
     scale = rows.column(rows.call("where", rows.counted, scale, rows.full(0.0)))
     shares = rows.call("multiply", rows.powers, rows.call("divide", scale, rows.total))

@@ -10,30 +10,27 @@ elementwise and fuses with those neighbours.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from meta.dtype import accumulation_dtype
 from meta.ir.expr import Atom, Binding, Call, Expr, Tuple
 from meta.ir.type import TensorType
 from meta.ir.visitor import Scope, by_op
-from meta.op.registry import get
+from meta.passes.emission import emit
 from meta.passes.manager import rewrite_pass
 
 _LEAST_ELEMENTS: Final = 1 << 20
 """Elements of x, at least: fewer take less time than starting several kernels."""
 
 
-class _Channels:
+class _ChannelCalls:
     """Calls on tensors with channels on the last axis, along which vectors of one element a channel broadcast."""
 
     def __init__(self, scope: Scope, x: Any) -> None:
-        self.scope = scope
+        self.scope, self.call = scope, partial(emit, scope)
         self.dtype = accumulation_dtype(x.type.dtype)
         self.count = x.type.size // x.type.shape[-1]
-
-    def call(self, name: str, *args: Any) -> Any:
-        op = get(name)
-        return self.scope.call(op, op.schema.bind(name, args, {}))
 
     def wide(self, x: Any) -> Any:
         """x in the dtype of sums."""
@@ -52,7 +49,7 @@ def _train(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if call is None:
         return None
     x, running_mean, running_var, w, b, momentum, eps, axis = call.args
-    on = _Channels(scope, x)
+    on = _ChannelCalls(scope, x)
     stats = on.call("batch_norm_stats", x, eps, axis)
     mean, variance, invstd = (scope.get_item(stats, i) for i in range(3))
     y = on.call("multiply", on.call("subtract", on.wide(x), mean), on.scale(invstd, w))
@@ -75,7 +72,7 @@ def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if call is None:
         return None
     dy, x, w, mean, invstd, axis = call.args
-    on = _Channels(scope, x)
+    on = _ChannelCalls(scope, x)
     sums = on.call("batch_norm_sums", dy, x, mean, invstd, axis)
     dw, db = (scope.get_item(sums, i) for i in (0, 1))
     mean, invstd = on.wide(mean), on.wide(invstd)

@@ -9,6 +9,7 @@ All but x are constants, so that constant folding computes the new kernel and bi
 from __future__ import annotations
 
 from collections import Counter
+from functools import partial
 from typing import Any
 
 from meta.dtype import HALVES
@@ -16,6 +17,7 @@ from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import Scope, by_op, rewrite, use_counts
 from meta.op.registry import get
+from meta.passes.emission import emit
 from meta.passes.manager import counted, function_pass
 from meta.passes.simplify import producer
 
@@ -53,9 +55,7 @@ def _channels(conv: Call) -> int:
 
 
 def _folded(scope: Scope, conv: Call, mean: Any, var: Any, scale: Any, shift: Any, eps: float) -> Expr:
-    def call(name: str, *args: Any) -> Any:
-        return scope.call(get(name), get(name).schema.bind(name, args, {}))
-
+    call = partial(emit, scope)
     x, w, *attributes = conv.args
     factor = call("rsqrt", call("add", var, eps))
     factor = factor if scale is None else call("multiply", factor, scale)

@@ -12,7 +12,7 @@ from meta.op.registry import Op
 
 
 @dataclass(frozen=True, slots=True)
-class Call:
+class OperatorCall:
     """An operator with positional and keyword arguments. Arrays, also in lists, may be NumPy's, torch's or meta's."""
 
     op: Op
@@ -29,7 +29,7 @@ class Call:
         arguments = [*enumerate(self.args), *((index[k], v) for k, v in self.kwargs.items())]
         return [position for position, value in arguments for a in _items(value) if is_array(a)]
 
-    def map(self, function: Callable[[Any], Any]) -> Call:
+    def map(self, function: Callable[[Any], Any]) -> OperatorCall:
         """The same call with `function(array)` in place of each array."""
 
         def convert(value: Any) -> Any:
@@ -37,9 +37,9 @@ class Call:
                 return [convert(v) for v in value] if any(map(is_array, value)) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
             return function(value) if is_array(value) else value
 
-        return Call(self.op, tuple(map(convert, self.args)), {k: convert(v) for k, v in self.kwargs.items()})
+        return OperatorCall(self.op, tuple(map(convert, self.args)), {k: convert(v) for k, v in self.kwargs.items()})
 
-    def with_arrays(self, arrays: Iterable[Any]) -> Call:
+    def with_arrays(self, arrays: Iterable[Any]) -> OperatorCall:
         """The same call with other arrays, in the order of `arrays()`."""
         replacements = iter(arrays)
         return self.map(lambda _: next(replacements))
@@ -48,14 +48,14 @@ class Call:
         """The arguments in schema order, normalised."""
         return self.op.schema.bind(self.op.name, self.args, self.kwargs)
 
-    def to_meta(self, device: str = "cpu") -> Call:
+    def to_meta(self, device: str = "cpu") -> OperatorCall:
         """The same call with copies of its arrays as meta arrays on `device`; its results are on `device`, too."""
         call = self.map(lambda a: asarray(a, copy=True, device=device))
         if device == "cpu" or "device" not in self.op.schema.names:
             return call
         position = self.op.schema.index["device"]
         args = (*call.args[:position], device, *call.args[position + 1 :]) if len(call.args) > position else call.args
-        return Call(call.op, args, call.kwargs if len(args) > position else {**call.kwargs, "device": device})
+        return OperatorCall(call.op, args, call.kwargs if len(args) > position else {**call.kwargs, "device": device})
 
     def run(self) -> Any:
         """The result of the operator on meta arrays."""

@@ -15,7 +15,7 @@ from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array, asarray
 from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
 from meta.testing.arrays import to_numpy, to_torch
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import make_call, to_float64, tolerance_of
 from meta.testing.samples import Sample, leaves
 from meta.testing.tolerance import compare
@@ -47,7 +47,7 @@ def differentiable_positions(rule: GradRule) -> list[int]:
     return [i for i in rule.differentiable if i not in rule.unavailable]
 
 
-def gradient_inputs(call: Call) -> list[int]:
+def gradient_inputs(call: OperatorCall) -> list[int]:
     """Indices into `call.arrays()` of the floating arrays that have a gradient."""
     rule = gradient_rules().get(call.op.name)
     positions = differentiable_positions(rule) if rule is not None else []
@@ -93,7 +93,7 @@ def cotangent(sample: Sample, index: int, result: NDArray) -> Any:
 
 
 def _torch_gradients(
-    sample: Sample, host: Call, inputs: Sequence[int], dys: dict[int, Any], exact: bool
+    sample: Sample, host: OperatorCall, inputs: Sequence[int], dys: dict[int, Any], exact: bool
 ) -> list[Any] | None:
     """The gradients of the reference, zeros without a gradient; None if torch lacks a kernel for the dtype."""
     import torch
@@ -190,7 +190,7 @@ def _direction(sample: Sample, index: int, x: NDArray) -> Any:
     return np.asarray(rng.uniform(-1, 1, x.shape))
 
 
-def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:
+def _float64_leaves(sample: Sample) -> tuple[OperatorCall, list[int]]:
     """The call in float64, its differentiable arrays requiring gradients, and the indices of these arrays."""
     host = make_call(sample, "float64")
     inputs = gradient_inputs(host)
@@ -200,7 +200,7 @@ def _float64_leaves(sample: Sample) -> tuple[Call, list[int]]:
     return host.with_arrays(arrays), inputs
 
 
-def pure_function(call: Call) -> Any:
+def pure_function(call: OperatorCall) -> Any:
     """The call as a function of its arrays. It copies arrays that the operator overwrites and returns the results that
     have gradients."""
     rule, index = gradient_rules()[call.op.name], call.op.schema.index

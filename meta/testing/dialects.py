@@ -8,12 +8,12 @@ from meta.eager.call import device_of
 from meta.ir.type import Value
 from meta.op.dispatch import CallInfo, Implementation, candidates, with_dialect
 from meta.op.registry import as_type
-from meta.testing.call import Call
+from meta.testing.call import OperatorCall
 from meta.testing.generic import check_types, check_values, make_call
 from meta.testing.samples import Sample
 
 
-def accepting_implementations(call: Call) -> list[Implementation]:
+def accepting_implementations(call: OperatorCall) -> list[Implementation]:
     """The implementations that accept a call with meta arrays, by descending plevel; none for views and values."""
     args = call.bound_arguments()
     types = tuple(map(as_type, args))

@@ -8,15 +8,15 @@ from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.ir.type import TensorType, TupleType, Value, stored_shape
 from meta.testing.arrays import to_numpy, to_torch
-from meta.testing.call import Call, flat_results, is_array
+from meta.testing.call import OperatorCall, flat_results, is_array
 from meta.testing.samples import Sample
 from meta.testing.tolerance import FORWARD, compare
 
 
-def make_call(sample: Sample, dtype: str = "") -> Call:
+def make_call(sample: Sample, dtype: str = "") -> OperatorCall:
     """The sample's call, with NumPy arrays."""
     args, kwargs = sample.numpy(dtype)
-    return Call(sample.operator, args, kwargs)
+    return OperatorCall(sample.operator, args, kwargs)
 
 
 def check_forward(sample: Sample, dtype: str = "") -> None:
@@ -32,7 +32,7 @@ def check_forward(sample: Sample, dtype: str = "") -> None:
         compare(f"{sample.op}: an input after the call", to_numpy(after), before, tolerance=(0.0, 0.0))
 
 
-def check_types(call: Call, result: Any) -> None:
+def check_types(call: OperatorCall, result: Any) -> None:
     """Every result, and the memory behind it, has the shape and dtype that the type function inferred."""
     inferred = call.op.infer(call.bound_arguments())
     if isinstance(inferred, Value):
@@ -51,7 +51,7 @@ def check_types(call: Call, result: Any) -> None:
         )
 
 
-def check_values(sample: Sample, host: Call, result: Any, what: str = "") -> None:
+def check_values(sample: Sample, host: OperatorCall, result: Any, what: str = "") -> None:
     """`result` agrees with the sample's reference or satisfies its check."""
     name = what or sample.op
     if sample.check is not None:
@@ -76,7 +76,7 @@ def tolerance_of(sample: Sample, dtype: str) -> tuple[float, float]:
     return sample.tol.get(dtype) or FORWARD.get(dtype, (0.0, 0.0))
 
 
-def reference_results(sample: Sample, host: Call, results: list[Any]) -> tuple[list[Any], list[Any]]:
+def reference_results(sample: Sample, host: OperatorCall, results: list[Any]) -> tuple[list[Any], list[Any]]:
     """The reference's results for the values of `host`, in their dtype and in float64.
 
     If torch cannot run the reference in a dtype, its float64 result is rounded. A result of None is not compared."""
@@ -93,7 +93,7 @@ def reference_results(sample: Sample, host: Call, results: list[Any]) -> tuple[l
     return rounded, exact
 
 
-def _exact_results(host: Call, ref: Any) -> list[Any]:
+def _exact_results(host: OperatorCall, ref: Any) -> list[Any]:
     """The results in float64; integers are converted, too, if torch lacks an integer kernel."""
     import numpy as np
 

@@ -15,7 +15,7 @@ from meta.ir.type import Value
 from meta.op.dispatch import CallInfo, Implementation, candidates, implementations, with_dialect
 from meta.op.registry import Op, as_type
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import check_types
 from meta.testing.samples import Sample
 from meta.testing.tolerance import FORWARD, compare
@@ -29,7 +29,7 @@ class Skip(Exception):
 class Case:
     """A call with NumPy arrays, the device it runs on, and the Sample it comes from, if any."""
 
-    call: Call
+    call: OperatorCall
     device: str = "cpu"
     sample: Sample | None = None
 
@@ -37,7 +37,7 @@ class Case:
     def op(self) -> Op:
         return self.call.op
 
-    def fresh(self) -> Call:
+    def fresh(self) -> OperatorCall:
         """The call on new meta arrays."""
         return self.call.to_meta(self.device)
 

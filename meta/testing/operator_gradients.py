@@ -14,7 +14,7 @@ from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.op.grad.rule import gradient_rules
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.derivatives import gradient_inputs, pure_function
 from meta.testing.generic import to_float64
 from meta.testing.operator_case import Case, Skip, compare_results
@@ -60,7 +60,7 @@ def _differentiable_inputs(case: Case) -> list[int]:
     raise Skip("no argument with a gradient is floating")
 
 
-def _float64_leaves(case: Case) -> Call:
+def _float64_leaves(case: Case) -> OperatorCall:
     """The call in float64; its differentiable arrays require gradients."""
     positions = _differentiable_inputs(case)
     elements = sum(math.prod(case.call.arrays()[i].shape) for i in positions)

@@ -15,7 +15,7 @@ from meta.schema._dsl import Arg
 from meta.testing import operator_checks as checks
 from meta.testing import operator_gradients as gradients
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, is_array
+from meta.testing.call import OperatorCall, is_array
 from meta.testing.operator_case import Case, Skip
 from meta.testing.report import Finding, OpCheckError, OpCheckReport
 from meta.testing.samples import Sample, T
@@ -177,7 +177,7 @@ def _case(op: Op, index: int, sample: Any, device: str) -> Case:
         if sample.op != op.name:
             raise ArgumentError("opcheck", f"sample {index} is of {sample.op}", f"samples of {op.name}")
         args, kwargs = sample.numpy()
-        return Case(Call(op, args, kwargs), device, sample)
+        return Case(OperatorCall(op, args, kwargs), device, sample)
     if isinstance(sample, Mapping):
         args, kwargs = (), {str(name): _drawn(value, str(name)) for name, value in sample.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     elif isinstance(sample, (tuple, list)):
@@ -186,7 +186,7 @@ def _case(op: Op, index: int, sample: Any, device: str) -> Case:
         wrong = f"sample {index} is of class {type(sample).__name__}"
         expected = "a tuple of arguments, a dict of them by name, or a Sample"
         raise ArgumentError("opcheck", wrong, expected, f"write opcheck({op.name}, (x,))")
-    call = Call(op, args, kwargs)
+    call = OperatorCall(op, args, kwargs)
     op.schema.bind(op.name, call.to_meta(device).args, call.to_meta(device).kwargs)
     return Case(call.map(to_numpy), device)
 

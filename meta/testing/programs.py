@@ -16,14 +16,14 @@ from meta.ir.printer import to_text
 from meta.op.dispatch import with_dialect
 from meta.passes.auto_diff import auto_diff
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.derivatives import cotangent, gradient_inputs
 from meta.testing.generic import check_values, make_call, tolerance_of
 from meta.testing.samples import Sample
 from meta.testing.tolerance import compare
 
 
-def trace_call(call: Call) -> Any:
+def trace_call(call: OperatorCall) -> Any:
     """The call as a traced function of the list of its arrays."""
 
     @tracing.trace
@@ -108,7 +108,7 @@ def check_program_gradients(sample: Sample, dtype: str = "float32") -> None:
         compare(f"{sample.op}: program gradient {i}", to_numpy(ours), expected, tolerance=(rtol, atol))
 
 
-def program_gradients(call: Call, inputs: Sequence[int], dys: Sequence[tuple[NDArray, bool]]) -> list[Any]:
+def program_gradients(call: OperatorCall, inputs: Sequence[int], dys: Sequence[tuple[NDArray, bool]]) -> list[Any]:
     """The gradients of the arrays at `inputs` by the interpreter, from the traced and differentiated call.
 
     dys: the gradient of each floating result, and whether the result depends on differentiable arguments."""

@@ -124,7 +124,7 @@ def emit_loop(
     items = len(body.body.results) - len(carry)
     if length is not None:
         body = _with_saved(body, len(carry))
-    gradient = _Gradient(body, len(carry), len(operands), items, length, reverse, span)
+    gradient = _LoopGradient(body, len(carry), len(operands), items, length, reverse, span)
     return builder.emit(_call(gradient, (*carry, *operands, *captured)))
 
 
@@ -148,7 +148,7 @@ def with_rewritten_body(call: Call, args: Sequence[Atom], change: Callable[[Func
     return _call(replace(gradient, body=change(gradient.body)), tuple(args))
 
 
-def _call(gradient: _Gradient, args: tuple[Atom, ...]) -> Call:
+def _call(gradient: _LoopGradient, args: tuple[Atom, ...]) -> Call:
     """The call of the loop that a gradient describes."""
     body, carried, length = gradient.body, gradient.carried, gradient.length
     results = body.body.results
@@ -211,7 +211,7 @@ def _with_saved(body: FunctionExpr, carried: int) -> FunctionExpr:
 
 
 @dataclass(frozen=True, slots=True)
-class _Gradient:
+class _LoopGradient:
     """The gradient of a loop in the form of a generated gradient function. items: the number of stacks before those of
     saved values."""
 

@@ -9,6 +9,7 @@ from typing import Any
 
 import meta
 from meta.device import CPU, Device
+from meta.eager.gradient_graph import LEAF_REMEDY
 from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
 from meta.errors import GradientError, TraceError, TypeInferenceError
@@ -224,7 +225,7 @@ class Trace(Emitter):
                 op,
                 f"the tensor of shape {x.shape} written in place is a leaf that requires grad",
                 "tensors that an operator computed",
-                "write under `with meta.no_grad():`, or to x.detach() of a copy",
+                LEAF_REMEDY,
             )
 
     def _overwrite(self, where: str, x: NDArray | Symbol, value: Symbol) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from meta.inspect.gradient import Formula, Gradient, gradient
+from meta.inspect.gradient import Gradient, GradientFormula, gradient
 from meta.op.registry import Op
 from scripts.src_codegen.layout import by_family
 
@@ -71,7 +71,7 @@ def _gradient(gradient: Gradient) -> str:
     return "\n".join(["Gradient:\n", *rows])
 
 
-def _formula(formula: Formula) -> str:
+def _formula(formula: GradientFormula) -> str:
     if formula.text == "non_differentiable":
         return "none."
     where = "" if formula.location is None else f", a function in {formula.location.rsplit(':', 1)[0]}"

@@ -23,7 +23,7 @@ from meta.ir.verifier import verify
 from meta.op.dispatch import with_dialect
 from meta.op.registry import get
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import check_types
 from meta.testing.programs import trace_call
 from meta.testing.samples import OTHER_DTYPES, Sample, T
@@ -80,7 +80,7 @@ def _dtypes(sample: Sample) -> tuple[str, ...]:
 # --- mutations -------------------------------------------------------------------------------------------------------
 
 
-def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> Call:
+def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> OperatorCall:
     """The call of a sample with changed sizes, dtypes, values, layouts and attributes, on NumPy arrays."""
     sizes: dict[int, int] = {}
     if rng.random() < 0.4:
@@ -106,7 +106,7 @@ def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> C
         kwargs[rng.choice(list(kwargs))] = rng.choice(_ATTRIBUTES)
     elif rng.random() < 0.03:
         kwargs[rng.choice(op.schema.names)] = rng.choice(_ATTRIBUTES)
-    return Call(op, args, kwargs)
+    return OperatorCall(op, args, kwargs)
 
 
 def _tensors(sample: Sample) -> list[T]:
@@ -148,7 +148,7 @@ def laid_out(values: Any, rng: random.Random) -> Any:
 # --- outcomes --------------------------------------------------------------------------------------------------------
 
 
-def _problem(sample: Sample, host: Call, rng: random.Random, extreme: bool) -> str:
+def _problem(sample: Sample, host: OperatorCall, rng: random.Random, extreme: bool) -> str:
     """Raise AssertionError for a wrong result."""
     call = host.map(asarray)
     result = call.run()
@@ -164,7 +164,7 @@ def _problem(sample: Sample, host: Call, rng: random.Random, extreme: bool) -> s
     return ""
 
 
-def _compare_reference(host: Call, results: list[Any]) -> None:
+def _compare_reference(host: OperatorCall, results: list[Any]) -> None:
     if host.op.family.startswith("linalg_") and not all(np.isfinite(x).all() for x in host.arrays()):
         return  # factorisations of infinities and NaN have no defined values
     try:
@@ -185,7 +185,7 @@ def bound(dtype: str, reference: Any) -> tuple[float, float]:
     return 8 * tolerance, 8 * tolerance * float(np.abs(finite(reference)).max(initial=1.0))
 
 
-def with_padding_of(host: Call, ours: Any, theirs: Any) -> Any:
+def with_padding_of(host: OperatorCall, ours: Any, theirs: Any) -> Any:
     """Our result, with theirs where a convolution of infinities or NaN is NaN in one of them alone. Padding, and what
     strides leave between elements, is 0: times infinity that is NaN, or 0 where a kernel leaves such products out, and
     ATen's kernels do either, by dtype and shape. So do its products of 16-bit matrices on CPUs with tiles (AMX), whose
@@ -203,7 +203,7 @@ def finite(values: Any) -> Any:
     return values[np.isfinite(values)].astype(np.float64) if values.dtype.kind not in "biu" else np.zeros(0)
 
 
-def compare_programs(host: Call, results: list[Any], compiled: bool) -> None:
+def compare_programs(host: OperatorCall, results: list[Any], compiled: bool) -> None:
     program = trace_call(host.to_meta())
     arrays = host.to_meta().arrays()
     if not arrays:
@@ -224,7 +224,7 @@ def compare_programs(host: Call, results: list[Any], compiled: bool) -> None:
         compare(f"result {i} of the machine", to_numpy(a), reference, tolerance=bound(b.dtype, reference))
 
 
-def shown(host: Call) -> str:
+def shown(host: OperatorCall) -> str:
     def text(value: Any) -> str:
         return f"{value.dtype}{list(value.shape)}" if isinstance(value, np.ndarray) else repr(value)
 

@@ -13,7 +13,7 @@ from meta.errors import MetaError
 from meta.op.dispatch import with_dialect
 from meta.op.registry import get
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import make_call
 from meta.testing.programs import trace_call
 from meta.testing.samples import Sample
@@ -66,11 +66,11 @@ def case(seed: int, index: int) -> str:
     return _difference(host, results)
 
 
-def _run(program: Any, host: Call) -> tuple[Call, list[Any]]:
+def _run(program: Any, host: OperatorCall) -> tuple[OperatorCall, list[Any]]:
     return host, [to_numpy(x) for x in flat_results(program(host.to_meta().arrays()))]
 
 
-def _draws(host: Call, rng: random.Random) -> list[Call]:
+def _draws(host: OperatorCall, rng: random.Random) -> list[OperatorCall]:
     return [host.map(lambda a: _moved(a, rng) if a.dtype.kind in "iu" else a) for _ in range(_DRAWS)]
 
 
@@ -85,7 +85,7 @@ def _moved(positions: Any, rng: random.Random) -> Any:
     return moved
 
 
-def _difference(host: Call, results: list[tuple[Call, list[Any]]]) -> str:
+def _difference(host: OperatorCall, results: list[tuple[OperatorCall, list[Any]]]) -> str:
     with with_dialect("reference"):
         program = compile_program(trace_call(host.to_meta()))
         for drawn, ours in results:

@@ -21,7 +21,7 @@ from meta.op.dispatch import with_dialect
 from meta.op.registry import Op, all_ops
 from meta.schema import Arg
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import check_types
 from meta.testing.tolerance import compare
 from tests.attack.calls import bound, compare_programs, finite, laid_out, shown, with_padding_of, write_special
@@ -73,12 +73,12 @@ class _Drawn:
         self._extreme = rng.random() < 0.3
         self._shape = tuple(rng.choice(_SIZES[1:] if rng.random() < 0.9 else _SIZES) for _ in range(self._rank))
 
-    def call(self) -> Call:
+    def call(self) -> OperatorCall:
         args = [self._argument(arg) for arg in self._op.schema.args]
         cut = len(args)
         while cut and not self._op.schema.args[cut - 1].required and self._rng.random() < 0.3:
             cut -= 1
-        return Call(self._op, tuple(args[:cut]), {})
+        return OperatorCall(self._op, tuple(args[:cut]), {})
 
     def _argument(self, arg: Arg) -> Any:
         if arg.name == "key":
@@ -138,7 +138,7 @@ def _plain(arg: Arg, rng: random.Random) -> Any:
     return "cpu" if name == "Device" else rng.choice(small)
 
 
-def _problem(host: Call, rng: random.Random) -> str:
+def _problem(host: OperatorCall, rng: random.Random) -> str:
     """Raise AssertionError for a wrong result."""
     call = host.map(asarray)
     result = call.run()
@@ -157,7 +157,7 @@ def _problem(host: Call, rng: random.Random) -> str:
     return ""
 
 
-def _is_free(host: Call) -> bool:
+def _is_free(host: OperatorCall) -> bool:
     """Whether values are not determined: signs of factors, and sums and products near the limits of a dtype, where the
     order decides what overflows. Elements that are computed one by one have no order."""
     if host.op.pattern in ("elemwise", "broadcast"):
@@ -168,7 +168,7 @@ def _is_free(host: Call) -> bool:
     )
 
 
-def _compare_dialect(host: Call, results: list[Any], dialect: str) -> None:
+def _compare_dialect(host: OperatorCall, results: list[Any], dialect: str) -> None:
     try:
         with with_dialect(dialect):
             expected = flat_results(host.to_meta().run())

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from meta.op.registry import get
-from meta.testing.call import Call
+from meta.testing.call import OperatorCall
 from tests.attack import calls, workers
 from tests.attack.__main__ import COUNTS
 from tests.python.op.samples import samples
@@ -77,17 +77,19 @@ def test_saved_runs_are_merged_by_problem(tmp_path: Path) -> None:
 
 def test_a_call_may_have_no_results() -> None:
     sample = next(sample for sample in samples() if sample.op == "shape")
-    assert calls._problem(sample, Call(get("shape"), (np.zeros(()),), {}), random.Random(0), extreme=False) == ""
+    assert (
+        calls._problem(sample, OperatorCall(get("shape"), (np.zeros(()),), {}), random.Random(0), extreme=False) == ""
+    )
 
 
 @pytest.mark.parametrize("name", ["conv1d", "matmul"])
 def test_only_what_padding_gives_may_differ_from_the_reference(name: str) -> None:
     x, w = np.ones((1, 1, 3)), np.full((1, 1, 3), np.inf)
-    call = Call(get(name), (x, w), {})
+    call = OperatorCall(get(name), (x, w), {})
     ours, theirs = np.array([np.nan, 1.0, 2.0]), np.array([np.inf, 1.0, 3.0])
     allowed = name == "conv1d"
     np.testing.assert_array_equal(calls.with_padding_of(call, ours, theirs), [np.inf, 1.0, 2.0] if allowed else ours)
-    finite = Call(get(name), (x, x), {})
+    finite = OperatorCall(get(name), (x, x), {})
     np.testing.assert_array_equal(calls.with_padding_of(finite, ours, theirs), ours)
 
 

@@ -17,7 +17,7 @@ from meta.errors import MetaError  # noqa: E402
 from meta.op.registry import get  # noqa: E402
 from meta.optim.sgd import with_sgd  # noqa: E402
 from meta.testing.arrays import to_numpy  # noqa: E402
-from meta.testing.call import Call, flat_results  # noqa: E402
+from meta.testing.call import OperatorCall, flat_results  # noqa: E402
 from meta.testing.generic import check_types  # noqa: E402
 from meta.testing.tolerance import compare  # noqa: E402
 
@@ -114,7 +114,7 @@ def every_operator(recording: str) -> None:
     """Repeat the calls that test_without_torch.py recorded and compare with torch's results."""
     failures: list[str] = []
     for name, args, kwargs, wanted, exact, tolerances in pickle.loads(Path(recording).read_bytes()):
-        call = Call(get(name), args, kwargs).to_meta()
+        call = OperatorCall(get(name), args, kwargs).to_meta()
         try:
             result = call.run()
             check_types(call, result)

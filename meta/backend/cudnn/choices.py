@@ -10,7 +10,7 @@ from typing import Any
 
 from meta import cache
 from meta.backend.cudnn import frontend, loader
-from meta.backend.cudnn.frontend import Choice
+from meta.backend.cudnn.frontend import PlanChoice
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import devices
 from meta.device import Device
@@ -28,14 +28,14 @@ def key(problem: Hashable, device: Device, limit: int, avoid: Sequence[str]) -> 
     return "cudnn-" + hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
-def read(name: str) -> Choice | None:
+def read(name: str) -> PlanChoice | None:
     """The choice stored under a key, or None."""
     disk = cache.default_cache()
     payload = disk.read(name, _SUFFIX) if disk else None
     return None if payload is None else parse(payload)
 
 
-def write(name: str, choice: Choice) -> None:
+def write(name: str, choice: PlanChoice) -> None:
     """Store a choice, if the cache is in use."""
     disk = cache.default_cache()
     if disk:
@@ -43,7 +43,7 @@ def write(name: str, choice: Choice) -> None:
         disk.put(name, json.dumps({"engine": engine, "knobs": knobs}).encode(), _SUFFIX)
 
 
-def parse(payload: bytes) -> Choice | None:
+def parse(payload: bytes) -> PlanChoice | None:
     """The choice that an entry holds; None for an entry of another form."""
     try:
         entry: Any = json.loads(payload)

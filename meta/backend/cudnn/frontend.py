@@ -22,7 +22,7 @@ from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.cudnn.descriptors import channels_last_strides, row_major_strides
 from meta.backend.cudnn.handle import Handle, Workspace
 
-Choice = tuple[int, dict[str, int]]
+PlanChoice = tuple[int, dict[str, int]]
 """A plan as the number of cuDNN's engine, and the engine's settings by name."""
 MAX_WORKSPACE = 4 << 30
 """Limit of a plan's scratch memory, in bytes."""
@@ -66,7 +66,7 @@ def _handle(handle: Handle) -> Any:
     return handle.frontend
 
 
-class Graph:
+class OperationGraph:
     """A graph of operations, and its plans once built. Methods raise StatusError with the frontend's message.
 
     description: names the graph in errors.  compute: dtype of sums."""
@@ -151,7 +151,7 @@ class Graph:
         graph.build_plan_at_index(plans[0])
         return plans
 
-    def choice(self, index: int) -> Choice | None:
+    def choice(self, index: int) -> PlanChoice | None:
         """What `build_choice` builds a plan from in another process; None for a plan that cannot be rebuilt."""
         try:
             engine, knobs = self.graph.get_engine_and_knobs_at_index(index)
@@ -159,7 +159,7 @@ class Graph:
         except _error_classes():
             return None
 
-    def build_choice(self, choice: Choice) -> list[int]:
+    def build_choice(self, choice: PlanChoice) -> list[int]:
         """Build the plan of an earlier choice alone; returns its index. Raises StatusError if it does not build."""
         engine, knobs = choice
         try:
@@ -238,7 +238,7 @@ class Graph:
 _FINALISTS = 4
 _SIMILAR = 1.03
 """Ratio of times up to which plans count as equally fast."""
-_graphs: WeakSet[Graph] = WeakSet()
+_graphs: WeakSet[OperationGraph] = WeakSet()
 
 
 def _first_line(error: Exception) -> str:

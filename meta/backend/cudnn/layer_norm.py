@@ -11,10 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Final
 
 from meta.backend.cudnn import frontend, plans
-from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, handle_getter
 from meta.backend.cudnn.kernel import Run, constant_vector, product, unsupported_tensors
-from meta.backend.cudnn.plans import Solution
 from meta.backend.memory import allocation
 from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
@@ -88,11 +87,13 @@ def without_plan(call: CallInfo) -> str | None:
         return reason
     handle = handle_getter(call.device)()
     phases = ("infer",) if call.op.name == "layer_norm" else ("train", "backward")
-    return next((s.refusal for p in phases if (s := _solve(problem(call, p), handle)).refusal), None)
+    return next((s.refusal for p in phases if (s := plans.solve(problem(call, p), handle, _build_graph)).refusal), None)
 
 
-def _build_graph(target: LayerNormProblem, handle: Handle) -> Graph:
-    graph = Graph(f"layer norm of {target.dtype} ({target.rows}, {target.columns})", handle, target.dtype, "float32")
+def _build_graph(target: LayerNormProblem, handle: Handle) -> OperationGraph:
+    graph = OperationGraph(
+        f"layer norm of {target.dtype} ({target.rows}, {target.columns})", handle, target.dtype, "float32"
+    )
     data, row, column = (target.rows, target.columns, 1, 1), (1, target.columns, 1, 1), (target.rows, 1, 1, 1)
     cudnn = frontend.module()
     x, scale = graph.input(X, data), graph.input(SCALE, row, target.parameter)
@@ -117,14 +118,10 @@ def _build_graph(target: LayerNormProblem, handle: Handle) -> Graph:
     return graph
 
 
-def _solve(target: LayerNormProblem, handle: Handle) -> Solution:
-    return plans.solve(target, lambda: _build_graph(target, handle))
-
-
 def forward(call: CallInfo) -> Run:
     """`run(x, *parameters, y)`."""
     target, args, current = problem(call, "infer"), call.bind(), handle_getter(call.device)
-    solution, eps = _solve(target, current()), ctypes.c_float(args["eps"])
+    solution, eps = plans.solve(target, current(), _build_graph), ctypes.c_float(args["eps"])
     fixed = {EPS: ctypes.addressof(eps)}
     names: list[int] = []
     for name, number, value in (("scale", SCALE, 1.0), ("bias", BIAS, 0.0)):
@@ -141,15 +138,15 @@ def forward(call: CallInfo) -> Run:
     return run
 
 
-class _Gradient:
+class _LayerNormGradient:
     """All three gradients; unused ones are written to scratch memory."""
 
     def __init__(self, call: CallInfo) -> None:
         target, device = problem(call, "train"), call.device
         self.current = handle_getter(device)
         handle = self.current()
-        self.forward = _solve(target, handle)
-        self.backward = _solve(problem(call, "backward"), handle)
+        self.forward = plans.solve(target, handle, _build_graph)
+        self.backward = plans.solve(problem(call, "backward"), handle, _build_graph)
         self.eps = ctypes.c_float(call.bind()["eps"])
         self.one = constant_vector(1.0, target.columns, target.parameter, device).data_ptr()
         self.zero = constant_vector(0.0, target.columns, target.parameter, device).data_ptr()
@@ -179,7 +176,7 @@ class _Gradient:
 
 def dx(call: CallInfo) -> Run:
     """`run(x, scale if there is one, dy, dx)`."""
-    gradient = _Gradient(call)
+    gradient = _LayerNormGradient(call)
 
     def run(x: Any, *rest: Any) -> None:
         *scale, dy, dx = rest
@@ -190,7 +187,7 @@ def dx(call: CallInfo) -> Run:
 
 def dwb(call: CallInfo) -> Run:
     """`run(x, dy, dscale, dbias)`."""
-    gradient = _Gradient(call)
+    gradient = _LayerNormGradient(call)
 
     def run(x: Any, dy: Any, dscale: Any, dbias: Any) -> None:
         gradient(x, None, dy, {DSCALE: dscale, DBIAS: dbias})
@@ -200,7 +197,7 @@ def dwb(call: CallInfo) -> Run:
 
 def dxwb(call: CallInfo) -> Run:
     """`run(x, scale if there is one, dy, dx, dscale, dbias)`."""
-    gradient = _Gradient(call)
+    gradient = _LayerNormGradient(call)
 
     def run(x: Any, *rest: Any) -> None:
         *scale, dy, dx, dscale, dbias = rest

@@ -5,20 +5,26 @@ problems."""
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from functools import partial
 from threading import RLock
+from typing import TypeVar
 
 from meta.backend.cuda import driver
 from meta.backend.cudnn import choices
 from meta.backend.cudnn.c_functions import StatusError
-from meta.backend.cudnn.frontend import Choice, Graph
+from meta.backend.cudnn.frontend import OperationGraph, PlanChoice
 from meta.backend.cudnn.handle import Handle, Workspace, address
 from meta.errors import KernelError
+
+_Problem = TypeVar("_Problem", bound=Hashable)
 
 
 class Solution:
     """The plans of a problem. refusal: why there are none, or None."""
 
-    def __init__(self, problem: Hashable, build_graph: Callable[[], Graph], limit: int, avoid: Sequence[str]) -> None:
+    def __init__(
+        self, problem: Hashable, build_graph: Callable[[], OperationGraph], limit: int, avoid: Sequence[str]
+    ) -> None:
         self.refusal: str | None = None
         self._workspace: Workspace | None = None
         self._lock = RLock()
@@ -36,7 +42,7 @@ class Solution:
         if len(self._plans) == 1:
             self._select(self._plans[0])
 
-    def _build(self, choice: Choice) -> bool:
+    def _build(self, choice: PlanChoice) -> bool:
         """Build the plan that an earlier process chose; returns whether it still builds."""
         try:
             self._plans = self._graph.build_choice(choice)
@@ -81,7 +87,13 @@ _solutions: dict[Hashable, Solution] = {}
 _lock = RLock()
 
 
-def solve(problem: Hashable, build_graph: Callable[[], Graph], limit: int = 1, avoid: Sequence[str] = ()) -> Solution:
+def solve(
+    problem: _Problem,
+    handle: Handle,
+    build_graph: Callable[[_Problem, Handle], OperationGraph],
+    limit: int = 1,
+    avoid: Sequence[str] = (),
+) -> Solution:
     """The cached or new solution of a problem.
 
     build_graph: builds its graph.  limit: plans to compare.  avoid: numerical notes that plans must not have."""
@@ -92,5 +104,6 @@ def solve(problem: Hashable, build_graph: Callable[[], Graph], limit: int = 1, a
             if solution is None:
                 if len(_solutions) >= LIMIT:
                     _solutions.clear()
-                solution = _solutions[problem] = Solution(problem, build_graph, limit, avoid)
+                solution = Solution(problem, partial(build_graph, problem, handle), limit, avoid)
+                _solutions[problem] = solution
     return solution

@@ -21,7 +21,7 @@ ANSWER_SECONDS = 3.0
 """How long a rank waits, after a collective failed, for the other ranks to report the same."""
 
 
-class Group:
+class ProcessGroup:
     """Ranks that communicate. Collectives work on contiguous tensors.
 
     name: how operators refer to it.  ranks: their numbers in the world, in the order of the group.
@@ -149,7 +149,7 @@ _all_gather, _reduce_scatter = (
     )
 )  # fmt: skip
 
-_groups: dict[str, Group] = {}
+_groups: dict[str, ProcessGroup] = {}
 
 
 def add_group(name: str, ranks: tuple[int, ...], process_group: Any) -> None:
@@ -160,7 +160,7 @@ def add_group(name: str, ranks: tuple[int, ...], process_group: Any) -> None:
             "distributed", f"group '{name}' exists with ranks {group.ranks}, not {ranks}", "names of one group each"
         )
     if group is None:
-        _groups[name] = Group(name, ranks, process_group)
+        _groups[name] = ProcessGroup(name, ranks, process_group)
 
 
 def remove_groups() -> None:
@@ -173,7 +173,7 @@ def group_size(where: str, name: str) -> int:
     return len(_group(where, name))
 
 
-def find_group(op: str, name: str, ranks: int) -> Group:
+def find_group(op: str, name: str, ranks: int) -> ProcessGroup:
     """The group of an operator's call. Raises CommunicationError if there is none of that name and size."""
     group = _group(op, name)
     if len(group) != ranks:
@@ -183,7 +183,7 @@ def find_group(op: str, name: str, ranks: int) -> Group:
     return group
 
 
-def _group(where: str, name: str) -> Group:
+def _group(where: str, name: str) -> ProcessGroup:
     group = _groups.get(name)
     if group is None:
         listed = ", ".join(f"'{each}'" for each in _groups)

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, TypeAlias
 
 from meta.backend.cuda import driver, streams
-from meta.backend.torch.groups import Group
+from meta.backend.torch.groups import ProcessGroup
 from meta.device import Device
 
 Steps: TypeAlias = Generator[Any, None, None]
@@ -23,7 +23,7 @@ Steps: TypeAlias = Generator[Any, None, None]
 class Transfer:
     """A collective that has begun."""
 
-    def __init__(self, name: str, group: Group, steps: Steps) -> None:
+    def __init__(self, name: str, group: ProcessGroup, steps: Steps) -> None:
         group.calls += 1
         self.name, self.group, self.call, self.steps = name, group, group.calls, steps
         with group.reporting(name, self.call):
@@ -51,7 +51,7 @@ class _Begun(threading.local):
 _begun = _Begun()
 
 
-def communicate(name: str, group: Group, steps: Steps) -> None:
+def communicate(name: str, group: ProcessGroup, steps: Steps) -> None:
     """Run a collective, or begin it inside of `start`. Raises CommunicationError for a failure."""
     transfer = Transfer(name, group, steps)
     if _begun.transfers is None:

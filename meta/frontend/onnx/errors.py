@@ -6,6 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from meta.errors import MetaError, NotSupportedError
 
+GUIDE = "docs/from-onnx.md lists the supported ones"
+"""The remedy for operators and values that are not supported."""
+
 
 class OnnxError(MetaError, ValueError):
     """An ONNX model, or a value given to it, that cannot be read, converted or run."""

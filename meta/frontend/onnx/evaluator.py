@@ -11,7 +11,7 @@ import numpy as np
 
 from meta.errors import MetaError, NotSupportedError, TraceError
 from meta.frontend.onnx.attributes import attributes, check_against_definition
-from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
+from meta.frontend.onnx.errors import GUIDE, OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.functions import default_attributes, function_body, model_function
 from meta.frontend.onnx.node import NodeView, describe
 from meta.frontend.onnx.source import Program
@@ -182,7 +182,7 @@ class Evaluator:
         body = function_body(node, version, domain, inputs)
         if body is None:
             problem = f"{where}: the operator is not supported in opset {version}"
-            raise UnsupportedError("onnx", problem, remedy="docs/from-onnx.md lists the supported ones")
+            raise UnsupportedError("onnx", problem, remedy=GUIDE)
         return body
 
     def _call(self, function: Any, inputs: list[Any], attrs: dict[str, Any], frame: Frame) -> tuple[Any, ...]:

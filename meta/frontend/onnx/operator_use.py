@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
-from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.frontend.onnx.errors import GUIDE, OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
 from meta.frontend.onnx.ops._refused import REASONS
@@ -16,8 +16,6 @@ from meta.frontend.onnx.ops._row import Row
 from meta.frontend.onnx.source import Program
 from meta.frontend.onnx.table import domain_of, find, first_opset
 from meta.frontend.onnx.tensors import tensor_dtype
-
-_GUIDE = "docs/from-onnx.md lists the supported ones"
 
 
 @dataclass(slots=True, eq=False)
@@ -55,12 +53,12 @@ def check_supported(program: Program) -> None:
     missing = [use for use in uses if not use.supported]
     if missing:
         counts = {use.name: use.count for use in missing}
-        raise UnsupportedError("onnx", missing_operators(missing), remedy=_GUIDE, operators=counts, problems=problems)
+        raise UnsupportedError("onnx", missing_operators(missing), remedy=GUIDE, operators=counts, problems=problems)
     if len(problems) == 1:
         raise UnsupportedError("onnx", problems[0])
     if problems:
         problem = f"{len(problems)} tensors or attributes are not supported"
-        raise UnsupportedError("onnx", problem, remedy=_GUIDE, problems=problems)
+        raise UnsupportedError("onnx", problem, remedy=GUIDE, problems=problems)
 
 
 def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey) -> None:

@@ -27,7 +27,7 @@ def _libc() -> Any:
     return libc
 
 
-class _Thread(threading.local):
+class _ThreadStack(threading.local):
     """This thread. low: the lowest address of its stack, 0 if unknown.  size: in bytes.  context: memory for
     `getcontext`."""
 
@@ -43,7 +43,7 @@ class _Thread(threading.local):
         libc.pthread_attr_destroy(attributes)
 
 
-_thread = _Thread()
+_thread = _ThreadStack()
 
 
 def size() -> int:

@@ -40,7 +40,7 @@ def bundle_kernels(module: Any, kernels: Kernels) -> tuple[Any, Kernels]:
 
 
 @dataclass(frozen=True, slots=True)
-class _Kernel:
+class _BundledKernel:
     """A PrimFunc. reads, writes: the positions of the parameters that it reads and writes.
 
     launch: its loops over the blocks and over the threads of a block, if it is one launch with static sizes and without
@@ -57,7 +57,7 @@ class _Member:
     """A step that may be bundled. reads, writes: the tensors.  bytes: those of all its tensors."""
 
     step: Step
-    kernel: _Kernel
+    kernel: _BundledKernel
     grid: Any
     threads: Any
     reads: frozenset[Any]
@@ -89,7 +89,7 @@ class _Bundler:
         self.kernels = dict(kernels)
         self.params = frozenset(self.main.params)
         self.steps = Steps(self.main)
-        self.checked: dict[Any, _Kernel | None] = {}
+        self.checked: dict[Any, _BundledKernel | None] = {}
 
     def run(self) -> Any:
         for find, late in ((self.updates, True), (self.preparations, False)):
@@ -157,7 +157,7 @@ class _Bundler:
         reads, writes = (frozenset(args[i] for i in positions) for positions in (kernel.reads, kernel.writes))
         return _Member(step, kernel, *kernel.launch, reads, writes, volume)
 
-    def kernel(self, value: Any) -> _Kernel | None:
+    def kernel(self, value: Any) -> _BundledKernel | None:
         """The PrimFunc that a value calls; None for other values and for one that takes addresses."""
         if not is_kernel(value) or not isinstance(value.op, tvm.GlobalVar):
             return None
@@ -196,14 +196,14 @@ def _bytes(buffer: Any) -> int:
     return (blocks.volume([blocks.as_int(d) for d in buffer.ty.shape]) or 0) * blocks.element_bits(buffer) // 8
 
 
-def _kernel(func: Any) -> _Kernel | None:
+def _kernel(func: Any) -> _BundledKernel | None:
     if takes_addresses(func):
         return None
     loads: list[Any] = []
     stores: list[Any] = []
     tvm.structural_walk(func.body, (tvm.TensorLoad, lambda load: loads.append(load.source)))
     tvm.structural_walk(func.body, (tvm.BufferStore, lambda store: stores.append(store.buffer)))
-    return _Kernel(func, _positions(func, loads), _positions(func, stores), _launch(func))
+    return _BundledKernel(func, _positions(func, loads), _positions(func, stores), _launch(func))
 
 
 def _launch(func: Any) -> tuple[Any, Any] | None:

@@ -25,7 +25,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.vm.lower.choose import WAIT, start_name
 from meta.vm.relax.gather_again import gather_again, kernels_of_state
-from meta.vm.relax.lifetimes import Kernel, Lifetimes, argument_bytes, lifetimes
+from meta.vm.relax.lifetimes import KernelCall, Lifetimes, argument_bytes, lifetimes
 from meta.vm.relax.steps import Step, Steps, is_kernel, step_of
 
 Kernels = dict[str, tuple[str, ...]]
@@ -101,11 +101,11 @@ class _Order:
         self.ready: list[tuple[bool, int]] = []
         self.in_flight: dict[int, int] = {}
         self.ahead: dict[int, int] = {}
-        self.out: list[Kernel] = []
+        self.out: list[KernelCall] = []
         self.gathers = iter(self.first_needed())
         self.next_gather = next(self.gathers, None)
 
-    def run(self) -> list[Kernel]:
+    def run(self) -> list[KernelCall]:
         for kernel in self.kernels:
             if not self.lazy[kernel.index] and not self.waiting[kernel.index]:
                 self.push(kernel.index)
@@ -224,7 +224,7 @@ class _Order:
         del self.in_flight[index]
         self.follow(self.kernels[index], True)
 
-    def follow(self, kernel: Kernel, urgent: bool) -> None:
+    def follow(self, kernel: KernelCall, urgent: bool) -> None:
         for i in sorted(kernel.before):
             if not self.lazy[i]:
                 self.waiting[i] -= 1
@@ -246,7 +246,7 @@ class _Order:
             pending += self.kernels[i].after & self.settled
 
 
-def _bytes(kernel: Kernel) -> int:
+def _bytes(kernel: KernelCall) -> int:
     return sum(map(argument_bytes, kernel.step.value.args))
 
 

@@ -16,7 +16,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.lifetimes import Kernel, Lifetimes
+from meta.vm.relax.lifetimes import KernelCall, Lifetimes
 from meta.vm.relax.steps import Step
 
 _OTHERS: Final = 2
@@ -41,7 +41,7 @@ def gather_again(module: Any, lives: Lifetimes, gathers: Set[int], state: Set[An
     """`module` with a second run of the kernels of state that compute gathered tensors.
 
     gathers: the collectives of state among the kernels, by index.  state: the parameters that "main" writes."""
-    plan = _Plan(lives, gathers, kernels_of_state(lives, state))
+    plan = _GatherPlan(lives, gathers, kernels_of_state(lives, state))
     if not plan.second:
         return module
     name = next(v for v in module.get_global_vars() if v.name_hint == "main")
@@ -52,7 +52,7 @@ def gather_again(module: Any, lives: Lifetimes, gathers: Set[int], state: Set[An
     return tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
 
 
-class _Plan:
+class _GatherPlan:
     """sources: kernel -> the kernels of state that its operands come from.  second: collective -> the first kernel that
     reads what is gathered the second time.  copies: tensors and views of the first run -> those of the second."""
 
@@ -85,7 +85,7 @@ class _Plan:
         readers = {i for i, sources in enumerate(self.sources) if self.of_state[i] and gather in sources}
         return {gather} | self.sources[gather] | readers
 
-    def again(self, kernel: Kernel) -> list[int]:
+    def again(self, kernel: KernelCall) -> list[int]:
         """The kernels of state whose second run a kernel needs, in order."""
         sources = set[int]() if self.of_state[kernel.index] else self.sources[kernel.index]
         late = {i for i in sources if self.second.get(i, kernel.index + 1) <= kernel.index}

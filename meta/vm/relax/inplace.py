@@ -31,12 +31,12 @@ def update_in_place(
 
     mutates: result of "main" (a tuple of tensors) -> parameter.  constants: how many of the last parameters hold
     constants of the program, which must not be returned to callers."""
-    writer = _Writer(module, kernels, target)
+    writer = _InPlaceWriter(module, kernels, target)
     writer.builder.update_func(writer.name, writer.run(mutates, constants))
     return tvm.relax_transform.Normalize()(writer.builder.get()), writer.kernels
 
 
-class _Writer:
+class _InPlaceWriter:
     def __init__(self, module: Any, kernels: Kernels, target: Any) -> None:
         self.builder = tvm.BlockBuilder(module)
         self.functions: dict[Any, Any] = dict(module.functions.items())

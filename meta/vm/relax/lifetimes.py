@@ -14,7 +14,7 @@ from meta.vm.relax.steps import Step, Steps, is_kernel, op_name
 
 
 @dataclass(slots=True, eq=False)
-class Kernel:
+class KernelCall:
     """A call of a kernel. reads, writes: the new tensors, by number.  after, before: the kernels that must run before
     and after it, by index."""
 
@@ -33,7 +33,7 @@ class Lifetimes:
     rest: the steps that make tuples of results.  result: what "main" returns.
     last_users: for results, and parameters that "main" writes, the last kernel to use them, which writes the latter."""
 
-    kernels: list[Kernel]
+    kernels: list[KernelCall]
     tensors: list[Any]
     sizes: list[int]
     readers: dict[int, list[int]]
@@ -42,7 +42,7 @@ class Lifetimes:
     result: Any
     last_users: dict[Any, int]
 
-    def peak(self, order: Sequence[Kernel]) -> tuple[int, int]:
+    def peak(self, order: Sequence[KernelCall]) -> tuple[int, int]:
         """The most bytes of tensors that live at one time, and the sum of the bytes that live after each kernel."""
         left = {t: len(users) for t, users in self.readers.items()}
         live = peak = total = 0
@@ -73,7 +73,7 @@ class Lifetimes:
                 spans[t] = (spans[t][0] if spans[t][0] >= 0 else i, i)
         return spans
 
-    def bindings(self, order: Sequence[Kernel]) -> list[Any]:
+    def bindings(self, order: Sequence[KernelCall]) -> list[Any]:
         """The body with the kernels in another order: each new tensor and view is made for the first that uses it."""
         bound: set[Any] = set()
         out: list[Any] = []
@@ -160,7 +160,7 @@ def _linked(
     ordered: set[Any], result: Any,
 ) -> Lifetimes:  # fmt: skip
     """The kernels with their dependencies. ordered: tensors whose users keep their order."""
-    kernels: list[Kernel] = []
+    kernels: list[KernelCall] = []
     readers: dict[int, list[int]] = {}
     writer: dict[int, int] = {}
     last: dict[Any, int] = {}
@@ -168,7 +168,7 @@ def _linked(
         roots = dict.fromkeys(steps.root(v) for v in step.uses)
         used = [numbers[r] for r in roots if r in numbers]
         writes = tuple(t for t in used if t not in writer)
-        kernel = Kernel(i, step, tuple(t for t in used if t in writer), writes)
+        kernel = KernelCall(i, step, tuple(t for t in used if t in writer), writes)
         kernel.after = {writer[t] for t in kernel.reads} | {last[r] for r in roots if r in ordered and r in last}
         writer.update(dict.fromkeys(writes, i))
         last.update({r: i for r in roots if r in ordered})

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.lifetimes import Kernel, Lifetimes, lifetimes
+from meta.vm.relax.lifetimes import KernelCall, Lifetimes, lifetimes
 
 _MOST_READERS: Final = 8
 """Kernels that are run at once to free a tensor, at most."""
@@ -45,7 +45,7 @@ def order_kernels(module: Any, mutates: Iterable[int]) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _late(lives: Lifetimes) -> list[Kernel]:
+def _late(lives: Lifetimes) -> list[KernelCall]:
     """Kernels that read parameters alone, or the results of such kernels, run when their results are first needed."""
     is_lazy: list[bool] = []
     for kernel in lives.kernels:
@@ -53,7 +53,7 @@ def _late(lives: Lifetimes) -> list[Kernel]:
     for i, kernel in enumerate(lives.kernels):
         # What writes a result or is read by none has to be somewhere.
         is_lazy[i] = is_lazy[i] and bool(kernel.before)
-    order: list[Kernel] = []
+    order: list[KernelCall] = []
     done = [False] * len(lives.kernels)
     for kernel in lives.kernels:
         if is_lazy[kernel.index]:
@@ -76,7 +76,7 @@ class _Greedy:
     """Follows an order, and runs kernels before their turn where that frees more than it allocates and needs no more
     memory than the order itself."""
 
-    def __init__(self, lives: Lifetimes, order: Sequence[Kernel]) -> None:
+    def __init__(self, lives: Lifetimes, order: Sequence[KernelCall]) -> None:
         self.lives = lives
         self.order = order
         self.limit = lives.peak(order)[0]
@@ -85,9 +85,9 @@ class _Greedy:
         self.done = [False] * len(lives.kernels)
         self.readers = {t: len(users) for t, users in lives.readers.items()}
         self.live = 0
-        self.out: list[Kernel] = []
+        self.out: list[KernelCall] = []
 
-    def run(self) -> list[Kernel]:
+    def run(self) -> list[KernelCall]:
         for kernel in self.order:
             pending = [kernel, *reversed(self.small_readers(kernel))] if not self.done[kernel.index] else []
             while pending:
@@ -98,7 +98,7 @@ class _Greedy:
                     pending += reversed(self.group(tensor))
         return self.out
 
-    def execute(self, kernel: Kernel) -> list[tuple[int, Any]]:
+    def execute(self, kernel: KernelCall) -> list[tuple[int, Any]]:
         """Run a kernel; returns the tensors that may be freed now, by the rank of a kernel that reads them."""
         self.done[kernel.index] = True
         self.out.append(kernel)
@@ -118,13 +118,13 @@ class _Greedy:
                 touched |= dict.fromkeys(self.lives.kernels[i].reads)
         return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
 
-    def growth(self, kernel: Kernel) -> int:
+    def growth(self, kernel: KernelCall) -> int:
         """The bytes that a kernel allocates, less those of the tensors that it is the last to read."""
         size = self.lives.sizes
         freed = sum(size[t] for t in kernel.reads if self.readers[t] == 1)
         return sum(size[t] for t in kernel.writes) - freed
 
-    def small_readers(self, kernel: Kernel) -> list[Kernel]:
+    def small_readers(self, kernel: KernelCall) -> list[KernelCall]:
         """Kernels with small results that could run before `kernel`, which would then be the last to read a tensor that
         is as large as its result, and may write over it."""
         size = self.lives.sizes
@@ -156,7 +156,7 @@ class _Greedy:
     def next_rank(self, tensor: int) -> int:
         return min(self.rank[i] for i in self.lives.readers[tensor] if not self.done[i])
 
-    def group(self, tensor: int) -> list[Kernel]:
+    def group(self, tensor: int) -> list[KernelCall]:
         """The kernels that free a tensor if that is worth it now; none otherwise."""
         waiting = [i for i in self.lives.readers[tensor] if not self.done[i]]
         if not waiting or any(self.waiting[i] for i in waiting):

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.lifetimes import Kernel, Lifetimes, argument_bytes
+from meta.vm.relax.lifetimes import KernelCall, Lifetimes, argument_bytes
 
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
@@ -40,7 +40,7 @@ class RepeatedKernels:
 class _Node:
     """A run of a kernel. names: the tensors that it reads and writes, by their variables.  again: not the first run."""
 
-    kernel: Kernel
+    kernel: KernelCall
     names: dict[Any, int]
     reads: list[int]
     writes: list[int]
@@ -58,7 +58,7 @@ class Rematerialiser:
 
     def run(self, target: int) -> tuple[Any, tuple[RepeatedKernels, ...]]:
         """The module with tensors computed again until at most `target` bytes live, or as few as possible."""
-        plan = _Plan(self.lives, target)
+        plan = _RecomputationPlan(self.lives, target)
         plan.run()
         if not any(n.again for n in plan.nodes):
             return self.module, ()
@@ -70,7 +70,7 @@ class Rematerialiser:
         module = tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=self.module.attrs))
         return module, self.report(plan)
 
-    def report(self, plan: _Plan) -> tuple[RepeatedKernels, ...]:
+    def report(self, plan: _RecomputationPlan) -> tuple[RepeatedKernels, ...]:
         """What runs again, most bytes saved first."""
         rows: dict[tuple[str, ...], list[int]] = {}
         for node in plan.nodes:
@@ -84,7 +84,7 @@ class Rematerialiser:
         return tuple(sorted((RepeatedKernels(ops, *row) for ops, row in rows.items()), key=lambda r: -r.kept))
 
 
-class _Plan:
+class _RecomputationPlan:
     """The runs of kernels in order. sizes, origins: of tensors, those that are computed again included."""
 
     def __init__(self, lives: Lifetimes, target: int) -> None:
@@ -198,7 +198,7 @@ class _Plan:
         self.runs[node.kernel.index] += 1
         return _Node(node.kernel, names, list(node.reads), [new[t] for t in node.writes], again=True)
 
-    def is_pure(self, kernel: Kernel) -> bool:
+    def is_pure(self, kernel: KernelCall) -> bool:
         """Whether a kernel writes new tensors alone, no results and no parameters."""
         steps = self.lives.steps
         for root in {steps.root(v) for v in kernel.step.uses} & self.lives.last_users.keys():
@@ -207,13 +207,13 @@ class _Plan:
                 return False
         return bool(kernel.writes)
 
-    def unchanged(self, kernel: Kernel, use: int) -> bool:
+    def unchanged(self, kernel: KernelCall, use: int) -> bool:
         """Whether the parameters that a kernel reads are as they were, just before the run at `use`."""
         roots = (self.lives.steps.root(v) for v in kernel.step.uses)
         writers = [self.lives.last_users[r] for r in roots if r in self.lives.last_users]
         return all(self.position[i] >= use for i in writers)
 
-    def weight(self, kernel: Kernel) -> int:
+    def weight(self, kernel: KernelCall) -> int:
         return 1 if isinstance(kernel.step.value.op, tvm.GlobalVar) else _LIBRARY
 
     def bindings(self) -> list[Any]:
@@ -224,7 +224,7 @@ class _Plan:
 class _Body:
     """Bindings for the runs of a plan."""
 
-    def __init__(self, plan: _Plan) -> None:
+    def __init__(self, plan: _RecomputationPlan) -> None:
         self.plan = plan
         self.steps = plan.lives.steps
         self.out: list[Any] = []

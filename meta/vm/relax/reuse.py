@@ -9,7 +9,7 @@ import heapq
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.lifetimes import Kernel, Lifetimes, lifetimes
+from meta.vm.relax.lifetimes import KernelCall, Lifetimes, lifetimes
 from meta.vm.relax.overlap import may_share, merged
 
 Kernels = dict[str, tuple[str, ...]]
@@ -57,7 +57,7 @@ class _Reuse:
         self.builder.update_func(self.named["main"], main)
         return True
 
-    def shared_bytes(self, kernel: Kernel) -> int:
+    def shared_bytes(self, kernel: KernelCall) -> int:
         """Make a kernel write one more result over an operand; the bytes that this saves, 0 if it is not possible."""
         for written in sorted(kernel.writes, key=lambda t: -self.lives.sizes[t]):
             result = self.lives.tensors[written]
@@ -75,7 +75,7 @@ class _Reuse:
                         return size
         return 0
 
-    def operand(self, kernel: Kernel, read: int, result: Any) -> Any | None:
+    def operand(self, kernel: KernelCall, read: int, result: Any) -> Any | None:
         """The argument that is the tensor `read`, or a view of it, with the type of `result`; None if there are several
         arguments or another type."""
         root = self.lives.steps.root

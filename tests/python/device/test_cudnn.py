@@ -355,7 +355,7 @@ LATER_PROCESS = """
 import sys, numpy, meta
 from meta.backend.cudnn import frontend
 if sys.argv[1] == "second":
-    frontend.Graph.fastest = frontend.Graph.build_plans = None
+    frontend.OperationGraph.fastest = frontend.OperationGraph.build_plans = None
 x, w = (meta.array(numpy.load(path), device="cuda") for path in sys.argv[2:4])
 with meta.with_dialect("cudnn"):
     numpy.save(sys.argv[4], meta.conv2d(x, w).numpy())

@@ -17,7 +17,7 @@ from meta.errors import MetaError
 from meta.op.dispatch import with_dialect
 from meta.op.registry import all_ops
 from meta.testing.arrays import to_numpy
-from meta.testing.call import Call, flat_results
+from meta.testing.call import OperatorCall, flat_results
 from meta.testing.samples import Sample, T
 from meta.testing.tolerance import FORWARD, compare
 from tests.python.op.samples import samples
@@ -43,11 +43,11 @@ def _rows() -> dict[str, Sample]:
     return rows
 
 
-def _call(sample: Sample, convert: Convert) -> Call:
+def _call(sample: Sample, convert: Convert) -> OperatorCall:
     numbers = iter(range(len(_tensors(sample))))
     default = sample.run_dtypes(())[0]
     args, kwargs = sample.map(lambda tensor, path: convert(next(numbers), tensor.values(default, path)))
-    return Call(sample.operator, args, kwargs)
+    return OperatorCall(sample.operator, args, kwargs)
 
 
 def _converted(number: int, dtype: str) -> Convert:

@@ -3,7 +3,7 @@
 import pytest
 
 from meta.op.registry import get
-from meta.testing.call import Call
+from meta.testing.call import OperatorCall
 from meta.testing.samples import ErrorCase
 from tests.python.op.samples import errors
 
@@ -11,7 +11,7 @@ from tests.python.op.samples import errors
 @pytest.mark.parametrize("case", errors(), ids=repr)
 def test_error(case: ErrorCase) -> None:
     args, kwargs = case.numpy()
-    call = Call(get(case.op), args, kwargs).to_meta()
+    call = OperatorCall(get(case.op), args, kwargs).to_meta()
     with pytest.raises(case.error) as caught:
         call.run()
     text = str(caught.value)

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.cudnn import frontend, plans
-from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, handle_getter
 from meta.backend.cudnn.kernel import Run, product, unsupported_tensors
-from meta.backend.cudnn.plans import Solution
 from meta.device import Device
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.dispatch import CallInfo
@@ -98,11 +97,11 @@ def unsuited(call: CallInfo) -> str | None:
 
 def without_plan(call: CallInfo) -> str | None:
     """Why cuDNN itself refuses an attention."""
-    return frontend.missing() or _solve(problem(call), handle_getter(call.device)()).refusal
+    return frontend.missing() or plans.solve(problem(call), handle_getter(call.device)(), _build_graph).refusal
 
 
-def _build_graph(target: AttentionProblem, handle: Handle) -> Graph:
-    graph = Graph(str(target), handle, target.dtype, "float32")
+def _build_graph(target: AttentionProblem, handle: Handle) -> OperationGraph:
+    graph = OperationGraph(str(target), handle, target.dtype, "float32")
     q, k, v = graph.input(Q, target.q), graph.input(K, target.k), graph.input(V, target.v)
     if not target.backward:
         y, lse = graph.graph.sdpa(
@@ -120,14 +119,10 @@ def _build_graph(target: AttentionProblem, handle: Handle) -> Graph:
     return graph
 
 
-def _solve(target: AttentionProblem, handle: Handle) -> Solution:
-    return plans.solve(target, lambda: _build_graph(target, handle))
-
-
 def _kernel_maker(numbers: _Ints) -> Any:
     def make(call: CallInfo) -> Run:
         current = handle_getter(call.device)
-        solution = _solve(problem(call), current())
+        solution = plans.solve(problem(call), current(), _build_graph)
 
         def run(*raw: Any) -> None:
             solution.run(current(), {n: t.data_ptr() for n, t in zip(numbers, raw, strict=True)})

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.cudnn import frontend, plans, settings
-from meta.backend.cudnn.frontend import Graph
+from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, handle_getter
 from meta.backend.cudnn.kernel import Run, unsupported_tensors
 from meta.backend.cudnn.plans import Solution
@@ -79,8 +79,8 @@ def problem(call: CallInfo, tf32: bool) -> ConvProblem:
     return ConvProblem(kind, dtype, x, w, y, before, after, stride, dilation, single, channels_last, call.device)
 
 
-def _described(conv_problem: ConvProblem, handle: Handle) -> Graph:
-    graph = Graph(
+def _described(conv_problem: ConvProblem, handle: Handle) -> OperationGraph:
+    graph = OperationGraph(
         str(conv_problem), handle, conv_problem.dtype, "float64" if conv_problem.dtype == "float64" else "float32"
     )
     shapes = {X: conv_problem.x, W: conv_problem.w, Y: conv_problem.y}
@@ -109,7 +109,7 @@ def _described(conv_problem: ConvProblem, handle: Handle) -> Graph:
 def _solution(conv_problem: ConvProblem, handle: Handle) -> Solution:
     exact = conv_problem.dtype == "float32" and not conv_problem.tf32
     avoid = ("DOWN_CONVERT_INPUTS", "TENSOR_CORE") if exact else ("DOWN_CONVERT_INPUTS",)
-    return plans.solve(conv_problem, lambda: _described(conv_problem, handle), _MOST, avoid)
+    return plans.solve(conv_problem, handle, _described, _MOST, avoid)
 
 
 def unsuited(call: CallInfo) -> str | None:

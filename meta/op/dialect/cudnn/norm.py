@@ -48,7 +48,7 @@ def _describe(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
     return data, tensor(accumulation_dtype(x.dtype), (1, channels, 1, 1))
 
 
-class _Channels:
+class _ChannelParameters:
     """Parameters with one element per channel: tensors of the call, or constants in place of absent ones."""
 
     def __init__(self, call: CallInfo, names: tuple[str, ...]) -> None:
@@ -80,7 +80,8 @@ def _train(call: CallInfo) -> Run:
     descriptors = _describe(x, axis)
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, parameters = handle_getter(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
+    current = handle_getter(call.device)
+    parameters = _ChannelParameters(call, ("running_mean", "running_var", "w", "b"))
     normalise = loader.functions().cudnnBatchNormalizationForwardTraining
     size = parameters.count * (8 if parameters.dtype == "float64" else 4)
 
@@ -107,7 +108,8 @@ def _infer(call: CallInfo) -> Run:
     descriptors = _describe(x, axis)
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, parameters = handle_getter(call.device), _Channels(call, ("running_mean", "running_var", "w", "b"))
+    current = handle_getter(call.device)
+    parameters = _ChannelParameters(call, ("running_mean", "running_var", "w", "b"))
     normalise = loader.functions().cudnnBatchNormalizationForwardInference
 
     def run(x: Any, *rest: Any, _: Any = descriptors) -> None:
@@ -126,7 +128,7 @@ def _backward(call: CallInfo) -> Run:
     descriptors = _describe(x, axis)
     data, channel = (d.pointer for d in descriptors)
     one, zero = factor(1.0, x.dtype), factor(0.0, x.dtype)
-    current, parameters = handle_getter(call.device), _Channels(call, ("w", "mean", "invstd"))
+    current, parameters = handle_getter(call.device), _ChannelParameters(call, ("w", "mean", "invstd"))
     back = loader.functions().cudnnBatchNormalizationBackward
 
     def run(dy: Any, x: Any, *rest: Any, _: Any = descriptors) -> None:

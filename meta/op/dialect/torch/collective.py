@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta.backend.torch.groups import Group, find_group
+from meta.backend.torch.groups import ProcessGroup, find_group
 from meta.backend.torch.transfers import Steps, communicate
 from meta.op.dialect.torch import DIALECT
 
@@ -50,7 +50,7 @@ def _bytes(x: Any) -> Any:
     return x.view({1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
-def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, steps: Callable[[Group], Steps]) -> None:
+def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, steps: Callable[[ProcessGroup], Steps]) -> None:
     """Run a collective of several ranks; nothing for a tensor without elements, and a copy of x with one rank."""
     if ranks == 1:
         out.copy_(x)
@@ -61,7 +61,7 @@ def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, steps: Cal
 
 
 def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         total = _operand(x, out)
         if x.dtype == torch.uint64 and reduction in ("max", "min"):
             # With the first bit inverted, signed numbers have the order of unsigned ones.
@@ -78,7 +78,7 @@ def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> N
 
 
 def all_gather(x: Any, axis: int, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         own, target = _bytes(x.contiguous()), _bytes(out)
         if axis in (0, -x.ndim) and target.is_contiguous():
             yield members.all_gather(own, target)
@@ -91,7 +91,7 @@ def all_gather(x: Any, axis: int, group: str, ranks: int, *, out: Any) -> None:
 
 
 def reduce_scatter(x: Any, axis: int, reduction: str, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         parts = _reduced(_stacked(x, ranks, axis))
         parts = parts.to(_WIDER.get(parts.dtype, parts.dtype)).contiguous()
         target = _reduced(out)
@@ -105,7 +105,7 @@ def reduce_scatter(x: Any, axis: int, reduction: str, group: str, ranks: int, *,
 
 
 def broadcast_from(x: Any, source: int, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         out.copy_(x)
         target = _bytes(out)
         sent = target if target.is_contiguous() else target.contiguous()
@@ -117,7 +117,7 @@ def broadcast_from(x: Any, source: int, group: str, ranks: int, *, out: Any) -> 
 
 
 def reduce_to(x: Any, destination: int, reduction: str, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         total = _operand(x, out)
         yield members.reduce(total, destination, reduction)
         if members.rank == destination:
@@ -130,7 +130,7 @@ def reduce_to(x: Any, destination: int, reduction: str, group: str, ranks: int, 
 
 
 def all_to_all(x: Any, split_axis: int, concat_axis: int, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         parts = _bytes(_stacked(x, ranks, split_axis).contiguous())
         received = torch.empty_like(parts)
         yield members.all_to_all(parts, received)
@@ -152,7 +152,7 @@ def send_receive(x: Any, pairs: tuple[int, ...], group: str, ranks: int, *, out:
         return
     receivers = dict(zip(pairs[::2], pairs[1::2], strict=True))
 
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         source = members.sender(receivers)
         if source == members.rank:
             out.copy_(x)
@@ -168,7 +168,7 @@ def send_receive(x: Any, pairs: tuple[int, ...], group: str, ranks: int, *, out:
 
 
 def barrier(x: Any, group: str, ranks: int, *, out: Any) -> None:
-    def steps(members: Group) -> Steps:
+    def steps(members: ProcessGroup) -> Steps:
         members.barrier()
         out.copy_(x)
         yield None
