@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from meta import dtype as dtypes
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
+from meta.frontend.onnx.weights import DTYPES
 from meta.limits import array_bytes
 
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64", "STRING": "text"}
@@ -62,7 +63,7 @@ def read_tensor(tensor: Any, where: str, folder: str | None) -> npt.NDArray[Any]
     if count is None or count > MAX_BYTES // 8:
         raise OnnxError("onnx", f"{where} has shape {shape}", f"non-negative sizes, of at most {MAX_BYTES >> 30} GiB")
     if isinstance(tensor, onnx_ir.ExternalTensor):
-        _check_external(tensor, where, folder)
+        tensor = _external(tensor, where, folder)
     elif not isinstance(tensor, onnx_ir.StringTensor) and count:
         _check_has_data(tensor, where, shape)
     try:
@@ -103,7 +104,31 @@ def _text(value: bytes | str, where: str) -> str:
         raise OnnxError("onnx", f"{where} has text that is not UTF-8", "UTF-8") from None
 
 
-def _check_external(tensor: Any, where: str, folder: str | None) -> None:
+def _external(tensor: Any, where: str, folder: str | None) -> Any:
+    """The tensor with its data in memory: onnx-ir maps the file, and a process dies when it reads of a mapped file that
+    was cut off since."""
+    import onnx
+    import onnx_ir
+
+    path = _external_path(tensor, where, folder)
+    code, shape, size = int(tensor.dtype), tuple(map(int, tensor.shape)), int(tensor.nbytes)
+    data = np.empty(size, np.uint8)
+    try:
+        with open(path, "rb") as file:
+            file.seek(tensor.offset or 0)
+            count = file.readinto(memoryview(data))
+    except OSError as error:
+        problem = f"the data of {where} in {os.fspath(tensor.location)!r} cannot be read: {error.strerror}"
+        raise OnnxError("onnx", problem, "a file that can be read") from error
+    if count != size:
+        problem = f"the data of {where} in {os.fspath(tensor.location)!r} ends after {count} of {size} bytes"
+        raise OnnxError("onnx", problem, "data inside of the file")
+    if code in DTYPES:
+        return onnx_ir.Tensor(data.view(DTYPES[code]).reshape(shape))
+    return onnx_ir.TensorProtoTensor(onnx.TensorProto(dims=shape, data_type=code, raw_data=data.tobytes()))
+
+
+def _external_path(tensor: Any, where: str, folder: str | None) -> str:
     """Raise OnnxError unless the data lies in a file inside of the model's folder, and is as long as it says."""
     location = os.fspath(tensor.location)
     if folder is None:
@@ -120,4 +145,4 @@ def _check_external(tensor: Any, where: str, folder: str | None) -> None:
     if start < 0 or start + int(tensor.nbytes) > size or tensor.length not in (None, int(tensor.nbytes)):
         problem = f"the data of {where} is {tensor.nbytes} bytes from byte {start} of {location!r}, which has {size}"
         raise OnnxError("onnx", problem, "data inside of the file")
-    tensor.base_dir = root
+    return path

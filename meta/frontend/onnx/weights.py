@@ -25,7 +25,7 @@ SMALLEST = 1 << 16
 _MODEL_GRAPH, _GRAPH_INITIALIZER = 7, 5
 _DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _DOC = 1, 2, 8, 9, 12
 _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
-_DTYPES = {1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 10: "<f2", 11: "<f8",
+DTYPES = {1: "<f4", 2: "u1", 3: "i1", 4: "<u2", 5: "<i2", 6: "<i4", 7: "<i8", 10: "<f2", 11: "<f8",
            12: "<u4", 13: "<u8"}  # fmt: skip
 """NumPy's dtypes by the number of ONNX's, for those whose memory both share."""
 
@@ -117,7 +117,7 @@ class _Reader:
         others = {f.number for f in fields} - {_DIMS, _DATA_TYPE, _NAME, _RAW_DATA, _DOC}
         if others or any(len(each) != 1 for each in (raw, dtypes, names)) or raw[0].wire != _BYTES:
             return None
-        size, dtype = raw[0].end - raw[0].content, _DTYPES.get(dtypes[0].value)
+        size, dtype = raw[0].end - raw[0].content, DTYPES.get(dtypes[0].value)
         if size < SMALLEST or dtype is None or dtypes[0].wire != _VARINT:
             return None
         dims = [n for f in fields if f.number == _DIMS for n in self.numbers(f)]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
+import ml_dtypes
 import numpy as np
 import onnx
 import pytest
@@ -154,3 +156,53 @@ def test_external_data(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     assert from_onnx(path).interpret(np.zeros(2, np.float32)).tolist() == [1.0, 2.0]
     refused(model, "lies in the file 'w.bin', and the model does not come from a file; expected a path to the model")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bool", "bfloat16"])
+def test_external_data_is_read_once(tmp_path: Path, dtype: str) -> None:
+    """Programs and models keep the values that they were read with, and live on when the file is cut off."""
+    values = np.array([0, 1], dtype if dtype != "bfloat16" else ml_dtypes.bfloat16)
+    tensor = numpy_helper.from_array(values, "w")
+    onnx.external_data_helper.set_external_data(tensor, "w.bin")
+    (tmp_path / "w.bin").write_bytes(tensor.raw_data)
+    tensor.ClearField("raw_data")
+    path = tmp_path / "model.onnx"
+    model = built([helper.make_node("Cast", ["w"], ["c"], to=1), helper.make_node("Add", ["x", "c"], ["y"])], [tensor])
+    path.write_bytes(model.SerializeToString())
+    program = from_onnx(path)
+    with open(tmp_path / "w.bin", "r+b") as file:
+        file.write(b"\0" * values.nbytes)
+        file.flush()
+        assert program.interpret(np.zeros(2, np.float32)).tolist() == [0.0, 1.0]
+        file.truncate(0)
+    assert program(np.zeros(2, np.float32)).tolist() == [0.0, 1.0]
+
+
+@pytest.mark.parametrize(
+    ("location", "answers", "text"),
+    [
+        (
+            "folder",
+            {"isfile": True, "getsize": 8},
+            r"the data of initializer 'w' in 'folder' cannot be read: Is a directory; expected a file",
+        ),
+        (
+            "w.bin",
+            {"getsize": 8},
+            r"the data of initializer 'w' in 'w.bin' ends after 4 of 8 bytes; expected data inside",
+        ),
+    ],
+)
+def test_external_data_that_changes_while_it_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, location: str, answers: dict[str, int], text: str
+) -> None:
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "w.bin").write_bytes(b"1234")
+    tensor = TensorProto(name="w", dims=[2], data_type=1, data_location=TensorProto.EXTERNAL)
+    tensor.external_data.add(key="location", value=location)
+    path = tmp_path / "model.onnx"
+    path.write_bytes(built([helper.make_node("Add", ["x", "w"], ["y"])], [tensor]).SerializeToString())
+    for name, answer in answers.items():
+        monkeypatch.setattr(os.path, name, lambda _, answer=answer: answer)
+    with pytest.raises(OnnxError, match=text):
+        from_onnx(path)
