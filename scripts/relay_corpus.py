@@ -26,8 +26,8 @@ import numpy as np
 
 import meta
 from meta.errors import MetaError
+from meta.frontend._incoming import ConvertedProgram
 from meta.frontend.relay.api import imported
-from meta.frontend.relay.convert.program import Imported
 from meta.interpreter.run import run as interpret
 from meta.ir.printer import to_text
 from meta.tree import leaves_of
@@ -120,7 +120,7 @@ def difference(actual: list[np.ndarray[Any, Any]], expected: list[np.ndarray[Any
     return ""
 
 
-def same_program(one: Imported, other: Imported) -> str:
+def same_program(one: ConvertedProgram, other: ConvertedProgram) -> str:
     """How two conversions of a program differ; "" if they do not."""
     if one.inputs != other.inputs:
         return "text and JSON have other inputs"
@@ -167,7 +167,7 @@ def check(case: Case, vm: bool) -> None:
         _attempt(case, "vm", lambda: executor(*[meta.array(v) for v in values]), ran if expected is None else expected)
 
 
-def _check_json(case: Case, params: Any, text: Imported) -> None:
+def _check_json(case: Case, params: Any, text: ConvertedProgram) -> None:
     path = case.path.with_suffix(".json")
     if not path.exists():
         case.skipped.add("json")

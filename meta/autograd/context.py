@@ -6,7 +6,7 @@ import weakref
 from typing import Any
 
 from meta.eager.engine import connected
-from meta.eager.gradient_graph import Node
+from meta.eager.gradient_graph import GradientNode
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes
@@ -28,7 +28,7 @@ class Context:
         self._saved: tuple[Any, ...] = ()
         self._outputs: dict[int, int] = {}
         """Place among the saved -> index of the output that it is."""
-        self._node: weakref.ref[Node] | None = None
+        self._node: weakref.ref[GradientNode] | None = None
         self._non_differentiable: tuple[Any, ...] = ()
 
     def save_for_backward(self, *arrays: NDArray | None) -> None:

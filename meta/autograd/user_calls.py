@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.autograd.context import Context
-from meta.eager.gradient_graph import Node, next_order
+from meta.eager.gradient_graph import GradientNode, next_order
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import check_gradient
 from meta.eager.tape import link, versions_of
@@ -81,7 +81,7 @@ def record_node(
 ) -> None:
     """Record a call on arrays. args: those of `forward`, or the types of the tensors among them.  flows: the results
     that gradients flow from."""
-    node = Node()
+    node = GradientNode()
     node.order = next_order()
     node.hooks = None
     node.edges = edges

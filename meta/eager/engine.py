@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-from meta.eager.gradient_graph import Edge, Edges, Leaf, Node, accumulate_lock, modified
+from meta.eager.gradient_graph import Edge, Edges, GradientNode, Leaf, accumulate_lock, modified
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import (
     check_replacement,
@@ -25,8 +25,8 @@ from meta.modes import modes, scopes
 from meta.op.grad.rule import GradRule
 from meta.parts import Writes
 
-Slot = tuple[Node, int]
-Pending = dict[Node, dict[int, NDArray]]
+Slot = tuple[GradientNode, int]
+Pending = dict[GradientNode, dict[int, NDArray]]
 """Gradients that arrived so far, by node and output index."""
 
 
@@ -123,7 +123,7 @@ def mark_shared(gradient: NDArray) -> NDArray:
 def _walk(start: Pending, slots: frozenset[Slot] | None, retain: bool, create: bool) -> dict[Slot, NDArray]:
     """Propagate from `start`. With `slots`, collect their gradients and leave `.grad` alone."""
     route = None if slots is None else _route(start, slots)
-    heap: list[tuple[int, Node]] = []
+    heap: list[tuple[int, GradientNode]] = []
     for node in start:
         heappush(heap, (node.order, node))
     collected: dict[Slot, NDArray] = {}
@@ -163,16 +163,16 @@ def _walk(start: Pending, slots: frozenset[Slot] | None, retain: bool, create: b
 class _Route:
     """What lies between outputs and wanted gradients."""
 
-    targets: set[Node]
+    targets: set[GradientNode]
     """The nodes of the wanted gradients."""
-    inner: set[Node]
+    inner: set[GradientNode]
     """Nodes with an edge to a target or to another inner node; only these are applied."""
 
     def takes(self, edge: Edge) -> bool:
         return edge is not None and (edge[0] in self.inner or edge[0] in self.targets)
 
 
-def _route(start: Iterable[Node], slots: frozenset[Slot]) -> _Route:
+def _route(start: Iterable[GradientNode], slots: frozenset[Slot]) -> _Route:
     route = _Route({node for node, _ in slots}, set())
     oldest = max((node.order for node in route.targets), default=0)
     stack = list(start)
@@ -189,11 +189,11 @@ def _route(start: Iterable[Node], slots: frozenset[Slot]) -> _Route:
 
 
 def _is_list(edge: Any) -> bool:
-    """Whether an entry of `Node.edges` belongs to a list argument."""
+    """Whether an entry of `GradientNode.edges` belongs to a list argument."""
     return edge[0].__class__ is tuple or edge[0] is None
 
 
-def _flat_edges(node: Node) -> list[Slot]:
+def _flat_edges(node: GradientNode) -> list[Slot]:
     out: list[Slot] = []
     for edge in node.edges:
         if edge is None:
@@ -206,11 +206,13 @@ def _flat_edges(node: Node) -> list[Slot]:
 
 
 _ALL = (True,)
-_NODES = (Leaf, Node)
+_NODES = (Leaf, GradientNode)
 """What the edge of an argument that is no list begins with."""
 
 
-def _apply(node: Node, mine: dict[int, NDArray], route: _Route | None, create: bool) -> Sequence[tuple[Slot, NDArray]]:
+def _apply(
+    node: GradientNode, mine: dict[int, NDArray], route: _Route | None, create: bool
+) -> Sequence[tuple[Slot, NDArray]]:
     """The gradients of a node's inputs, each with where it goes."""
     rule, args, outs = node.rule, node.args, node.outs
     if args is None or outs is None:
@@ -276,7 +278,7 @@ def _check_available(rule: GradRule, needs: tuple[bool, ...]) -> None:
             raise rule.unavailable_gradient(position)
 
 
-def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
+def _connected(node: GradientNode, outs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Saved outputs that gradients flow from as part of the graph again, for gradients of gradients."""
     rule = node.rule
     flows = range(len(outs)) if rule.outputs < 0 else rule.differentiable_outputs
@@ -286,7 +288,7 @@ def _connected(node: Node, outs: tuple[Any, ...]) -> tuple[Any, ...]:
     )
 
 
-def connected(node: Node, index: int, saved: NDArray) -> NDArray:
+def connected(node: GradientNode, index: int, saved: NDArray) -> NDArray:
     """The alias of a node's output, saved for backward, as that output."""
     out = saved._alias()
     out._node, out._index = node, index
@@ -298,7 +300,7 @@ def _add(slots: dict[int, NDArray], index: int, gradient: NDArray) -> None:
     slots[index] = gradient if before is None else before + gradient
 
 
-def _run_hooks(node: Node, mine: dict[int, NDArray]) -> None:
+def _run_hooks(node: GradientNode, mine: dict[int, NDArray]) -> None:
     for index, hooks in (node.hooks or {}).items():
         for hook in list(hooks):
             gradient = mine.get(index)

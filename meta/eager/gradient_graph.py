@@ -17,13 +17,13 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
     from meta.op.grad.rule import GradRule
 
-Edge = tuple["Node", int] | None
+Edge = tuple["GradientNode", int] | None
 """The node and output index a gradient goes to; None for an argument that is not tracked."""
 Edges = tuple["Edge | tuple[Edge, ...]", ...]
 Hook = Callable[["NDArray"], "NDArray | None"]
 
 
-class Node:
+class GradientNode:
     """One recorded call, or (class Leaf) an array that gradients end in."""
 
     __slots__ = ("__weakref__", "args", "edges", "hooks", "order", "outs", "rule", "versions")
@@ -41,7 +41,7 @@ class Node:
     hooks: dict[int, list[Hook]] | None
 
 
-class Leaf(Node):
+class Leaf(GradientNode):
     """An array created by the user that requires a gradient."""
 
     __slots__ = ("array",)

@@ -9,7 +9,7 @@ from meta.backend.memory import dlpack, numpy_arrays
 from meta.backend.memory.allocation import reporting
 from meta.device import Device
 from meta.dim import Count
-from meta.eager.gradient_graph import Node
+from meta.eager.gradient_graph import GradientNode
 from meta.eager.numpy_functions import array_function
 from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError
@@ -30,7 +30,7 @@ class HostValues:
 
     _data: Any
     _type: TensorType
-    _node: Node | None
+    _node: GradientNode | None
 
     @property
     def type(self) -> TensorType:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Sequence
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.eager.gradient_graph import Edge, Edges, Node, next_order, version_of
+from meta.eager.gradient_graph import Edge, Edges, GradientNode, next_order, version_of
 from meta.eager.ndarray import NDArray
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, conjugated, gradient_rules
@@ -55,7 +55,7 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
             return result
         saved_args = tuple([a if i in saved else _type_only(a) for i, a in enumerate(args)])
         versions = versions_of([args[i] for i in saved]) if saved else ()
-    node = Node()
+    node = GradientNode()
     node.order = next_order()
     node.rule = rule
     node.hooks = None
@@ -137,7 +137,7 @@ def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:
     return tuple(out) if tracked else None
 
 
-def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
+def _record_many(node: GradientNode, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
     flows: Collection[int] = rule.differentiable_outputs
     saved: Collection[int] = rule.saved_outputs
     if rule.outputs < 0:  # the number of results depends on the call (split): all of them count
@@ -162,7 +162,7 @@ def _record_many(node: Node, rule: GradRule, results: tuple[NDArray, ...]) -> tu
     return results
 
 
-def link(node: Node, results: Sequence[NDArray], indices: Iterable[int]) -> None:
+def link(node: GradientNode, results: Sequence[NDArray], indices: Iterable[int]) -> None:
     """Make the results at `indices` outputs of `node`."""
     for i in indices:
         results[i]._node = node

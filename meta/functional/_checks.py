@@ -108,7 +108,7 @@ def broadcast_shape(name: str, *xs: Any) -> tuple[Any, ...]:
         return rules.broadcast_shapes(*(x.shape for x in xs))
 
 
-def in_dtype(x: Any, dtype: str) -> Any:
+def as_dtype(x: Any, dtype: str) -> Any:
     """x in another dtype; x itself if it has it."""
     return x if x.dtype == dtype else meta.cast(x, dtype)
 
@@ -120,4 +120,4 @@ def promoted(name: str, xs: Sequence[Any]) -> list[Any]:
     xs = [x if isinstance(x, TensorLike) else meta.asarray(x) for x in xs]
     require_same_device(name, *xs)
     common = reduce(dtypes.promote, (x.dtype for x in xs))
-    return [in_dtype(x, common) for x in xs]
+    return [as_dtype(x, common) for x in xs]

@@ -9,7 +9,7 @@ import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
 from meta.functional._axes import along
-from meta.functional._checks import axes_of, axis_of, in_dtype, promoted, require, require_number, require_rank
+from meta.functional._checks import as_dtype, axes_of, axis_of, promoted, require, require_number, require_rank
 from meta.op import rules
 from meta.schema._types import TensorLike
 
@@ -121,7 +121,7 @@ def _widths(x: Any, axis: int, spacing: Any) -> Any:
     fits = places.ndim == 1 and places.shape[0] == x.shape[axis]
     shape = f"places of shape {rules.show(places.shape)} for axis {axis} of size {x.shape[axis]}"
     require("gradient", bool(fits), shape, "a vector with a place for each element")
-    return along(in_dtype(diff(places), x.dtype), axis, x.ndim)
+    return along(as_dtype(diff(places), x.dtype), axis, x.ndim)
 
 
 def _width(widths: Any, axis: int, start: int, stop: int | None) -> Any:

@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta import dtype as dtypes
 from meta.dim import product
-from meta.functional._checks import in_dtype, require, require_float, require_same_device
+from meta.functional._checks import as_dtype, require, require_float, require_same_device
 from meta.functional.positions import known_number
 from meta.op import rules
 from meta.schema._types import TensorLike
@@ -35,8 +35,8 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
             "bincount", alike, f"weights have shape {rules.show(weights.shape)}", f"{rules.show(x.shape)}, that of x"
         )
         require_same_device("bincount", x, weights)
-        values = in_dtype(weights, "float32" if weights.dtype == "float32" else "float64")
-    return meta.scatter_add(meta.zeros((size,), values.dtype, x.device), 0, in_dtype(x, "int64"), values)
+        values = as_dtype(weights, "float32" if weights.dtype == "float32" else "float64")
+    return meta.scatter_add(meta.zeros((size,), values.dtype, x.device), 0, as_dtype(x, "int64"), values)
 
 
 def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
@@ -44,7 +44,7 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
     the extrema of x. Elements outside are not counted. Raises TraceError for equal bounds in traced programs."""
     require("histc", bins > 0, f"bins is {bins}", "1 or more")
     low, high = _bounds("histc", x, None if min == max else (min, max), 1.0)
-    wide = in_dtype(x, "float64" if not dtypes.is_float(x.dtype) else x.dtype)
+    wide = as_dtype(x, "float64" if not dtypes.is_float(x.dtype) else x.dtype)
     edges = meta.linspace(low, high, bins + 1, wide.dtype, x.device)
     return _counts(wide, edges, meta.ones_like(x))
 

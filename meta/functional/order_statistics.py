@@ -9,8 +9,8 @@ from meta import dtype as dtypes
 from meta.dim import product
 from meta.errors import ArgumentError
 from meta.functional._checks import (
+    as_dtype,
     axis_of,
-    in_dtype,
     require,
     require_float,
     require_number,
@@ -39,7 +39,7 @@ def min_with_indices(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[An
 
 def _extremum(name: str, search: Any, x: Any, axis: int, keepdims: bool) -> tuple[Any, Any]:
     axis = axis_of(name, axis, x.ndim)
-    return _picked(x, axis, search(in_dtype(x, "uint8") if x.dtype == "bool" else x, axis, True), keepdims)
+    return _picked(x, axis, search(as_dtype(x, "uint8") if x.dtype == "bool" else x, axis, True), keepdims)
 
 
 def _picked(x: Any, axis: int, place: Any, keepdims: bool) -> tuple[Any, Any]:
@@ -182,7 +182,7 @@ def _at_fractions(ordered: Any, q: Any, interpolation: str, skip_nan: bool) -> A
     missing = meta.isnan(ordered)
     last = size - 1
     if skip_nan:
-        last = in_dtype(meta.maximum(size - 1 - meta.sum(missing, -1, True), 0), ordered.dtype)
+        last = as_dtype(meta.maximum(size - 1 - meta.sum(missing, -1, True), 0), ordered.dtype)
     place = meta.broadcast_to(q * last, (*ordered.shape[:-1], q.shape[0]))
     if not skip_nan:
         place = meta.where(meta.any(missing, -1, True), size - 1, place)  # the last one is NaN

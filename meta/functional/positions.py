@@ -10,7 +10,7 @@ from meta import dtype as dtypes
 from meta.dim import product
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
-from meta.functional._checks import axis_of, in_dtype, promoted, require, require_rank, require_same_device
+from meta.functional._checks import as_dtype, axis_of, promoted, require, require_rank, require_same_device
 from meta.op import rules
 from meta.schema._types import TensorLike
 
@@ -65,7 +65,7 @@ def searchsorted(
     shapes = f"a sequence of shape {rules.show(sequence.shape)} and values of {rules.show(values_array.shape)}"
     fits = not lead or (values_array.ndim == sequence.ndim and rules.same_shape(lead, tuple(values_array.shape[:-1])))
     require("searchsorted", fits, shapes, "equal leading axes, or a 1-D sequence")
-    return in_dtype(meta.binary_search(sequence, values_array, right or side == "right"), dtype)
+    return as_dtype(meta.binary_search(sequence, values_array, right or side == "right"), dtype)
 
 
 def bucketize(x: Any, boundaries: Any, right: bool = False, dtype: Literal["int32", "int64"] = "int64") -> Any:

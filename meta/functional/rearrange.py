@@ -10,10 +10,10 @@ import meta
 from meta.dim import product, same_dim
 from meta.errors import ArgumentError, PositionError
 from meta.functional._checks import (
+    as_dtype,
     axis_of,
     broadcast_shape,
     distinct_axes,
-    in_dtype,
     promoted,
     require,
     require_rank,
@@ -342,7 +342,7 @@ def broadcast_tensors(*xs: Any) -> tuple[Any, ...]:
 
 def sum_to_size(x: Any, shape: Sequence[int]) -> Any:
     """x summed over the axes along which `shape` broadcasts to that of x, in the dtype of x; integers wrap around."""
-    return meta.sum_to(x, shape) if x.dtype != "bool" else in_dtype(meta.sum_to(in_dtype(x, "uint8"), shape), "bool")
+    return meta.sum_to(x, shape) if x.dtype != "bool" else as_dtype(meta.sum_to(as_dtype(x, "uint8"), shape), "bool")
 
 
 def flipud(x: Any) -> Any:

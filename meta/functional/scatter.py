@@ -12,9 +12,9 @@ from meta.eager.indexing import int64_positions
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 from meta.functional._checks import (
+    as_dtype,
     axis_of,
     broadcast_shape,
-    in_dtype,
     require,
     require_same_device,
     require_same_dtype,
@@ -177,8 +177,8 @@ def _neutral(reduction: str, dtype: str) -> Any:
 
 def _of_bytes(x: Any, axis: int, places: Any, values: Any, combine: str) -> Any:
     """A scatter of bools, which have no arithmetic, as one of bytes."""
-    x, values = in_dtype(x, "uint8"), in_dtype(values, "uint8")
-    return in_dtype(meta.scatter_elements(x, axis, places, values, combine), "bool")  # type: ignore[arg-type]
+    x, values = as_dtype(x, "uint8"), as_dtype(values, "uint8")
+    return as_dtype(meta.scatter_elements(x, axis, places, values, combine), "bool")  # type: ignore[arg-type]
 
 
 def _scalar(name: str, value: Any, x: Any) -> Any:
@@ -194,7 +194,7 @@ def _scalar(name: str, value: Any, x: Any) -> Any:
     require(name, tensor.ndim == 0, f"value has shape {rules.show(tensor.shape)}", "a number or a 0-d tensor")
     fits = dtypes.category(tensor.dtype) <= dtypes.category(x.dtype)
     require(name, fits, f"value is {tensor.dtype} for x of {x.dtype}", "a dtype of the kind of x's", "cast x")
-    return in_dtype(tensor, x.dtype)
+    return as_dtype(tensor, x.dtype)
 
 
 # --- anywhere ---------------------------------------------------------------------------------------------------------
@@ -232,8 +232,8 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     another dtype than that of x, and for more indices than axes."""
     require_same_dtype("index_put", x=x, values=values)
     if accumulate and x.dtype == "bool":  # true where any is
-        counts = index_put(in_dtype(x, "int64"), indices, in_dtype(values, "int64"), True)
-        return in_dtype(counts, "bool")
+        counts = index_put(as_dtype(x, "int64"), indices, as_dtype(values, "int64"), True)
+        return as_dtype(counts, "bool")
     items = _expanded_masks("index_put", x, indices)
     axes = [n for n, item in enumerate(items) if item is not None]
     if not axes:

@@ -7,7 +7,7 @@ from typing import Any
 
 import meta
 from meta.device import CPU, Device
-from meta.functional._checks import in_dtype, is_tensor, require
+from meta.functional._checks import as_dtype, is_tensor, require
 from meta.op import rules
 
 __all__ = ["empty", "empty_like", "logspace"]
@@ -20,7 +20,7 @@ def logspace(
 
     start, stop: numbers or 0-d tensors. Computed in float64."""
     exponents = spaced("logspace", start, stop, num, device)
-    return in_dtype(meta.power(meta.full_like(exponents, base), exponents), dtype)
+    return as_dtype(meta.power(meta.full_like(exponents, base), exponents), dtype)
 
 
 def spaced(name: str, start: Any, stop: Any, num: int, device: Device | str = CPU) -> Any:
@@ -32,7 +32,7 @@ def spaced(name: str, start: Any, stop: Any, num: int, device: Device | str = CP
     require(name, num >= 0, f"num is {num}", "0 or more")
     if not tensors:
         return meta.linspace(start, stop, num, "float64", device)
-    first, last = (in_dtype(end, "float64") if is_tensor(end) else end for end in ends)
+    first, last = (as_dtype(end, "float64") if is_tensor(end) else end for end in ends)
     step = (last - first) / max(num - 1, 1)
     place = meta.arange(0, num, 1, "float64", tensors[0].device)
     # Counted from the nearer end: both ends are exact.

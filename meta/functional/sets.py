@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta.dim import product
-from meta.functional._checks import axis_of, in_dtype
+from meta.functional._checks import as_dtype, axis_of
 from meta.functional.positions import known_number
 
 __all__ = ["unique", "unique_consecutive"]
@@ -59,7 +59,7 @@ def _groups(rows: Any) -> tuple[Any, Any, Any]:
         none = meta.zeros((0,), "int64", rows.device)
         return none, none, none
     differ = meta.any(meta.not_equal(rows[1:], rows[:-1]), 1)
-    new = meta.pad(in_dtype(differ, "int64"), (1, 0), 1)
+    new = meta.pad(as_dtype(differ, "int64"), (1, 0), 1)
     count = known_number("unique", meta.sum(new))
     group = meta.cumsum(new, 0) - 1
     first = meta.reshape(meta.argwhere(new, count), (count,))
@@ -84,6 +84,6 @@ def _ranks(rows: Any) -> Any:
 def _column_ranks(x: Any) -> Any:
     order = meta.argsort(x, 0)
     ordered = meta.gather(x, 0, order)
-    differ = in_dtype(meta.not_equal(ordered[1:], ordered[:-1]), "int64")
+    differ = as_dtype(meta.not_equal(ordered[1:], ordered[:-1]), "int64")
     ranks = meta.cumsum(meta.pad(differ, (1, 0, 0, 0)), 0)
     return meta.scatter_elements(meta.zeros_like(ranks), 0, order, ranks)

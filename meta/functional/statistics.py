@@ -7,7 +7,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
-from meta.functional._checks import in_dtype, require_float
+from meta.functional._checks import as_dtype, require_float
 
 __all__ = ["nanmean", "nansum", "std_mean", "var_mean"]
 
@@ -33,5 +33,5 @@ def nanmean(x: Any, axis: Axes = None, keepdims: bool = False) -> Any:
     """The mean of the elements that are not NaN; NaN if all are."""
     require_float("nanmean", x)
     count = meta.sum(meta.logical_not(meta.isnan(x)), axis, keepdims)
-    wide = in_dtype(x, dtypes.accumulation_dtype(x.dtype))
-    return in_dtype(nansum(wide, axis, keepdims) / in_dtype(count, wide.dtype), x.dtype)
+    wide = as_dtype(x, dtypes.accumulation_dtype(x.dtype))
+    return as_dtype(nansum(wide, axis, keepdims) / as_dtype(count, wide.dtype), x.dtype)

@@ -24,7 +24,7 @@ _SHARED = (
 )
 
 
-def differences(text: ast.Program, saved: ast.Program, tolerance: float = 1e-5) -> Iterator[str]:
+def differences(text: ast.RelayProgram, saved: ast.RelayProgram, tolerance: float = 1e-5) -> Iterator[str]:
     """The differences between one program read from text and read from JSON.
 
     Compared up to the names of variables, which the printer makes unique, attributes at their default, which it leaves
@@ -41,7 +41,7 @@ def differences(text: ast.Program, saved: ast.Program, tolerance: float = 1e-5) 
         yield from compare.run(function, saved.functions[name], f"@{name}")
 
 
-def left_out(text: ast.Program, saved: ast.Program) -> Iterator[tuple[str, str, Any]]:
+def left_out(text: ast.RelayProgram, saved: ast.RelayProgram) -> Iterator[tuple[str, str, Any]]:
     """Operator, name and value of the attributes that only the saved program has."""
     compare = _Comparison(1e-5)
     for name, function in text.functions.items():

@@ -17,7 +17,7 @@ from typing import Any
 
 from meta import tracing
 from meta.eager.engine import mark_shared
-from meta.eager.gradient_graph import Edges, Node, accumulate_lock, next_order
+from meta.eager.gradient_graph import Edges, GradientNode, accumulate_lock, next_order
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import add_up, zeros_of
 from meta.eager.tape import link, versions_of
@@ -249,7 +249,7 @@ def without_gradient(run: Runner, inputs: Sequence[NDArray], error: MetaError) -
 
 def _link(outputs: Sequence[NDArray], edges: Edges, values: Sequence[NDArray], gradients: Gradients) -> None:
     """Record a call: a node of the results that gradients flow from. values: what `gradients` reads."""
-    node = Node()
+    node = GradientNode()
     node.order = next_order()
     node.hooks = None
     node.edges = edges

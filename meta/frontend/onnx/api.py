@@ -14,7 +14,7 @@ from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedErro
 from meta.frontend.onnx.model import OnnxModel
 from meta.frontend.onnx.operator_use import check_supported, examined
 from meta.frontend.onnx.program import OnnxProgram
-from meta.frontend.onnx.source import Program, Source, read
+from meta.frontend.onnx.source import Source, SourceProgram, read
 from meta.frontend.relay.model import MOMENTUM
 
 
@@ -84,7 +84,7 @@ def examine(
 
 
 def _converted(
-    program: Program, constants: Mapping[str, Any] | None, shapes: Mapping[str, Any] | None, device: Device | str
+    program: SourceProgram, constants: Mapping[str, Any] | None, shapes: Mapping[str, Any] | None, device: Device | str
 ) -> OnnxProgram:
     _check_names(program, constants or {}, shapes or {})
     result = OnnxProgram(program, constants or {}, shapes or {}, parse_device(device))
@@ -95,7 +95,7 @@ def _converted(
     return result
 
 
-def _check_names(program: Program, constants: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
+def _check_names(program: SourceProgram, constants: Mapping[str, Any], shapes: Mapping[str, Any]) -> None:
     inputs = [v.name for v in program.graph.inputs]
     for argument, mapping, names in (
         ("constants", constants, [*inputs, *program.graph.initializers]),

@@ -1,4 +1,4 @@
-"""`Evaluator`: runs the nodes of a model, on arrays (eagerly) or on symbols (which converts them)."""
+"""`NodeEvaluator`: runs the nodes of a model, on arrays (eagerly) or on symbols (which converts them)."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meta.frontend.onnx.attributes import attributes, check_against_definition
 from meta.frontend.onnx.errors import GUIDE, OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.functions import default_attributes, function_body, model_function
 from meta.frontend.onnx.node import NodeView, describe
-from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.table import domain_of, find
 from meta.frontend.onnx.tensors import read_tensor
 from meta.modes import suspended
@@ -31,7 +31,7 @@ _MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError
 
 
 @dataclass(slots=True, eq=False)
-class Frame:
+class GraphFrame:
     """The values of a graph that is being run.
 
     attributes: of the function that the graph is in.  opsets: the version of each domain.  parent: the frame of the
@@ -39,13 +39,13 @@ class Frame:
 
     opsets: Mapping[str, int]
     attributes: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    parent: Frame | None = None
+    parent: GraphFrame | None = None
     depth: int = 0
     values: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
     def find(self, value: Any) -> Any:
         """A value of this graph or of one around it. Raises KeyError for one that is not computed yet."""
-        frame: Frame | None = self
+        frame: GraphFrame | None = self
         while frame is not None:
             if value in frame.values:
                 return frame.values[value]
@@ -57,9 +57,9 @@ class Frame:
 class Subgraph:
     """A graph that is an attribute: a branch, or the body of a loop. It reads the values around it."""
 
-    evaluator: Evaluator
+    evaluator: NodeEvaluator
     graph: Any
-    frame: Frame
+    frame: GraphFrame
 
     @property
     def inputs(self) -> tuple[Any, ...]:
@@ -83,18 +83,18 @@ class Subgraph:
         return isinstance(constant, np.ndarray) and constant.size == 1 and bool(constant.reshape(()).item())
 
     def __call__(self, *inputs: Any) -> tuple[Any, ...]:
-        frame = Frame(self.frame.opsets, self.frame.attributes, self.frame, self.frame.depth + 1)
+        frame = GraphFrame(self.frame.opsets, self.frame.attributes, self.frame, self.frame.depth + 1)
         return self.evaluator.graph(self.graph, inputs, frame)
 
 
-class Evaluator:
+class NodeEvaluator:
     """Runs the nodes of one program.
 
     initializers: an initializer of the graph -> its value, in place of the file's (None leaves it).
     place: the node that runs, or ran last, in words.
     """
 
-    def __init__(self, program: Program, initializers: Callable[[Any], Any] | None = None) -> None:
+    def __init__(self, program: SourceProgram, initializers: Callable[[Any], Any] | None = None) -> None:
         self.program = program
         self._given = initializers or (lambda _: None)
         self._constants: dict[Any, Any] = {}
@@ -104,9 +104,9 @@ class Evaluator:
     def main(self, inputs: Sequence[Any]) -> tuple[Any, ...]:
         """The outputs of the model's graph."""
         self._count = 0
-        return self.graph(self.program.graph, inputs, Frame(self.program.opsets))
+        return self.graph(self.program.graph, inputs, GraphFrame(self.program.opsets))
 
-    def graph(self, graph: Any, inputs: Sequence[Any], frame: Frame) -> tuple[Any, ...]:
+    def graph(self, graph: Any, inputs: Sequence[Any], frame: GraphFrame) -> tuple[Any, ...]:
         """The outputs of a graph. inputs: without those that are initializers only."""
         if frame.depth > MAX_CALLS:
             raise OnnxError("onnx", f"functions and subgraphs nest {frame.depth} deep", f"at most {MAX_CALLS}")
@@ -121,7 +121,7 @@ class Evaluator:
             self._read(value, frame, f"output '{value.name}' of graph '{graph.name}'") for value in graph.outputs
         )
 
-    def node(self, node: Any, frame: Frame) -> None:
+    def node(self, node: Any, frame: GraphFrame) -> None:
         """Run a node and keep its outputs in the frame."""
         where = self.place = describe(node)
         self._count += 1
@@ -150,7 +150,7 @@ class Evaluator:
 
     # --- a node ------------------------------------------------------------------------------------------------------
 
-    def _result(self, node: Any, where: str, inputs: list[Any], frame: Frame) -> Any:
+    def _result(self, node: Any, where: str, inputs: list[Any], frame: GraphFrame) -> Any:
         domain = domain_of(node.domain)
         function = model_function(self.program, node, domain)
         if function is not None:
@@ -172,7 +172,7 @@ class Evaluator:
                 return _as_known(row(view, inputs, attrs))
         return row(view, inputs, attrs)
 
-    def _attributes(self, node: Any, where: str, frame: Frame) -> dict[str, Any]:
+    def _attributes(self, node: Any, where: str, frame: GraphFrame) -> dict[str, Any]:
         def graph(value: Any) -> Subgraph:
             return Subgraph(self, value, frame)
 
@@ -185,20 +185,22 @@ class Evaluator:
             raise UnsupportedError("onnx", problem, remedy=GUIDE)
         return body
 
-    def _call(self, function: Any, inputs: list[Any], attrs: dict[str, Any], frame: Frame) -> tuple[Any, ...]:
+    def _call(self, function: Any, inputs: list[Any], attrs: dict[str, Any], frame: GraphFrame) -> tuple[Any, ...]:
         defaults = attributes(function, function.name, {}, lambda g: Subgraph(self, g, frame), self.program.folder)
         opsets = {domain_of(d): int(v) for d, v in function.opset_imports.items()} or frame.opsets
         padded = inputs + [None] * (len(function.inputs) - len(inputs))
-        inner = Frame(opsets, {k: v for k, v in {**defaults, **attrs}.items() if v is not None}, None, frame.depth + 1)
+        inner = GraphFrame(
+            opsets, {k: v for k, v in {**defaults, **attrs}.items() if v is not None}, None, frame.depth + 1
+        )
         return self.graph(function.graph, padded, inner)
 
     # --- values ------------------------------------------------------------------------------------------------------
 
-    def constant(self, value: Any, frame: Frame) -> Any:
+    def constant(self, value: Any, frame: GraphFrame) -> Any:
         """The value of an initializer, of a node Constant, or of a value around a subgraph; None for others."""
         node = value.producer()
         if node is not None and node.op_type == "Constant":
-            inner = Frame(frame.opsets, frame.attributes, frame, frame.depth)
+            inner = GraphFrame(frame.opsets, frame.attributes, frame, frame.depth)
             self.node(node, inner)
             return inner.values[value]
         if value.const_value is not None:
@@ -214,7 +216,7 @@ class Evaluator:
             self._constants[value] = read_tensor(value.const_value, where, self.program.folder)
         return self._constants[value]
 
-    def _read(self, value: Any, frame: Frame, where: str) -> Any:
+    def _read(self, value: Any, frame: GraphFrame, where: str) -> Any:
         try:
             return frame.find(value)
         except KeyError:

@@ -13,9 +13,9 @@ from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend._outgoing import Outgoing, outgoing
 from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
-from meta.frontend.onnx.export_graph import Graph, value_info
+from meta.frontend.onnx.export_graph import ExportGraph, value_info
 from meta.frontend.onnx.export_loops import write_loop
-from meta.frontend.onnx.export_ops._table import Site, rows
+from meta.frontend.onnx.export_ops._table import OnnxSite, rows
 from meta.ir.builder import Builder
 from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
@@ -63,7 +63,7 @@ def to_onnx(
     if opset not in OPSETS:
         raise ArgumentError(_SUBJECT, f"opset is {opset!r}", f"{OPSETS[0]} to {OPSETS[-1]}")
     program = outgoing(_SUBJECT, what, args, dynamic, params_as_inputs=True)
-    graph = _Writer(program, opset).graph()
+    graph = _GraphWriter(program, opset).graph()
     opsets = [onnx.helper.make_opsetid("", opset)]
     model = onnx.helper.make_model(graph, opset_imports=opsets, producer_name="meta")
     model.ir_version = onnx.helper.find_min_ir_version_for(opsets)
@@ -107,7 +107,7 @@ class _Missing:
     text: str
 
 
-class _Writer:
+class _GraphWriter:
     """Writes the graph of one program."""
 
     def __init__(self, program: Outgoing, opset: int) -> None:
@@ -129,7 +129,7 @@ class _Writer:
             for axis, size in reversed(list(enumerate(_shape(param.type))))
             if not isinstance(size, int) and size.name
         }
-        graph = Graph(self.opset, sizes, set(program.names))
+        graph = ExportGraph(self.opset, sizes, set(program.names))
         self.values.update(zip(main.params, program.names, strict=True))
         for name, array in program.params.items():
             graph.initializer(name, array.numpy())
@@ -181,18 +181,18 @@ class _Writer:
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def block(self, graph: Graph, block: Block) -> list[Any]:
+    def block(self, graph: ExportGraph, block: Block) -> list[Any]:
         """The values of the results of a block."""
         for binding in block.bindings:
             self.values[binding.var] = self.value(graph, binding.var, binding.value)
         return [self.atom(graph, atom) for atom in block.results]
 
-    def atom(self, graph: Graph, atom: Atom) -> Any:
+    def atom(self, graph: ExportGraph, atom: Atom) -> Any:
         if isinstance(atom, Constant):
             return graph.constant(to_array(atom.value), atom.type.dtype)
         return self.values[atom]
 
-    def value(self, graph: Graph, var: Var, value: Any) -> Any:
+    def value(self, graph: ExportGraph, var: Var, value: Any) -> Any:
         match value:
             case Call(op=Op()):
                 return self.call(graph, var, value)
@@ -207,7 +207,7 @@ class _Writer:
                     _SUBJECT, "the program has functions that call themselves", "programs without recursion"
                 )
 
-    def loop(self, graph: Graph, var: Var, call: Call, op: LoopOp) -> Any:
+    def loop(self, graph: ExportGraph, var: Var, call: Call, op: LoopOp) -> Any:
         """A loop. The sizes and values around it are visible in its body."""
         if op.body is not None:
             self.used.update(_used_results(op.body))
@@ -218,7 +218,7 @@ class _Writer:
             return _placeholder(call.type)
         return result
 
-    def call(self, graph: Graph, var: Var, call: Call) -> Any:
+    def call(self, graph: ExportGraph, var: Var, call: Call) -> Any:
         if isinstance(call.op, LoopOp):
             return self.loop(graph, var, call, call.op)
         row = rows().get(call.op_name)
@@ -226,7 +226,7 @@ class _Writer:
         result = None
         if row is not None:
             args = map_leaves(lambda leaf: self.atom(graph, leaf) if isinstance(leaf, ATOMS) else leaf, call.args)
-            result = row(Site(graph, call, self.used.get(var, frozenset())), *args)
+            result = row(OnnxSite(graph, call, self.used.get(var, frozenset())), *args)
         if result is None:
             result = self.composed(graph, call)
         if result is None:
@@ -234,7 +234,7 @@ class _Writer:
             result = _placeholder(call.type)
         return (result,) if isinstance(call.type, TupleType) and not isinstance(result, tuple) else result
 
-    def composed(self, graph: Graph, call: Call) -> Any:
+    def composed(self, graph: ExportGraph, call: Call) -> Any:
         """The results of a call by operators that have rows; None without such a composition."""
         function = compositions().get(call.op_name)
         if function is None:
@@ -249,7 +249,7 @@ class _Writer:
             self.values[binding.var] = self.value(graph, binding.var, binding.value)
         return map_leaves(lambda leaf: self.atom(graph, leaf.atom), result)
 
-    def conditional(self, graph: Graph, value: If) -> Any:
+    def conditional(self, graph: ExportGraph, value: If) -> Any:
         import onnx
 
         kinds = leaf_types(value.type)

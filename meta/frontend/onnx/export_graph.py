@@ -21,7 +21,7 @@ def element_type(dtype: str) -> int:
 
 
 @dataclass(slots=True)
-class Graph:
+class ExportGraph:
     """A graph or the body of a branch.
 
     opset: the version of ONNX's operators.  sizes: for the name of a symbolic size, an input and its axis.
@@ -36,9 +36,9 @@ class Graph:
     known_sizes: dict[str, str] = field(default_factory=dict[str, str])
     label: str = ""
 
-    def branch(self) -> Graph:
+    def branch(self) -> ExportGraph:
         """A graph inside of this one, which sees its values."""
-        return Graph(self.opset, self.sizes, self.taken, label=self.label)
+        return ExportGraph(self.opset, self.sizes, self.taken, label=self.label)
 
     def name(self, hint: str) -> str:
         """A new name of a value."""
@@ -117,7 +117,7 @@ class Graph:
 class _Size:
     """A size in the arithmetic of a graph."""
 
-    graph: Graph
+    graph: ExportGraph
     name: str
 
     def __add__(self, other: _Size) -> _Size:

@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
-from meta.frontend.onnx.export_graph import Graph, value_info
+from meta.frontend.onnx.export_graph import ExportGraph, value_info
 from meta.ir.expr import Block
 from meta.tracing.loop_op import LoopOp
 
-WriteBlock = Callable[[Graph, Block], list[Any]]
+WriteBlock = Callable[[ExportGraph, Block], list[Any]]
 
 
 def write_loop(
-    graph: Graph, op: LoopOp, args: Sequence[str], used: Collection[int], values: dict[Any, Any], write: WriteBlock
+    graph: ExportGraph,
+    op: LoopOp,
+    args: Sequence[str],
+    used: Collection[int],
+    values: dict[Any, Any],
+    write: WriteBlock,
 ) -> tuple[str, ...] | None:
     """The names of the results of a loop, "" for stacks that are not used; None for one that ONNX cannot express.
 
@@ -36,19 +41,19 @@ def write_loop(
     return tuple(by_field.get(i, "") for i in range(count))
 
 
-def _copied(inner: Graph, value: str) -> str:
+def _copied(inner: ExportGraph, value: str) -> str:
     """A value as an output of a body, which may be neither an input nor a value from outside."""
     return inner.node("Identity", value)
 
 
-def _graph(inner: Graph, inputs: list[Any], outputs: list[Any]) -> Any:
+def _graph(inner: ExportGraph, inputs: list[Any], outputs: list[Any]) -> Any:
     import onnx
 
     return onnx.helper.make_graph(inner.nodes, inner.name("body"), inputs, outputs, initializer=inner.initializers)
 
 
 def _scan(
-    graph: Graph, inner: Graph, op: LoopOp, args: Sequence[str], inputs: list[Any], outputs: list[Any]
+    graph: ExportGraph, inner: ExportGraph, op: LoopOp, args: Sequence[str], inputs: list[Any], outputs: list[Any]
 ) -> tuple[str, ...]:
     """Steps over elements, from the first or from the last one; the stacks have the order of the elements."""
     direction = int(op.reverse)
@@ -62,7 +67,7 @@ def _scan(
 
 
 def _repeat(
-    graph: Graph, inner: Graph, op: LoopOp, args: Sequence[str], inputs: list[Any], outputs: list[Any]
+    graph: ExportGraph, inner: ExportGraph, op: LoopOp, args: Sequence[str], inputs: list[Any], outputs: list[Any]
 ) -> tuple[str, ...]:
     """A number of steps, or steps while the first value that is carried is true."""
     import onnx

@@ -6,11 +6,11 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.frontend.onnx.attributes import definition
-from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.types import type_proto
 
 
-def model_function(program: Program, node: Any, domain: str) -> Any:
+def model_function(program: SourceProgram, node: Any, domain: str) -> Any:
     """The model's function that a node calls, None if it has none."""
     return program.functions.get((domain, node.op_type, node.overload))
 

@@ -11,7 +11,7 @@ from meta.dim import Dim
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import NotSupportedError
 from meta.frontend.onnx.program import OnnxProgram
-from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.tensors import read_tensor, tensor_dtype
 from meta.frontend.relay.model import MOMENTUM, RelayModel
 
@@ -31,7 +31,7 @@ class OnnxModel(RelayModel):
 
     def build(  # type: ignore[override]  # what a network is read from
         self,
-        program: Program,
+        program: SourceProgram,
         constants: Mapping[str, Any],
         shapes: Mapping[str, Sequence[Dim]],
         momentum: float = MOMENTUM,
@@ -55,7 +55,7 @@ class OnnxModel(RelayModel):
         return self._result.build(iter(super()._run(inputs, training)))
 
 
-def _arrays(program: Program, constants: Mapping[str, Any]) -> dict[str, NDArray]:
+def _arrays(program: SourceProgram, constants: Mapping[str, Any]) -> dict[str, NDArray]:
     """The floating initializers of the graph, except scalars: those are numbers that formulas have."""
     out: dict[str, NDArray] = {}
     for name, value in program.graph.initializers.items():

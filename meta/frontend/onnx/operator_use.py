@@ -12,8 +12,8 @@ from meta.frontend.onnx.errors import GUIDE, OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
 from meta.frontend.onnx.ops._refused import REASONS
-from meta.frontend.onnx.ops._row import Row
-from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.ops._row import OperatorRow
+from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.table import domain_of, find, first_opset
 from meta.frontend.onnx.tensors import tensor_dtype
 
@@ -26,7 +26,7 @@ class _Survey:
     problems: list[str] = field(default_factory=list[str])
 
 
-def examined(program: Program) -> tuple[tuple[OperatorUse, ...], tuple[str, ...]]:
+def examined(program: SourceProgram) -> tuple[tuple[OperatorUse, ...], tuple[str, ...]]:
     """The operators of the graph, its subgraphs and the functions that it calls, by name; and the attributes and dtypes
     that are not supported, each with its place."""
     survey = _Survey()
@@ -47,7 +47,7 @@ def examined(program: Program) -> tuple[tuple[OperatorUse, ...], tuple[str, ...]
     return operator_uses(survey.places, supported, survey.reasons), tuple(survey.problems)
 
 
-def check_supported(program: Program) -> None:
+def check_supported(program: SourceProgram) -> None:
     """Raise UnsupportedError about everything in a model that is known not to be supported."""
     uses, problems = examined(program)
     missing = [use for use in uses if not use.supported]
@@ -79,7 +79,7 @@ def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey
         )
 
 
-def _unknown_attributes(node: Any, row: Row) -> list[str]:
+def _unknown_attributes(node: Any, row: OperatorRow) -> list[str]:
     return [f"{describe(node)}: the attribute {name}" for name in node.attributes if name not in row.attributes]
 
 

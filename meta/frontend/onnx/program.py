@@ -19,9 +19,9 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
 from meta.frontend._located import errors_located
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
-from meta.frontend.onnx.evaluator import Evaluator
+from meta.frontend.onnx.evaluator import NodeEvaluator
 from meta.frontend.onnx.ops._values import tensor
-from meta.frontend.onnx.source import Program
+from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.tensors import check_dtype
 from meta.frontend.onnx.types import check_declared, input_type
 from meta.frontend.relay.convert.values import identifier
@@ -49,7 +49,7 @@ class OnnxProgram:
     undecided: UndecidedError | None
 
     def __init__(
-        self, program: Program, constants: Mapping[str, Any], shapes: Shapes, device: Device,
+        self, program: SourceProgram, constants: Mapping[str, Any], shapes: Shapes, device: Device,
         state: Mapping[str, NDArray] | None = None,
     ) -> None:  # fmt: skip
         """state: arrays in place of initializers, which become state of the traced program."""
@@ -61,7 +61,7 @@ class OnnxProgram:
         self._values = tuple(v for v in program.graph.inputs if v.const_value is None and v.name not in constants)
         self.inputs = tuple(v.name for v in self._values)
         self.outputs = tuple(v.name for v in program.graph.outputs)
-        self._evaluator = Evaluator(program, self._given)
+        self._evaluator = NodeEvaluator(program, self._given)
         self.undecided = None
 
     def __repr__(self) -> str:

@@ -19,7 +19,7 @@ Source: TypeAlias = "str | bytes | os.PathLike[str] | Any"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class SourceProgram:
     """A model that has been read.
 
     model: an `onnx_ir.Model`.  name: of its file, or "<onnx>".  folder: of its file, None without one.
@@ -36,7 +36,7 @@ class Program:
         return self.model.graph
 
 
-def read(source: Source) -> Program:
+def read(source: Source) -> SourceProgram:
     """The model that `source` holds. Nothing in it is executed, and external data is not read yet.
 
     Raises NotSupportedError without the packages `onnx` and `onnx-ir`, OnnxError for invalid models, ArgumentError for
@@ -59,7 +59,7 @@ def read(source: Source) -> Program:
         raise ArgumentError("onnx", f"source is {type(source).__name__}", "a path, bytes, a ModelProto or an ir.Model")
     check_structure(model)
     _attach(model, arrays, name)
-    return Program(model, name, folder, _opsets(model, name), _functions(model))
+    return SourceProgram(model, name, folder, _opsets(model, name), _functions(model))
 
 
 def _onnx_ir() -> Any:

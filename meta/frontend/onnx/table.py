@@ -7,7 +7,7 @@ from functools import cache
 from importlib import import_module
 from pkgutil import iter_modules
 
-from meta.frontend.onnx.ops._row import ROWS, Row
+from meta.frontend.onnx.ops._row import ROWS, OperatorRow
 
 STANDARD = frozenset({"", "ai.onnx"})
 """Names of the domain of the standard operators."""
@@ -18,7 +18,7 @@ def domain_of(name: str) -> str:
     return "" if name in STANDARD else name
 
 
-def find(name: str, domain: str, version: int) -> Row | None:
+def find(name: str, domain: str, version: int) -> OperatorRow | None:
     """The row for an operator in an opset of its domain, None if there is none."""
     return next((row for row in rows().get((domain, name), ()) if row.since <= version), None)
 
@@ -30,7 +30,7 @@ def first_opset(name: str, domain: str) -> int | None:
 
 
 @cache
-def rows() -> Mapping[tuple[str, str], Sequence[Row]]:
+def rows() -> Mapping[tuple[str, str], Sequence[OperatorRow]]:
     """The rows of each operator by (domain, name), those of the newest opset first."""
     package = import_module("meta.frontend.onnx.ops")
     for module in iter_modules(package.__path__):

@@ -47,7 +47,7 @@ class _Field:
 
 
 @dataclass(slots=True)
-class _Reader:
+class _WeightReader:
     """A file that is walked. arrays: the weights that have been read."""
 
     file: BinaryIO
@@ -147,7 +147,7 @@ class _Reader:
 
 def read_model(file: BinaryIO, size: int) -> tuple[bytes, Arrays]:
     """A serialised model of `size` bytes without its large weights, and those by the names of their initializers."""
-    reader = _Reader(file)
+    reader = _WeightReader(file)
     try:
         return reader.model(size), reader.arrays
     except (_Unexpected, UnicodeDecodeError):

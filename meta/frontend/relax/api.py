@@ -8,12 +8,13 @@ from typing import Any
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.errors import ArgumentError
+from meta.frontend._incoming import ConvertedProgram
 from meta.frontend.examination import Examination
 from meta.frontend.relax.convert import Functions
 from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.model import RelaxModel
 from meta.frontend.relax.operator_use import operators
-from meta.frontend.relax.program import Imported, Program, Shapes, convert, read
+from meta.frontend.relax.program import RelaxProgram, Shapes, convert, read
 from meta.frontend.relay.model import MOMENTUM
 from meta.ir.module import Module
 from meta.ir.verifier import verify_once
@@ -96,16 +97,20 @@ def examine(
 
 
 def _imported(
-    program: Program, params: Params | None, shapes: Shapes | None, functions: Functions | None, device: Device | str
-) -> Imported:
+    program: RelaxProgram,
+    params: Params | None,
+    shapes: Shapes | None,
+    functions: Functions | None,
+    device: Device | str,
+) -> ConvertedProgram:
     imported = convert(program, _by_name(program, params or {}), shapes or {}, functions or {})
     result = composites(imported.module)
     result = result if parse_device(device) is CPU else place(device)(result)
     verify_once(result)
-    return Imported(result, imported.inputs)
+    return ConvertedProgram(result, imported.inputs)
 
 
-def _by_name(program: Program, params: Params) -> dict[str, Any]:
+def _by_name(program: RelaxProgram, params: Params) -> dict[str, Any]:
     """Values by the names of parameters. Lists, as of `detach_params`, are of the last parameters."""
     listed: Any = params.get(program.entry)
     if not isinstance(listed, (list, tuple)) and type(listed).__name__ != "Array":
@@ -117,7 +122,7 @@ def _by_name(program: Program, params: Params) -> dict[str, Any]:
     return dict(zip(names[len(names) - len(values) :], values, strict=True))
 
 
-def _attached(program: Program) -> dict[str, Any]:
+def _attached(program: RelaxProgram) -> dict[str, Any]:
     """The values of parameters that a function has as its attribute "params"."""
     attrs = program.function.attrs
     values = list(attrs["params"]) if attrs is not None and "params" in attrs else []

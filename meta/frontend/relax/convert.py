@@ -46,7 +46,7 @@ _FUNCTIONS = ("Function", "PrimFunc", "GlobalVar", "ExternFunc")
 
 
 @dataclass(slots=True, eq=False)
-class Frame:
+class FunctionFrame:
     """One call of a function: its values and sizes by variable. place: of the binding that is evaluated, in words."""
 
     name: str
@@ -54,9 +54,9 @@ class Frame:
     sizes: dict[int, Dim] = field(default_factory=dict[int, Dim])
     place: str = ""
 
-    def copy(self) -> Frame:
+    def copy(self) -> FunctionFrame:
         """A frame for a branch, whose values are not seen outside of it."""
-        return Frame(self.name, dict(self.values), dict(self.sizes), self.place)
+        return FunctionFrame(self.name, dict(self.values), dict(self.sizes), self.place)
 
 
 class Converter:
@@ -83,7 +83,7 @@ class Converter:
             raise UnsupportedError("relax", problem, "functions that a finite number of calls inlines")
         if len(args) != len(function.params):
             raise RelaxError("relax", f"@{name} is called with {len(args)} arguments", f"{len(function.params)}")
-        frame = Frame(name, sizes=dict(sizes or {}))
+        frame = FunctionFrame(name, sizes=dict(sizes or {}))
         for param, value in zip(function.params, args, strict=True):
             self.match(param.ty, value, frame, f"the argument '{variable_name(param)}' of @{name}")
             self.define(param, value, frame)
@@ -95,7 +95,7 @@ class Converter:
 
     # --- expressions -------------------------------------------------------------------------------------------------
 
-    def value(self, expression: Any, frame: Frame) -> Any:
+    def value(self, expression: Any, frame: FunctionFrame) -> Any:
         kind = type(expression).__name__
         evaluate = _EXPRESSIONS.get(kind)
         if evaluate is not None:
@@ -107,13 +107,13 @@ class Converter:
         except KeyError as error:
             raise RelaxError("relax", f"{frame.place}: the size {expression} is not known ({error})") from None
 
-    def sequence(self, node: Any, frame: Frame) -> Any:
+    def sequence(self, node: Any, frame: FunctionFrame) -> Any:
         for block in node.blocks:
             for binding in block.bindings:
                 self.bind(binding, frame)
         return self.value(node.body, frame)
 
-    def bind(self, binding: Any, frame: Frame) -> None:
+    def bind(self, binding: Any, frame: FunctionFrame) -> None:
         self.steps += 1
         frame.place = self.place = f"@{frame.name}, binding '{variable_name(binding.var)}'"
         if self.steps > MAX_STEPS:
@@ -124,19 +124,19 @@ class Converter:
             self.match(binding.ty, value, frame, frame.place)
         self.define(binding.var, value, frame)
 
-    def define(self, variable: Any, value: Any, frame: Frame) -> None:
+    def define(self, variable: Any, value: Any, frame: FunctionFrame) -> None:
         frame.values[key(variable)] = value
         if isinstance(value, (int, SymDim)) and not isinstance(value, bool):
             frame.sizes[key(variable)] = value
 
-    def variable(self, node: Any, frame: Frame) -> Any:
+    def variable(self, node: Any, frame: FunctionFrame) -> Any:
         try:
             return frame.values[key(node)] if key(node) in frame.values else frame.sizes[key(node)]
         except KeyError:
             problem = f"{frame.place or '@' + frame.name}: '{variable_name(node)}' has no value"
             raise RelaxError("relax", problem, "bindings in the order of their uses") from None
 
-    def item(self, node: Any, frame: Frame) -> Any:
+    def item(self, node: Any, frame: FunctionFrame) -> Any:
         value, index = self.value(node.tuple_value, frame), int(node.index)
         if value is UNCONVERTED:
             return value
@@ -144,7 +144,7 @@ class Converter:
             raise RelaxError("relax", f"{frame.place}: field {index} of {describe(value)}", "a field of a tuple")
         return value[index]  # pyright: ignore[reportUnknownVariableType]
 
-    def conditional(self, node: Any, frame: Frame) -> Any:
+    def conditional(self, node: Any, frame: FunctionFrame) -> Any:
         condition = self.value(node.cond, frame)
         if condition is UNCONVERTED:
             return condition
@@ -156,7 +156,7 @@ class Converter:
 
     # --- types -------------------------------------------------------------------------------------------------------
 
-    def match(self, kind: Any, value: Any, frame: Frame, where: str) -> None:
+    def match(self, kind: Any, value: Any, frame: FunctionFrame, where: str) -> None:
         """Give the variables of a type their sizes. Raises RelaxError for a value that does not fit it."""
         name = type(kind).__name__
         if value is UNCONVERTED or name == "AnyType":
@@ -175,7 +175,7 @@ class Converter:
         elif name not in ("PrimType", "FuncType"):
             raise RelaxError("relax", f"{where} is {describe(value)}", f"{kind}")
 
-    def match_sizes(self, expected: Any, shape: Sequence[Dim], frame: Frame, where: str) -> None:
+    def match_sizes(self, expected: Any, shape: Sequence[Dim], frame: FunctionFrame, where: str) -> None:
         if expected is None:
             return
         if len(expected) != len(shape):
@@ -194,7 +194,7 @@ class Converter:
 
     # --- calls -------------------------------------------------------------------------------------------------------
 
-    def call(self, node: Any, frame: Frame) -> Any:
+    def call(self, node: Any, frame: FunctionFrame) -> Any:
         args = [self.value(arg, frame) for arg in node.args]
         kind = type(node.op).__name__
         if kind != "Op":
@@ -209,7 +209,9 @@ class Converter:
             return self.guarded(name, self.packed, node, args[0], args[1:], frame)
         return self.guarded(name, self.operator, node, name, args, frame)
 
-    def guarded(self, name: str, convert: Callable[..., Any], node: Any, what: Any, args: Any, frame: Frame) -> Any:
+    def guarded(
+        self, name: str, convert: Callable[..., Any], node: Any, what: Any, args: Any, frame: FunctionFrame
+    ) -> Any:
         """A call whose operands have values. One that is not supported is listed in `unsupported`."""
         if any(leaf is UNCONVERTED for leaf in leaves_of(tuple(args))):
             return UNCONVERTED
@@ -236,7 +238,7 @@ class Converter:
         span = self.emission.builder.span
         return str(span) if span else None
 
-    def operator(self, node: Any, name: str, args: list[Any], _: Frame) -> Any:
+    def operator(self, node: Any, name: str, args: list[Any], _: FunctionFrame) -> Any:
         row = find(name)
         if row is None:
             raise UnsupportedError("relax", f"the operator {name} is not supported", operators={name: 1})
@@ -245,7 +247,7 @@ class Converter:
         call.check_all_read()
         return result
 
-    def global_call(self, target: Any, args: list[Any], frame: Frame) -> Any:
+    def global_call(self, target: Any, args: list[Any], frame: FunctionFrame) -> Any:
         name = str(target.name_hint)
         function = self.module.functions.get(target)
         if type(function).__name__ == "Function":
@@ -258,7 +260,7 @@ class Converter:
             "relax", f"{frame.place}: @{name} is called, which is {what}", "a function; kernels are called by call_tir"
         )
 
-    def kernel(self, node: Any, target: Any, args: list[Any], frame: Frame) -> Any:
+    def kernel(self, node: Any, target: Any, args: list[Any], frame: FunctionFrame) -> Any:
         """A call of a PrimFunc, or of the function that is given for it."""
         name, function = str(getattr(target, "name_hint", target)), None
         if type(target).__name__ == "GlobalVar":
@@ -271,7 +273,7 @@ class Converter:
             raise UnsupportedError("relax", f"call_tir of @{name}, which is not a PrimFunc of the module", "a PrimFunc")
         return call_kernel(name, function, operands, self.results(node.ty_args, frame))
 
-    def packed(self, node: Any, target: Any, args: list[Any], _: Frame) -> Any:
+    def packed(self, node: Any, target: Any, args: list[Any], _: FunctionFrame) -> Any:
         """A call of a function of another library, which must be given."""
         name = str(getattr(target, "global_symbol", target))
         if name not in self.given:
@@ -281,7 +283,7 @@ class Converter:
         is_dps = str(getattr(node.op, "name", "")) == "relax.call_dps_packed"
         return self.given[name](*(args[0] if is_dps and isinstance(args[0], tuple) else args))
 
-    def results(self, kinds: Any, frame: Frame) -> list[TensorType]:
+    def results(self, kinds: Any, frame: FunctionFrame) -> list[TensorType]:
         """The types of the results of a kernel."""
         flat: list[Any] = []
         for kind in kinds:
@@ -312,7 +314,7 @@ def span_of(node: Any) -> Span | None:
     return Span(str(source), int(span.line)) if span is not None and source else None
 
 
-def _constant(_: Converter, node: Any, frame: Frame) -> Any:
+def _constant(_: Converter, node: Any, frame: FunctionFrame) -> Any:
     dtype = str(getattr(node.value, "dtype", type(node.value).__name__))
     if dtype not in ALL:
         raise UnsupportedError("relax", f"{frame.place}: a constant of dtype {dtype}", "a dtype of meta")
@@ -321,18 +323,18 @@ def _constant(_: Converter, node: Any, frame: Frame) -> Any:
     return Symbol(Constant(value, tensor_type(shape, dtype, meta.device("cpu"))))
 
 
-def _shape(_: Converter, node: Any, frame: Frame) -> Any:
+def _shape(_: Converter, node: Any, frame: FunctionFrame) -> Any:
     try:
         return Shape(dim_of(d, frame.sizes) for d in node.values)
     except KeyError:
         raise RelaxError("relax", f"{frame.place}: a size of {node} is not known", "sizes of the inputs") from None
 
 
-def _int(_: Converter, node: Any, __: Frame) -> Any:
+def _int(_: Converter, node: Any, __: FunctionFrame) -> Any:
     return bool(node.value) if str(node.ty.dtype) == "bool" else int(node.value)
 
 
-_EXPRESSIONS: Mapping[str, Callable[[Converter, Any, Frame], Any]] = {
+_EXPRESSIONS: Mapping[str, Callable[[Converter, Any, FunctionFrame], Any]] = {
     "Call": Converter.call,
     "DataflowVar": Converter.variable,
     "DataTypeImm": lambda _, node, __: str(node.value),

@@ -13,7 +13,7 @@ from meta.dtype import is_complex
 from meta.errors import DispatchError, NotSupportedError
 from meta.frontend._outgoing import Outgoing, outgoing, refuse_loops
 from meta.frontend.relax._portable import portable
-from meta.frontend.relax.export_ops._table import Site, rows
+from meta.frontend.relax.export_ops._table import RelaxSite, rows
 from meta.ir.expr import ATOMS, Atom, Call, Constant
 from meta.ir.module import Module
 from meta.ir.type import Type, flat_types
@@ -100,7 +100,9 @@ class _Standard(Lowering):
             return None
         position = len(scope.bindings)
         try:
-            value = row(Site(call, scope.types), *(map_leaves(partial(self.argument, scope), a) for a in call.args))
+            value = row(
+                RelaxSite(call, scope.types), *(map_leaves(partial(self.argument, scope), a) for a in call.args)
+            )
             value = None if value is None else self.normal(scope, value)
         except tvm.TVMError:  # Relax's type rules refuse it
             value = None

@@ -25,7 +25,7 @@ NAMESPACE = "relax"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Kernel:
+class TirKernel:
     """A PrimFunc in destination passing style.
 
     buffers: its inputs, then its results.  numbers: its parameters that are integers.  inputs: the number of inputs."""
@@ -55,7 +55,7 @@ def call_kernel(name: str, function: Any, args: Sequence[Any], results: Sequence
     return _operator(name, kernel)(*tensors, *numbers, sizes)
 
 
-def _kernel(name: str, function: Any, args: Sequence[Any], results: int) -> Kernel:
+def _kernel(name: str, function: Any, args: Sequence[Any], results: int) -> TirKernel:
     params = list(function.params)
     if len(params) != len(args) + results:
         problem = (
@@ -73,10 +73,10 @@ def _kernel(name: str, function: Any, args: Sequence[Any], results: int) -> Kern
         if str(buffer.ty.dtype) not in ALL:
             problem = f"the kernel @{name} has '{variable_name(buffer)}' of dtype {buffer.ty.dtype}"
             raise UnsupportedError("relax", problem, "a dtype of meta")
-    return Kernel(function, tuple(buffers), tuple(numbers), len(buffers) - results)
+    return TirKernel(function, tuple(buffers), tuple(numbers), len(buffers) - results)
 
 
-def _operator(name: str, kernel: Kernel) -> Any:
+def _operator(name: str, kernel: TirKernel) -> Any:
     """The public function of the operator of a kernel, which is defined once."""
     full = f"{NAMESPACE}::{identifier(name).replace('.', '_')}_{digest(kernel.function)[:12]}"
     if registry.owner(full) is None:
@@ -98,7 +98,7 @@ def _doc(parameter: Any) -> str:
     return f"Parameter {variable_name(parameter)} of the kernel."
 
 
-def _result_type(kernel: Kernel, args: Sequence[Any]) -> Type:
+def _result_type(kernel: TirKernel, args: Sequence[Any]) -> Type:
     """The types of the results. Raises TypeInferenceError for operands that the buffers do not fit."""
     types: list[TensorType] = flat_types(args[: kernel.inputs])
     sizes = list(args[-1])
@@ -129,7 +129,7 @@ def _check_buffer(name: str, buffer: Any, kind: TensorType, sizes_of: dict[int, 
             raise TypeInferenceError("", f"{name} is {kind!r}", f"the shape {shape} of '{variable_name(buffer)}'")
 
 
-def _specialized(kernel: Kernel, args: Sequence[Any]) -> Any:
+def _specialized(kernel: TirKernel, args: Sequence[Any]) -> Any:
     """The PrimFunc over the inputs, the sizes known at run time, and the results, with the known numbers in place."""
     pairs = list(zip(kernel.numbers, args[kernel.inputs : -1], strict=True))
     constants = {n: tvm.tirx.const(int(v), n.ty.dtype) for n, v in pairs if isinstance(v, (int, float))}

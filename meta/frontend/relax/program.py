@@ -11,6 +11,7 @@ import meta
 from meta.dim import Dim, SymDim, find, names, sym, unify
 from meta.dtype import ALL
 from meta.errors import ArgumentError, did_you_mean
+from meta.frontend._incoming import ConvertedProgram
 from meta.frontend._located import errors_located
 from meta.frontend.examination import missing_operators
 from meta.frontend.relax.convert import Converter, Functions, dtype_of
@@ -31,7 +32,7 @@ Shapes = Mapping[str, Sequence[Dim] | int]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class RelaxProgram:
     """A function of a module, which a conversion begins with.
 
     module: an IRModule.  entry: the name of the function.  function: a function of Relax."""
@@ -46,15 +47,7 @@ class Program:
         return [variable_name(p) for p in self.function.params]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class Imported:
-    """A converted program. module: its "main" takes the tensors of `inputs`, in order."""
-
-    module: Module
-    inputs: tuple[str, ...]
-
-
-def read(module: Any, entry: str) -> Program:
+def read(module: Any, entry: str) -> RelaxProgram:
     """The function of a module to convert. entry: its name; by default "main", or the only public function.
 
     Raises ArgumentError for something other than an IRModule and for an unknown name."""
@@ -68,10 +61,10 @@ def read(module: Any, entry: str) -> Program:
         problem = f"there is no function @{entry}" if entry else f"{len(public)} functions are public and none is @main"
         listed = ", ".join(f"@{n}" for n in sorted(functions)) or "a function of Relax, of which the module has none"
         raise ArgumentError("relax", problem, listed, did_you_mean(entry, functions) or "name one: entry=...")
-    return Program(module, name, functions[name])
+    return RelaxProgram(module, name, functions[name])
 
 
-def convert(program: Program, params: Arrays, shapes: Shapes, functions: Functions) -> Imported:
+def convert(program: RelaxProgram, params: Arrays, shapes: Shapes, functions: Functions) -> ConvertedProgram:
     """Convert a program.
 
     params: values of parameters, which become constants.  shapes: shapes of tensors and values of shapes and numbers
@@ -95,7 +88,7 @@ def convert(program: Program, params: Arrays, shapes: Shapes, functions: Functio
     return _converted(program, params, shapes, functions, tied)
 
 
-def _tied_sizes(program: Program, params: Arrays, shapes: Shapes, functions: Functions) -> dict[Any, Dim]:
+def _tied_sizes(program: RelaxProgram, params: Arrays, shapes: Shapes, functions: Functions) -> dict[Any, Dim]:
     """The sizes that must be equal to another one for the program to be valid, with that size."""
     with unify() as parent:
         try:
@@ -106,19 +99,19 @@ def _tied_sizes(program: Program, params: Arrays, shapes: Shapes, functions: Fun
 
 
 def _converted(
-    program: Program, params: Arrays, shapes: Shapes, functions: Functions, tied: Mapping[Any, Dim]
-) -> Imported:
+    program: RelaxProgram, params: Arrays, shapes: Shapes, functions: Functions, tied: Mapping[Any, Dim]
+) -> ConvertedProgram:
     converter = Converter(program.module, functions)
     try:
         with errors_located(RelaxError, UnsupportedError, "relax", lambda: converter.place):
-            return _evaluated(program, params, _Entry(program, shapes, tied), converter)
+            return _evaluated(program, params, _MainParameters(program, shapes, tied), converter)
     except RecursionError:
         problem = f"{converter.place or '@' + program.entry}: expressions nest deeper than Python's stack allows here"
         remedy = "bind the inner ones: tvm.relax.transform.Normalize()"
         raise UnsupportedError("relax", problem, "less than some hundreds of levels", remedy=remedy) from None
 
 
-def _evaluated(program: Program, params: Arrays, entry: _Entry, converter: Converter) -> Imported:
+def _evaluated(program: RelaxProgram, params: Arrays, entry: _MainParameters, converter: Converter) -> ConvertedProgram:
     emission = converter.emission
     args: list[Any] = []
     for param in program.function.params:
@@ -134,10 +127,10 @@ def _evaluated(program: Program, params: Arrays, entry: _Entry, converter: Conve
         _check_supported(program, converter)
         _check_result(program, value)
         scope.ret(value.atom if isinstance(value, Symbol) else [emission.packed(field) for field in value])
-    return Imported(Module({"main": scope.function, **emission.functions}), tuple(entry.names))
+    return ConvertedProgram(Module({"main": scope.function, **emission.functions}), tuple(entry.names))
 
 
-def _check_supported(program: Program, converter: Converter) -> None:
+def _check_supported(program: RelaxProgram, converter: Converter) -> None:
     """Raise UnsupportedError about everything that is not supported."""
     errors = [e for e in converter.unsupported.values() if not e.operators]
     problems = [problem for error in errors for problem in error.problems]
@@ -152,7 +145,7 @@ def _check_supported(program: Program, converter: Converter) -> None:
         raise UnsupportedError("relax", f"{len(errors)} calls are not supported", problems=problems)
 
 
-def _check_result(program: Program, value: Any) -> None:
+def _check_result(program: RelaxProgram, value: Any) -> None:
     try:
         leaves(value)
     except OpaqueError as error:
@@ -170,12 +163,12 @@ def _bound(param: Any, value: Any) -> Symbol:
     return symbol
 
 
-class _Entry:
+class _MainParameters:
     """The parameters of the function that becomes main.
 
     sizes: of its variables.  variables, names: the parameters of main, and what Relax calls them."""
 
-    def __init__(self, program: Program, shapes: Shapes, tied: Mapping[Any, Dim]) -> None:
+    def __init__(self, program: RelaxProgram, shapes: Shapes, tied: Mapping[Any, Dim]) -> None:
         self.program = program
         self.shapes = shapes
         self.sizes: dict[int, Dim] = {}

@@ -8,10 +8,11 @@ from typing import Any
 
 from meta.device import CPU, Device
 from meta.device import device as parse_device
+from meta.frontend._incoming import ConvertedProgram
 from meta.frontend.examination import Examination
 from meta.frontend.relay.convert.operator_use import operators
 from meta.frontend.relay.convert.parameter_names import matched
-from meta.frontend.relay.convert.program import Imported, convert
+from meta.frontend.relay.convert.program import convert
 from meta.frontend.relay.errors import RelayError, UnsupportedError
 from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.frontend.relay.params import read_params
@@ -103,18 +104,18 @@ def imported(
     params: Params | None,
     shapes: Mapping[str, Sequence[int]] | None = None,
     device: Device | str = CPU,
-) -> Imported:
+) -> ConvertedProgram:
     """`from_relay`, with Relay's names of the remaining parameters."""
     values = None if params is None else read_params(params)
     return _finished(convert(read(source), values, shapes, _name(source)), device)
 
 
-def _finished(program: Imported, device: Device | str) -> Imported:
+def _finished(program: ConvertedProgram, device: Device | str) -> ConvertedProgram:
     """The program with composites, on a device, checked."""
     module = composites(program.module)
     module = module if parse_device(device) is CPU else place(device)(module)
     verify_once(module)
-    return Imported(module, program.inputs)
+    return ConvertedProgram(module, program.inputs)
 
 
 def _name(source: Source) -> str:

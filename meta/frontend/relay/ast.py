@@ -300,7 +300,7 @@ class TypeDefinition:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Program:
+class RelayProgram:
     """A Relay module: functions by name without `@` (the entry is "main"), and data types by name."""
 
     functions: Mapping[str, RelayFunction]

@@ -1,4 +1,4 @@
-"""`read`: a Program from any source of a Relay program."""
+"""`read`: a RelayProgram from any source of a Relay program."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from meta.frontend.relay.errors import RelayError
 from meta.limits import MAX_SOURCE
 
 if TYPE_CHECKING:
-    from meta.frontend.relay.ast import Program
+    from meta.frontend.relay.ast import RelayProgram
 
 
 @runtime_checkable
@@ -24,7 +24,7 @@ class HasText(Protocol):
 Source: TypeAlias = "str | bytes | os.PathLike[str] | HasText"
 
 
-def read(source: Source) -> Program:
+def read(source: Source) -> RelayProgram:
     """The program that `source` holds.
 
     source: Relay text, Relay JSON (of `tvm.ir.save_json`), a path to a file of either, or an object with `astext()`.

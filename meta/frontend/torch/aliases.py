@@ -31,7 +31,7 @@ class Storage:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Step:
+class ViewStep:
     """A view of ATen. take: whole -> part.  put: (whole, part) -> whole; None if a write there is not supported.
     copies: whether torch copies in some cases, so that a later write may or may not be seen by both."""
 
@@ -42,11 +42,11 @@ class Step:
 
 
 @dataclass(slots=True, eq=False)
-class Alias:
+class AliasedTensor:
     """A tensor of a graph that writes. value: at `version` of its storage."""
 
     storage: Storage
-    steps: tuple[Step, ...] = ()
+    steps: tuple[ViewStep, ...] = ()
     value: Any = None
     version: int = field(default=0)
 
@@ -86,7 +86,7 @@ class Alias:
 
 def step_of(
     name: str, function: Callable[..., Any], whole: Any, part: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]
-) -> Step | None:
+) -> ViewStep | None:
     """The view `part` that an operator makes of its first argument `whole`; None if its result is new memory."""
     if _is_new(name, whole, part, args, kwargs):
         return None
@@ -99,7 +99,7 @@ def step_of(
         put = None
     else:
         return None
-    return Step(name, lambda whole: function(whole, *args, **kwargs), put, name in _COPIES)
+    return ViewStep(name, lambda whole: function(whole, *args, **kwargs), put, name in _COPIES)
 
 
 def _is_new(name: str, whole: Any, part: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -111,14 +111,16 @@ def _is_new(name: str, whole: Any, part: Any, args: tuple[Any, ...], kwargs: Map
     return name == "type_as" and part.type is not whole.type
 
 
-def field_step(name: str, step: Step, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Step | None:
+def field_step(
+    name: str, step: ViewStep, index: int, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> ViewStep | None:
     """The view that is one of the results of `split` and the like; None if they are new memory."""
     if name not in _PIECES:
         return None
     axis_at = 0 if name.startswith("unbind") else 1
     dim = kwargs.get("dim", args[axis_at] if len(args) > axis_at else 0)
     put = _put_row if name.startswith("unbind") else _put_piece
-    return Step(
+    return ViewStep(
         name, lambda whole: step.take(whole)[index], lambda whole, part: put(whole, part, step.take(whole), index, dim)
     )
 

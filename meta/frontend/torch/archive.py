@@ -80,7 +80,7 @@ def _read(file: BinaryIO, source: str, device: Device | None) -> Exported:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class _Entry:
+class _ArchiveTensor:
     """A tensor of the archive. memory: a key that tensors of the same memory and type share."""
 
     name: str
@@ -161,7 +161,7 @@ class _Archive:
         except ValueError as error:
             raise bad_file(self.source, f"{name!r}: {error}"[:200], "JSON") from error
 
-    def tensors(self, kind: str, config: str) -> list[_Entry]:
+    def tensors(self, kind: str, config: str) -> list[_ArchiveTensor]:
         """The tensors that a configuration lists; none without one."""
         if config not in self.members:
             return []
@@ -172,7 +172,7 @@ class _Archive:
             self.tensor(kind, name, fields(entry, where), memories) for name, entry in fields(entries, where).items()
         ]
 
-    def tensor(self, kind: str, name: str, entry: Mapping[str, Any], memories: dict[str, Memory]) -> _Entry:
+    def tensor(self, kind: str, name: str, entry: Mapping[str, Any], memories: dict[str, Memory]) -> _ArchiveTensor:
         where = f"{self.source}, tensor {name[:100]!r}"
         if entry.get("use_pickle") is not False:
             raise bad_file(where, "it is pickled", "the memory of a tensor", "save plain tensors: pickles run code")
@@ -191,7 +191,7 @@ class _Archive:
             memories[path] = self.memory(f"data/{kind}/{path}")
         value = _viewed(memories[path], dtype, shape, strides, offset, where)
         value.flags.writeable = is_first and value.flags.writeable  # arrays share writable memory, and copy other
-        return _Entry(name, value, (kind, path, dtype, shape, strides, offset))
+        return _ArchiveTensor(name, value, (kind, path, dtype, shape, strides, offset))
 
 
 def _static(sizes: Any, where: str) -> tuple[int, ...]:

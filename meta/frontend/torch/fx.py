@@ -11,7 +11,7 @@ from meta.device import Device
 from meta.errors import ArgumentError, MetaError
 from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
-from meta.frontend.torch.nodes import Graph, Node, Placeholder, Ref
+from meta.frontend.torch.nodes import Graph, GraphNode, Placeholder, Ref
 from meta.frontend.torch.sizes import dim_of
 from meta.ir.span import Span
 from meta.ir.type import TensorType, tensor_type
@@ -28,7 +28,7 @@ def read_graph(graph: Any, module: Any = None, device: Device | str | None = Non
 
     Raises UnsupportedError for values of dtypes and sizes that meta lacks, TorchProgramError for nodes that are no
     calls of functions (a graph that Dynamo captured, before AOTAutograd or export)."""
-    reader = _Reader(module if module is not None else _owner(graph), device)
+    reader = _FxReader(module if module is not None else _owner(graph), device)
     return reader.graph(getattr(graph, "graph", graph))
 
 
@@ -36,7 +36,7 @@ def _owner(graph: Any) -> Any:
     return graph if hasattr(graph, "graph") else getattr(graph, "owning_module", None)
 
 
-class _Reader:
+class _FxReader:
     def __init__(self, module: Any, device: Device | str | None) -> None:
         self.module = module
         self.device = device
@@ -45,7 +45,7 @@ class _Reader:
 
     def graph(self, graph: Any) -> Graph:
         inputs: list[Placeholder] = []
-        nodes: list[Node] = []
+        nodes: list[GraphNode] = []
         output: Any = None
         for node in graph.nodes:
             if node.op == "placeholder":
@@ -80,11 +80,11 @@ class _Reader:
                 location=str(span or ""),
             ) from error
 
-    def call(self, node: Any) -> Node:
+    def call(self, node: Any) -> GraphNode:
         kwargs = {name: self.argument(value) for name, value in node.kwargs.items()}
         args = tuple(self.argument(value) for value in node.args)
         span = user_line(node.meta.get("stack_trace"))
-        call = Node(node.name, operator_name(node.target), args, kwargs, span, node.target)
+        call = GraphNode(node.name, operator_name(node.target), args, kwargs, span, node.target)
         if call.namespace == "aten" and call.base in BY_STRIDES:
             _check_memory(node)
         return call
@@ -95,7 +95,7 @@ class _Reader:
         for part in str(node.target).split("."):
             value = getattr(value, part, None)
         if hasattr(value, "graph"):
-            self.subgraphs[node.name] = _Reader(value, self.device).graph(value.graph)
+            self.subgraphs[node.name] = _FxReader(value, self.device).graph(value.graph)
         elif hasattr(value, "__dlpack__"):
             self.constants[node.name] = value
         else:

@@ -11,9 +11,9 @@ For a backend of torch.compile: the graphs of AOTAutograd are read as they are. 
 each input, whose `type` is that of its fake value: a TensorType with symbolic sizes, a size (`SymDim`, or an int) for a
 SymInt, or a plain value. `convert` makes parameters of the tensors alone. A size among the placeholders is computed
 from the shapes of the tensors: its value in the call need not be passed. Sizes among the outputs are in
-`record.result.statics()` as `SymDim`s, to be computed by `meta.dim.evaluate`. What the table lacks is offered to
-`fallback`, a function from the Node (its `target` is torch's OpOverload) to a function of ATen's arguments, or None;
-`operators(graph)` tells beforehand what will be. A `fallback` may return an operator of its own (`meta.define`) that
+`record.result.statics()` as `SymDim`s, to be computed by `meta.dim.evaluate`. For operators that the table lacks,
+`fallback` maps the GraphNode (its `target` is torch's OpOverload) to a function of ATen's arguments, or to None;
+`operators(graph)` lists them beforehand. A `fallback` may return an operator that it defines (`meta.define`) and that
 calls torch.
 """
 
@@ -29,12 +29,12 @@ from meta import tracing
 from meta.device import Device
 from meta.dim import SymDim, names
 from meta.errors import MetaError, NotSupportedError
-from meta.frontend.torch.aliases import Alias, Step, Storage, field_step, step_of
+from meta.frontend.torch.aliases import AliasedTensor, Storage, ViewStep, field_step, step_of
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.fx import placeholder_types as placeholder_types
 from meta.frontend.torch.fx import read_graph as read_graph
-from meta.frontend.torch.nodes import Graph, Node, Placeholder, Ref, defined, references, substituted
+from meta.frontend.torch.nodes import Graph, GraphNode, Placeholder, Ref, defined, references, substituted
 from meta.frontend.torch.operators import Fallback, check_operators, check_pieces, find, is_check, is_write
 from meta.frontend.torch.operators import OperatorUse as OperatorUse
 from meta.frontend.torch.operators import operators as operators
@@ -132,8 +132,8 @@ class _Run:
         self.fallback = fallback
         self.values: dict[str, Any] = {}
         self.aliased = any(map(is_write, graph.nodes))
-        self.aliases: dict[str, Alias] = {}
-        self.pieces: dict[str, tuple[Alias, Step, str, tuple[Any, ...], Mapping[str, Any]]] = {}
+        self.aliases: dict[str, AliasedTensor] = {}
+        self.pieces: dict[str, tuple[AliasedTensor, ViewStep, str, tuple[Any, ...], Mapping[str, Any]]] = {}
 
     def outputs(self, values: Sequence[Any]) -> Any:
         inputs = dict(zip([p.name for p in self.graph.inputs], values, strict=True))
@@ -167,7 +167,7 @@ class _Run:
         except KeyError:
             raise TorchProgramError("torch", f"'{name}' has no value", "a graph in order of its uses") from None
 
-    def step(self, node: Node) -> None:
+    def step(self, node: GraphNode) -> None:
         try:
             self.call(node)
         except (TorchProgramError, UnsupportedError) as error:
@@ -178,7 +178,7 @@ class _Run:
             problem = f"{node.operator}: its arguments do not fit together ({type(error).__name__}: {error})"
             raise _error(TorchProgramError, node, problem[:500], "arguments that ATen accepts") from error
 
-    def call(self, node: Node) -> None:
+    def call(self, node: GraphNode) -> None:
         args = tuple([substituted(arg, self.get) for arg in node.args])
         kwargs = {name: substituted(arg, self.get) for name, arg in node.kwargs.items()}
         if node.operator in HIGHER_ORDER:
@@ -196,7 +196,7 @@ class _Run:
         if self.aliased and node.namespace in ("aten", "operator"):
             self.view(node, function, args, kwargs, result)
 
-    def define(self, node: Node, result: Any) -> None:
+    def define(self, node: GraphNode, result: Any) -> None:
         """Bind the names of a node to its results."""
         self.values[node.name] = result
         for i, ref in enumerate(node.results):
@@ -209,15 +209,15 @@ class _Run:
 
     # --- writes in place ---------------------------------------------------------------------------------------------
 
-    def alias(self, name: str) -> Alias:
+    def alias(self, name: str) -> AliasedTensor:
         """What a name of a tensor refers to."""
         alias = self.aliases.get(name)
         if alias is None:
             value = self.values[name]
-            alias = self.aliases[name] = Alias(Storage(value), value=value)
+            alias = self.aliases[name] = AliasedTensor(Storage(value), value=value)
         return alias
 
-    def write(self, node: Node, result: Any) -> None:
+    def write(self, node: GraphNode, result: Any) -> None:
         target = node.args[0] if node.args else next(iter(node.kwargs.values()), None)
         if not isinstance(target, Ref):
             raise TorchProgramError("torch", f"{node.operator} writes {target!r}", "a tensor")
@@ -228,7 +228,12 @@ class _Run:
             self.aliases[name] = alias
 
     def view(
-        self, node: Node, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any
+        self,
+        node: GraphNode,
+        function: Callable[..., Any],
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        result: Any,
     ) -> None:
         """Note whether the result of a node is a view of its first argument."""
         source = node.args[0] if node.args else next(iter(node.kwargs.values()), None)
@@ -254,10 +259,10 @@ class _Run:
             return
         self.field(node.name, alias, step, result)
 
-    def field(self, name: str, alias: Alias, step: Step | None, value: Any) -> None:
+    def field(self, name: str, alias: AliasedTensor, step: ViewStep | None, value: Any) -> None:
         if step is not None:
             storage = alias.storage
-            self.aliases[name] = Alias(storage, (*alias.steps, step), value, storage.version)
+            self.aliases[name] = AliasedTensor(storage, (*alias.steps, step), value, storage.version)
 
 
 def _split_first(kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:
@@ -266,10 +271,10 @@ def _split_first(kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Mappi
     return first[1], (), dict(others)
 
 
-def _schedule(graph: Graph) -> list[tuple[Node, tuple[str, ...]]]:
+def _schedule(graph: Graph) -> list[tuple[GraphNode, tuple[str, ...]]]:
     """The nodes that outputs and writes need, in order, each with the names that nothing reads after it."""
     needed = set(references(graph.output))
-    steps: list[tuple[Node, tuple[str, ...]]] = []
+    steps: list[tuple[GraphNode, tuple[str, ...]]] = []
     has_writes = any(map(is_write, graph.nodes))
     for node in reversed(graph.nodes):
         if is_check(node) or not (is_write(node) or _has_effects(node) or any(n in needed for n in defined(node))):
@@ -280,7 +285,7 @@ def _schedule(graph: Graph) -> list[tuple[Node, tuple[str, ...]]]:
     return steps[::-1]
 
 
-def _has_effects(node: Node) -> bool:
+def _has_effects(node: GraphNode) -> bool:
     """Whether a node may write arguments that its name does not tell: running statistics."""
     return node.base in _STATISTICS
 
@@ -301,7 +306,7 @@ def _constant(value: Any) -> Any:
     return x
 
 
-def _located(node: Node, error: MetaError) -> TorchProgramError:
+def _located(node: GraphNode, error: MetaError) -> TorchProgramError:
     """An error about the arguments of a node, with its name and the line of the user's code."""
     kind = UnsupportedError if isinstance(error, NotSupportedError) else TorchProgramError
     subject = f"[{error.subject}] " if error.subject not in ("", "torch", node.base) else ""
@@ -309,7 +314,7 @@ def _located(node: Node, error: MetaError) -> TorchProgramError:
 
 
 def _error(
-    kind: type[TorchProgramError], node: Node, problem: str, expected: str = "", remedy: str = ""
+    kind: type[TorchProgramError], node: GraphNode, problem: str, expected: str = "", remedy: str = ""
 ) -> TorchProgramError:
     return kind(
         "torch",

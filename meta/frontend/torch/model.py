@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class _UserInput:
     """An input of the user. path: its name in errors and programs.  type: as of a placeholder."""
 
     path: str
@@ -253,12 +253,12 @@ def _signature(program: Exported) -> inspect.Signature:
     return inspect.Signature([inspect.Parameter(name, kind) for name in program.names])
 
 
-def _user_inputs(program: Exported) -> tuple[_Input, ...]:
+def _user_inputs(program: Exported) -> tuple[_UserInput, ...]:
     """The inputs of the user with their paths, as in `batch.0`."""
     children = (child for part in program.arguments.children for child in part.children)
     paths = [path for name, tree in zip(program.names, children, strict=True) for path in _paths(tree, name)]
     kinds = [p.type for p, spec in zip(program.graph.inputs, program.inputs, strict=True) if spec.kind == "user"]
-    return tuple(_Input(path, kind) for path, kind in zip(paths, kinds, strict=True))
+    return tuple(_UserInput(path, kind) for path, kind in zip(paths, kinds, strict=True))
 
 
 def _paths(tree: Tree, name: str) -> Iterator[str]:
@@ -292,7 +292,7 @@ def _items(value: Any, tree: Tree) -> list[Any] | None:
     return list(value) if len(value) == len(tree.children) else None
 
 
-def _open_sizes(inputs: Sequence[_Input], bounds: Mapping[str, tuple[int, int | None]]) -> OpenSizes | None:
+def _open_sizes(inputs: Sequence[_UserInput], bounds: Mapping[str, tuple[int, int | None]]) -> OpenSizes | None:
     axes: dict[str, dict[int, SymDim]] = {}
     for each in inputs:
         if isinstance(each.type, TensorType):

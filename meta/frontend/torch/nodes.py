@@ -29,7 +29,7 @@ class Placeholder:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Node:
+class GraphNode:
     """A call.
 
     operator: its full name, such as "aten.add.Tensor", "operator.mul" or "higher_order.cond".
@@ -66,7 +66,7 @@ class Graph:
     constants: tensors of the graph itself, by the names that Refs have.  output: a nest of Refs and plain values."""
 
     inputs: tuple[Placeholder, ...]
-    nodes: tuple[Node, ...]
+    nodes: tuple[GraphNode, ...]
     output: Any
     constants: Mapping[str, Any] = field(default_factory=dict[str, Any])
 
@@ -95,12 +95,12 @@ def references(value: Any) -> Iterator[str]:
             yield from references(item)
 
 
-def defined(node: Node) -> Iterator[str]:
+def defined(node: GraphNode) -> Iterator[str]:
     """The names of a node's values."""
     yield node.name
     yield from (ref.name for ref in node.results if isinstance(ref, Ref) and ref.name != node.name)
 
 
-def subgraphs(node: Node) -> Iterator[Graph]:
+def subgraphs(node: GraphNode) -> Iterator[Graph]:
     """The graphs among the arguments of a higher-order operator."""
     return (value for value in (*node.args, *node.kwargs.values()) if isinstance(value, Graph))

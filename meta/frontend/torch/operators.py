@@ -16,7 +16,7 @@ from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import UnsupportedError
-from meta.frontend.torch.nodes import Graph, Node, subgraphs
+from meta.frontend.torch.nodes import Graph, GraphNode, subgraphs
 from meta.frontend.torch.sizes import modulo, power
 from meta.frontend.torch.twins import find_twin
 from meta.limits import MAX_DIMENSION
@@ -24,8 +24,8 @@ from meta.schema._types import TensorLike
 from meta.tree import leaves_of
 
 Function = Callable[..., Any]
-Fallback = Callable[[Node], Function | None]
-"""Node -> a function of its arguments for an operator that the table lacks, None if there is none."""
+Fallback = Callable[[GraphNode], Function | None]
+"""GraphNode -> a function of its arguments for an operator that the table lacks, None if there is none."""
 
 CHECKS = frozenset({
     "_assert_async", "_assert_scalar", "_assert_tensor_metadata", "_functional_assert_async",
@@ -44,24 +44,24 @@ _METADATA = frozenset({
 """Operators that change the shape of a tensor in place, which other names of it would see."""
 
 
-def is_check(node: Node) -> bool:
+def is_check(node: GraphNode) -> bool:
     """Whether a node only checks its arguments."""
     return node.namespace == "aten" and node.base in CHECKS
 
 
-def is_write(node: Node) -> bool:
+def is_write(node: GraphNode) -> bool:
     """Whether a node writes its first argument in place: `add_`, `copy_`."""
     return node.namespace == "aten" and node.base.endswith("_") and not node.base.endswith("__")
 
 
-def find(node: Node, fallback: Fallback | None = None) -> Function | None:
+def find(node: GraphNode, fallback: Fallback | None = None) -> Function | None:
     """The function of a node's arguments; for a write, the function that computes the new value. None if meta lacks
     the operator."""
     function = _function(node)
     return fallback(node) if function is None and fallback is not None else function
 
 
-def _function(node: Node) -> Function | None:
+def _function(node: GraphNode) -> Function | None:
     if node.namespace == "aten":
         return _of_aten(node)
     if node.operator == "operator.getitem":
@@ -75,7 +75,7 @@ def _function(node: Node) -> Function | None:
     return None
 
 
-def _of_aten(node: Node) -> Function | None:
+def _of_aten(node: GraphNode) -> Function | None:
     name = node.base
     if name in BY_STRIDES and node.target is None:
         return None  # a file does not tell the strides of tensors here
@@ -96,7 +96,7 @@ MAX_PIECES = 100_000
 """Results of one `split`, `unbind` or `chunk`: sizes may come from anywhere."""
 
 
-def check_pieces(node: Node, args: Sequence[Any]) -> None:
+def check_pieces(node: GraphNode, args: Sequence[Any]) -> None:
     """Raise UnsupportedError for a node that cuts a tensor into more than MAX_PIECES."""
     if node.base not in _CUTS or not args or not isinstance(args[0], TensorLike):
         return
@@ -258,8 +258,8 @@ def operators(graph: Graph, fallback: Fallback | None = None) -> tuple[OperatorU
     return operator_uses(places, places.keys() - missing)
 
 
-def _all_nodes(graph: Graph) -> Sequence[Node]:
-    nodes: list[Node] = []
+def _all_nodes(graph: Graph) -> Sequence[GraphNode]:
+    nodes: list[GraphNode] = []
     pending = [graph]
     while pending:
         for node in pending.pop().nodes:

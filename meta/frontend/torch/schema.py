@@ -14,7 +14,7 @@ from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.exported import Exported, InputSpec, OutputSpec, argument_names, unsupported_value
 from meta.frontend.torch.fields import bad_file, fields, integer, list_of, text, union
 from meta.frontend.torch.fx import user_line
-from meta.frontend.torch.nodes import Graph, Node, Placeholder, Ref, defined, references
+from meta.frontend.torch.nodes import Graph, GraphNode, Placeholder, Ref, defined, references
 from meta.frontend.torch.size_text import parse_size
 from meta.frontend.torch.tree_text import parse_tree
 from meta.ir.type import TensorType, tensor_type
@@ -47,7 +47,7 @@ def read_exported(
     specs = [_input(*union(each, source), source) for each in list_of(signature.get("input_specs"), source)]
     outputs = tuple(_output(*union(each, source), source) for each in list_of(signature.get("output_specs"), source))
     names = [name for _, name in specs]
-    graph = _Reader(source, device).graph(module.get("graph"), names)
+    graph = _SchemaReader(source, device).graph(module.get("graph"), names)
     inputs = tuple(spec for spec, _ in specs)
     if not isinstance(graph.output, tuple) or len(graph.output) != len(outputs):
         raise bad_file(source, f"{len(outputs)} output specs", "one for each output")
@@ -146,7 +146,7 @@ def _tensor_name(value: Any, where: str) -> str:
 # --- graphs ----------------------------------------------------------------------------------------------------------
 
 
-class _Reader:
+class _SchemaReader:
     """Reads a graph and those inside of its higher-order operators."""
 
     def __init__(self, source: str, device: Device | None, depth: int = 0) -> None:
@@ -238,7 +238,7 @@ class _Reader:
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    def node(self, position: int, value: Any) -> Node:
+    def node(self, position: int, value: Any) -> GraphNode:
         each = fields(value, f"{self.source}, node {position}")
         label = str(each.get("name") or position)[:100]
         where = f"{self.source}, node '{label}'"
@@ -264,7 +264,7 @@ class _Reader:
             results = tuple(first) if isinstance(first, list) else tuple(outputs)
             name = f"{name}*"  # a name that no reference has: the results have their own
         trace = metadata.get("stack_trace")
-        return Node(
+        return GraphNode(
             name, operator, tuple(args), kwargs, user_line(trace if isinstance(trace, str) else None), None, results
         )
 
@@ -305,21 +305,21 @@ def _operator(target: str) -> str:
     return target.removeprefix("torch.ops.").removeprefix("_") if not target.startswith("torch.ops.") else target[10:]
 
 
-def _tensor(reader: _Reader, value: Any, where: str) -> Ref:
+def _tensor(reader: _SchemaReader, value: Any, where: str) -> Ref:
     del reader
     return Ref(_tensor_name(value, where))
 
 
-def _none(reader: _Reader, value: Any, where: str) -> None:
+def _none(reader: _SchemaReader, value: Any, where: str) -> None:
     del reader, value, where
 
 
-def _int(reader: _Reader, value: Any, where: str) -> int:
+def _int(reader: _SchemaReader, value: Any, where: str) -> int:
     del reader
     return integer(value, where)
 
 
-def _bool(reader: _Reader, value: Any, where: str) -> bool:
+def _bool(reader: _SchemaReader, value: Any, where: str) -> bool:
     del reader
     if not isinstance(value, bool):
         raise bad_file(where, f"a value is {repr(value)[:80]}", "true or false")
@@ -329,7 +329,7 @@ def _bool(reader: _Reader, value: Any, where: str) -> bool:
 _SPECIAL = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
-def _float(reader: _Reader, value: Any, where: str) -> float:
+def _float(reader: _SchemaReader, value: Any, where: str) -> float:
     del reader
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
@@ -338,19 +338,19 @@ def _float(reader: _Reader, value: Any, where: str) -> float:
     return float(value)
 
 
-def _string(reader: _Reader, value: Any, where: str) -> str:
+def _string(reader: _SchemaReader, value: Any, where: str) -> str:
     del reader
     return text(value, where)
 
 
-def _symbolic(reader: _Reader, value: Any, where: str) -> Any:
+def _symbolic(reader: _SchemaReader, value: Any, where: str) -> Any:
     tag, inner = union(value, where)
     if tag == "as_name":
         return Ref(text(inner, where))
     return reader.argument({tag: inner}, where)
 
 
-def _dtype(reader: _Reader, value: Any, where: str) -> str:
+def _dtype(reader: _SchemaReader, value: Any, where: str) -> str:
     del reader
     dtype = DTYPES.get(integer(value, where))
     if dtype is None:
@@ -358,28 +358,28 @@ def _dtype(reader: _Reader, value: Any, where: str) -> str:
     return dtype
 
 
-def _device(reader: _Reader, value: Any, where: str) -> str:
+def _device(reader: _SchemaReader, value: Any, where: str) -> str:
     return reader.named_device(value, where)
 
 
-def _graph(reader: _Reader, value: Any, where: str) -> Graph:
-    return _Reader(reader.source, reader.device, reader.depth + 1).graph(fields(value, where).get("graph"))
+def _graph(reader: _SchemaReader, value: Any, where: str) -> Graph:
+    return _SchemaReader(reader.source, reader.device, reader.depth + 1).graph(fields(value, where).get("graph"))
 
 
-def _optional(reader: _Reader, value: Any, where: str) -> Any:
+def _optional(reader: _SchemaReader, value: Any, where: str) -> Any:
     return reader.argument(value, where)
 
 
-def _complex(reader: _Reader, value: Any, where: str) -> complex:
+def _complex(reader: _SchemaReader, value: Any, where: str) -> complex:
     parts = fields(value, where)
     return complex(_float(reader, parts.get("real"), where), _float(reader, parts.get("imag"), where))
 
 
-def _many(item: Callable[[_Reader, Any, str], Any]) -> Callable[[_Reader, Any, str], Any]:
+def _many(item: Callable[[_SchemaReader, Any, str], Any]) -> Callable[[_SchemaReader, Any, str], Any]:
     return lambda reader, value, where: [item(reader, each, where) for each in list_of(value, where)]
 
 
-_ARGUMENTS: Mapping[str, Callable[[_Reader, Any, str], Any]] = {
+_ARGUMENTS: Mapping[str, Callable[[_SchemaReader, Any, str], Any]] = {
     "as_none": _none, "as_tensor": _tensor, "as_tensors": _many(_tensor), "as_int": _int, "as_ints": _many(_int),
     "as_float": _float, "as_floats": _many(_float), "as_string": _string, "as_strings": _many(_string),
     "as_sym_int": _symbolic, "as_sym_ints": _many(_symbolic), "as_scalar_type": _dtype, "as_memory_format": _none,

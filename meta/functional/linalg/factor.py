@@ -7,7 +7,7 @@ from typing import Any, Literal
 import meta
 from meta.dim import same_dim
 from meta.dtype import real_dtype
-from meta.functional._checks import in_dtype, require, require_inexact, require_matrix, require_square
+from meta.functional._checks import as_dtype, require, require_inexact, require_matrix, require_square
 from meta.functional._matrices import identity
 from meta.op.grad.support import adjoint
 from meta.op.rules import show
@@ -64,7 +64,7 @@ def _permutation_matrix(factors: Any, pivots: Any) -> Any:
     """P with P[order[i], i] = 1, for rows that were put in that order."""
     m = factors.shape[-2]
     order = meta.pivots_to_permutation(pivots, m)
-    return in_dtype(meta.one_hot(order, m, real_dtype(factors.dtype), -2), factors.dtype)
+    return as_dtype(meta.one_hot(order, m, real_dtype(factors.dtype), -2), factors.dtype)
 
 
 def _smaller(m: Any, n: Any) -> Any:

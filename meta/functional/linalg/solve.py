@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta.dim import product, same_dim
 from meta.dtype import is_complex, real_dtype, significand_bits
-from meta.functional._checks import in_dtype, require, require_matrix, require_square
+from meta.functional._checks import as_dtype, require, require_matrix, require_square
 from meta.functional._matrices import transposed
 from meta.op.grad.support import adjoint as conjugate_transposed
 from meta.op.rules import broadcast_shapes, same_shape, show
@@ -105,7 +105,7 @@ def as_tensor(value: Any, like: Any) -> Any:
         return None
     if isinstance(value, (int, float)):
         return meta.full((), value, real_dtype(like.dtype), like.device)
-    return in_dtype(value, real_dtype(like.dtype))
+    return as_dtype(value, real_dtype(like.dtype))
 
 
 def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, Any]:

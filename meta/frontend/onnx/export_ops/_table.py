@@ -1,7 +1,7 @@
 """The table of ONNX nodes by the names of meta's operators. The modules of this folder fill it.
 
     @row("softmax")
-    def softmax(call: Site, x: str, axis: int) -> str | None:
+    def softmax(call: OnnxSite, x: str, axis: int) -> str | None:
         return call.node("Softmax", x, axis=axis)
 
 A row receives the arguments of a call in the order of the schema, with the names of values for tensors, adds nodes and
@@ -18,16 +18,16 @@ from meta import dtype as dtypes
 from meta.dim import Dim
 from meta.frontend._row_table import Row as Row
 from meta.frontend._row_table import RowTable
-from meta.frontend.onnx.export_graph import Graph, element_type
+from meta.frontend.onnx.export_graph import ExportGraph, element_type
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class OnnxSite:
     """The call that a row converts. used: the positions of the results that the program reads."""
 
-    graph: Graph
+    graph: ExportGraph
     call: Call
     used: frozenset[int]
 

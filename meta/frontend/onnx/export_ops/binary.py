@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 from meta.ir.promotion import operand_dtype
 
 _ARITHMETIC: Final = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "maximum": "Max", "minimum": "Min"}
@@ -17,20 +17,20 @@ _LOGICAL: Final = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor
 _BITWISE: Final = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}
 
 
-def _operands(call: Site, x1: Any, x2: Any, dtype: str = "") -> tuple[str, str]:
+def _operands(call: OnnxSite, x1: Any, x2: Any, dtype: str = "") -> tuple[str, str]:
     """Both operands in one dtype, that of the result by default."""
     return call.operand(0, x1, dtype or call.dtype), call.operand(1, x2, dtype or call.dtype)
 
 
 def _arithmetic(kind: str) -> Row:
-    def convert(call: Site, x1: Any, x2: Any) -> str | None:
+    def convert(call: OnnxSite, x1: Any, x2: Any) -> str | None:
         return None if call.dtype == "bool" else call.node(kind, *_operands(call, x1, x2))
 
     return convert
 
 
 def _comparison(kind: str) -> Row:
-    def convert(call: Site, x1: Any, x2: Any) -> str:
+    def convert(call: OnnxSite, x1: Any, x2: Any) -> str:
         dtype = operand_dtype(*call.args)
         if dtype == "bool" and kind != "Equal":
             dtype = "int32"
@@ -54,22 +54,22 @@ for _name, _kind in _BITWISE.items():
 
 
 @row("not_equal")
-def not_equal(call: Site, x1: Any, x2: Any) -> str:
+def not_equal(call: OnnxSite, x1: Any, x2: Any) -> str:
     return call.node("Not", _comparison("Equal")(call, x1, x2))
 
 
 @row("divide")
-def divide(call: Site, x1: Any, x2: Any) -> str:
+def divide(call: OnnxSite, x1: Any, x2: Any) -> str:
     return call.node("Div", *_operands(call, x1, x2))
 
 
 @row("power")
-def power(call: Site, x1: Any, x2: Any) -> str | None:
+def power(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     return call.node("Pow", *_operands(call, x1, x2)) if dtypes.is_float(call.dtype) else None
 
 
 @row("floor_divide")
-def floor_divide(call: Site, x1: Any, x2: Any) -> str | None:
+def floor_divide(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     a, b = _operands(call, x1, x2)
     if call.dtype not in ("int32", "int64"):
         return None
@@ -77,7 +77,7 @@ def floor_divide(call: Site, x1: Any, x2: Any) -> str | None:
 
 
 @row("mod")
-def mod(call: Site, x1: Any, x2: Any) -> str | None:
+def mod(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     a, b = _operands(call, x1, x2)
     if not dtypes.is_float(call.dtype):
         return call.node("Mod", a, b) if call.dtype in ("int32", "int64") else None
@@ -88,30 +88,30 @@ def mod(call: Site, x1: Any, x2: Any) -> str | None:
 
 
 @row("trunc_mod")
-def trunc_mod(call: Site, x1: Any, x2: Any) -> str | None:
+def trunc_mod(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     return call.node("Mod", *_operands(call, x1, x2), fmod=1) if call.dtype != "bool" else None
 
 
 @row("where")
-def where(call: Site, condition: str, x: Any, y: Any) -> str:
+def where(call: OnnxSite, condition: str, x: Any, y: Any) -> str:
     flag = call.cast(condition, call.types[0].dtype, "bool")
     return call.node("Where", flag, call.operand(1, x, call.dtype), call.operand(2, y, call.dtype))
 
 
 @row("hypot")
-def hypot(call: Site, x1: Any, x2: Any) -> str:
+def hypot(call: OnnxSite, x1: Any, x2: Any) -> str:
     a, b = _operands(call, x1, x2)
     return call.node("Sqrt", call.node("Add", call.node("Mul", a, a), call.node("Mul", b, b)))
 
 
 @row("lerp")
-def lerp(call: Site, x1: Any, x2: Any, weight: Any) -> str:
+def lerp(call: OnnxSite, x1: Any, x2: Any, weight: Any) -> str:
     a, b = _operands(call, x1, x2)
     return call.node("Add", a, call.node("Mul", call.operand(2, weight, call.dtype), call.node("Sub", b, a)))
 
 
 @row("addcmul", "addcdiv")
-def addc(call: Site, x: str, x1: Any, x2: Any, value: float) -> str | None:
+def addc(call: OnnxSite, x: str, x1: Any, x2: Any, value: float) -> str | None:
     if not dtypes.is_float(call.dtype):
         return None
     kind = "Mul" if call.call.op_name == "addcmul" else "Div"

@@ -7,23 +7,23 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 
 
-def _coordinates_last(call: Site, indices: str, ndim: int) -> str:
+def _coordinates_last(call: OnnxSite, indices: str, ndim: int) -> str:
     """Coordinates along the last axis, from along the first."""
     return call.node("Transpose", indices, perm=[*range(1, ndim), 0]) if ndim > 1 else indices
 
 
 @row("gather_nd")
-def gather_nd(call: Site, x: str, indices: str, batch_dims: int) -> str:
+def gather_nd(call: OnnxSite, x: str, indices: str, batch_dims: int) -> str:
     kind = call.types[1]
     moved = _coordinates_last(call, call.cast(indices, kind.dtype, "int64"), kind.ndim)
     return call.node("GatherND", x, moved, batch_dims=batch_dims)
 
 
 @row("scatter_nd")
-def scatter_nd(call: Site, x: str, indices: str, src: str, reduction: str) -> str | None:
+def scatter_nd(call: OnnxSite, x: str, indices: str, src: str, reduction: str) -> str | None:
     kind = call.types[1]
     if call.dtype == "bool" and reduction != "update":
         return None
@@ -32,7 +32,7 @@ def scatter_nd(call: Site, x: str, indices: str, src: str, reduction: str) -> st
 
 
 @row("argwhere")
-def argwhere(call: Site, x: str, size: Any) -> str | None:
+def argwhere(call: OnnxSite, x: str, size: Any) -> str | None:
     """The number of rows is found when the model runs; with `size` rows of -1 follow, and the first ones are taken."""
     rank = call.types[0].ndim
     if rank == 0 or (size is not None and not isinstance(size[0], int)):
@@ -45,17 +45,17 @@ def argwhere(call: Site, x: str, size: Any) -> str | None:
 
 
 @row("linspace")
-def linspace(call: Site, start: float, stop: float, num: int, dtype: str, device: Any) -> str:
+def linspace(call: OnnxSite, start: float, stop: float, num: int, dtype: str, device: Any) -> str:
     return call.number(np.linspace(start, stop, num))
 
 
 @row("eye")
-def eye(call: Site, n: int, m: int | None, dtype: str, device: Any) -> str:
+def eye(call: OnnxSite, n: int, m: int | None, dtype: str, device: Any) -> str:
     return call.number(np.eye(n, m))
 
 
 @row("trunc_divide")
-def trunc_divide(call: Site, x1: Any, x2: Any) -> str | None:
+def trunc_divide(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     """Div truncates integers."""
     if dtypes.is_float(call.dtype) or call.dtype == "bool":
         return None
@@ -63,7 +63,7 @@ def trunc_divide(call: Site, x1: Any, x2: Any) -> str | None:
 
 
 @row("det")
-def det(call: Site, x: str) -> str | None:
+def det(call: OnnxSite, x: str) -> str | None:
     return call.node("Det", x) if call.dtype in ("float32", "float64") else None
 
 
@@ -73,7 +73,7 @@ _COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric
 
 def _resize(rank: int) -> Row:
     def convert(
-        call: Site, x: str, size: Any, method: str, coordinates: str, rounding: str, cubic_alpha: float
+        call: OnnxSite, x: str, size: Any, method: str, coordinates: str, rounding: str, cubic_alpha: float
     ) -> str | None:
         """Resize over the last axes. Implementations differ for sizes of 1 with `pytorch_half_pixel`."""
         kind, result = call.types[0], call.result

@@ -9,14 +9,14 @@ from typing import Any, Final
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 from meta.op import windows
 
 _Ints = Sequence[int]
 
 
 @row("matmul")
-def matmul(call: Site, x1: str, x2: str, transpose_a: bool, transpose_b: bool) -> str | None:
+def matmul(call: OnnxSite, x1: str, x2: str, transpose_a: bool, transpose_b: bool) -> str | None:
     first, second = call.types
     if first.dtype != second.dtype or first.size == 0 or second.size == 0:
         return None
@@ -29,12 +29,12 @@ def matmul(call: Site, x1: str, x2: str, transpose_a: bool, transpose_b: bool) -
     return call.node("Squeeze", column, call.integers([-1]))
 
 
-def _exchanged(call: Site, x: str, ndim: int) -> str:
+def _exchanged(call: OnnxSite, x: str, ndim: int) -> str:
     return call.node("Transpose", x, perm=[*range(ndim - 2), ndim - 1, ndim - 2])
 
 
 @row("dense")
-def dense(call: Site, x: str, w: str, bias: str | None) -> str | None:
+def dense(call: OnnxSite, x: str, w: str, bias: str | None) -> str | None:
     if any(kind.size == 0 for kind in call.types):
         return None
     if call.types[0].ndim == 2 and dtypes.is_float(call.dtype):
@@ -44,22 +44,22 @@ def dense(call: Site, x: str, w: str, bias: str | None) -> str | None:
 
 
 @row("bias_add")
-def bias_add(call: Site, x: str, bias: str, axis: int) -> str:
+def bias_add(call: OnnxSite, x: str, bias: str, axis: int) -> str:
     after = call.result.ndim - 1 - axis % call.result.ndim
     return call.node("Add", x, call.node("Unsqueeze", bias, call.integers(range(1, after + 1))) if after else bias)
 
 
 @row("softmax")
-def softmax(call: Site, x: str, axis: int) -> str | None:
+def softmax(call: OnnxSite, x: str, axis: int) -> str | None:
     return call.node("Softmax", x, axis=axis) if call.result.ndim else None
 
 
 @row("log_softmax")
-def log_softmax(call: Site, x: str, axis: int) -> str | None:
+def log_softmax(call: OnnxSite, x: str, axis: int) -> str | None:
     return call.node("LogSoftmax", x, axis=axis) if call.result.ndim else None
 
 
-def _channels(call: Site, x: str, *, last: bool) -> str:
+def _channels(call: OnnxSite, x: str, *, last: bool) -> str:
     """The tensor with its channels on the last axis, or moved from there to axis 1."""
     axes = list(range(call.result.ndim))
     moved = [0, *axes[2:], 1] if last else [0, axes[-1], *axes[1:-1]]
@@ -68,7 +68,7 @@ def _channels(call: Site, x: str, *, last: bool) -> str:
 
 @row("conv1d", "conv2d", "conv3d")
 def convolution(
-    call: Site, x: str, w: str, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
+    call: OnnxSite, x: str, w: str, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
 ) -> str | None:
     if not dtypes.is_float(call.dtype) or any(kind.size == 0 for kind in call.types):
         return None
@@ -80,7 +80,7 @@ def convolution(
 
 @row("conv1d_transpose", "conv2d_transpose", "conv3d_transpose")
 def transposed_convolution(
-    call: Site, x: str, w: str, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
+    call: OnnxSite, x: str, w: str, stride: Any, padding: Any, output_padding: Any, dilation: Any, groups: int
 ) -> str | None:
     if not dtypes.is_float(call.dtype):
         return None
@@ -89,21 +89,28 @@ def transposed_convolution(
     return call.node("ConvTranspose", x, w, output_padding=extra, group=groups, **options)
 
 
-def _strides(call: Site, stride: _Ints, padding: _Ints, dilation: _Ints) -> dict[str, Any]:
+def _strides(call: OnnxSite, stride: _Ints, padding: _Ints, dilation: _Ints) -> dict[str, Any]:
     """Attributes of sliding windows, with one value for each spatial axis."""
     steps, pads, gaps = windows.attributes(call.result.ndim - 2, stride, padding, dilation)
     before, after = zip(*pads, strict=True)
     return {"strides": list(steps), "pads": [*before, *after], "dilations": list(gaps)}
 
 
-def _window(call: Site, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints) -> dict[str, Any]:
+def _window(call: OnnxSite, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints) -> dict[str, Any]:
     shape = list(windows.per_axis("kernel", kernel, call.result.ndim - 2))
     return {"kernel_shape": shape, **_strides(call, stride or kernel, padding, dilation)}
 
 
 @row("avg_pool1d", "avg_pool2d", "avg_pool3d")
 def avg_pool(
-    call: Site, x: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool, count_include_pad: bool
+    call: OnnxSite,
+    x: str,
+    kernel: Any,
+    stride: Any,
+    padding: Any,
+    dilation: Any,
+    ceil_mode: bool,
+    count_include_pad: bool,
 ) -> str | None:
     # Implementations divide windows beyond the padding in different ways.
     if (ceil_mode and count_include_pad and any(padding)) or any(d != 1 for d in dilation):
@@ -114,13 +121,13 @@ def avg_pool(
 
 
 @row("max_pool1d", "max_pool2d", "max_pool3d")
-def max_pool(call: Site, x: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> str:
+def max_pool(call: OnnxSite, x: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool) -> str:
     return call.node("MaxPool", x, ceil_mode=int(ceil_mode), **_window(call, kernel, stride, padding, dilation))
 
 
 @row("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices")
 def max_pool_with_indices(
-    call: Site, x: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
+    call: OnnxSite, x: str, kernel: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool
 ) -> Any:
     spatial = call.types[0].shape[2:]
     if not all(isinstance(d, int) for d in spatial):
@@ -132,7 +139,7 @@ def max_pool_with_indices(
 
 
 def _adaptive(kind: str) -> Row:
-    def convert(call: Site, x: str, size: tuple[int, ...]) -> str | None:
+    def convert(call: OnnxSite, x: str, size: tuple[int, ...]) -> str | None:
         spatial = call.types[0].shape[2:]
         if all(s == 1 for s in size):
             return call.node(f"Global{kind}", x)
@@ -150,7 +157,7 @@ row(*(f"adaptive_max_pool{n}d" for n in (1, 2, 3)))(_adaptive("MaxPool"))
 
 @row("batch_norm_infer")
 def batch_norm_infer(
-    call: Site, x: str, mean: str, var: str, w: str | None, b: str | None, eps: float, axis: int
+    call: OnnxSite, x: str, mean: str, var: str, w: str | None, b: str | None, eps: float, axis: int
 ) -> str | None:
     kind, statistics = call.types[0], call.types[1]
     if kind.ndim < 2:
@@ -169,12 +176,12 @@ def batch_norm_infer(
     return result if axis == 1 else call.node("Transpose", result, perm=order)
 
 
-def _is_trailing(call: Site, axis: tuple[int, ...]) -> bool:
+def _is_trailing(call: OnnxSite, axis: tuple[int, ...]) -> bool:
     ndim = call.types[0].ndim
     return sorted(a % ndim for a in axis) == list(range(ndim - len(axis), ndim))
 
 
-def _ones(call: Site, axis: tuple[int, ...]) -> str | None:
+def _ones(call: OnnxSite, axis: tuple[int, ...]) -> str | None:
     """A scale of ones for the normalised axes, None if their sizes are open."""
     shape = call.types[0].shape[call.types[0].ndim - len(axis) :]
     return call.graph.constant(np.ones(shape), call.dtype) if all(isinstance(d, int) for d in shape) else None  # type: ignore[arg-type]
@@ -182,7 +189,7 @@ def _ones(call: Site, axis: tuple[int, ...]) -> str | None:
 
 @row("layer_norm")
 def layer_norm(
-    call: Site, x: str, scale: str | None, bias: str | None, axis: tuple[int, ...], eps: float
+    call: OnnxSite, x: str, scale: str | None, bias: str | None, axis: tuple[int, ...], eps: float
 ) -> str | None:
     weight = (scale or _ones(call, axis)) if _is_trailing(call, axis) else None
     if weight is None:
@@ -191,7 +198,7 @@ def layer_norm(
 
 
 @row("rms_norm")
-def rms_norm(call: Site, x: str, scale: str | None, axis: tuple[int, ...], eps: float) -> str | None:
+def rms_norm(call: OnnxSite, x: str, scale: str | None, axis: tuple[int, ...], eps: float) -> str | None:
     if not _is_trailing(call, axis):
         return None
     if call.opset >= 23:
@@ -207,7 +214,7 @@ _LSE: Final = 1
 
 
 @row("scaled_dot_product_attention")
-def attention(call: Site, q: str, k: str, v: str, causal: bool, scale: float | None) -> Any:
+def attention(call: OnnxSite, q: str, k: str, v: str, causal: bool, scale: float | None) -> Any:
     queries, keys = call.types[0], call.types[1]
     if _LSE in call.used or (causal and queries.shape[-2] != keys.shape[-2]):
         return None

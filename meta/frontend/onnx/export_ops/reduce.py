@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.dim import product
-from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 
 _KINDS: Final = {
     "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
@@ -15,14 +15,14 @@ _KINDS: Final = {
 _Axes = tuple[int, ...] | None
 
 
-def _reduced(call: Site, kind: str, x: str, axis: _Axes, keepdims: bool) -> str:
+def _reduced(call: OnnxSite, kind: str, x: str, axis: _Axes, keepdims: bool) -> str:
     """A reduction; of no axes, the tensor itself is not reduced."""
     axes = "" if axis is None else call.integers(axis)
     return call.node(kind, x, axes, keepdims=int(keepdims), noop_with_empty_axes=int(axis == ()))
 
 
 def _reduction(kind: str) -> Row:
-    def convert(call: Site, x: str, axis: _Axes, keepdims: bool) -> str | None:
+    def convert(call: OnnxSite, x: str, axis: _Axes, keepdims: bool) -> str | None:
         if call.types[0].size == 0 or call.dtype == "bool" or (axis == () and kind == "ReduceLogSumExp"):
             return None
         return _reduced(call, kind, call.cast(x, call.types[0].dtype, call.dtype), axis, keepdims)
@@ -35,7 +35,7 @@ for _name, _kind in _KINDS.items():
 
 
 @row("all", "any")
-def quantified(call: Site, x: str, axis: _Axes, keepdims: bool) -> str | None:
+def quantified(call: OnnxSite, x: str, axis: _Axes, keepdims: bool) -> str | None:
     if call.types[0].size == 0:
         return None
     kind = "ReduceMin" if call.call.op_name == "all" else "ReduceMax"
@@ -44,7 +44,7 @@ def quantified(call: Site, x: str, axis: _Axes, keepdims: bool) -> str | None:
 
 
 @row("argmax", "argmin")
-def arg_reduce(call: Site, x: str, axis: int | None, keepdims: bool) -> str | None:
+def arg_reduce(call: OnnxSite, x: str, axis: int | None, keepdims: bool) -> str | None:
     kind = "ArgMax" if call.call.op_name == "argmax" else "ArgMin"
     if call.types[0].dtype == "bool" or call.types[0].ndim == 0:
         return None
@@ -55,7 +55,7 @@ def arg_reduce(call: Site, x: str, axis: int | None, keepdims: bool) -> str | No
 
 
 @row("var", "std")
-def moment(call: Site, x: str, axis: _Axes, correction: int, keepdims: bool) -> str | None:
+def moment(call: OnnxSite, x: str, axis: _Axes, correction: int, keepdims: bool) -> str | None:
     kind = call.types[0]
     if axis == () or not dtypes.is_float(kind.dtype):
         return None
@@ -70,7 +70,7 @@ def moment(call: Site, x: str, axis: _Axes, correction: int, keepdims: bool) -> 
 
 
 @row("cumsum")
-def cumsum(call: Site, x: str, axis: int, exclusive: bool, reverse: bool) -> str | None:
+def cumsum(call: OnnxSite, x: str, axis: int, exclusive: bool, reverse: bool) -> str | None:
     if call.types[0].ndim == 0:
         return None
     position = call.number(axis, "int32")
@@ -79,14 +79,14 @@ def cumsum(call: Site, x: str, axis: int, exclusive: bool, reverse: bool) -> str
 
 
 @row("topk")
-def topk(call: Site, x: str, k: int, axis: int, largest: bool) -> Any:
+def topk(call: OnnxSite, x: str, k: int, axis: int, largest: bool) -> Any:
     if call.types[0].ndim == 0 or call.types[0].dtype == "bool":
         return None
     return call.node("TopK", x, call.integers([k]), outputs=2, axis=axis, largest=int(largest))
 
 
 @row("sort", "argsort")
-def sort(call: Site, x: str, axis: int, descending: bool) -> str | None:
+def sort(call: OnnxSite, x: str, axis: int, descending: bool) -> str | None:
     if call.types[0].ndim == 0 or call.types[0].dtype == "bool":
         return None
     size = call.graph.size(call.result.shape[axis])

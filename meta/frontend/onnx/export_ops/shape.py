@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.dim import Dim, SymDim
-from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 from meta.ir.type import TensorType
 
 _END: Final = (1 << 63) - 1
@@ -14,30 +14,30 @@ _BEGIN: Final = -(1 << 63) + 1
 
 
 @row("reshape", "reshape_like")
-def reshape(call: Site, x: str, *_: Any) -> str:
+def reshape(call: OnnxSite, x: str, *_: Any) -> str:
     return call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
 
 
 @row("expand_dims", "squeeze")
-def axes_of_one(call: Site, x: str, *_: Any) -> str:
+def axes_of_one(call: OnnxSite, x: str, *_: Any) -> str:
     return call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
 
 
 @row("transpose")
-def transpose(call: Site, x: str, axes: tuple[int, ...] | None) -> str:
+def transpose(call: OnnxSite, x: str, axes: tuple[int, ...] | None) -> str:
     ndim = call.result.ndim
     return call.node("Transpose", x, perm=[a % ndim for a in axes] if axes else list(range(ndim))[::-1])
 
 
 @row("swap_axis")
-def swap_axis(call: Site, x: str, axis1: int, axis2: int) -> str:
+def swap_axis(call: OnnxSite, x: str, axis1: int, axis2: int) -> str:
     axes = list(range(call.result.ndim))
     axes[axis1], axes[axis2] = axes[axis2], axes[axis1]
     return call.node("Transpose", x, perm=axes)
 
 
 @row("moveaxis")
-def moveaxis(call: Site, x: str, source: tuple[int, ...], destination: tuple[int, ...]) -> str:
+def moveaxis(call: OnnxSite, x: str, source: tuple[int, ...], destination: tuple[int, ...]) -> str:
     ndim = call.result.ndim
     moved = {d % ndim: s % ndim for s, d in zip(source, destination, strict=True)}
     others = iter([a for a in range(ndim) if a not in moved.values()])
@@ -45,22 +45,22 @@ def moveaxis(call: Site, x: str, source: tuple[int, ...], destination: tuple[int
 
 
 @row("concatenate")
-def concatenate(call: Site, xs: Sequence[str], axis: int) -> str:
+def concatenate(call: OnnxSite, xs: Sequence[str], axis: int) -> str:
     return call.node("Concat", *_common(call, xs), axis=axis)
 
 
 @row("stack")
-def stack(call: Site, xs: Sequence[str], axis: int) -> str:
+def stack(call: OnnxSite, xs: Sequence[str], axis: int) -> str:
     place = call.integers([axis])
     return call.node("Concat", *(call.node("Unsqueeze", x, place) for x in _common(call, xs)), axis=axis)
 
 
-def _common(call: Site, xs: Sequence[str]) -> list[str]:
+def _common(call: OnnxSite, xs: Sequence[str]) -> list[str]:
     return [call.cast(x, kind.dtype, call.dtype) for x, kind in zip(xs, call.types, strict=True)]
 
 
 @row("split")
-def split(call: Site, x: str, sections: Any, axis: int) -> Any:
+def split(call: OnnxSite, x: str, sections: Any, axis: int) -> Any:
     sizes = [kind.shape[axis] for kind in call.results]
     if len(sizes) == 1:
         return (call.node("Identity", x),)
@@ -68,12 +68,12 @@ def split(call: Site, x: str, sections: Any, axis: int) -> Any:
 
 
 @row("broadcast_to", "broadcast_to_like")
-def broadcast_to(call: Site, x: str, *_: Any) -> str:
+def broadcast_to(call: OnnxSite, x: str, *_: Any) -> str:
     return call.node("Expand", x, call.shape(call.result.shape))
 
 
 @row("tile")
-def tile(call: Site, x: str, reps: tuple[int, ...]) -> str:
+def tile(call: OnnxSite, x: str, reps: tuple[int, ...]) -> str:
     ndim = max(len(reps), call.types[0].ndim)
     missing = ndim - call.types[0].ndim
     wide = call.node("Unsqueeze", x, call.integers(range(missing))) if missing else x
@@ -81,7 +81,7 @@ def tile(call: Site, x: str, reps: tuple[int, ...]) -> str:
 
 
 @row("repeat")
-def repeat(call: Site, x: str, repeats: int, axis: int | None) -> str | None:
+def repeat(call: OnnxSite, x: str, repeats: int, axis: int | None) -> str | None:
     if repeats == 0:
         return None
     kind = call.types[0]
@@ -93,20 +93,20 @@ def repeat(call: Site, x: str, repeats: int, axis: int | None) -> str | None:
 
 
 @row("flip")
-def flip(call: Site, x: str, axis: tuple[int, ...] | None) -> str:
+def flip(call: OnnxSite, x: str, axis: tuple[int, ...] | None) -> str:
     axes = list(range(call.result.ndim)) if axis is None else [a % call.result.ndim for a in axis]
     return _slice(call, x, [-1] * len(axes), [_BEGIN] * len(axes), axes, [-1] * len(axes)) if axes else x
 
 
 def _slice(
-    call: Site, x: str, begin: Sequence[int], end: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+    call: OnnxSite, x: str, begin: Sequence[int], end: Sequence[int], axes: Sequence[int], steps: Sequence[int]
 ) -> str:
     return call.node("Slice", x, *map(call.integers, (begin, end, axes, steps)))
 
 
 @row("strided_slice")
 def strided_slice(
-    call: Site, x: str, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
+    call: OnnxSite, x: str, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...]
 ) -> str | None:
     if any(isinstance(b, SymDim) for b in (*begin, *end)):
         return None
@@ -117,7 +117,7 @@ def strided_slice(
 
 
 @row("roll")
-def roll(call: Site, x: str, shift: tuple[int, ...], axis: tuple[int, ...]) -> str | None:
+def roll(call: OnnxSite, x: str, shift: tuple[int, ...], axis: tuple[int, ...]) -> str | None:
     for distance, a in zip(shift, axis, strict=True):
         size = call.result.shape[a]
         if not isinstance(size, int):
@@ -133,7 +133,7 @@ _PAD_MODES: Final = {"constant": "constant", "edge": "edge", "reflect": "reflect
 
 
 @row("pad")
-def pad(call: Site, x: str, width: tuple[int, ...], value: float, mode: str) -> str | None:
+def pad(call: OnnxSite, x: str, width: tuple[int, ...], value: float, mode: str) -> str | None:
     if mode not in _PAD_MODES or (mode != "constant" and min(width, default=0) < 0):
         return None
     if mode == "wrap" and call.opset < 19:
@@ -145,22 +145,22 @@ def pad(call: Site, x: str, width: tuple[int, ...], value: float, mode: str) -> 
 
 
 @row("tril", "triu")
-def triangle(call: Site, x: str, k: int) -> str:
+def triangle(call: OnnxSite, x: str, k: int) -> str:
     return call.node("Trilu", x, call.number(k, "int64"), upper=int(call.call.op_name == "triu"))
 
 
 @row("embedding")
-def embedding(call: Site, weight: str, indices: str) -> str:
+def embedding(call: OnnxSite, weight: str, indices: str) -> str:
     return call.node("Gather", weight, _positions(call, indices, 1), axis=0)
 
 
 @row("index_select")
-def index_select(call: Site, x: str, axis: int, indices: str) -> str:
+def index_select(call: OnnxSite, x: str, axis: int, indices: str) -> str:
     return call.node("Gather", x, _positions(call, indices, 2), axis=axis)
 
 
 @row("take")
-def take(call: Site, x: str, indices: str, axis: int | None, mode: str) -> str | None:
+def take(call: OnnxSite, x: str, indices: str, axis: int | None, mode: str) -> str | None:
     if mode != "raise":
         return None
     source = x if axis is not None else call.node("Reshape", x, call.integers([-1]))
@@ -168,13 +168,13 @@ def take(call: Site, x: str, indices: str, axis: int | None, mode: str) -> str |
 
 
 @row("gather")
-def gather(call: Site, x: str, axis: int, indices: str) -> str | None:
+def gather(call: OnnxSite, x: str, axis: int, indices: str) -> str | None:
     if call.types[0].ndim == 0:
         return None
     return call.node("GatherElements", x, _positions(call, indices, 2), axis=axis)
 
 
-def _positions(call: Site, indices: str, argument: int) -> str:
+def _positions(call: OnnxSite, indices: str, argument: int) -> str:
     """Positions as int64, unless they are of a dtype that ONNX takes."""
     dtype = call.args[argument].dtype
     return indices if dtype == "int32" else call.cast(indices, dtype, "int64")
@@ -184,7 +184,7 @@ _REDUCTIONS: Final = {"update": "none", "add": "add", "mul": "mul", "min": "min"
 
 
 @row("scatter_elements")
-def scatter_elements(call: Site, x: str, axis: int, indices: str, src: str, reduction: str) -> str | None:
+def scatter_elements(call: OnnxSite, x: str, axis: int, indices: str, src: str, reduction: str) -> str | None:
     if call.args[2].shape != call.args[3].shape:
         return None
     positions = _positions(call, indices, 2)
@@ -192,12 +192,12 @@ def scatter_elements(call: Site, x: str, axis: int, indices: str, src: str, redu
 
 
 @row("scatter_add")
-def scatter_add(call: Site, x: str, axis: int, indices: str, src: str) -> str | None:
+def scatter_add(call: OnnxSite, x: str, axis: int, indices: str, src: str) -> str | None:
     return scatter_elements(call, x, axis, indices, src, "add")
 
 
 def _filled(value: float) -> Row:
-    def convert(call: Site, *_: Any) -> str:
+    def convert(call: OnnxSite, *_: Any) -> str:
         return call.node("Expand", call.number(value), call.shape(call.result.shape))
 
     return convert
@@ -208,17 +208,17 @@ row("ones", "ones_like")(_filled(1))
 
 
 @row("full")
-def full(call: Site, shape: Any, value: Any, dtype: str, device: Any) -> str | None:
+def full(call: OnnxSite, shape: Any, value: Any, dtype: str, device: Any) -> str | None:
     return None if isinstance(value, SymDim) else call.node("Expand", call.number(value), call.shape(call.result.shape))
 
 
 @row("full_like")
-def full_like(call: Site, x: str, value: Any, dtype: Any) -> str | None:
+def full_like(call: OnnxSite, x: str, value: Any, dtype: Any) -> str | None:
     return None if isinstance(value, SymDim) else call.node("Expand", call.number(value), call.shape(call.result.shape))
 
 
 @row("arange")
-def arange(call: Site, start: Any, stop: Any, step: Any, *_: Any) -> str | None:
+def arange(call: OnnxSite, start: Any, stop: Any, step: Any, *_: Any) -> str | None:
     first, last = (0, start) if stop is None else (start, stop)
     if not isinstance(step, int) or not all(isinstance(b, (int, SymDim)) for b in (first, last)):
         return None
@@ -232,7 +232,7 @@ def arange(call: Site, start: Any, stop: Any, step: Any, *_: Any) -> str | None:
 
 
 @row("one_hot")
-def one_hot(call: Site, indices: str, depth: int, dtype: str, axis: int) -> str:
+def one_hot(call: OnnxSite, indices: str, depth: int, dtype: str, axis: int) -> str:
     place = axis % call.result.ndim
     column = call.node("Unsqueeze", call.cast(indices, call.types[0].dtype, "int64"), call.integers([place]))
     shape = [depth if i == place else 1 for i in range(call.result.ndim)]
@@ -241,7 +241,7 @@ def one_hot(call: Site, indices: str, depth: int, dtype: str, axis: int) -> str:
 
 
 @row("sum_to")
-def sum_to(call: Site, x: str, shape: tuple[Dim, ...]) -> str:
+def sum_to(call: OnnxSite, x: str, shape: tuple[Dim, ...]) -> str:
     kind: TensorType = call.types[0]
     missing = kind.ndim - len(shape)
     own = kind.shape[missing:]

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import Row, Site, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 
 _FLOATING: Final = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
@@ -22,7 +22,7 @@ _SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign", "relu": "Relu"}
 def _floating(kind: str) -> Row:
     """The node on a floating tensor; the result of one on integers is floating, too."""
 
-    def convert(call: Site, x: str) -> str | None:
+    def convert(call: OnnxSite, x: str) -> str | None:
         source = call.types[0].dtype
         if dtypes.is_float(source):
             return call.node(kind, x)
@@ -50,136 +50,136 @@ def _composed(*names: str) -> Callable[[Row], Row]:
 
 
 @row("copy", "stop_gradient", "device_copy")
-def copy(call: Site, x: str, *_: Any) -> str:
+def copy(call: OnnxSite, x: str, *_: Any) -> str:
     return call.node("Identity", x)
 
 
 @row("square")
-def square(call: Site, x: str) -> str:
+def square(call: OnnxSite, x: str) -> str:
     return call.node("Mul", x, x)
 
 
 @_composed("rsqrt")
-def rsqrt(call: Site, x: str) -> str:
+def rsqrt(call: OnnxSite, x: str) -> str:
     return call.node("Reciprocal", call.node("Sqrt", x))
 
 
 @_composed("silu")
-def silu(call: Site, x: str) -> str:
+def silu(call: OnnxSite, x: str) -> str:
     return call.node("Mul", x, call.node("Sigmoid", x))
 
 
 @_composed("logsigmoid")
-def logsigmoid(call: Site, x: str) -> str:
+def logsigmoid(call: OnnxSite, x: str) -> str:
     return call.node("Neg", call.node("Softplus", call.node("Neg", x)))
 
 
 @_composed("hardsigmoid")
-def hardsigmoid(call: Site, x: str) -> str:
+def hardsigmoid(call: OnnxSite, x: str) -> str:
     return call.node("HardSigmoid", x, alpha=1 / 6, beta=0.5)
 
 
 @_composed("tanhshrink")
-def tanhshrink(call: Site, x: str) -> str:
+def tanhshrink(call: OnnxSite, x: str) -> str:
     return call.node("Sub", x, call.node("Tanh", x))
 
 
 @_composed("exp2")
-def exp2(call: Site, x: str) -> str:
+def exp2(call: OnnxSite, x: str) -> str:
     return call.node("Pow", call.number(2.0), x)
 
 
 @_composed("expm1")
-def expm1(call: Site, x: str) -> str:
+def expm1(call: OnnxSite, x: str) -> str:
     return call.node("Sub", call.node("Exp", x), call.number(1.0))
 
 
 @_composed("log1p")
-def log1p(call: Site, x: str) -> str:
+def log1p(call: OnnxSite, x: str) -> str:
     return call.node("Log", call.node("Add", x, call.number(1.0)))
 
 
 @_composed("log2")
-def log2(call: Site, x: str) -> str:
+def log2(call: OnnxSite, x: str) -> str:
     return call.node("Mul", call.node("Log", x), call.number(1 / math.log(2)))
 
 
 @_composed("log10")
-def log10(call: Site, x: str) -> str:
+def log10(call: OnnxSite, x: str) -> str:
     return call.node("Mul", call.node("Log", x), call.number(1 / math.log(10)))
 
 
 @_composed("erfc")
-def erfc(call: Site, x: str) -> str:
+def erfc(call: OnnxSite, x: str) -> str:
     return call.node("Sub", call.number(1.0), call.node("Erf", x))
 
 
 @_composed("deg2rad")
-def deg2rad(call: Site, x: str) -> str:
+def deg2rad(call: OnnxSite, x: str) -> str:
     return call.node("Mul", x, call.number(math.pi / 180))
 
 
 @_composed("rad2deg")
-def rad2deg(call: Site, x: str) -> str:
+def rad2deg(call: OnnxSite, x: str) -> str:
     return call.node("Mul", x, call.number(180 / math.pi))
 
 
 @row("trunc")
-def trunc(call: Site, x: str) -> str:
+def trunc(call: OnnxSite, x: str) -> str:
     if not call.is_float:
         return call.node("Identity", x)
     return call.node("Mul", call.node("Sign", x), call.node("Floor", call.node("Abs", x)))
 
 
 @_composed("frac")
-def frac(call: Site, x: str) -> str:
+def frac(call: OnnxSite, x: str) -> str:
     return call.node("Sub", x, trunc(call, x))
 
 
 @_composed("isfinite")
-def isfinite(call: Site, x: str) -> str:
+def isfinite(call: OnnxSite, x: str) -> str:
     return call.node("Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x)))
 
 
 @_composed("isposinf")
-def isposinf(call: Site, x: str) -> str:
+def isposinf(call: OnnxSite, x: str) -> str:
     return call.node("IsInf", x, detect_negative=0)
 
 
 @_composed("isneginf")
-def isneginf(call: Site, x: str) -> str:
+def isneginf(call: OnnxSite, x: str) -> str:
     return call.node("IsInf", x, detect_positive=0)
 
 
 @row("logical_not")
-def logical_not(call: Site, x: str) -> str:
+def logical_not(call: OnnxSite, x: str) -> str:
     return call.node("Not", call.cast(x, call.types[0].dtype, "bool"))
 
 
 @row("bitwise_not")
-def bitwise_not(call: Site, x: str) -> str:
+def bitwise_not(call: OnnxSite, x: str) -> str:
     return call.node("Not" if call.dtype == "bool" else "BitwiseNot", x)
 
 
 @row("round")
-def round_(call: Site, x: str, decimals: int) -> str | None:
+def round_(call: OnnxSite, x: str, decimals: int) -> str | None:
     if not call.is_float:
         return call.node("Identity", x)
     return call.node("Round", x) if decimals == 0 else None
 
 
 @row("cast")
-def cast(call: Site, x: str, dtype: str) -> str:
+def cast(call: OnnxSite, x: str, dtype: str) -> str:
     return call.cast(x, call.types[0].dtype, dtype)
 
 
 @row("cast_like")
-def cast_like(call: Site, x: str, like: str) -> str:
+def cast_like(call: OnnxSite, x: str, like: str) -> str:
     return call.node("CastLike", x, like)
 
 
 @row("gelu")
-def gelu(call: Site, x: str, approximate: str) -> str:
+def gelu(call: OnnxSite, x: str, approximate: str) -> str:
     if call.opset >= 20:
         return call.node("Gelu", x, approximate=approximate)
     half, one = call.number(0.5), call.number(1.0)
@@ -193,22 +193,22 @@ def gelu(call: Site, x: str, approximate: str) -> str:
 
 
 @row("elu")
-def elu(call: Site, x: str, alpha: float) -> str:
+def elu(call: OnnxSite, x: str, alpha: float) -> str:
     return call.node("Elu", x, alpha=alpha)
 
 
 @row("celu")
-def celu(call: Site, x: str, alpha: float) -> str | None:
+def celu(call: OnnxSite, x: str, alpha: float) -> str | None:
     return call.node("Celu", x, alpha=alpha) if call.dtype == "float32" else None
 
 
 @row("leaky_relu")
-def leaky_relu(call: Site, x: str, alpha: float) -> str:
+def leaky_relu(call: OnnxSite, x: str, alpha: float) -> str:
     return call.node("LeakyRelu", x, alpha=alpha)
 
 
 @row("softplus")
-def softplus(call: Site, x: str, beta: float, threshold: float | None) -> str | None:
+def softplus(call: OnnxSite, x: str, beta: float, threshold: float | None) -> str | None:
     if threshold is not None and threshold * 1.0 < 15:  # where softplus(x) is not yet x
         return None
     if beta == 1.0:
@@ -218,22 +218,22 @@ def softplus(call: Site, x: str, beta: float, threshold: float | None) -> str | 
 
 
 @row("hardshrink")
-def hardshrink(call: Site, x: str, lambd: float) -> str:
+def hardshrink(call: OnnxSite, x: str, lambd: float) -> str:
     return call.node("Shrink", x, lambd=lambd, bias=0.0)
 
 
 @row("softshrink")
-def softshrink(call: Site, x: str, lambd: float) -> str:
+def softshrink(call: OnnxSite, x: str, lambd: float) -> str:
     return call.node("Shrink", x, lambd=lambd, bias=lambd)
 
 
 @row("threshold")
-def threshold(call: Site, x: str, limit: float, value: float) -> str:
+def threshold(call: OnnxSite, x: str, limit: float, value: float) -> str:
     return call.node("Where", call.node("Greater", x, call.number(limit)), x, call.number(value))
 
 
 @row("clip", "hardtanh")
-def clip(call: Site, x: str, low: float | None, high: float | None) -> str | None:
+def clip(call: OnnxSite, x: str, low: float | None, high: float | None) -> str | None:
     if call.types[0].dtype != call.dtype or (isinstance(low, float) or isinstance(high, float)) > call.is_float:
         return None
     bounds = ["" if bound is None else call.number(bound) for bound in (low, high)]

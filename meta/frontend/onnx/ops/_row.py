@@ -39,7 +39,7 @@ class Node(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class OperatorRow:
     """How one operator is converted, from one opset on.
 
     function: (node, *inputs, **attributes) -> a value, or a tuple of one value an output; absent optional inputs are
@@ -111,7 +111,7 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
     return inspect.signature(function).parameters
 
 
-ROWS: dict[tuple[str, str], list[Row]] = {}
+ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
 """Rows by domain ("" for the standard one) and operator, newest opset first."""
 
 
@@ -119,13 +119,13 @@ def row(
     *names: str, since: int = 1, domain: str = "", constants: Sequence[str] = (), raw: bool = False,
     fold: Fold | None = None, folds: bool = True,
 ) -> Callable[[F], F]:  # fmt: skip
-    """Enter the decorated function as the operators `names`, from opset `since` on (see Row)."""
+    """Enter the decorated function as the operators `names`, from opset `since` on (see OperatorRow)."""
 
     def enter(function: F) -> F:
         for name in names:
             rows = ROWS.setdefault((domain, name), [])
             assert all(r.since != since for r in rows), f"{name} has two rows for opset {since}"
-            rows.append(Row(name, domain, since, function, frozenset(constants), raw, fold, folds))
+            rows.append(OperatorRow(name, domain, since, function, frozenset(constants), raw, fold, folds))
             rows.sort(key=lambda r: -r.since)
         return function
 

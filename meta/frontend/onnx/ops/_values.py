@@ -115,10 +115,6 @@ def wide(x: Any) -> Any:
     return meta.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
 
 
-def as_dtype(x: Any, dtype: str) -> Any:
-    return x if x.dtype == dtype else meta.cast(x, dtype)
-
-
 DTYPES = {
     1: "float32", 2: "uint8", 3: "int8", 4: "uint16", 5: "int16", 6: "int32", 7: "int64", 9: "bool", 10: "float16",
     11: "float64", 12: "uint32", 13: "uint64", 14: "complex64", 15: "complex128", 16: "bfloat16",

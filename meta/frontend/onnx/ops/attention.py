@@ -9,7 +9,8 @@ from typing import Any
 import meta
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, dtype_of
+from meta.frontend.onnx.ops._values import dtype_of
+from meta.functional._checks import as_dtype
 
 
 def _heads(x: Any, count: int | None) -> Any:

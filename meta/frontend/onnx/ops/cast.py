@@ -9,7 +9,8 @@ import numpy as np
 from meta.dtype import itemsize
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, dtype_of, host_dtype, is_host, tensor
+from meta.frontend.onnx.ops._values import dtype_of, host_dtype, is_host, tensor
+from meta.functional._checks import as_dtype
 
 
 def cast_to(node: Node, x: Any, dtype: str) -> Any:

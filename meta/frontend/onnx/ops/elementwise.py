@@ -12,7 +12,8 @@ import meta
 from meta.dtype import is_float, itemsize
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import as_dtype, number, row_shape, wide
+from meta.frontend.onnx.ops._values import number, row_shape, wide
+from meta.functional._checks import as_dtype
 
 _UNARY: dict[str, str] = {
     "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",

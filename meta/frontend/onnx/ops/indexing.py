@@ -9,7 +9,8 @@ import numpy as np
 import meta
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import as_dtype, axis_of, is_host, number, row_shape, sizes, tensor
+from meta.frontend.onnx.ops._values import axis_of, is_host, number, row_shape, sizes, tensor
+from meta.functional._checks import as_dtype
 
 
 def from_front(indices: Any, size: Any) -> Any:

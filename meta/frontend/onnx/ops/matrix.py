@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.dtype import is_float
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import as_dtype
+from meta.functional._checks import as_dtype
 
 
 @row("MatMul")

@@ -12,7 +12,8 @@ import meta
 from meta.dtype import is_float
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, host_dtype
+from meta.frontend.onnx.ops._values import host_dtype
+from meta.functional._checks import as_dtype
 
 _DOMAIN = "ai.onnx.ml"
 

@@ -8,7 +8,8 @@ import meta
 from meta.dim import product
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, axes_of, axis_of, dtype_of
+from meta.frontend.onnx.ops._values import axes_of, axis_of, dtype_of
+from meta.functional._checks import as_dtype
 
 
 def _wants(node: Node, position: int) -> bool:

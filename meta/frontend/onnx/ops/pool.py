@@ -9,9 +9,10 @@ import numpy as np
 import meta
 from meta.dim import product
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, ints, static
+from meta.frontend.onnx.ops._values import ints, static
 from meta.frontend.onnx.ops._windows import Window, padded, window_of
 from meta.frontend.onnx.ops.conv import spatial_rank
+from meta.functional._checks import as_dtype
 
 _AVERAGE = (meta.avg_pool1d, meta.avg_pool2d, meta.avg_pool3d)
 _MAXIMUM = (meta.max_pool1d, meta.max_pool2d, meta.max_pool3d)

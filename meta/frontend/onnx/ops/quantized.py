@@ -10,10 +10,11 @@ import meta
 from meta.dtype import is_int
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, axis_of, dtype_of, row_shape
+from meta.frontend.onnx.ops._values import axis_of, dtype_of, row_shape
 from meta.frontend.onnx.ops._windows import window_of
 from meta.frontend.onnx.ops.conv import along_first, convolved
 from meta.frontend.onnx.ops.matrix import per_row, shifted
+from meta.functional._checks import as_dtype
 
 
 def _spread(value: Any, x: Any, axis: int, block_size: int) -> Any:

@@ -7,7 +7,8 @@ from typing import Any
 import meta
 from meta.dtype import is_float
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, dtype_of, ints
+from meta.frontend.onnx.ops._values import dtype_of, ints
+from meta.functional._checks import as_dtype
 
 
 def _generator(seed: float | None) -> Any:

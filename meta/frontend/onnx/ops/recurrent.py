@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype
+from meta.functional._checks import as_dtype
 
 Activation = Callable[[Any], Any]
 
@@ -47,7 +47,7 @@ def _activation(name: str, alphas: Iterator[float], betas: Iterator[float], clip
 
 
 @dataclass(frozen=True, slots=True)
-class _Layer:
+class _RecurrentLayer:
     """A node's inputs and attributes that all kinds share.
 
     x: (time, batch, features).  lengths: of each example; None for all steps.  layout: 1 if the batch comes first."""
@@ -85,7 +85,7 @@ class _Layer:
 def _layer(
     node: Node, x: Any, w: Any, r: Any, b: Any, lengths: Any, names: Sequence[str], default: Sequence[str],
     alphas: Any, betas: Any, clip: float | None, direction: str, layout: int,
-) -> _Layer:  # fmt: skip
+) -> _RecurrentLayer:  # fmt: skip
     directions = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
     if direction not in directions:
         refuse(node, f"direction is {direction!r}", "forward, reverse or bidirectional")
@@ -100,10 +100,12 @@ def _layer(
     functions = [_activation(name, a, c, clip) for name in activations]
     groups = tuple(tuple(functions[i : i + len(default)]) for i in range(0, len(functions), len(default)))
     steps = meta.transpose(x, (1, 0, 2)) if layout else x
-    return _Layer(steps, w, r, b, lengths, ways, groups, layout)
+    return _RecurrentLayer(steps, w, r, b, lengths, ways, groups, layout)
 
 
-def _run(layer: _Layer, step: Callable[[int], Any], inputs: Callable[[int], Any], states: Sequence[Any]) -> Any:
+def _run(
+    layer: _RecurrentLayer, step: Callable[[int], Any], inputs: Callable[[int], Any], states: Sequence[Any]
+) -> Any:
     """All steps of all directions: Y, and the last states.
 
     step(direction): (states, inputs of a step) -> new states, of which the first is the result.
@@ -122,7 +124,7 @@ def _run(layer: _Layer, step: Callable[[int], Any], inputs: Callable[[int], Any]
     return (y, *ends)
 
 
-def _scanned(layer: _Layer, step: Any, inputs: Any, start: tuple[Any, ...], reverse: bool) -> Any:
+def _scanned(layer: _RecurrentLayer, step: Any, inputs: Any, start: tuple[Any, ...], reverse: bool) -> Any:
     """The last states and all results. Steps past the end of an example keep its state and give 0."""
     if layer.lengths is None:
 
@@ -143,7 +145,7 @@ def _scanned(layer: _Layer, step: Any, inputs: Any, start: tuple[Any, ...], reve
     return meta.scan(limited, start, (inputs, places), reverse=reverse)
 
 
-def _projected(layer: _Layer, direction: int, *biases: Any) -> Any:
+def _projected(layer: _RecurrentLayer, direction: int, *biases: Any) -> Any:
     """x @ w^T and the biases, for all steps at once."""
     w, _ = layer.weights(direction)
     y = meta.matmul(layer.x, w, transpose_b=True)

@@ -10,7 +10,8 @@ import numpy as np
 import meta
 from meta.dtype import int_range, is_float
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import as_dtype, axes_of, axis_of, ints, number, value_of
+from meta.frontend.onnx.ops._values import axes_of, axis_of, ints, number, value_of
+from meta.functional._checks import as_dtype
 
 Reduction = Callable[[Any, Any, bool], Any]
 

@@ -10,7 +10,8 @@ import numpy as np
 import meta
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import MAX_FOLDED, as_dtype, axis_of, dtype_of, host_dtype, number, wide
+from meta.frontend.onnx.ops._values import MAX_FOLDED, axis_of, dtype_of, host_dtype, number, wide
+from meta.functional._checks import as_dtype
 
 
 def _complex(x: Any) -> Any:

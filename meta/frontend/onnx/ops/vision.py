@@ -10,9 +10,10 @@ import numpy as np
 import meta
 from meta.dim import product
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import as_dtype, ints, static
+from meta.frontend.onnx.ops._values import ints, static
 from meta.frontend.onnx.ops._windows import padded, window_of
 from meta.frontend.onnx.ops.conv import biased
+from meta.functional._checks import as_dtype
 
 _MODES = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "cubic": "bicubic", "bicubic": "bicubic"}
 

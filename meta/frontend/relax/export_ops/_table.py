@@ -1,7 +1,7 @@
 """The table of Relax operators by the names of meta's. The modules of this folder fill it.
 
     @row("softmax")
-    def softmax(call: Site, x: Any, axis: int) -> Any:
+    def softmax(call: RelaxSite, x: Any, axis: int) -> Any:
         return call.op.nn.softmax(x, axis) if call.is_wide else None
 
 A row receives the arguments of a call in the order of the schema, with Relax expressions for tensors, and returns
@@ -25,7 +25,7 @@ from meta.vm.lower.types import RelaxTypes
 
 
 @dataclass(frozen=True, slots=True)
-class Site:
+class RelaxSite:
     """The call that a row converts, and the sizes of the function around it."""
 
     call: Call

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.relax.export_ops._table import Site, row
+from meta.frontend.relax.export_ops._table import RelaxSite, row
 
 _UNARY: Final = {
     "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh",
@@ -22,8 +22,8 @@ def _unary(name: str) -> Callable[..., Any]:
     return lambda call, x: getattr(call.op, name)(x) if call.is_wide else None
 
 
-def _binary(name: str, accepts: Callable[[Site], bool]) -> Callable[..., Any]:
-    def convert(call: Site, x1: Any, x2: Any) -> Any:
+def _binary(name: str, accepts: Callable[[RelaxSite], bool]) -> Callable[..., Any]:
+    def convert(call: RelaxSite, x1: Any, x2: Any) -> Any:
         kinds = {t.dtype for t in call.types}
         if len(kinds) != 1 or not accepts(call):
             return None
@@ -44,11 +44,11 @@ def _fits(operand: Any, dtype: str) -> bool:
     return not isinstance(operand, float) or dtypes.is_float(dtype)
 
 
-def _is_arithmetic(call: Site) -> bool:
+def _is_arithmetic(call: RelaxSite) -> bool:
     return call.is_uniform and call.dtype in ("float32", "float64", "int32", "int64")
 
 
-def _compares(call: Site) -> bool:
+def _compares(call: RelaxSite) -> bool:
     return call.types[0].dtype in ("float32", "float64", "int32", "int64")
 
 
@@ -62,7 +62,7 @@ row("divide")(_binary("divide", lambda call: call.is_wide))
 
 
 @row("where")
-def where(call: Site, condition: Any, x: Any, y: Any) -> Any:
+def where(call: RelaxSite, condition: Any, x: Any, y: Any) -> Any:
     flag, *branches = call.types
     if flag.dtype != "bool" or any(t.dtype != call.dtype for t in branches):
         return None
@@ -72,7 +72,7 @@ def where(call: Site, condition: Any, x: Any, y: Any) -> Any:
 
 
 @row("cast")
-def cast(call: Site, x: Any, dtype: str) -> Any:
+def cast(call: RelaxSite, x: Any, dtype: str) -> Any:
     kinds = ("float32", "float64", "float16", "int32", "int64", "bool")
     source = call.types[0].dtype
     exact = dtypes.is_float(dtype) or not dtypes.is_float(source)
@@ -80,17 +80,17 @@ def cast(call: Site, x: Any, dtype: str) -> Any:
 
 
 @row("silu")
-def silu(call: Site, x: Any) -> Any:
+def silu(call: RelaxSite, x: Any) -> Any:
     return call.op.nn.silu(x) if call.is_wide else None
 
 
 @row("gelu")
-def gelu(call: Site, x: Any, approximate: str) -> Any:
+def gelu(call: RelaxSite, x: Any, approximate: str) -> Any:
     if not call.is_wide:
         return None
     return call.op.nn.gelu_tanh(x) if approximate == "tanh" else call.op.nn.gelu(x)
 
 
 @row("leaky_relu")
-def leaky_relu(call: Site, x: Any, alpha: float) -> Any:
+def leaky_relu(call: RelaxSite, x: Any, alpha: float) -> Any:
     return call.op.nn.leakyrelu(x, alpha) if call.is_wide else None

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from meta.frontend.relax.export_ops._table import Row, Site, row
+from meta.frontend.relax.export_ops._table import RelaxSite, Row, row
 from meta.op import windows
 
 _SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 
 
 @row("matmul")
-def matmul(call: Site, x1: Any, x2: Any, transpose_a: bool, transpose_b: bool) -> Any:
+def matmul(call: RelaxSite, x1: Any, x2: Any, transpose_a: bool, transpose_b: bool) -> Any:
     first, second = call.types
     if not call.is_wide or (transpose_a and first.ndim < 2) or (transpose_b and second.ndim < 2):
         return None
@@ -21,12 +21,12 @@ def matmul(call: Site, x1: Any, x2: Any, transpose_a: bool, transpose_b: bool) -
     )
 
 
-def _transposed(call: Site, x: Any, ndim: int) -> Any:
+def _transposed(call: RelaxSite, x: Any, ndim: int) -> Any:
     return call.op.permute_dims(x, [*range(ndim - 2), ndim - 1, ndim - 2])
 
 
 @row("dense")
-def dense(call: Site, x: Any, w: Any, bias: Any) -> Any:
+def dense(call: RelaxSite, x: Any, w: Any, bias: Any) -> Any:
     if not call.is_wide:
         return None
     product = call.op.matmul(x, _transposed(call, w, 2))
@@ -34,7 +34,7 @@ def dense(call: Site, x: Any, w: Any, bias: Any) -> Any:
 
 
 @row("bias_add")
-def bias_add(call: Site, x: Any, bias: Any, axis: int) -> Any:
+def bias_add(call: RelaxSite, x: Any, bias: Any, axis: int) -> Any:
     after = call.result.ndim - 1 - axis % call.result.ndim
     if not call.is_wide:
         return None
@@ -42,7 +42,7 @@ def bias_add(call: Site, x: Any, bias: Any, axis: int) -> Any:
 
 
 @row("softmax", "log_softmax")
-def softmax(call: Site, x: Any, axis: int) -> Any:
+def softmax(call: RelaxSite, x: Any, axis: int) -> Any:
     return getattr(call.op.nn, call.call.op_name)(x, axis) if call.is_wide and call.result.ndim else None
 
 
@@ -58,7 +58,7 @@ def _convolution(rank: int) -> Row:
     data, kernel = f"NC{_SPATIAL[rank]}", f"OI{_SPATIAL[rank]}"
 
     def convert(
-        call: Site, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
+        call: RelaxSite, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
     ) -> Any:
         if not call.is_wide or channels_last:
             return None
@@ -74,7 +74,7 @@ for _rank in (1, 2, 3):
 
 def _average(rank: int) -> Row:
     def convert(
-        call: Site,
+        call: RelaxSite,
         x: Any,
         kernel: Any,
         stride: Any,
@@ -97,7 +97,7 @@ for _rank in (1, 2, 3):
 
 
 @row("batch_norm_infer")
-def batch_norm_infer(call: Site, x: Any, mean: Any, var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
+def batch_norm_infer(call: RelaxSite, x: Any, mean: Any, var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
     if not call.is_wide or w is None or b is None:
         return None
     result = call.op.nn.batch_norm(x, w, b, mean, var, axis=axis % call.result.ndim, epsilon=eps, training=False)
@@ -105,7 +105,7 @@ def batch_norm_infer(call: Site, x: Any, mean: Any, var: Any, w: Any, b: Any, ep
 
 
 @row("layer_norm")
-def layer_norm(call: Site, x: Any, scale: Any, bias: Any, axis: tuple[int, ...], eps: float) -> Any:
+def layer_norm(call: RelaxSite, x: Any, scale: Any, bias: Any, axis: tuple[int, ...], eps: float) -> Any:
     if not call.is_wide or call.dtype != "float32" or scale is None or bias is None:
         return None
     return call.op.nn.layer_norm(x, scale, bias, axes=list(axis), epsilon=eps)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.frontend.relax.export_ops._table import Row, Site, row
+from meta.frontend.relax.export_ops._table import RelaxSite, Row, row
 
 
 def _reduction(name: str) -> Row:
-    def convert(call: Site, x: Any, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
+    def convert(call: RelaxSite, x: Any, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
         if not call.is_wide or call.types[0].ndim == 0 or axis == ():
             return None
         return getattr(call.op, name)(x, None if axis is None else list(axis), keepdims)

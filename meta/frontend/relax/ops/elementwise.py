@@ -8,7 +8,8 @@ import meta
 from meta.dtype import ALL, is_float
 from meta.frontend.relax.ops._table import number, row, shared, tensor
 from meta.frontend.relay.convert.call import OpCall, operands
-from meta.frontend.relay.ops.unary import as_dtype, clipped
+from meta.frontend.relay.ops.unary import clipped
+from meta.functional._checks import as_dtype
 
 shared(
     "abs", "acos", "acosh", "add", "asin", "asinh", "atan", "atanh", "bitwise_and", "bitwise_not", "bitwise_or",

@@ -11,7 +11,7 @@ from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
 from meta.frontend.relay.ops.conv import widened
 from meta.frontend.relay.ops.pool import max_pool as pooled
-from meta.frontend.relay.ops.unary import as_dtype
+from meta.functional._checks import as_dtype
 
 shared(
     "nn.adaptive_avg_pool1d", "nn.adaptive_avg_pool2d", "nn.adaptive_avg_pool3d", "nn.avg_pool1d", "nn.avg_pool2d",

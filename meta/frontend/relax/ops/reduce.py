@@ -8,7 +8,7 @@ import meta
 from meta.frontend.relax.ops._table import number, row, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.ops.reduce import reduced_axes
-from meta.frontend.relay.ops.unary import as_dtype
+from meta.functional._checks import as_dtype
 
 shared("cumprod", "cumsum", "max", "mean", "min", "prod", "sum")
 

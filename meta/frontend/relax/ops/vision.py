@@ -8,7 +8,7 @@ import meta
 from meta.frontend.relax.ops._table import row, shape_of, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.ops.image import resized
-from meta.frontend.relay.ops.unary import as_dtype
+from meta.functional._checks import as_dtype
 
 shared("vision.get_valid_counts", "vision.roi_pool")
 

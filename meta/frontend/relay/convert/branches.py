@@ -9,9 +9,9 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.convert.emission import Emission
 from meta.frontend.relay.convert.type_mapping import value_type
 from meta.frontend.relay.convert.values import (
-    Choice,
     OpaqueError,
     Value,
+    ValueChoice,
     describe,
     is_tensors,
     leaves,
@@ -38,7 +38,7 @@ class Branches:
 
     def select(self, condition: Value, then: Branch, otherwise: Branch, place: ast.Place) -> Value:
         """One of two values by a condition. A constant condition decides at once; tensors become a conditional of the
-        program; other values become a Choice."""
+        program; other values become a ValueChoice."""
         if not isinstance(condition, Symbol) or condition.ndim != 0 or condition.dtype != "bool":
             raise RelayError("relay", located(place, f"the condition is {describe(condition)}"), "a bool tensor ()")
         constant = scalar_value(condition)
@@ -55,12 +55,12 @@ class Branches:
         """A value whose Choices between tensors are emitted as conditionals. Raises OpaqueError for other Choices."""
 
         def force(leaf: Value) -> Value:
-            is_choice = isinstance(leaf, Choice)
+            is_choice = isinstance(leaf, ValueChoice)
             return self.distribute(leaf, lambda each: self.forced(each, place), place) if is_choice else leaf
 
         return map_leaves(force, value)
 
-    def distribute(self, choice: Choice, function: Callable[[Value], Value], place: ast.Place) -> Value:
+    def distribute(self, choice: ValueChoice, function: Callable[[Value], Value], place: ast.Place) -> Value:
         """`function` of the value that a choice selects."""
         return self.select(choice.condition, lambda: function(choice.then), lambda: function(choice.otherwise), place)
 
@@ -108,7 +108,7 @@ class Branches:
         if any(ref.value is not old for ref, old in zip(self.emission.references, before, strict=False)):
             problem = located(place, "a branch that returns no tensors writes to a reference")
             raise UnsupportedError("relay", problem, "branches that return tensors")
-        return Choice(condition, *values)
+        return ValueChoice(condition, *values)
 
     def _restore(self, contents: list[Value]) -> None:
         for ref, value in zip(self.emission.references, contents, strict=False):

@@ -6,7 +6,7 @@ from collections.abc import Generator
 from contextlib import contextmanager
 from typing import Any
 
-from meta.frontend.relay.convert.values import Ref, Value
+from meta.frontend.relay.convert.values import ReferenceCell, Value
 from meta.ir.builder import BlockScope, Builder
 from meta.ir.expr import Atom, FunctionExpr, Var
 from meta.ir.type import TupleType
@@ -24,7 +24,7 @@ class Emission:
     def __init__(self) -> None:
         self.builder = Builder(caller_spans=False)
         self.functions: dict[str, FunctionExpr] = {}
-        self.references: list[Ref] = []
+        self.references: list[ReferenceCell] = []
         # Local functions by what they were emitted for, one dict for each open block.
         self._closures: list[dict[tuple[Any, ...], Var]] = [{}]
 

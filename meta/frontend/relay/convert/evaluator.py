@@ -20,7 +20,16 @@ from meta.frontend.relay.convert.matching import matches
 from meta.frontend.relay.convert.table import find
 from meta.frontend.relay.convert.traversal import mentions, operands
 from meta.frontend.relay.convert.type_mapping import constant_value
-from meta.frontend.relay.convert.values import UNCONVERTED, Choice, Closure, Data, Frame, Ref, Value, describe
+from meta.frontend.relay.convert.values import (
+    UNCONVERTED,
+    Data,
+    Frame,
+    ReferenceCell,
+    RelayClosure,
+    Value,
+    ValueChoice,
+    describe,
+)
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.span import Span
 
@@ -36,7 +45,7 @@ MAX_LEAVES = 100_000
 _MISFITS = (ArithmeticError, AttributeError, LookupError, TypeError, ValueError)
 
 
-class Evaluator:
+class ExpressionEvaluator:
     """Evaluates the expressions of one program.
 
     source: the name of the program, which spans of emitted calls carry.  emission: the program being built.
@@ -44,7 +53,7 @@ class Evaluator:
     place: of the expression that is evaluated.
     """
 
-    def __init__(self, program: ast.Program, source: str) -> None:
+    def __init__(self, program: ast.RelayProgram, source: str) -> None:
         self.source = source
         self.place = ast.NOWHERE
         self.emission = Emission()
@@ -93,8 +102,8 @@ class Evaluator:
 
     def bind(self, node: ast.Let, frame: Frame) -> None:
         value = self.evaluate(node.value, frame)
-        if isinstance(value, Closure) and value.function is node.value and mentions(value.function, node.var):
-            value = Closure(value.function, value.frame, node.var.name, recursive=True)
+        if isinstance(value, RelayClosure) and value.function is node.value and mentions(value.function, node.var):
+            value = RelayClosure(value.function, value.frame, node.var.name, recursive=True)
         frame.values[node.var] = value
 
     def step(self, node: ast.Expr, frame: Frame) -> Value:
@@ -116,7 +125,7 @@ class Evaluator:
             case ast.Constant():
                 return constant(constant_value(node))
             case ast.RelayFunction():
-                return Closure(node, frame)
+                return RelayClosure(node, frame)
             case ast.GlobalVar():
                 return self.functions.named(node)
             case ast.OpRef() | ast.ConstructorRef():
@@ -128,7 +137,7 @@ class Evaluator:
             case ast.Match():
                 return self.match(node, frame.get(node.value), frame)
             case ast.RefCreate():
-                self.emission.references.append(Ref(frame.get(node.value)))
+                self.emission.references.append(ReferenceCell(frame.get(node.value)))
                 return self.emission.references[-1]
             case ast.RefRead():
                 return _reference(frame.get(node.ref), node.place).value
@@ -153,7 +162,7 @@ class Evaluator:
 
     def item(self, value: Value, index: int, place: ast.Place) -> Value:
         """Field `index` of a tuple."""
-        if isinstance(value, Choice):
+        if isinstance(value, ValueChoice):
             return self.branches.distribute(value, lambda each: self.item(each, index, place), place)
         if not isinstance(value, tuple) or not 0 <= index < len(value):  # pyright: ignore[reportUnknownArgumentType]
             raise RelayError("relay", located(place, f"field {index} of {describe(value)}"), "a field of a tuple")
@@ -171,7 +180,7 @@ class Evaluator:
         )
 
     def match(self, node: ast.Match, value: Value, frame: Frame) -> Value:
-        if isinstance(value, Choice):
+        if isinstance(value, ValueChoice):
             return self.branches.distribute(value, lambda each: self.match(node, each, frame), node.place)
         for pattern, body in node.clauses:
             inner = Frame(frame)
@@ -190,7 +199,7 @@ class Evaluator:
     def apply(self, callee: Value, args: tuple[Value, ...], place: ast.Place) -> Value:
         """Call a closure, a constructor or an operator value."""
         match callee:
-            case Closure():
+            case RelayClosure():
                 return self.functions.call(callee, args, place)
             case ast.OpRef():
                 return self.operator(callee.name, args, {}, place)
@@ -198,7 +207,7 @@ class Evaluator:
                 return Data(callee.name, args)
             case Data() if not args and not callee.fields:
                 return callee
-            case Choice():
+            case ValueChoice():
                 return self.branches.distribute(callee, lambda each: self.apply(each, args, place), place)
             case _:
                 raise RelayError("relay", located(place, f"{describe(callee)} is called"), "a function")
@@ -252,7 +261,7 @@ def _subject(name: str, error: MetaError) -> str:
     return name if error.subject in ("", name) else f"{name}: [{error.subject}]"
 
 
-def _reference(value: Value, place: ast.Place) -> Ref:
-    if not isinstance(value, Ref):
+def _reference(value: Value, place: ast.Place) -> ReferenceCell:
+    if not isinstance(value, ReferenceCell):
         raise RelayError("relay", located(place, f"{describe(value)} is used as a reference"), "a reference")
     return value

@@ -11,12 +11,12 @@ from meta.frontend.relay.convert.emission import Emission
 from meta.frontend.relay.convert.traversal import nodes
 from meta.frontend.relay.convert.type_mapping import convert_type, match_types, value_type
 from meta.frontend.relay.convert.values import (
-    Choice,
-    Closure,
     Data,
     Frame,
-    Ref,
+    ReferenceCell,
+    RelayClosure,
     Value,
+    ValueChoice,
     check_tensors,
     describe,
     identifier,
@@ -36,22 +36,22 @@ class Functions:
     evaluate: evaluates the body of a function in a frame.
     """
 
-    def __init__(self, program: ast.Program, emission: Emission, branches: Branches, evaluate: Evaluate) -> None:
+    def __init__(self, program: ast.RelayProgram, emission: Emission, branches: Branches, evaluate: Evaluate) -> None:
         self.program = program
         self.emission = emission
         self.branches = branches
         self.evaluate = evaluate
-        self._closures: dict[str, Closure] = {}
+        self._closures: dict[str, RelayClosure] = {}
         self._recursive: frozenset[str] | None = None
         self._emitted: dict[tuple[str, tuple[Type, ...]], GlobalVar] = {}
 
-    def named(self, node: ast.GlobalVar) -> Closure:
+    def named(self, node: ast.GlobalVar) -> RelayClosure:
         """The function of the module that a node names."""
         if node.name not in self._closures:
             function = self.program.functions.get(node.name)
             if function is None:
                 raise RelayError("relay", located(node.place, f"there is no function @{node.name}"))
-            self._closures[node.name] = Closure(function, None, node.name, node.name in self.recursive)
+            self._closures[node.name] = RelayClosure(function, None, node.name, node.name in self.recursive)
         return self._closures[node.name]
 
     @property
@@ -61,7 +61,7 @@ class Functions:
             self._recursive = _recursive_functions(self.program)
         return self._recursive
 
-    def call(self, closure: Closure, args: tuple[Value, ...], place: ast.Place) -> Value:
+    def call(self, closure: RelayClosure, args: tuple[Value, ...], place: ast.Place) -> Value:
         """The result of a function for these arguments."""
         function = closure.function
         if len(args) != len(function.params):
@@ -69,13 +69,13 @@ class Functions:
             raise RelayError("relay", located(place, problem), str(len(function.params)))
         if closure.recursive and all(map(is_tensors, args)):
             return self._call_emitted(closure, args, place)
-        if closure.recursive and any(isinstance(a, Closure) for a in args) and not any(map(_has_data, args)):
+        if closure.recursive and any(isinstance(a, RelayClosure) for a in args) and not any(map(_has_data, args)):
             return self._call_emitted(closure, args, place)
         frame = Frame(closure.frame)
         frame.values.update(zip(function.params, args, strict=True))
         return self.evaluate(function.body, frame)
 
-    def _call_emitted(self, closure: Closure, args: tuple[Value, ...], place: ast.Place) -> Value:
+    def _call_emitted(self, closure: RelayClosure, args: tuple[Value, ...], place: ast.Place) -> Value:
         """Call a recursive function: the program has one function for each combination of argument types and of
         functions among the arguments."""
         if self.branches.speculating:
@@ -89,7 +89,7 @@ class Functions:
         atoms = [self.emission.packed(a) for a in tensors]
         return self.emission.unpacked(self.emission.builder.call_function(callee, atoms))
 
-    def _global(self, closure: Closure, types: tuple[Type, ...], result: Type) -> GlobalVar:
+    def _global(self, closure: RelayClosure, types: tuple[Type, ...], result: Type) -> GlobalVar:
         """The module's function for calls of `closure` with arguments of these types."""
         key = (closure.name, types)
         if key not in self._emitted:
@@ -104,11 +104,11 @@ class Functions:
                 functions[name] = self._body(closure, dict(enumerate(types)), (), name)
         return self._emitted[key]
 
-    def _local(self, closure: Closure, args: tuple[Value, ...], types: tuple[Type, ...], result: Type) -> Var:
+    def _local(self, closure: RelayClosure, args: tuple[Value, ...], types: tuple[Type, ...], result: Type) -> Var:
         """The local function emitted for `closure`; variables captured by it or by functions among its arguments are
         free in it."""
         fixed = tuple((i, a) for i, a in enumerate(args) if not is_tensors(a))
-        ids = tuple((i, id(a.function), id(a.frame)) if isinstance(a, Closure) else (i, a) for i, a in fixed)
+        ids = tuple((i, id(a.function), id(a.frame)) if isinstance(a, RelayClosure) else (i, a) for i, a in fixed)
         key = (id(closure.function), id(closure.frame), types, ids)
         emitted = self.emission.closure(key)
         if emitted is not None:
@@ -120,7 +120,7 @@ class Functions:
         return self.emission.builder.bind(Binding(var, body))
 
     def _body(
-        self, closure: Closure, types: Mapping[int, Type], fixed: tuple[tuple[int, Value], ...], name: str
+        self, closure: RelayClosure, types: Mapping[int, Type], fixed: tuple[tuple[int, Value], ...], name: str
     ) -> FunctionExpr:
         """The function for parameters of these types and for these values of the others, by position."""
         function = closure.function
@@ -136,7 +136,7 @@ class Functions:
         return scope.function
 
 
-def _result_type(closure: Closure, args: tuple[Value, ...], place: ast.Place) -> Type:
+def _result_type(closure: RelayClosure, args: tuple[Value, ...], place: ast.Place) -> Type:
     """The declared result type of a recursive function, for arguments of these types."""
     bound: dict[str, Dim | Type] = {}
     for param, arg in zip(closure.function.params, args, strict=True):
@@ -146,10 +146,10 @@ def _result_type(closure: Closure, args: tuple[Value, ...], place: ast.Place) ->
 
 
 def _has_data(value: Value) -> bool:
-    return any(isinstance(leaf, (Data, Choice, Ref, ast.ConstructorRef)) for leaf in leaves_of(value))
+    return any(isinstance(leaf, (Data, ValueChoice, ReferenceCell, ast.ConstructorRef)) for leaf in leaves_of(value))
 
 
-def _recursive_functions(program: ast.Program) -> frozenset[str]:
+def _recursive_functions(program: ast.RelayProgram) -> frozenset[str]:
     calls = {
         name: {n.name for n in nodes(function) if isinstance(n, ast.GlobalVar) and n.name in program.functions}
         for name, function in program.functions.items()

@@ -11,7 +11,7 @@ from meta.frontend.relay.convert.traversal import nodes
 from meta.frontend.relay.errors import UnsupportedError
 
 
-def operators(program: ast.Program) -> tuple[OperatorUse, ...]:
+def operators(program: ast.RelayProgram) -> tuple[OperatorUse, ...]:
     """The operators of the functions that "main" reaches, by name. Nothing is converted."""
     places: dict[str, list[ast.Place]] = {}
     for function in _reachable(program):
@@ -31,7 +31,7 @@ def _position(place: ast.Place) -> int | str:
     return place.line or str(place.column)
 
 
-def _reachable(program: ast.Program) -> list[ast.RelayFunction]:
+def _reachable(program: ast.RelayProgram) -> list[ast.RelayFunction]:
     """ "main", and the functions that it calls directly or through others."""
     reached: dict[str, ast.RelayFunction] = {}
     stack = ["main"] if "main" in program.functions else list(program.functions)
@@ -44,7 +44,7 @@ def _reachable(program: ast.Program) -> list[ast.RelayFunction]:
     return list(reached.values())
 
 
-def check_supported(program: ast.Program, errors: Iterable[UnsupportedError]) -> None:
+def check_supported(program: ast.RelayProgram, errors: Iterable[UnsupportedError]) -> None:
     """Raise UnsupportedError about everything in a program that is not supported: operators, and the calls and
     parameters that `errors` are about."""
     calls = [error for error in errors if not error.operators]

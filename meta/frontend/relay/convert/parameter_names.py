@@ -19,7 +19,7 @@ def printed(name: str) -> str:
     return name if starts_with_letter or not name else f"v{name}"
 
 
-def matched(program: ast.Program, user_names: Iterable[str], argument: str) -> dict[str, str]:
+def matched(program: ast.RelayProgram, user_names: Iterable[str], argument: str) -> dict[str, str]:
     """The parameter of main for each name that a user wrote.
 
     A name that main lacks may be the printed form of a parameter's name, or have that name as its printed form. Raises
@@ -50,7 +50,7 @@ def _may_mean(key: str, name: str, declared: set[str]) -> bool:
     return text in declared and name.startswith(text) and name[len(text) :].isdecimal()
 
 
-def _declared(program: ast.Program) -> set[str]:
+def _declared(program: ast.RelayProgram) -> set[str]:
     """The names of all variables of a module."""
     names: set[str] = set()
     for function in program.functions.values():

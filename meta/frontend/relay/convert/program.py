@@ -11,10 +11,11 @@ import numpy as np
 
 from meta.dim import Dim, SymDim, find, unify
 from meta.errors import ArgumentError, TypeInferenceError
+from meta.frontend._incoming import ConvertedProgram
 from meta.frontend._located import errors_located
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.call import constant
-from meta.frontend.relay.convert.evaluator import Evaluator
+from meta.frontend.relay.convert.evaluator import ExpressionEvaluator
 from meta.frontend.relay.convert.operator_use import check_supported
 from meta.frontend.relay.convert.parameter_names import matched
 from meta.frontend.relay.convert.type_mapping import convert_type, fits, value_type
@@ -39,21 +40,10 @@ Shapes = Mapping[str, Sequence[int]]
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Imported:
-    """A converted program.
-
-    module: its "main" takes the tensors of `inputs`, in order.  inputs: Relay's names of the remaining parameters.
-    """
-
-    module: Module
-    inputs: tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True, eq=False)
 class _Request:
     """What to convert: a program, values and shapes of parameters of its main, and its name."""
 
-    program: ast.Program
+    program: ast.RelayProgram
     main: ast.RelayFunction
     params: Arrays
     shapes: Shapes
@@ -61,8 +51,8 @@ class _Request:
 
 
 def convert(
-    program: ast.Program, params: Arrays | None = None, shapes: Shapes | None = None, source: str = "relay"
-) -> Imported:
+    program: ast.RelayProgram, params: Arrays | None = None, shapes: Shapes | None = None, source: str = "relay"
+) -> ConvertedProgram:
     """Convert a program.
 
     params: values of parameters of main, which become constants.  shapes: shapes of parameters of main, in place of
@@ -91,13 +81,13 @@ def convert(
     return _converted(request, tied)
 
 
-def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> Imported:
-    evaluator = Evaluator(request.program, request.source)
+def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> ConvertedProgram:
+    evaluator = ExpressionEvaluator(request.program, request.source)
     with errors_located(RelayError, UnsupportedError, "relay", lambda: place_text(evaluator.place)):
         return _evaluated(request, evaluator, tied)
 
 
-def _evaluated(request: _Request, evaluator: Evaluator, tied: Mapping[SymDim, Dim]) -> Imported:
+def _evaluated(request: _Request, evaluator: ExpressionEvaluator, tied: Mapping[SymDim, Dim]) -> ConvertedProgram:
     main = request.main
     emission = evaluator.emission
     frame = Frame()
@@ -126,10 +116,10 @@ def _evaluated(request: _Request, evaluator: Evaluator, tied: Mapping[SymDim, Di
             _check_result(main, value)
         scope.ret(value.atom if isinstance(value, Symbol) else [emission.packed(field) for field in value])
     module = Module({"main": scope.function, **emission.functions})
-    return Imported(module, tuple(names))
+    return ConvertedProgram(module, tuple(names))
 
 
-def _result(request: _Request, evaluator: Evaluator, frame: Frame) -> Value:
+def _result(request: _Request, evaluator: ExpressionEvaluator, frame: Frame) -> Value:
     """The result of main, with conditionals for Choices between tensors. Calls that are not supported are an error."""
     try:
         return evaluator.branches.forced(evaluator.evaluate(request.main.body, frame), request.main.place)

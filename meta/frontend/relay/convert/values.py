@@ -46,7 +46,7 @@ class Frame:
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Closure:
+class RelayClosure:
     """A function and its enclosing frame. name: of a function of the module.  recursive: whether it calls itself."""
 
     function: ast.RelayFunction
@@ -64,14 +64,14 @@ class Data:
 
 
 @dataclass(slots=True, eq=False)
-class Ref:
+class ReferenceCell:
     """A reference: a cell that conversion writes in the order in which the program would."""
 
     value: Value
 
 
 @dataclass(frozen=True, slots=True, eq=False)
-class Choice:
+class ValueChoice:
     """One of two values, selected by a tensor when the program runs. Uses of it are evaluated for both."""
 
     condition: Symbol
@@ -141,13 +141,13 @@ def describe(value: Value) -> str:
             return f"a tensor {value.type!r}"
         case tuple():
             return "a tuple"
-        case Closure():
+        case RelayClosure():
             return f"the function @{value.name}" if value.name else "a function"
         case Data():
             return f"a value of an algebraic data type, {value.constructor}(...)"
-        case Ref():
+        case ReferenceCell():
             return "a reference"
-        case Choice():
+        case ValueChoice():
             return "a value that depends on a condition"
         case _:
             return f"{getattr(value, 'name', value)!r}"

@@ -12,14 +12,14 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.attributes import none_if_empty, plain_attribute
 from meta.frontend.relay.json.attribute_fields import BOOLS, FLOATS, STRINGS, holds_object
 from meta.frontend.relay.json.graph import NodeGraph
-from meta.frontend.relay.json.nodes import NODES, Node
+from meta.frontend.relay.json.nodes import NODES, JsonNode
 from meta.limits import MAX_NESTING, MAX_VALUE_SIZE
 
 _NEW, _OPEN, _DONE = 0, 1, 2
 _CONTAINERS = ("Array", "Map", "StrMap")
 
 
-class Builder:
+class ValueBuilder:
     """The values of one graph. Nodes that refer to one node share its value."""
 
     def __init__(self, graph: NodeGraph) -> None:
@@ -70,7 +70,7 @@ class Builder:
         children = self._children(index)
         values = [self._values[child] for child in children]
         if kind in NODES:
-            value = NODES[kind][1](Node(self.graph, index, self._constructors), *values)
+            value = NODES[kind][1](JsonNode(self.graph, index, self._constructors), *values)
         elif kind == "Array":
             value = tuple(values)
         elif kind in _CONTAINERS:

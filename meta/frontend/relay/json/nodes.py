@@ -16,7 +16,7 @@ _UNKNOWN = ast.UnknownType()
 _Exprs: TypeAlias = "tuple[ast.Expr, ...]"
 
 
-class Node:
+class JsonNode:
     """A node whose value is being built: its place, its fields, and checks of the values that it refers to."""
 
     __slots__ = ("constructors", "graph", "index")
@@ -90,7 +90,7 @@ def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[.
 
 
 @_node("IRModule relay.Module", "functions", "type_definitions")
-def _module(node: Node, functions: Any, types: Any) -> ast.Program:
+def _module(node: JsonNode, functions: Any, types: Any) -> ast.RelayProgram:
     members = node.mapping(functions)
     for name, value in members.items():
         if not isinstance(value, ast.RelayFunction):
@@ -101,11 +101,11 @@ def _module(node: Node, functions: Any, types: Any) -> ast.Program:
     definitions = node.mapping(types)
     for value in definitions.values():
         node.checked(value, ast.TypeDefinition, "type definitions")
-    return ast.Program(members, definitions)
+    return ast.RelayProgram(members, definitions)
 
 
 @_node("relay.TypeData TypeData", "header", "type_vars", "constructors")
-def _type_data(node: Node, header: Any, type_params: Any, constructors: Any) -> ast.TypeDefinition:
+def _type_data(node: JsonNode, header: Any, type_params: Any, constructors: Any) -> ast.TypeDefinition:
     name: str = node.checked(header, ast.NamedType, "a name").name
     declared: list[ast.Constructor] = []
     for each in node.items(constructors):
@@ -115,7 +115,7 @@ def _type_data(node: Node, header: Any, type_params: Any, constructors: Any) -> 
 
 
 @_node("relay.Constructor Constructor", "inputs")
-def _constructor(node: Node, fields: Any) -> ast.Expr:
+def _constructor(node: JsonNode, fields: Any) -> ast.Expr:
     name = node.text("name_hint")
     node.constructors[node.index] = ast.Constructor(name, node.types(fields))
     return ast.ConstructorRef(name, node.place)
@@ -125,42 +125,42 @@ def _constructor(node: Node, fields: Any) -> ast.Expr:
 
 
 @_node("relay.Var", "vid", "type_annotation")
-def _var(node: Node, name: Any, annotation: Any) -> ast.Expr:
+def _var(node: JsonNode, name: Any, annotation: Any) -> ast.Expr:
     return ast.Var(name if isinstance(name, str) else node.text("name_hint"), node.type(annotation), node.place)
 
 
 @_node("relay.Id")
-def _id(node: Node) -> str:
+def _id(node: JsonNode) -> str:
     return node.text("name_hint")
 
 
 @_node("GlobalVar relay.GlobalVar")
-def _global(node: Node) -> ast.Expr:
+def _global(node: JsonNode) -> ast.Expr:
     return ast.GlobalVar(node.text("name_hint"), node.place)
 
 
 @_node("Op relay.Op")
-def _op(node: Node) -> ast.Expr:
+def _op(node: JsonNode) -> ast.Expr:
     return ast.OpRef(node.graph.string(node.index) or "", node.place)
 
 
 @_node("relay.Constant")
-def _constant(node: Node) -> ast.Expr:
+def _constant(node: JsonNode) -> ast.Expr:
     return ast.Constant(*node.graph.array(node.index, node.graph.integer(node.index, "data")), node.place)
 
 
 @_node("relay.Call", "op", "args", "attrs")
-def _call(node: Node, op: Any, args: Any, attrs: Any) -> ast.Expr:
+def _call(node: JsonNode, op: Any, args: Any, attrs: Any) -> ast.Expr:
     return ast.Call(node.expr(op), node.exprs(args), node.mapping(attrs), node.place)
 
 
 @_node("relay.Tuple", "fields")
-def _tuple(node: Node, fields: Any) -> ast.Expr:
+def _tuple(node: JsonNode, fields: Any) -> ast.Expr:
     return ast.Tuple(node.exprs(fields), node.place)
 
 
 @_node("relay.TupleGetItem", "tuple_value")
-def _field(node: Node, value: Any) -> ast.Expr:
+def _field(node: JsonNode, value: Any) -> ast.Expr:
     index = node.graph.integer(node.index, "index")
     if not 0 <= index < 10**9:
         raise node.error(f"field {index} of a tuple")
@@ -168,44 +168,44 @@ def _field(node: Node, value: Any) -> ast.Expr:
 
 
 @_node("relay.Let", "var", "value", "body")
-def _let(node: Node, var: Any, value: Any, body: Any) -> ast.Expr:
+def _let(node: JsonNode, var: Any, value: Any, body: Any) -> ast.Expr:
     return ast.Let(node.var(var), node.expr(value), node.expr(body), node.place)
 
 
 @_node("relay.If", "cond", "true_branch", "false_branch")
-def _if(node: Node, condition: Any, then: Any, otherwise: Any) -> ast.Expr:
+def _if(node: JsonNode, condition: Any, then: Any, otherwise: Any) -> ast.Expr:
     return ast.If(node.expr(condition), node.expr(then), node.expr(otherwise), node.place)
 
 
 @_node("relay.Function", "params", "body", "ret_type", "type_params", "attrs")
-def _function(node: Node, params: Any, body: Any, result: Any, type_params: Any, attrs: Any) -> ast.Expr:
+def _function(node: JsonNode, params: Any, body: Any, result: Any, type_params: Any, attrs: Any) -> ast.Expr:
     variables = tuple(node.var(each) for each in node.items(params))
     plain = {name: none_if_empty(plain_attribute(value)) for name, value in node.mapping(attrs).items()}
     return ast.RelayFunction(variables, node.expr(body), node.type(result), node.names(type_params), plain, node.place)
 
 
 @_node("DictAttrs", "__dict__")
-def _dict_attrs(node: Node, values: Any) -> dict[str, Any]:
+def _dict_attrs(node: JsonNode, values: Any) -> dict[str, Any]:
     return node.mapping(values)
 
 
 @_node("relay.RefCreate", "value")
-def _ref_create(node: Node, value: Any) -> ast.Expr:
+def _ref_create(node: JsonNode, value: Any) -> ast.Expr:
     return ast.RefCreate(node.expr(value), node.place)
 
 
 @_node("relay.RefRead", "ref")
-def _ref_read(node: Node, ref: Any) -> ast.Expr:
+def _ref_read(node: JsonNode, ref: Any) -> ast.Expr:
     return ast.RefRead(node.expr(ref), node.place)
 
 
 @_node("relay.RefWrite", "ref", "value")
-def _ref_write(node: Node, ref: Any, value: Any) -> ast.Expr:
+def _ref_write(node: JsonNode, ref: Any, value: Any) -> ast.Expr:
     return ast.RefWrite(node.expr(ref), node.expr(value), node.place)
 
 
 @_node("relay.Match", "data", "clauses")
-def _match(node: Node, value: Any, clauses: Any) -> ast.Expr:
+def _match(node: JsonNode, value: Any, clauses: Any) -> ast.Expr:
     checked: list[tuple[ast.Pattern, ast.Expr]] = []
     for each in node.items(clauses):
         pair: _Clause = node.checked(each, _Clause, "clauses")
@@ -222,27 +222,27 @@ class _Clause:
 
 
 @_node("relay.Clause", "lhs", "rhs")
-def _clause(node: Node, pattern: Any, body: Any) -> _Clause:
+def _clause(node: JsonNode, pattern: Any, body: Any) -> _Clause:
     return _Clause(node.checked(pattern, ast.PATTERNS, "a pattern"), node.expr(body))
 
 
 @_node("relay.PatternWildcard")
-def _wildcard(_: Node) -> ast.Pattern:
+def _wildcard(_: JsonNode) -> ast.Pattern:
     return ast.WildcardPattern()
 
 
 @_node("relay.PatternVar", "var")
-def _variable_pattern(node: Node, var: Any) -> ast.Pattern:
+def _variable_pattern(node: JsonNode, var: Any) -> ast.Pattern:
     return ast.VarPattern(node.var(var))
 
 
 @_node("relay.PatternTuple", "patterns")
-def _tuple_pattern(node: Node, fields: Any) -> ast.Pattern:
+def _tuple_pattern(node: JsonNode, fields: Any) -> ast.Pattern:
     return ast.TuplePattern(node.patterns(fields))
 
 
 @_node("relay.PatternConstructor", "constructor", "patterns")
-def _constructor_pattern(node: Node, constructor: Any, fields: Any) -> ast.Pattern:
+def _constructor_pattern(node: JsonNode, constructor: Any, fields: Any) -> ast.Pattern:
     name: str = node.checked(constructor, ast.ConstructorRef, "a constructor").name
     return ast.ConstructorPattern(name, node.patterns(fields))
 
@@ -251,7 +251,7 @@ def _constructor_pattern(node: Node, constructor: Any, fields: Any) -> ast.Patte
 
 
 @_node("relay.TensorType TensorType", "shape")
-def _tensor(node: Node, shape: Any) -> ast.Type:
+def _tensor(node: JsonNode, shape: Any) -> ast.Type:
     dims = node.items(shape)
     dtype = node.graph.field(node.index, "dtype")
     if len(dims) > MAX_DIMENSIONS or not is_dtype(dtype):
@@ -259,7 +259,7 @@ def _tensor(node: Node, shape: Any) -> ast.Type:
     return ast.TensorType(tuple(_dimension(node, each) for each in dims), dtype)
 
 
-def _dimension(node: Node, value: Any) -> int | str | None:
+def _dimension(node: JsonNode, value: Any) -> int | str | None:
     if isinstance(value, ast.NamedType):
         return value.name
     if isinstance(value, bool) or (isinstance(value, int) and not 0 <= value <= MAX_DIMENSION):
@@ -268,32 +268,32 @@ def _dimension(node: Node, value: Any) -> int | str | None:
 
 
 @_node("TupleType relay.TupleType", "fields")
-def _tuple_type(node: Node, fields: Any) -> ast.Type:
+def _tuple_type(node: JsonNode, fields: Any) -> ast.Type:
     return ast.TupleType(node.types(fields))
 
 
 @_node("FuncType relay.FuncType", "arg_types", "ret_type", "type_params")
-def _function_type(node: Node, params: Any, result: Any, type_params: Any) -> ast.Type:
+def _function_type(node: JsonNode, params: Any, result: Any, type_params: Any) -> ast.Type:
     return ast.FuncType(node.types(params), node.type(result), node.names(type_params))
 
 
 @_node("relay.RefType RelayRefType relay.RelayRefType", "value")
-def _ref_type(node: Node, value: Any) -> ast.Type:
+def _ref_type(node: JsonNode, value: Any) -> ast.Type:
     return ast.RefType(node.type(value))
 
 
 @_node("TypeVar GlobalTypeVar relay.TypeVar relay.GlobalTypeVar")
-def _type_name(node: Node) -> ast.Type:
+def _type_name(node: JsonNode) -> ast.Type:
     return ast.NamedType(node.text("name_hint"))
 
 
 @_node("TypeCall relay.TypeCall", "func", "args")
-def _type_call(node: Node, head: Any, args: Any) -> ast.Type:
+def _type_call(node: JsonNode, head: Any, args: Any) -> ast.Type:
     return ast.NamedType(node.checked(head, ast.NamedType, "a name").name, node.types(args))
 
 
 @_node("IncompleteType relay.IncompleteType")
-def _unknown_type(_: Node) -> ast.Type:
+def _unknown_type(_: JsonNode) -> ast.Type:
     return _UNKNOWN
 
 
@@ -301,13 +301,13 @@ def _unknown_type(_: Node) -> ast.Type:
 
 
 @_node("IntImm")
-def _integer(node: Node) -> int | bool:
+def _integer(node: JsonNode) -> int | bool:
     value = node.graph.integer(node.index, "value")
     return bool(value) if node.graph.fields(node.index).get("dtype") in ("bool", "uint1") else value
 
 
 @_node("FloatImm")
-def _float(node: Node) -> float:
+def _float(node: JsonNode) -> float:
     text = node.graph.field(node.index, "value")
     try:
         return float(text[:400]) if text else math.nan
@@ -316,10 +316,10 @@ def _float(node: Node) -> float:
 
 
 @_node("tir.Any Any relay.Any")
-def _any(_: Node) -> None:
+def _any(_: JsonNode) -> None:
     return None
 
 
 @_node("tir.Var tir.SizeVar SizeVar Variable")
-def _dimension_name(node: Node) -> str:
+def _dimension_name(node: JsonNode) -> str:
     return node.text("name")

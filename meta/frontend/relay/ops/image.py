@@ -8,7 +8,7 @@ import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, spatial_rank
-from meta.frontend.relay.ops.unary import as_dtype
+from meta.functional._checks import as_dtype
 
 _RESIZE: dict[int, Any] = {1: meta.resize1d, 2: meta.resize2d, 3: meta.resize3d}
 _METHODS = {"nearest_neighbor": "nearest", "linear": "linear", "bilinear": "linear", "trilinear": "linear",

@@ -11,7 +11,8 @@ from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
-from meta.frontend.relay.ops.unary import as_dtype, rounded
+from meta.frontend.relay.ops.unary import rounded
+from meta.functional._checks import as_dtype
 from meta.functional.image import interpolated, nearest_inside
 
 _MAX_STEPS = 64

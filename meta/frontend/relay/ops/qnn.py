@@ -20,7 +20,8 @@ from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout
 from meta.frontend.relay.ops.conv import convolved, product, transposed
 from meta.frontend.relay.ops.pool import averaged
-from meta.frontend.relay.ops.unary import as_dtype, clipped, rounded
+from meta.frontend.relay.ops.unary import clipped, rounded
+from meta.functional._checks import as_dtype
 from meta.tracing.symbol import Symbol
 
 

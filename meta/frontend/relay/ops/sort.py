@@ -8,7 +8,7 @@ import meta
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
-from meta.frontend.relay.ops.unary import as_dtype
+from meta.functional._checks import as_dtype
 
 
 @converter("sort")

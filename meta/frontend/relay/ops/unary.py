@@ -54,11 +54,6 @@ def reinterpret(call: OpCall) -> Any:
     return x if dtype == x.dtype else meta.bitcast(x, dtype)
 
 
-def as_dtype(x: Any, dtype: str) -> Any:
-    """x cast to `dtype`; x if it has that dtype."""
-    return x if x.dtype == dtype else meta.cast(x, dtype)
-
-
 @converter("cast_like")
 def cast_like(call: OpCall) -> Any:
     x, like = call.tensors(2)

@@ -44,11 +44,11 @@ class Actions(ExpressionActions):
 
     # --- modules ---
 
-    def start(self, children: list[Any]) -> ast.Program:
+    def start(self, children: list[Any]) -> ast.RelayProgram:
         self._version(children[0])
         return self._program()
 
-    def expression(self, children: list[Any]) -> ast.Program:
+    def expression(self, children: list[Any]) -> ast.RelayProgram:
         """A text that is one expression: the function itself, or the body of one over its free variables."""
         version, body = children
         self._version(version)
@@ -57,10 +57,10 @@ class Actions(ExpressionActions):
         self.functions["main"] = body
         return self._program()
 
-    def _program(self) -> ast.Program:
+    def _program(self) -> ast.RelayProgram:
         if self.loose:
             self.fail(self.loose[0], f"{self.loose[0]} is not an expression", "attributes in a call")
-        return ast.Program(self.functions, self.definitions)
+        return ast.RelayProgram(self.functions, self.definitions)
 
     def _version(self, token: Token | None) -> None:
         if token is not None and not re.search(r"(?<!\d)0\.0\.[0-5]\b", token):

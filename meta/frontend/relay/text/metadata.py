@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.json.graph import NodeGraph
-from meta.frontend.relay.json.node_values import Builder
+from meta.frontend.relay.json.node_values import ValueBuilder
 
 
 class Metadata:
@@ -32,7 +32,7 @@ class Metadata:
         return builder.value(nodes[index])
 
     @functools.cached_property
-    def _section(self) -> tuple[Builder, dict[str, list[int]]]:
+    def _section(self) -> tuple[ValueBuilder, dict[str, list[int]]]:
         graph = NodeGraph(self._text, "the metadata section", self._line)
         keys = graph.keys(graph.root) if graph.kind(graph.root) in ("Map", "StrMap") else None
         lists = graph.items(graph.root)
@@ -40,4 +40,4 @@ class Metadata:
             raise graph.error("the root is not a map from classes to lists", node=graph.root)
         for each in lists:
             graph.kind(each)
-        return Builder(graph), {key: list(graph.items(each)) for key, each in zip(keys, lists, strict=True)}
+        return ValueBuilder(graph), {key: list(graph.items(each)) for key, each in zip(keys, lists, strict=True)}

@@ -15,7 +15,7 @@ from meta.frontend.relay.text.value_actions import MistakeError
 from meta.locks import new_lock
 
 if TYPE_CHECKING:
-    from meta.frontend.relay.ast import Program
+    from meta.frontend.relay.ast import RelayProgram
 
 # Names of the terminals in error texts.
 _READABLE = {
@@ -44,7 +44,7 @@ _VALUE_KEYWORDS = frozenset({"QUOTED", "BOOLEAN", "GLOBAL", "NAME", "LPAR", "LBR
 _MAX_EXPECTED = 8
 
 
-def parse(text: str, source: str = "") -> Program:
+def parse(text: str, source: str = "") -> RelayProgram:
     """The program in `text`: a module, or an expression, which becomes the function "main".
 
     source: the name of the text for errors.
@@ -60,7 +60,7 @@ def parse(text: str, source: str = "") -> Program:
             _current.actions = None
 
 
-def _run(parser: Any, program: str, text: str, source: str) -> Program:
+def _run(parser: Any, program: str, text: str, source: str) -> RelayProgram:
     from lark.exceptions import UnexpectedCharacters, UnexpectedToken
 
     try:

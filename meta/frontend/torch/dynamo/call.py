@@ -83,7 +83,7 @@ def _by_torch(module: GraphModule) -> Run:
 
 
 @dataclass(frozen=True, slots=True)
-class _Source:
+class _SizeSource:
     """Where the value of a symbol is among the arguments of a call. axis: None for an int."""
 
     position: int
@@ -94,23 +94,23 @@ class _Source:
         return int(x if self.axis is None else x.shape[self.axis])
 
 
-def _symbol_sources(values: Sequence[Any]) -> dict[str, _Source]:
-    sources: dict[str, _Source] = {}
+def _symbol_sources(values: Sequence[Any]) -> dict[str, _SizeSource]:
+    sources: dict[str, _SizeSource] = {}
     for i, value in enumerate(values):
         if isinstance(value, torch.Tensor):
             for axis, size in enumerate(value.shape):
                 name = plain_symbol(size)
                 if name is not None:
-                    sources.setdefault(name, _Source(i, axis))
+                    sources.setdefault(name, _SizeSource(i, axis))
         elif (name := plain_symbol(value)) is not None:
-            sources[name] = _Source(i, None)
+            sources[name] = _SizeSource(i, None)
     return sources
 
 
 def _per_size(
     module: GraphModule,
     kind: str,
-    sources: dict[str, _Source],
+    sources: dict[str, _SizeSource],
     options: Options,
     stable_positions: frozenset[int],
     reason: str,
@@ -153,7 +153,7 @@ def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...
 
 
 def _program(
-    converted: Converted, sources: dict[str, _Source], options: Options, stable_positions: frozenset[int]
+    converted: Converted, sources: dict[str, _SizeSource], options: Options, stable_positions: frozenset[int]
 ) -> Run:
     """The call of a program. stable_positions: of arguments that mostly have the same memory."""
     outputs = _outputs(converted.outputs, sources)
@@ -231,7 +231,7 @@ def _stream_scope(device: Device) -> Callable[[], Any]:
 
 
 def _preparer(
-    converted: Converted, sources: dict[str, _Source], aligned: Sequence[int]
+    converted: Converted, sources: dict[str, _SizeSource], aligned: Sequence[int]
 ) -> Callable[[list[Any]], list[Any]]:
     """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last.
 
@@ -289,7 +289,7 @@ _Getter = Callable[[Sequence[Any], Sequence[Any]], Any]
 """(the arguments of the call, the results of the program) -> what the graph returns at one place."""
 
 
-def _outputs(outputs: Sequence[Output], sources: dict[str, _Source]) -> list[_Getter]:
+def _outputs(outputs: Sequence[Output], sources: dict[str, _SizeSource]) -> list[_Getter]:
     return [_getter(each, sources) for each in outputs]
 
 
@@ -297,7 +297,7 @@ def _returned(getters: Sequence[_Getter], values: Sequence[Any], results: Sequen
     return [get(values, results) for get in getters]
 
 
-def _getter(output: Output, sources: dict[str, _Source]) -> _Getter:
+def _getter(output: Output, sources: dict[str, _SizeSource]) -> _Getter:
     if output.placeholder is not None:
         position = output.placeholder
         return lambda values, _: values[position]

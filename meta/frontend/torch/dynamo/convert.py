@@ -24,7 +24,7 @@ from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, den
 from meta.frontend.torch.dynamo.targets import declared, is_random, reported_name, runnable, schema_name
 from meta.frontend.torch.fx import operator_name, read_graph
 from meta.frontend.torch.graph import run
-from meta.frontend.torch.nodes import Node as Call
+from meta.frontend.torch.nodes import GraphNode
 from meta.frontend.torch.operators import find, is_check, is_write
 from meta.ir.type import TensorType, tensor_type
 from meta.tracing.symbol import Symbol
@@ -79,11 +79,11 @@ def convert(module: GraphModule, sizes: Sizes, symbols: Sequence[str]) -> Conver
     """The program of a graph. symbols: the names of the sizes that are open.
 
     Raises NeedsSizes where it can be converted for given sizes alone, NeedsTorch where meta has no types for it."""
-    return _Converter(module, sizes, symbols).run()
+    return _GraphConverter(module, sizes, symbols).run()
 
 
 @dataclass(slots=True)
-class _Converter:
+class _GraphConverter:
     module: GraphModule
     sizes: Sizes
     symbols: Sequence[str]
@@ -180,7 +180,7 @@ class _Converter:
             return value[index]
         if getattr(node.target, "__name__", "") == "with_effects":
             raise NeedsTorch("it has effects, such as checks that raise, in an order")
-        call = Call(node.name, operator_name(node.target), (), target=node.target)
+        call = GraphNode(node.name, operator_name(node.target), (), target=node.target)
         if is_check(call):
             return None
         if is_write(call):

@@ -24,7 +24,7 @@ _distinct = count()
 
 
 @dataclass(frozen=True, slots=True)
-class _Input:
+class _KernelInput:
     """The tensor at a position among the inputs of a kernel, as an argument."""
 
     index: int
@@ -46,7 +46,7 @@ def foreign_call(
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors: list[Any] = [x for x in leaves if isinstance(x, TensorLike)]
     positions = iter(range(len(tensors)))
-    template = [_Input(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
+    template = [_KernelInput(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
     results = list(returned.values())
     types: list[TensorType] = [*(x.type for x in tensors), *results]  # type: ignore[attr-defined]
     sizes = _readers(types, template)
@@ -85,7 +85,7 @@ def _kernel(
 
 
 def _filled(x: Any, tensors: Sequence[Any], sizes: dict[str, int]) -> Any:
-    if isinstance(x, _Input):
+    if isinstance(x, _KernelInput):
         return tensors[x.index]
     return evaluate(x, sizes) if isinstance(x, SymDim) else x
 
@@ -105,6 +105,6 @@ def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, 
 
 def _text(x: Any) -> str:
     """What an argument is; graphs are equal to themselves alone."""
-    plain = isinstance(x, (_Input, SymDim, bool, int, float, complex, str, type(None), torch.dtype, torch.device))
+    plain = isinstance(x, (_KernelInput, SymDim, bool, int, float, complex, str, type(None), torch.dtype, torch.device))
     plain = plain or isinstance(x, (torch.layout, torch.memory_format))
     return repr(x) if plain else f"{type(x).__name__} {next(_distinct)}"
