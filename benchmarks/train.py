@@ -139,11 +139,11 @@ def training_steps(run: Run, network: str) -> Iterator[list[str]]:
 
 def _step_cells(result: Mapping[str, Any], warm: Mapping[str, Any], device: str) -> list[str]:
     if "error" in result:
-        return [f"failed: {_brief(result['error'])}", *[""] * 9]
+        return [f"failed: {brief(result['error'])}", *[""] * 9]
     ours, eager, compiled = (result.get(key, {}) for key in ("meta", "eager", "compile"))
     best = min((r["ms"] for r in (eager, compiled) if "ms" in r), default=None)
     rival, limit = (compiled, 1.0) if device == "cuda" else (eager, 0.85)
-    times = [_shown(r, "ms", ".2f") or f"failed: {_brief(r.get('error', ''))}" for r in (ours, eager, compiled)]
+    times = [_shown(r, "ms", ".2f") or f"failed: {brief(r.get('error', ''))}" for r in (ours, eager, compiled)]
     memory = [_shown(r, "peak", ".0f", 2**-20) for r in (ours, eager, compiled)]
     first = [_limited(ours.get("first"), COLD_LIMIT), _shown(compiled, "first", ".1f"),
              _limited(warm.get("first"), WARM_LIMIT)]  # fmt: skip
@@ -155,7 +155,7 @@ def _limited(value: float | None, limit: float) -> str:
     return "" if value is None else f"{value:.1f}" + ("" if value <= limit else f" (at most {limit:g}) **missed**")
 
 
-def _brief(error: str) -> str:
+def brief(error: str) -> str:
     """An error in a cell of a table."""
     return " ".join(error.replace("|", "/").split())[-300:]
 
@@ -179,7 +179,7 @@ def relay_inference(run: Run) -> Iterator[list[str]]:
                 result = run.job("relay", Path(folder), threads, corpus=str(run.corpus.resolve()), name=network,
                                  seconds=run.seconds)  # fmt: skip
             if "error" in result:
-                yield [name, f"failed: {_brief(result['error'])}", *[""] * 5]
+                yield [name, f"failed: {brief(result['error'])}", *[""] * 5]
                 continue
             ours, tvm, eager, frozen = (result[key]["ms"] for key in ("meta", "tvm", "eager", "frozen"))
             yield [name, *(f"{ms:.2f}" for ms in (ours, tvm, eager, frozen)), against(ours, eager, limit),
@@ -193,13 +193,13 @@ def compile_times(run: Run) -> Iterator[list[str]]:
         with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
             result = run.job("depth", Path(folder), run.threads[0], layers=layers)
         seconds = result.get("seconds")
-        shown = f"failed: {_brief(result['error'])}" if seconds is None else f"{seconds:.1f}"
+        shown = f"failed: {brief(result['error'])}" if seconds is None else f"{seconds:.1f}"
         yield [f"training step of {layers} transformer layers", shown, against(seconds, before, DEPTH_LIMIT)]
         before = seconds
     with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
         result = run.job("long", Path(folder), run.threads[0])
     if "error" in result:
-        yield ["a program of 10,000 operators", f"failed: {_brief(result['error'])}", ""]
+        yield ["a program of 10,000 operators", f"failed: {brief(result['error'])}", ""]
     else:
         yield [f"a program of {result['calls']:,} operators", _limited(result["seconds"], LONG_LIMIT), ""]
 

@@ -136,9 +136,14 @@ def first_step(network: str, device: str, half: bool) -> float:
     return _ours(case, case.data(), device, half).first
 
 
-def _configure(device: str) -> None:
+def allow_fast_kernels() -> None:
+    """Let torch choose convolutions by measurement, and multiply float32 as TF32."""
     torch.backends.cudnn.benchmark = True
     torch.backends.cuda.matmul.allow_tf32 = True
+
+
+def _configure(device: str) -> None:
+    allow_fast_kernels()
     if device == "cuda":
         torch.zeros(1, device="cuda")  # first steps are timed without the creation of the context
         meta.zeros((1,), device="cuda")

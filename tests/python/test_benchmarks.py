@@ -9,7 +9,7 @@ import pytest
 import torch
 
 import meta
-from benchmarks import ops, pytorch, train
+from benchmarks import distributed, ops, pytorch, train
 from benchmarks.bert import Bert, Sizes, TorchBert
 from benchmarks.relay_networks import Twin
 from benchmarks.training_steps import NETWORKS, _cpu_peak
@@ -111,3 +111,35 @@ def test_rows_of_pytorch_without_time_say_so(capsys: pytest.CaptureFixture[str])
     assert pytorch.main(["--only", "steps", "--network", "mlp", "--minutes", "0.01"]) == 0
     failed = " | ".join(["failed"] * len(pytorch.CONTENDERS))
     assert f"| {pytorch.NETWORKS['mlp']} | {failed} |  |  |" in capsys.readouterr().out
+
+
+def test_steps_of_two_processes_are_timed(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--only", "mlp", "--contenders", "one,zero3,ddp", "--seconds", "0.1"]
+    assert distributed.main(arguments) == 0
+    _, _, title, _, heading, _, *rows = capsys.readouterr().out.splitlines()
+    assert title == "Training steps on 2 processes, medians of the slowest rank"
+    cells = [[cell.strip() for cell in row.split("|")[1:-1]] for row in [heading, *rows]]
+    table = {row[0].partition(": ")[2]: dict(zip(cells[0][1:], row[1:], strict=True)) for row in cells[1:]}
+    assert list(table) == [
+        "one process",
+        *(f"{name}, 2 processes" for name in ("zero(3)", "torch DDP")),
+    ]
+    assert all(float(row["ms"]) > 0 for row in table.values())
+    one, divided = (float(table[name]["parameters and state, MiB"]) for name in ("one process", "zero(3), 2 processes"))
+    assert divided == pytest.approx(one / 2, abs=0.1)
+
+
+def test_the_memory_of_a_rank_is_planned(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(distributed.STEPS, "cpu", {"mlp": "MLP"})
+    assert distributed.main(["--only", "memory"]) == 0
+    *_, share, _ = capsys.readouterr().out.splitlines()[-1].split("|")
+    assert 0.5 < float(share) < 0.8  # the largest of three layers is whole
+
+
+def test_unknown_contenders_and_failed_processes_are_reported(capsys: pytest.CaptureFixture[str]) -> None:
+    assert distributed.main(["--contenders", "one,horovod"]) == 2
+    assert "there is no contender horovod on cpu; expected one, data_parallel" in capsys.readouterr().err
+    results = distributed.processes("absent", "cpu", 1, ["one"], 0.1, 60.0)
+    assert "invalid choice: 'absent'" in results["error"]
+    (row,) = distributed.step_rows("MLP", results, 2, limits=True)
+    assert row[1].startswith("failed: ")
