@@ -12,6 +12,7 @@ import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -38,8 +39,20 @@ _current_stream: Callable[[int], int] = getattr(
 """Torch's stream on a GPU, as a handle."""
 
 
+@dataclass(frozen=True, slots=True)
+class Native:
+    """A payload with kernels on raw tensors that run without Python.
+
+    build: the kernel for a call, None where there is none and `other` runs."""
+
+    build: Callable[[CallInfo], Kernel | None]
+    other: Specialised
+
+
 def kernel(payload: Any, call: CallInfo) -> Kernel:
     """The payload as `kernel(*inputs, *outputs)` on raw tensors."""
+    if isinstance(payload, Native):
+        return payload.build(call) or kernel(payload.other, call)
     is_built = isinstance(payload, Specialised)
     return on_torch(payload.build(call) if is_built else bind(payload, call, "its torch implementation"), call)
 

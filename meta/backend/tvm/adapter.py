@@ -96,6 +96,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "dtype": "tvm_ffi:dtype",
         "Shape": "tvm_ffi:Shape",
         "NDTensor": "tvm_ffi:Tensor",
+        "PackedFunction": "tvm_ffi:Function",
         "from_dlpack": "tvm_ffi:from_dlpack",
         "get_global_func": "tvm_ffi:get_global_func",
         # (DLPack's number of the kind, index) -> this thread's stream; the setter returns the previous stream

@@ -10,7 +10,6 @@ docs/semantics.md says how many threads there are.
 from __future__ import annotations
 
 import ctypes
-import hashlib
 import os
 import sys
 import warnings
@@ -20,7 +19,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from meta.backend.tvm import library, runtime
-from meta.backend.tvm import target as targets
 from meta.cache import default_cache
 from meta.locks import new_lock
 
@@ -69,13 +67,7 @@ def is_shared() -> bool:
 @cache
 def _launcher() -> Any:
     """The module of the launcher. TVM's runtime gives its address to kernels from now on. The caller holds the lock."""
-    disk = default_cache()
-    text = _SOURCE.read_text()
-    key = f"launcher_{hashlib.sha256((text + targets.identity('cpu')).encode()).hexdigest()[:32]}"
-    module = None if disk is None else library.load(disk, key)
-    if module is None:
-        module = library.assemble(text)
-        module = (disk and library.store(disk, key, module)) or module
+    module = library.assembled("launcher", _SOURCE.read_text())
     register = ctypes.CDLL(str(runtime.ffi().libinfo.find_libtvm_ffi())).TVMFFIEnvModRegisterContextSymbol
     register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
     register(_SYMBOL, module["address"]())

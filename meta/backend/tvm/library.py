@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import hashlib
 import os
 import shutil
 import subprocess
@@ -54,6 +55,17 @@ def assemble(text: str) -> Any:
         file = folder / ("module" + _BITCODE)
         file.write_text("\n".join([*lines, text]))
         return tvm.load_library(str(file), keep_module_alive=False)
+
+
+def assembled(name: str, text: str) -> Any:
+    """As `assemble`, from disk if the module is there, and stored otherwise. name: the beginning of its key."""
+    disk = default_cache()
+    key = f"{name}_{hashlib.sha256((text + targets.identity('cpu')).encode()).hexdigest()[:32]}"
+    module = None if disk is None else load(disk, key)
+    if module is None:
+        module = assemble(text)
+        module = (disk and store(disk, key, module)) or module
+    return module
 
 
 def store(cache: DiskCache, key: str, module: Any) -> Any | None:

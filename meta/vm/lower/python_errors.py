@@ -11,6 +11,7 @@ from collections.abc import Callable
 from typing import Any, NoReturn
 
 from meta.backend.memory.allocation import refuse
+from meta.backend.tvm import adapter as tvm
 
 
 class _Raised(threading.local):
@@ -21,7 +22,9 @@ _raised = _Raised()
 
 
 def kept(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which keeps what it raises for `reraise`."""
+    """`function`, which keeps what it raises for `reraise`. Compiled functions call no Python and stay as they are."""
+    if isinstance(function, tvm.PackedFunction):
+        return function
 
     def run(*args: Any) -> Any:
         try:

@@ -1,4 +1,4 @@
-"""Matrix products by ATen: MKL and oneDNN on the CPU, cuBLAS on CUDA."""
+"""Matrix products by ATen: MKL and oneDNN on the CPU, cuBLAS on CUDA; on the CPU by the BLAS itself, if possible."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from typing import Any
 import torch
 
 from meta import dtype as dtypes
-from meta.backend.torch.bridge import Specialised
+from meta.backend.torch.bridge import Native, Specialised
+from meta.backend.torch.products import matrix_product
 from meta.op.dialect.torch import DIALECT
 from meta.op.dispatch import CallInfo
 
@@ -76,5 +77,14 @@ def _dense(call: CallInfo) -> Callable[..., Any]:
     return product if bias is None else biased
 
 
-DIALECT.implement("matmul", Specialised(_matmul), accepts=_unsupported)
-DIALECT.implement("dense", Specialised(_dense), accepts=_unsupported)
+def _native_matmul(call: CallInfo) -> Callable[..., Any] | None:
+    _, _, transpose_a, transpose_b = call.args
+    return matrix_product(call, transposed_a=transpose_a, transposed_b=transpose_b)
+
+
+def _native_dense(call: CallInfo) -> Callable[..., Any] | None:
+    return matrix_product(call, transposed_b=True, has_bias=call.args[2] is not None)
+
+
+DIALECT.implement("matmul", Native(_native_matmul, Specialised(_matmul)), accepts=_unsupported)
+DIALECT.implement("dense", Native(_native_dense, Specialised(_dense)), accepts=_unsupported)
