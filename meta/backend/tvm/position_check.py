@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te.indexing import as_int64
+from meta.backend.tvm.te.loops import registers
 
 if TYPE_CHECKING:
     from meta.backend.tvm.kernel import KernelSpec
@@ -53,7 +54,7 @@ def _check(positions: _Operand, accepted: Any) -> Any:
     """The statement that asserts that all positions are accepted."""
     with tvm.IRBuilder() as builder, tvm.script_tirx.serial(0, 1):  # a builder holds one statement
         values = tvm.script_tirx.buffer_proxy(positions.buffer)
-        wrong = tvm.script_tirx.buffer_proxy(tvm.script_tirx.alloc_buffer((1,), "int32", scope="local"))
+        wrong = registers(1, "int32")
         wrong[0] = tvm.tirx.const(0, "int32")
         several = len(accepted.sizes) > 1
         for n, size in enumerate(accepted.sizes):

@@ -1,6 +1,7 @@
-"""Annotations of hand-written loops (`te.extern`): iterations that are independent, iterations that accumulate.
+"""Annotations of hand-written loops (`te.extern`): iterations that are independent, iterations that accumulate. And
+the variables of an iteration.
 
-The CPU ignores them; on a GPU each such iteration runs in a thread (`schedule.gpu.launch`).
+The CPU ignores the annotations; on a GPU each such iteration runs in a thread (`schedule.gpu.launch`).
 """
 
 from __future__ import annotations
@@ -18,3 +19,9 @@ ACCUMULATE: Final = "meta.accumulate"
 def independent(start: Any, stop: Any) -> Any:
     """A serial loop of TVM's script builder, annotated as INDEPENDENT."""
     return tvm.script_tirx.serial(start, stop, annotations={INDEPENDENT: 1})
+
+
+def registers(size: int, dtype: str) -> Any:
+    """`size` variables of an iteration, for TVM's script builder."""
+    script = tvm.script_tirx
+    return script.buffer_proxy(script.alloc_buffer((size,), dtype, scope="local"))

@@ -2,52 +2,146 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from contextlib import ExitStack
-from typing import Any
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.loops import independent
+from meta.backend.tvm.te.elementwise import cast
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.loops import independent, registers
+from meta.backend.tvm.te.precision import accumulation_dtype
 
 Index = tuple[Any, ...]
 
+_BLOCK: Final = 8
+"""Elements of a row that are combined by halves, before the result for the elements before them is."""
+_COLUMNS: Final = 16
+"""Columns whose results are in vector registers at once."""
 
-def scan(
-    x: Any,
-    axis: int,
-    exclusive: bool,
-    reverse: bool,
-    combine: Callable[[Any, Any], Any] = operator.add,
-    start: float = 0,
-) -> Any:
-    """For each element, all elements of x up to it along an axis, combined (by default, added), in the dtype of x.
+
+@dataclass(frozen=True, slots=True)
+class Scan:
+    """For each element of x, all elements up to it along an axis, combined.
 
     Floats are combined in float64, as in torch, since the errors of float32 grow with the length.
 
-    exclusive: combine the elements before it only.  reverse: start at the end of the axis.
-    start: the result for no elements."""
-    dtype = str(x.dtype)
-    if not x.shape:
-        return te.compute((), lambda: tirx.const(start, dtype) if exclusive else x(), "scan")
-    length, wide = x.shape[axis], "float64" if dtypes.is_float(dtype) else dtype
+    Attributes:
+        combine: the result for some elements and the next ones, associative but for rounding.
+        start: the result for no elements.
+        axis: counted from the front.
+        exclusive: combine the elements before each element only.
+        reverse: start at the end of the axis.
+        dtype: of the result.
+        by_halves: whether neighbours may be combined before the elements before them. Sums of float32 and of integers
+            may be; other results can overflow there and not in order.
+    """
 
-    def row(index: Index, buffers: list[Any]) -> None:
+    combine: Callable[[Any, Any], Any]
+    start: float
+    axis: int
+    exclusive: bool
+    reverse: bool
+    dtype: str
+    by_halves: bool
+
+    @property
+    def wide(self) -> str:
+        """The dtype in which elements are combined."""
+        narrow = accumulation_dtype(self.dtype)
+        return "float64" if dtypes.is_float(narrow) else narrow
+
+    def of(self, x: Any, kind: str) -> Any:
+        """The results for x, on a device of a kind."""
+        if not x.shape:
+            return te.compute((), lambda: tirx.const(self.start, self.dtype) if self.exclusive else self._read(x()))
+        if kind == "cpu" and self.axis < len(x.shape) - 1:
+            body, others = self._columns, [*x.shape[: self.axis], *x.shape[self.axis + 1 :]]
+            others[-1] = tirx.floordiv(others[-1] + _like(_COLUMNS - 1, others[-1]), _like(_COLUMNS, others[-1]))
+        elif kind == "cpu" and self.by_halves:
+            body, others = self._row_by_halves, list(x.shape[:-1])
+        else:
+            body, others = self._row, [*x.shape[: self.axis], *x.shape[self.axis + 1 :]]
+        return te.extern([x.shape], [x], nest(others, partial(body, x.shape)), dtype=self.dtype, name="scan")
+
+    def _read(self, element: Any) -> Any:
+        """An element, as an element of the result is rounded, in the dtype in which it is combined."""
+        return cast(cast(element, accumulation_dtype(self.dtype)), self.wide)
+
+    def _written(self, total: Any) -> Any:
+        return cast(cast(total, accumulation_dtype(self.dtype)), self.dtype)
+
+    def _row(self, shape: Any, index: Index, buffers: list[Any]) -> None:
+        """The results along the axis at an index of the other axes, one after the other."""
         read, write = buffers
-        total = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), wide, scope="local"))
-        total[0] = tirx.const(start, wide)
-        with script_tirx.serial(0, length) as step:
-            element = (*index[:axis], length - _int(1) - step if reverse else step, *index[axis:])
-            if exclusive:
-                write[element] = total[0].astype(dtype)
-            total[0] = combine(total[0], read[element].astype(wide))
-            if not exclusive:
-                write[element] = total[0].astype(dtype)
+        total = registers(1, self.wide)
+        total[0] = tirx.const(self.start, self.wide)
+        with script_tirx.serial(0, shape[self.axis]) as step:
+            position = (*index[: self.axis], self._position(shape, step), *index[self.axis :])
+            self._step(total, 0, read, write, position)
 
-    others = [*x.shape[:axis], *x.shape[axis + 1 :]]
-    return te.extern([x.shape], [x], nest(others, row), dtype=dtype, name="scan")
+    def _columns(self, shape: Any, index: Index, buffers: list[Any]) -> None:
+        """The same for a block of columns, whose results are independent of each other."""
+        read, write = buffers
+        *index, block = index
+        first = block * _like(_COLUMNS, block)
+        count = tirx.min(shape[-1] - first, _like(_COLUMNS, first))
+
+        def steps(lanes: Any) -> None:
+            with script_tirx.serial(0, shape[self.axis]) as step, lanes() as lane:
+                before = (*index[: self.axis], self._position(shape, step), *index[self.axis :])
+                self._step(total, lane, read, write, (*before, first + lane))
+
+        total = registers(_COLUMNS, self.wide)
+        with script_tirx.vectorized(_like(0, count), _like(_COLUMNS, count)) as lane:
+            total[lane] = tirx.const(self.start, self.wide)
+        with script_tirx.If(tirx.EQ(count, _like(_COLUMNS, count))):
+            with script_tirx.Then():
+                steps(lambda: script_tirx.vectorized(_like(0, count), _like(_COLUMNS, count)))
+            with script_tirx.Else():
+                steps(lambda: script_tirx.serial(_like(0, count), count))
+
+    def _row_by_halves(self, shape: Any, index: Index, buffers: list[Any]) -> None:
+        """The results along the last axis, in blocks: the additions of a block but for one wait for no other block."""
+        read, write = buffers
+        total, length = registers(1, self.wide), shape[-1]
+        size = _like(_BLOCK, length)
+        total[0] = tirx.const(self.start, self.wide)
+        with script_tirx.serial(0, tirx.floordiv(length, size)) as block:
+            positions = [(*index, self._position(shape, block * size + _like(n, length))) for n in range(_BLOCK)]
+            parts = registers(_BLOCK, self.wide)
+            for n, position in enumerate(positions):
+                parts[n] = self._read(read[position])
+            distance = 1
+            while distance < _BLOCK:
+                for n in range(_BLOCK):
+                    if n & distance:
+                        parts[n] = self.combine(parts[n - n % distance - 1], parts[n])
+                distance *= 2
+            for n, position in enumerate(positions):
+                before = total[0] if n == 0 else self.combine(total[0], parts[n - 1])
+                write[position] = self._written(before if self.exclusive else self.combine(total[0], parts[n]))
+            total[0] = self.combine(total[0], parts[_BLOCK - 1])
+        whole = tirx.floordiv(length, size) * size
+        with script_tirx.serial(0, length - whole) as rest:
+            self._step(total, 0, read, write, (*index, self._position(shape, whole + rest)))
+
+    def _position(self, shape: Any, step: Any) -> Any:
+        """The position along the axis of a step."""
+        return shape[self.axis] - _like(1, step) - step if self.reverse else step
+
+    def _step(self, totals: Any, lane: Any, read: Any, write: Any, position: Index) -> None:
+        """Combine an element with a result, and write the result before or after."""
+        element = self._read(read[position])
+        if self.exclusive:
+            write[position] = self._written(totals[lane])
+        totals[lane] = self.combine(totals[lane], element)
+        if not self.exclusive:
+            write[position] = self._written(totals[lane])
 
 
 def running_positions(keys: Any, axis: int, largest: bool) -> Any:
@@ -58,7 +152,7 @@ def running_positions(keys: Any, axis: int, largest: bool) -> Any:
 
     def row(index: Index, buffers: list[Any]) -> None:
         read, write = buffers
-        best = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "int64", scope="local"))
+        best = registers(1, "int64")
         best[0] = _int(0)
         with script_tirx.serial(0, keys.shape[axis]) as step:
             element = (*index[:axis], step, *index[axis:])
@@ -84,7 +178,7 @@ def squarings(base: Any, exponent: Any, bits: int) -> Any:
     def element(index: Index, buffers: list[Any]) -> None:
         source, power, result = buffers
         position = index or 0
-        square = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), dtype, scope="local"))
+        square = registers(1, dtype)
         result[position] = one
         square[0] = source[position]
         with script_tirx.serial(0, bits) as bit:
@@ -106,7 +200,7 @@ def common_divisors(a: Any, b: Any) -> Any:
     def element(index: Index, buffers: list[Any]) -> None:
         first, second, result = buffers
         position = index or 0
-        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((3,), dtype, scope="local"))
+        state = registers(3, dtype)
         state[0] = size(first[position])
         state[1] = size(second[position])
         with script_tirx.While(tirx.NE(state[1], zero)):
@@ -137,3 +231,8 @@ def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any,
 
 def _int(value: int) -> Any:
     return tirx.const(value, "int64")
+
+
+def _like(value: int, index: Any) -> Any:
+    """A number in the dtype of an index."""
+    return tirx.const(value, dtype_of(index))

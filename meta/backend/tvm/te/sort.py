@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.reduce import position_key
 from meta.backend.tvm.te.scan import Index, nest
 
@@ -33,7 +34,7 @@ def search_rows(sequence: Any, values: Any, right: bool) -> Any:
     def element(index: Index, buffers: list[Any]) -> None:
         rows, values, places = buffers
         row, place = (index[:-1] if len(sequence.shape) > 1 else ()), index or 0
-        bounds = script_tirx.buffer_proxy(script_tirx.alloc_buffer((2,), "int64", scope="local"))
+        bounds = registers(2, "int64")
         key = position_key(values[place], True)
         bounds[0], bounds[1] = _int(0), tirx.Cast("int64", size)
         with script_tirx.While(bounds[0] < bounds[1]):
@@ -55,7 +56,7 @@ def _merge_sort(size: Any, descending: bool) -> Any:
 
     def row(index: Index, buffers: list[Any]) -> None:
         keys, order = buffers
-        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((3,), "int64", scope="local"))
+        state = registers(3, "int64")
         left, right, width = range(3)
 
         def is_before(b: Any, a: Any) -> Any:

@@ -13,6 +13,7 @@ from typing import Any, Final
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import bound, const, element, is_negative, let, libm, of_float64, select
+from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.op.dialect.tvm import Registrar
 
@@ -180,7 +181,7 @@ def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
     def element_of(index: tuple[Any, ...], buffers: list[Any]) -> None:
         first, second, result = buffers
         position = index or 0
-        state = script_tirx.buffer_proxy(script_tirx.alloc_buffer((6,), _WIDE, scope="local"))
+        state = registers(6, _WIDE)
         a, x = first[position], second[position]
         is_regular = tirx.And(tirx.And(a > _number(0), a < _number(_INF)), tirx.And(x > _number(0), x < _number(_INF)))
         by_series = x < a + _number(1)

@@ -12,6 +12,7 @@ from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.elementwise import cast
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
@@ -160,7 +161,7 @@ def non_max_suppression(
     def image(index: Index, buffers: list[Any]) -> None:
         corners, score, ordered, selected, count = buffers
         (n,) = index
-        overlaps = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "bool", scope="local"))
+        overlaps = registers(1, "bool")
 
         def box(position: Expr) -> list[Expr]:
             return [corners[n, position, corner].astype(dtype) for corner in range(4)]

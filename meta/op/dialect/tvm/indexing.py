@@ -11,6 +11,7 @@ from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.te.elementwise import cast, is_nan, is_one, select
 from meta.backend.tvm.te.indexing import Located, joined, locate, read, unflattened
+from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
 from meta.op import data_dependent
@@ -139,7 +140,7 @@ def argwhere(x: Any, size: Any, *, out: Any) -> Any:
 
     def body(_: Any, buffers: list[Any]) -> None:
         source, target = buffers
-        count = script_tirx.buffer_proxy(script_tirx.alloc_buffer((1,), "int64", scope="local"))
+        count = registers(1, "int64")
         with script_tirx.serial(0, rows) as row:
             for axis in range(len(x.shape)):
                 target[row, axis] = minus_one

@@ -26,7 +26,7 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
-from meta.backend.tvm.te.scan import replace_index, running_positions, scan
+from meta.backend.tvm.te.scan import Scan, replace_index, running_positions
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
@@ -253,16 +253,16 @@ _moment("var", is_root=False)
 _moment("std", is_root=True)
 
 
-def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: float) -> None:
+def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: float, is_sum: bool = False) -> None:
     @compute(name, pattern="opaque")
-    def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any) -> Any:
-        elements = te.compute(x.shape, elements_of(x, accumulation_dtype(out[0].dtype)), "element")
-        total = scan(elements, axis % max(len(x.shape), 1), exclusive, reverse, combine, start)
-        return te.compute(x.shape, lambda *i: cast(total(*i), out[0].dtype), name)
+    def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any, kind: str) -> Any:
+        dtype = str(out[0].dtype)
+        by_halves = is_sum and dtype != "float64"
+        return Scan(combine, start, axis % max(len(x.shape), 1), exclusive, reverse, dtype, by_halves).of(x, kind)
 
 
 _scan("cumprod", operator.mul, 1)
-_scan("cumsum", operator.add, 0)
+_scan("cumsum", operator.add, 0, is_sum=True)
 
 
 def _log_add_exp(total: Expr, x: Expr) -> Expr:

@@ -1,7 +1,8 @@
-"""Passes that functions do without."""
+"""Passes that functions do without, and where buffers are."""
 
 from __future__ import annotations
 
+import operator
 import re
 from collections.abc import Callable
 from typing import Any
@@ -13,6 +14,7 @@ from meta.backend.tvm import library, lowering
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
 from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.te.scan import Scan
 
 X = TensorSpec(("n", "m"), "float32")
 
@@ -40,3 +42,13 @@ def test_functions_with_buffers_take_all_passes() -> None:
     tanh = scheduled(lambda x: tvm.topi.tanh(x), "elemwise")
     assert lowering.needless_passes([softmax]) == []
     assert lowering.needless_passes([tanh, softmax]) == []
+
+
+def test_small_buffers_of_parallel_loops_are_on_the_stack() -> None:
+    x = TensorSpec(("n", "m"), "float32")
+    running_sum = Scan(operator.add, 0, axis=1, exclusive=False, reverse=False, dtype="float32", by_halves=True)
+    spec = KernelSpec("it", lambda t: running_sum.of(t, "cpu"), (x,), (x,), "opaque")
+    func = patterns.schedule(prim_func(spec), "opaque", targets.target("cpu"))
+    source = code(func)
+    assert "TVMBackendParallelLaunch" in source
+    assert "TVMBackendAllocWorkspace" not in source

@@ -13,6 +13,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
+from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows
@@ -189,7 +190,7 @@ def _pool_plane(axes: Axes, load: Callable[[Sequence[Any], int], Any], store: St
         if not _in_two_steps(axes):
             _pool_row(rows, last, plane, finish)
             return
-        values, places = _local(last.size, dtype), _local(last.size, index) if index else None
+        values, places = registers(last.size, dtype), registers(last.size, index) if index else None
 
         def keep(w: Any, value: Any, place: Any, lanes: int) -> None:
             values[_ramp(w, lanes)] = value
@@ -273,7 +274,7 @@ def _covered(axis: Windows, i: Any) -> _Span:
     branches that depend on their lengths are mispredicted.
 
     Bounds are read back from memory: the analysis of TVM divides by zero over indices like 2 - (4 - i) % 3."""
-    start, bounds = axis.start(i), _local(2, "int32")
+    start, bounds = axis.start(i), registers(2, "int32")
     if axis.adaptive:
         bounds[0], bounds[1] = start, tirx.floordiv((i + 1) * axis.size + axis.count - 1, axis.count) - 1
         return _Span(bounds[0], axis.kernel, 1, bounds[1])
@@ -291,8 +292,8 @@ class _Largest:
     expressions that grow exponentially."""
 
     def __init__(self, source: _Source, lanes: int) -> None:
-        self._values = _local(lanes, source.dtype)
-        self._indices = _local(lanes, source.index) if source.index else None
+        self._values = registers(lanes, source.dtype)
+        self._indices = registers(lanes, source.index) if source.index else None
         self._source, self._lanes, self._all = source, lanes, _ramp(0, lanes)
         self._floating = dtypes.is_float(source.dtype)
 
@@ -353,10 +354,6 @@ def _every(block: Any, first: int, stride: int, lanes: int) -> Any:
 
 def _ramp(start: Any, lanes: int, step: int = 1) -> Any:
     return start if lanes == 1 else tirx.Ramp(start, step, lanes)
-
-
-def _local(size: int, dtype: str) -> Any:
-    return script_tirx.buffer_proxy(script_tirx.alloc_buffer([size], dtype, scope="local"))
 
 
 def _loops(nest: ExitStack, sizes: Sequence[Any]) -> list[Any]:
