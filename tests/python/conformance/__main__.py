@@ -29,7 +29,7 @@ DTYPES = [
 ]  # fmt: skip
 GRADIENTS = ["float32", "float64"]
 CHUNK = 12
-"""Entries of one process."""
+"""Entries of one process, at most."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -48,7 +48,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = results.read()
     report = Report([merged(n, [known[n, d] for d in options.dtypes if (n, d) in known]) for n in entries])
     if ((not options.names and shards == 1) or options.backward_operators) and not _left(entries, options, results):
-        report.backward, report.backward_notes = backward_operators.check_all(options.samples or 20)
+        report.backward = backward_operators.check_all(options.samples or 20)
     for line in report.failures():
         print(line)
     missing = _left(entries, options, results)
@@ -127,7 +127,8 @@ def _check(entries: Sequence[str], options: argparse.Namespace, results: Results
 def _run(entries: Sequence[str], options: argparse.Namespace, results: Results) -> None:
     """Check entries in child processes, `--processes` at a time, until `--seconds` have passed."""
     end = time.monotonic() + options.seconds
-    parts = [list(entries[i : i + CHUNK]) for i in range(0, len(entries), CHUNK)]
+    size = max(1, min(CHUNK, len(entries) // (4 * options.processes)))
+    parts = [list(entries[i : i + size]) for i in range(0, len(entries), size)]
     with ThreadPoolExecutor(options.processes) as pool:
         list(pool.map(lambda part: _children(part, options, results, end), parts))
 

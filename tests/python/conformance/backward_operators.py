@@ -1,11 +1,19 @@
-"""ATen's backward operators by themselves: the calls that torch's autograd makes while it differentiates samples."""
+"""ATen's backward operators by themselves: the calls that torch's autograd makes while it differentiates samples.
+
+    python -m tests.python.conformance.backward_operators FILE [CALLS]
+
+writes what became of at most 20 calls of each operator (or CALLS, 0: all) to a file, a line of JSON for an operator."""
 
 from __future__ import annotations
 
+import json
+import sys
+import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -15,9 +23,10 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from meta.frontend.torch import aten
 from tests.python.conformance.adapter import ADAPTER
 from tests.python.conformance.case import Case
-from tests.python.conformance.checks import limited, said
+from tests.python.conformance.checks import Result, limited, said
 from tests.python.conformance.compare import GRADIENT, differences
 from tests.python.conformance.opinfos import database, samples
+from tests.python.conformance.results import kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,13 +117,29 @@ def check(call: Call) -> str:
         return said(error)
 
 
-def check_all(limit: int) -> tuple[dict[str, Counter[str]], list[str]]:
-    """Counts by operator, and a line for each kind of failure."""
-    counts: dict[str, Counter[str]] = {}
-    notes: Counter[str] = Counter()
-    for call in calls(limit):
-        problem = check(call)
-        counts.setdefault(call.name, Counter())["failed" if problem else "passed"] += 1
-        if problem:
-            notes[f"{call.name} failed: {' '.join(problem.split())[:200]}"] += 1
-    return counts, [f"{note} ({count}x)" for note, count in notes.items()]
+def check_all(limit: int, path: Path | None = None) -> list[Result]:
+    """The results of at most `limit` calls of each operator (0: all). path: a file to write them to, every 50 calls."""
+    results: dict[str, Result] = {}
+    for number, call in enumerate(calls(limit or sys.maxsize), 1):
+        results.setdefault(call.name, Result(call.name)).add("backward_ops", "eager", torch.float32, check(call))
+        if path and number % 50 == 0:
+            _write(path, limit, results.values())
+    if path:
+        _write(path, limit, results.values())
+    return list(results.values())
+
+
+def _write(path: Path, limit: int, results: Iterable[Result]) -> None:
+    rows = [json.dumps(kept(result, "float32", {"calls": limit})) for result in results]
+    path.write_text("\n".join(rows) + "\n")
+
+
+def main(path: str, limit: str = "20") -> None:
+    """Write the results of all operators to a file."""
+    warnings.simplefilter("ignore")
+    torch.set_num_threads(1)
+    check_all(int(limit), Path(path))
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -87,6 +87,12 @@ class Expected:
     random: bool
     cotangents: dict[int, torch.Tensor] = field(default_factory=dict)
 
+    def unwritten(self, values: Sequence[Any]) -> list[Any]:
+        """Arguments for one more call in a program: copies of those that the operator writes to."""
+        pairs = zip(self.case.tensors, self.inputs, strict=True)
+        written = [not x.requires_grad and bool(differences([now], [x], x.dtype)) for x, now in pairs]
+        return [meta.copy(v) if w else v for v, w in zip(values, written, strict=True)]
+
 
 def expectation(case: Case, dtype: torch.dtype, gradients: bool) -> Expected | str:
     """torch's results; why the sample cannot be compared otherwise."""
@@ -296,13 +302,14 @@ def _rows(
 ) -> dict[str, list[Any]]:
     """What a program computes of one sample, by check."""
     case, cotangents = one.case, dict(zip(one.cotangents, seed, strict=True))
+    again, twice, moved = (one.unwritten(values) for _ in range(3))
     rows = {"forward": case.call(function, values)}
     if orders >= 1 and seed:
-        rows["backward"] = gradients_of(case, case.call(function, values), values, cotangents)
+        rows["backward"] = gradients_of(case, case.call(function, again), again, cotangents)
     if orders >= 2 and seed and case.op.supports_gradgrad:
-        rows["second"] = gradients_of(case, case.call(function, values), values, cotangents, second=True)
+        rows["second"] = gradients_of(case, case.call(function, twice), twice, cotangents, second=True)
     if along:
-        rows["jvp"] = derivatives_of(case, function, values, along, list(one.cotangents))
+        rows["jvp"] = derivatives_of(case, function, moved, along, list(one.cotangents))
     return rows
 
 

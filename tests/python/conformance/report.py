@@ -15,11 +15,10 @@ MODES = ("eager", "compiled", "strided")
 
 @dataclass(slots=True)
 class Report:
-    """Results by entry, and those of stand-alone backward operators by name."""
+    """Results of entries, and those of stand-alone backward operators."""
 
     results: list[Result] = field(default_factory=list)
-    backward: dict[str, Counter[str]] = field(default_factory=dict)
-    backward_notes: list[str] = field(default_factory=list)
+    backward: list[Result] = field(default_factory=list)
 
     def total(self) -> str:
         """One line: entries without a failure, and passed samples of each check, of all that were not skipped."""
@@ -27,14 +26,13 @@ class Report:
         clean = sum(1 for r in ran if r.total()["passed"] and not r.total()["failed"])
         parts = [f"ops={clean}/{len(ran)}"]
         parts += [f"{check}={_share(self._sum(check))}" for check in CHECKS]
-        parts.append(f"backward_ops={_share(sum(self.backward.values(), Counter()))}")
+        parts.append(f"backward_ops={_share(sum((r.total() for r in self.backward), Counter()))}")
         return "TOTAL " + " ".join(parts)
 
     def failures(self) -> list[str]:
         """A line for each kind of failure of an entry and of a stand-alone operator."""
-        kinds = {r.entry: Counter(n for n in r.notes if " failed:" in n) for r in self.results}
-        lines = [f"{name}: {note} ({c}x)" for name, notes in kinds.items() for note, c in notes.items()]
-        return lines + self.backward_notes
+        kinds = [(r.entry, Counter(n for n in r.notes if " failed:" in n)) for r in (*self.results, *self.backward)]
+        return [f"{name}: {note} ({c}x)" for name, notes in kinds for note, c in notes.items()]
 
     def _sum(self, check: str) -> Counter[str]:
         return sum((r.total(check) for r in self.results), Counter[str]())
@@ -70,7 +68,7 @@ class Report:
             _table(("entry", *CHECKS), self.rows()),
         ]
         if self.backward:
-            rows = [(name, _share(count)) for name, count in sorted(self.backward.items())]
+            rows = sorted((r.entry, _share(r.total())) for r in self.backward)
             sections += ["## Backward operators by themselves", _table(("operator", "calls"), rows)]
         sections += ["## Failures", "\n".join(failures) or "None."]
         sections += ["## Skipped samples", "\n".join(left_out) or "None."]

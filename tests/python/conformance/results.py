@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import time
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
@@ -40,9 +41,14 @@ class Results:
     def add(self, dtype: str, result: Result) -> None:
         """Keep a result, in this process's file."""
         self.folder.mkdir(parents=True, exist_ok=True)
-        row = {**encoded(result), "dtype": dtype, "settings": self.settings, "code": code()}
         with open(self.folder / f"{os.uname().nodename}-{os.getpid()}.jsonl", "a") as file:
-            file.write(json.dumps(row) + "\n")
+            file.write(json.dumps(kept(result, dtype, self.settings)) + "\n")
+
+
+def kept(result: Result, dtype: str, settings: dict[str, Any]) -> dict[str, Any]:
+    """A result as a row of a file: when, with which code and settings it came about."""
+    date = time.strftime("%Y-%m-%d %H:%M", time.gmtime())
+    return {**encoded(result), "dtype": dtype, "settings": settings, "code": code(), "date": date}
 
 
 def merged(entry: str, results: Iterable[Result]) -> Result:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -23,6 +26,17 @@ def test_calls_of_autograd() -> None:
     calls = list(backward_operators.calls(1, 1, ENTRIES))
     assert {c.name for c in calls} >= {"diagonal_backward", "elu_backward", "slice_backward", "sigmoid_backward"}
     assert {c.name: problem for c in calls if (problem := backward_operators.check(c))} == {}
+
+
+def test_results_are_written(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    y, dy = torch.tensor([0.5]), torch.tensor([1.0])
+    each = [Call("sigmoid_backward", (dy, y), {}, torch.tensor([value])) for value in (0.25, 0.5)]
+    monkeypatch.setattr(backward_operators, "calls", lambda limit: iter(each[:limit]))
+    backward_operators.main(str(tmp_path / "rows.jsonl"), "2")
+    row = json.loads((tmp_path / "rows.jsonl").read_text())
+    assert row["counts"] == [["backward_ops", "eager", "float32", {"passed": 1, "failed": 1}]]
+    assert row["settings"] == {"calls": 2}
+    assert row["notes"] == ["backward_ops eager float32 failed: 1 of 1 values are off, by up to 0.25"]
 
 
 def test_gradients_of_constant_distances_and_of_empty_pools_are_zeros() -> None:

@@ -128,7 +128,10 @@ def logaddexp(self: Any, other: Any) -> Any:
         return meta.logaddexp(self, other)
     is_larger = meta.greater_equal(meta.real(self), meta.real(other))
     larger, smaller = meta.where(is_larger, self, other), meta.where(is_larger, other, self)
-    return larger + meta.log1p(meta.exp(smaller - larger))
+    real = meta.real(smaller)
+    is_same = meta.logical_and(meta.isinf(real), meta.equal(real, meta.real(larger)))  # their difference would be NaN
+    difference = meta.where(is_same, (meta.imag(smaller) - meta.imag(larger)) * 1j, smaller - larger)
+    return larger + meta.log1p(meta.exp(difference))
 
 
 @into(ROWS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import meta
@@ -10,6 +11,7 @@ from meta.dtype import is_complex, is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
+from meta.frontend.torch.aten.pointwise import logaddexp
 from meta.frontend.torch.aten.shape import meta_slice
 
 ROWS: Rows = {
@@ -79,8 +81,34 @@ def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
 def logcumsumexp(self: Any, dim: int) -> Any:
     if not is_complex(self.dtype):
         return meta.logcumsumexp(self, dim)
-    largest = _largest_real(self, dim)
-    return meta.log(meta.cumsum(meta.exp(self - largest), dim)) + largest
+    axis = position(dim, self.ndim)
+    size = self.shape[axis] if self.ndim else 1
+    if not is_static((size,)):
+        wrong = f"x is {self.dtype} and has the unknown size {size} along dim {dim}"
+        raise ArgumentError("logcumsumexp", wrong, "a known size", "compile for arguments of known sizes")
+    out, reach = self, 1
+    while reach < size:  # each element holds the sum of so many elements, which doubles
+        sums = logaddexp(meta_slice(out, axis, reach), meta_slice(out, axis, 0, -reach))
+        out = meta.concatenate((meta_slice(out, axis, 0, reach), sums), axis)
+        reach *= 2
+    return out + _turns(self, out, axis) * (math.tau * 1j) if size > 1 else out
+
+
+def _turns(x: Any, out: Any, axis: int) -> Any:
+    """How many turns the imaginary parts of `out`, logarithms of cumulative sums, are behind torch's. Adding element by
+    element, torch takes a logarithm within a quarter turn of the term with the larger real part: of the new element, or
+    of the sum before it."""
+    x, out = meta.stop_gradient(x), meta.stop_gradient(out)
+    angle, before = meta.imag(out), meta_slice(out, axis, 0, -1)
+    from_element = meta.round((meta.imag(x) - angle) / math.tau)
+    from_sum = meta.cumsum(meta.round((meta.imag(before) - meta_slice(angle, axis, 1)) / math.tau), axis)
+    first = meta_slice(from_element, axis, 0, 1)
+    from_sum = meta.concatenate((meta.zeros_like(first), from_sum), axis)
+    is_larger = meta.greater_equal(meta.real(meta_slice(x, axis, 1)), meta.real(before))
+    is_larger = meta.concatenate((meta.ones_like(first, "bool"), is_larger), axis)
+    places = meta.cast(meta.cumsum(meta.ones_like(angle, "int64"), axis) - 1, "int64")
+    last = meta.cummax(meta.where(is_larger, places, 0), axis)[0]  # the last element whose real part was the larger one
+    return from_sum + meta.take_along_dim(from_element - from_sum, last, axis)
 
 
 def _largest_real(x: Any, axes: Any) -> Any:

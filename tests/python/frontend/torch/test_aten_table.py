@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import math
 import subprocess
 import sys
 from collections import Counter
@@ -153,7 +154,7 @@ _COMPLEX: dict[str, tuple[Any, ...]] = {
     "linear": ((_Z, _Z, torch.tensor([1j, 2.0])), {}),
     "linspace": ((1 - 2j, 3j, 5), {}),
     "logaddexp": ((_Z * 200, _Z.flip(0) * 200), {}),
-    "logcumsumexp": ((_Z, 1), {}),
+    "logcumsumexp": ((_Z * 7, 1), {}),
     "logspace": ((-1.0, 2.0, 4), {"dtype": torch.complex64}),
     "logsumexp": ((_Z * 200, (1,)), {}),
     "renorm": ((_Z, 2.0, 0, 1.5), {}),
@@ -252,3 +253,21 @@ def test_slopes_that_were_drawn_are_returned() -> None:
     assert (slopes[20:] == 1).all()
     assert ((slopes[:20] >= 0.2) & (slopes[:20] <= 0.3)).all()
     assert len(set(slopes[:20])) == 20
+
+
+def test_cumulative_logarithms_of_complex_numbers_keep_torchs_branch_and_small_elements() -> None:
+    row = aten.find("logcumsumexp")
+    assert row is not None
+    generator = torch.Generator().manual_seed(0)
+    random = torch.randn((2, 50, 7, 2), generator=generator, dtype=torch.float64)
+    ties = torch.tensor([[1 + 3j, 1 - 3j], [-800.0, 1j], [1j, 1j], [-math.inf, -math.inf], [-math.inf, 2j]])
+    for x in (torch.complex(random[0] * 3, random[1] * 9).movedim(2, 1).reshape(100, 7), ties.to(torch.complex128)):
+        actual = row(meta.array(x.numpy()), 1)
+        np.testing.assert_allclose(actual.numpy(), torch.logcumsumexp(x, 1).numpy(), rtol=1e-9, atol=1e-9)
+    x = meta.array([1j, 1j, 1 + 1j])
+    x.requires_grad = True
+    (gradient,) = meta.autograd.grad([row(x, 0)], [x], [meta.array(np.ones(3, "complex64"))])
+    other = torch.tensor([1j, 1j, 1 + 1j], requires_grad=True)
+    torch.logcumsumexp(other, 0).backward(torch.ones(3, dtype=torch.complex64))
+    assert other.grad is not None
+    np.testing.assert_allclose(gradient.numpy(), other.grad.resolve_conj().numpy(), rtol=1e-5)

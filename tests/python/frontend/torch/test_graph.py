@@ -115,6 +115,12 @@ def test_types_replace_those_of_the_capture() -> None:
         convert(graph, [])
 
 
+def test_complex_cumulative_logarithms_need_a_known_size() -> None:
+    graph = captured(lambda x: torch.logcumsumexp(x, 0), torch.zeros((5, 2), dtype=torch.complex64))
+    with pytest.raises(TorchProgramError, match="x is complex64 and has the unknown size n along dim 0; expected a"):
+        convert(graph, [tensor_type((sym("n"), 2), "complex64")])
+
+
 def test_lists_all_missing_operators_with_lines_and_asks_the_fallback() -> None:
     graph = torch.fx.Graph()
     x = graph.placeholder("x")
