@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import inspect
+import re
 import warnings
 from functools import cache
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -35,6 +37,13 @@ def test_rows_and_reasons_are_operators_of_onnx() -> None:
     for (domain, name), reason in REASONS.items():
         assert first_opset(name, domain) is None
         assert reason
+
+
+def test_the_page_lists_the_operators_without_a_row() -> None:
+    page = (Path(__file__).parents[4] / "docs/from-onnx.md").read_text(encoding="utf-8")
+    cells = re.findall(r"^\| `(ai\.onnx[^`]*)` \| ([^|]*) \|", page, re.M)
+    listed = {(domain, name) for domain, names in cells for name in re.findall(r"`(\w+)`", names)}
+    assert listed == {(domain or "ai.onnx", name) for domain, name in REASONS}
 
 
 @pytest.mark.parametrize(("domain", "name"), sorted(rows().keys() & _NEWEST.keys()))
