@@ -1,4 +1,4 @@
-"""docs/semantics.md lists the environment variables that the package reads."""
+"""docs/semantics.md lists the environment variables that the package reads, CONTRIBUTING.md those of tests."""
 
 import ast
 import re
@@ -12,18 +12,18 @@ LISTED = set(re.findall(r"^\| `([A-Z][A-Z0-9_]+)` \|", PAGE, re.M))
 
 
 def variables(source: str) -> Iterator[str]:
-    """The names that `os.environ` and `os.getenv` are asked for, and every name that begins with META_."""
+    """The names that are read from `os.environ` or by `os.getenv`, and every name that begins with META_."""
     for node in ast.walk(ast.parse(source)):
-        asked: list[ast.expr] = []
+        keys: list[ast.expr] = []
         if isinstance(node, ast.Call) and re.search(r"\b(environ\.\w+|getenv)$", ast.unparse(node.func)):
-            asked = node.args[:1]
+            keys = node.args[:1]
         elif isinstance(node, ast.Subscript) and ast.unparse(node.value).endswith("environ"):
-            asked = [node.slice]
+            keys = [node.slice]
         elif isinstance(node, ast.Compare) and ast.unparse(node.comparators[0]).endswith("environ"):
-            asked = [node.left]
+            keys = [node.left]
         elif isinstance(node, ast.Constant) and re.fullmatch(r"META_[A-Z0-9_]+", str(node.value)):
-            asked = [node]
-        yield from (str(each.value) for each in asked if isinstance(each, ast.Constant))
+            keys = [node]
+        yield from (str(each.value) for each in keys if isinstance(each, ast.Constant))
 
 
 @cache
@@ -40,6 +40,15 @@ def test_every_variable_is_listed() -> None:
 
 def test_listed_variables_of_the_package_are_read() -> None:
     assert not {name for name in LISTED if name.startswith("META_")} - read_by_package()
+
+
+def test_variables_of_tests_are_listed() -> None:
+    listed = LISTED | set(re.findall(r"`(META_[A-Z_]+)[`=]", (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")))
+    paths = [path for folder in ("tests", "scripts", "benchmarks") for path in ROOT.glob(f"{folder}/**/*.py")]
+    sources = [path.read_text(encoding="utf-8") for path in paths if path != Path(__file__)]
+    read = {name for text in sources if re.search(r"environ\b.*META_", text) for name in variables(text)}
+    assert "META_TEST_PROGRAMS" in read
+    assert not {name for name in read if name.startswith("META_")} - listed
 
 
 def test_every_way_of_reading_is_found() -> None:

@@ -1,4 +1,4 @@
-"""Every name that the package defines is read somewhere, and texts name files that exist."""
+"""Every name, attribute and module that the package defines is read somewhere, and texts name files that exist."""
 
 from __future__ import annotations
 
@@ -27,9 +27,33 @@ def texts() -> dict[Path, str]:
 SUFFIXES = (".py", ".md", ".yaml", ".lark", ".toml")
 
 
-def names(path: Path) -> Iterator[tuple[int, str]]:
+@cache
+def nodes() -> dict[str, list[ast.AST]]:
+    """The syntax nodes of each file of the package that is written by hand."""
+    paths = [path for path in texts() if path.is_relative_to(ROOT / "meta") and path.suffix == ".py"]
+    return {
+        str(path.relative_to(ROOT)): list(ast.walk(ast.parse(texts()[path])))
+        for path in paths if "_generated" not in path.parts
+    }  # fmt: skip
+
+
+@cache
+def words() -> Counter[str]:
+    return Counter(word for text in texts().values() for word in re.findall(r"[A-Za-z_]\w*", text))
+
+
+@cache
+def attributes_and_strings() -> set[str]:
+    """What follows a dot, and words in quotes, in Python files outside of `nodes`: parsing them would take seconds."""
+    others = [
+        text for path, text in texts().items() if path.suffix == ".py" and str(path.relative_to(ROOT)) not in nodes()
+    ]
+    return {word for text in others for word in re.findall(r"\.([A-Za-z_]\w*)|[\"'](\w+)[\"']", text) for word in word}
+
+
+def definitions(file: str) -> Iterator[tuple[int, str]]:
     """Functions, classes, fields and variables with their lines, without those that a decorator enters in a table."""
-    for node in ast.walk(ast.parse(texts()[path])):
+    for node in nodes()[file]:
         if isinstance(node, (ast.FunctionDef, ast.ClassDef)):
             if not any(isinstance(each, ast.Call) or ast.unparse(each) in TABLES for each in node.decorator_list):
                 yield node.lineno, node.name
@@ -43,34 +67,75 @@ TABLES = ("row", "rule", "converter", "composition")
 
 
 def test_names_have_readers() -> None:
-    words = Counter(word for text in texts().values() for word in re.findall(r"[A-Za-z_]\w*", text))
+    """A name occurs more often than it is defined."""
+    places = [(file, line, name) for file in nodes() for line, name in definitions(file)]
+    counts = Counter(name for _, _, name in places)
     unread = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in texts() if path.is_relative_to(ROOT / "meta") and path.suffix == ".py"
-        if "_generated" not in path.parts
-        for line, name in names(path) if words[name] == 1 and not CALLED_BY_NAME.fullmatch(name)
+        f"{file}:{line}: {name}"
+        for file, line, name in places if words()[name] <= counts[name] and not CALLED_BY_NAME.fullmatch(name)
     ]  # fmt: skip
     assert unread == []
 
 
-def fields(path: Path) -> Iterator[tuple[int, str]]:
+def fields(file: str) -> Iterator[tuple[int, str]]:
     """Fields of dataclasses, with their lines."""
-    for node in ast.walk(ast.parse(texts()[path])):
+    for node in nodes()[file]:
         if isinstance(node, ast.ClassDef) and any("dataclass" in ast.unparse(each) for each in node.decorator_list):
             for field in node.body:
                 if isinstance(field, ast.AnnAssign) and isinstance(field.target, ast.Name):
                     yield field.lineno, field.target.id
 
 
-def test_fields_of_dataclasses_have_readers() -> None:
-    python = "\n".join(text for path, text in texts().items() if path.suffix == ".py")
-    read = set(re.findall(r"\.([A-Za-z_]\w*)", python)) | set(re.findall(r"\"(\w+)\"", python))
+@cache
+def read_attributes() -> set[str]:
+    """Attributes that Python code reads, or names in a string: for `getattr`, `replace` and rows of tables."""
+    read = {
+        node.attr if isinstance(node, ast.Attribute) else node.value
+        for file in nodes().values() for node in file
+        if (isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Load))
+        or (isinstance(node, ast.Constant) and isinstance(node.value, str))
+    }  # fmt: skip
+    return read | attributes_and_strings()
+
+
+READ_BY_OTHERS = re.compile(
+    r"__defaults__|__signature__"  # Python
+    r"|argtypes|restype|errcheck|atexit"  # ctypes and weakref.finalize
+    r"|base_dir|ir_version"  # onnx-ir and onnx
+    r"|usage|_boxed_call"  # argparse and torch.compile
+    r"|input_size"  # users of torch's recurrent layers
+)
+
+
+def test_attributes_have_readers() -> None:
+    """Fields of dataclasses, and attributes that statements set."""
+    stores = [
+        (file, node.lineno, node.attr)
+        for file, members in nodes().items() for node in members
+        if isinstance(node, ast.Attribute) and isinstance(node.ctx, ast.Store)
+    ]  # fmt: skip
+    places = [(file, line, name) for file in nodes() for line, name in fields(file)] + stores
     unread = [
-        f"{path.relative_to(ROOT)}:{line}: {name}"
-        for path in texts() if path.is_relative_to(ROOT / "meta") and path.suffix == ".py"
-        for line, name in fields(path) if name not in read
+        f"{file}:{line}: {name}"
+        for file, line, name in places if name not in read_attributes() and not READ_BY_OTHERS.fullmatch(name)
     ]  # fmt: skip
     assert unread == []
+
+
+LOADED_BY_FOLDER = re.compile(
+    r"meta\.(array_api|cli|op\.declare|op\.dialect\.\w+"
+    r"|frontend\.(onnx|relax|relay)\.(ops|export_ops|compositions)|frontend\.torch\.aten)\.\w+|meta\.__main__"
+)
+"""Modules that are imported by a name which is computed: commands, families and tables of rows."""
+
+
+def test_modules_are_imported() -> None:
+    modules = {file.removesuffix(".py").replace("/", ".") for file in nodes() if not file.endswith("__init__.py")}
+    code = "\n".join(text for path, text in texts().items() if path.suffix == ".py")
+    imported = set(re.findall(r"\bmeta(?:\.\w+)+", code))
+    for package, listed in re.findall(r"^ *from (meta[\w.]*) import (\([^)]*\)|.*)", code, re.M):
+        imported |= {f"{package}.{name}" for name in re.findall(r"\w+", listed)}
+    assert not {module for module in modules - imported if not LOADED_BY_FOLDER.fullmatch(module)}
 
 
 FOLDERS = r"(?:meta|tests|scripts|benchmarks|docs|examples)"
