@@ -34,7 +34,8 @@ from meta.limits import MAX_PROGRAM, array_bytes
 # What zipfile and zlib raise for invalid files.
 _BAD_FILE = (OSError, ValueError, LookupError, EOFError, RuntimeError, NotImplementedError, struct.error, zlib.error)
 _MAX_MEMBERS = 1 << 17
-_PART = 1 << 20
+_NAME_LENGTH = 26
+"""Where the header of a member has the lengths of its name and of its extra field, which end it."""
 
 Memory = npt.NDArray[np.uint8]
 """The bytes of a member."""
@@ -93,6 +94,7 @@ class _Archive:
 
     def __init__(self, file: BinaryIO, source: str) -> None:
         self.source = source
+        self.file = file
         try:
             size = file.seek(0, os.SEEK_END)
             self.zip = zipfile.ZipFile(file)
@@ -138,19 +140,21 @@ class _Archive:
         return member
 
     def memory(self, name: str) -> Memory:
-        """The contents of a member, read in parts into memory that arrays can have."""
+        """The contents of a member, read into memory that arrays can have: zipfile would copy them twice."""
         member = self.member(name)
         out = np.empty(member.file_size, np.uint8)
-        target, start = out.data, 0
         try:
-            with self.zip.open(member) as file:
-                while part := file.read(_PART):
-                    target[start : start + len(part)] = part
-                    start += len(part)
+            with self.zip.open(member):  # which checks its header
+                self.file.seek(member.header_offset + _NAME_LENGTH)
+                lengths: tuple[int, int] = struct.unpack("<HH", self.file.read(4))
+                self.file.seek(sum(lengths), os.SEEK_CUR)
+                size: int = self.file.readinto(out.data)  # type: ignore[attr-defined]  # buffered files have it
         except (*_BAD_FILE, zipfile.BadZipFile) as error:
             raise bad_file(self.source, f"{name!r}: {_described(error)}"[:200]) from error
-        if start != len(out):
-            raise bad_file(self.source, f"{name!r} is cut off after {start} of {len(out)} bytes"[:200])
+        if size != len(out):
+            raise bad_file(self.source, f"{name!r} is cut off after {size} of {len(out)} bytes"[:200])
+        if zlib.crc32(out.data) != member.CRC:
+            raise bad_file(self.source, f"{name!r}: its checksum is not that of its {size} bytes"[:200])
         return out
 
     def json(self, name: str) -> Any:
