@@ -1,4 +1,4 @@
-"""Fuses concatenations on GPUs with the transpose that reads them.
+"""Fuses concatenations with the transpose that reads them.
 
     y = transpose(concatenate([a, b, c]))      one kernel of TVM, which writes y from a, b and c
 
@@ -24,8 +24,8 @@ _DIALECT = "tvm"
 
 @function_pass("fuse_concatenations")
 def fuse_concatenations(function: FunctionExpr) -> FunctionExpr:
-    """Choose TVM for a concatenation on a GPU that one transpose alone reads, if both keep the last axis: rows stay
-    contiguous. Inside `with_dialect` nothing changes."""
+    """Choose TVM for a concatenation that one transpose alone reads, if both keep the last axis: rows stay contiguous.
+    Inside `with_dialect` nothing changes."""
     if modes.dialects is not None:
         return function
     counts = use_counts(function)
@@ -37,7 +37,7 @@ def fuse_concatenations(function: FunctionExpr) -> FunctionExpr:
         if binding.var not in read or counts[binding.var] != 1 or not _keeps_rows(call, "concatenate", "axis"):
             return None
         assert isinstance(call, Call)
-        return replace(call, dialect=_DIALECT) if _is_on_gpu(call) else None
+        return replace(call, dialect=_DIALECT) if _tvm_accepts(call) else None
 
     return rewrite(function, counted("fuse_concatenations", by_op({"concatenate": rule})))
 
@@ -54,10 +54,10 @@ def _keeps_rows(value: Any, op: str, argument: str) -> bool:
     return changed % value.type.ndim != last
 
 
-def _is_on_gpu(call: Call) -> bool:
-    """Whether it runs on a GPU, with sizes that TVM accepts."""
+def _tvm_accepts(call: Call) -> bool:
+    """Whether its sizes are known and TVM has a kernel for them."""
     kind: Any = call.type
-    if kind.device.kind != "cuda" or not kind.is_static:
+    if not kind.is_static:
         return False
     types = (tuple(x.type for x in call.args[0]), *call.args[1:])
     info = CallInfo(call.op, types, kind, kind.device)  # type: ignore[arg-type]
