@@ -112,7 +112,7 @@ def _external(tensor: Any, where: str, folder: str | None) -> Any:
 
     path = _external_path(tensor, where, folder)
     code, shape, size = int(tensor.dtype), tuple(map(int, tensor.shape)), int(tensor.nbytes)
-    data = np.empty(size, np.uint8)
+    data: Any = np.empty(size, np.uint8)
     try:
         with open(path, "rb") as file:
             file.seek(tensor.offset or 0)
