@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, Final
 
@@ -16,6 +17,7 @@ from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.export_graph import ExportGraph, value_info
 from meta.frontend.onnx.export_loops import write_loop
 from meta.frontend.onnx.export_ops._table import OnnxSite, rows
+from meta.frontend.onnx.export_types import UnwritableError
 from meta.ir.builder import Builder
 from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var
 from meta.ir.literal import to_array
@@ -35,6 +37,8 @@ OPSET: Final = 23
 """The default: its Attention and RMSNormalization are whole nodes, and onnxruntime runs it."""
 _LARGEST: Final = 1 << 31
 """Bytes of a protobuf message, at most."""
+_PLACEHOLDER: Final = "missing"
+"""The name of a result that cannot be written."""
 _EXTERNAL: Final = 1 << 10
 """Bytes of a tensor from which on it goes to the file of a model that is larger."""
 
@@ -129,7 +133,8 @@ class _GraphWriter:
             for axis, size in reversed(list(enumerate(_shape(param.type))))
             if not isinstance(size, int) and size.name
         }
-        graph = ExportGraph(self.opset, sizes, set(program.names))
+        dtypes = {name: p.type.dtype for name, p in zip(program.names, main.params, strict=True)}  # type: ignore[union-attr]
+        graph = ExportGraph(self.opset, sizes, set(program.names), dtypes)
         self.values.update(zip(main.params, program.names, strict=True))
         for name, array in program.params.items():
             graph.initializer(name, array.numpy())
@@ -184,7 +189,13 @@ class _GraphWriter:
     def block(self, graph: ExportGraph, block: Block) -> list[Any]:
         """The values of the results of a block."""
         for binding in block.bindings:
-            self.values[binding.var] = self.value(graph, binding.var, binding.value)
+            value = self.values[binding.var] = self.value(graph, binding.var, binding.value)
+            kinds = leaf_types(binding.var.type)
+            graph.dtypes.update(
+                (name, kind.dtype)
+                for name, kind in zip(_leaves(value), kinds, strict=True)
+                if isinstance(kind, TensorType) and name not in ("", _PLACEHOLDER)
+            )
         return [self.atom(graph, atom) for atom in block.results]
 
     def atom(self, graph: ExportGraph, atom: Atom) -> Any:
@@ -226,7 +237,8 @@ class _GraphWriter:
         result = None
         if row is not None:
             args = map_leaves(lambda leaf: self.atom(graph, leaf) if isinstance(leaf, ATOMS) else leaf, call.args)
-            result = row(OnnxSite(graph, call, self.used.get(var, frozenset())), *args)
+            with suppress(UnwritableError):
+                result = row(OnnxSite(graph, call, self.used.get(var, frozenset())), *args)
         if result is None:
             result = self.composed(graph, call)
         if result is None:
@@ -280,8 +292,7 @@ def _nest(kind: Type, leaves: Any) -> Any:
 
 
 def _placeholder(kind: Type) -> Any:
-    """Names in place of results that cannot be written."""
-    return tuple(map(_placeholder, kind.fields)) if isinstance(kind, TupleType) else "missing"
+    return tuple(map(_placeholder, kind.fields)) if isinstance(kind, TupleType) else _PLACEHOLDER
 
 
 def _used_results(main: FunctionExpr) -> Mapping[Var, frozenset[int]]:

@@ -9,15 +9,8 @@ from typing import Any
 import numpy as np
 
 from meta.dim import Dim, compute, is_static
+from meta.frontend.onnx.export_types import casts, dtype_of_element, element_type, signature
 from meta.ir.type import TensorType
-
-
-def element_type(dtype: str) -> int:
-    """ONNX's number of a dtype."""
-    import onnx
-
-    names = {"float32": "FLOAT", "float64": "DOUBLE"}
-    return int(getattr(onnx.TensorProto, names.get(dtype, dtype.upper())))
 
 
 @dataclass(slots=True)
@@ -25,11 +18,13 @@ class ExportGraph:
     """A graph or the body of a branch.
 
     opset: the version of ONNX's operators.  sizes: for the name of a symbolic size, an input and its axis.
-    taken: the names of values so far, shared with the graphs around.  constants: initializers by their contents."""
+    taken: the names of values so far, and dtypes: their dtypes, as far as they are known; both are shared with the
+    graphs around.  constants: initializers by their contents."""
 
     opset: int
     sizes: Mapping[str, tuple[str, int]]
     taken: set[str] = field(default_factory=set[str])
+    dtypes: dict[str, str] = field(default_factory=dict[str, str])
     nodes: list[Any] = field(default_factory=list[Any])
     initializers: list[Any] = field(default_factory=list[Any])
     constants: dict[Any, str] = field(default_factory=dict[Any, str])
@@ -38,7 +33,7 @@ class ExportGraph:
 
     def branch(self) -> ExportGraph:
         """A graph inside of this one, which sees its values."""
-        return ExportGraph(self.opset, self.sizes, self.taken, label=self.label)
+        return ExportGraph(self.opset, self.sizes, self.taken, self.dtypes, label=self.label)
 
     def name(self, hint: str) -> str:
         """A new name of a value."""
@@ -52,17 +47,41 @@ class ExportGraph:
     def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         """Add a node of ONNX's operator `kind`. Returns the name of its output, or a tuple of the names of several.
 
-        inputs: "" for an absent one.  attributes: those of None are left out."""
-        import onnx
+        inputs: "" for an absent one. Where the operator does not take their dtype, it computes in a wider one, and its
+        outputs are cast back.  attributes: those of None are left out.
 
+        Raises UnwritableError for dtypes without a wider one."""
         while inputs and not inputs[-1]:
             inputs = inputs[:-1]
+        kinds = signature(kind, self.opset)
+        bound = kinds.bound([self.dtypes.get(name, "") for name in inputs])
+        wider = casts(kind, self.opset, bound)
+        operands = [
+            self._cast(name, wider[variable]) if name and variable in wider else name
+            for name, variable in zip(inputs, kinds.input_variables(len(inputs)), strict=True)
+        ]
+        names = self._append(kind, operands, outputs, attributes)
+        results: list[str] = []
+        for name, variable in zip(names, kinds.output_variables(outputs), strict=True):
+            dtype = bound.get(variable, "" if variable in kinds.allowed else variable) or _stated_dtype(attributes)
+            self.dtypes[name] = wider.get(variable, dtype)
+            results.append(self._cast(name, dtype) if variable in wider else name)
+        return tuple(results) if outputs > 1 else results[0]
+
+    def _cast(self, name: str, dtype: str) -> str:
+        (result,) = self._append("Cast", [name], 1, {"to": element_type(dtype)})
+        self.dtypes[result] = dtype
+        return result
+
+    def _append(self, kind: str, inputs: Sequence[str], outputs: int, attributes: Mapping[str, Any]) -> tuple[str, ...]:
+        import onnx
+
         names = tuple(self.name(kind.lower()) for _ in range(outputs))
         present = {key: value for key, value in attributes.items() if value is not None}
         node = onnx.helper.make_node(kind, list(inputs), list(names), **present)
         node.name = self.name(f"{self.label or kind}_{len(self.nodes)}")
         self.nodes.append(node)
-        return names if outputs > 1 else names[0]
+        return names
 
     def constant(self, value: Any, dtype: str) -> str:
         """An initializer with the elements `value`, one for equal ones."""
@@ -80,6 +99,7 @@ class ExportGraph:
     def initializer(self, name: str, array: Any) -> str:
         import onnx
 
+        self.dtypes[name] = str(array.dtype)
         self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
@@ -125,6 +145,14 @@ class _Size:
 
     def __mul__(self, other: _Size) -> _Size:
         return _Size(self.graph, self.graph.node("Mul", self.name, other.name))
+
+
+def _stated_dtype(attributes: Mapping[str, Any]) -> str:
+    """The dtype of outputs that attributes state; "" without one."""
+    number = attributes.get("to") or attributes.get("dtype")
+    if number is None and hasattr(attributes.get("value"), "data_type"):
+        number = attributes["value"].data_type
+    return "" if number is None else dtype_of_element(number)
 
 
 def value_info(name: str, kind: TensorType) -> Any:

@@ -31,6 +31,7 @@ def write_loop(
     stacks = [i for i in range(carried, count) if i in used]
     inner = graph.branch()
     names = [inner.name(p.name or "carry") for p in body.params[: carried + scanned]]
+    inner.dtypes.update((name, p.type.dtype) for name, p in zip(names, body.params, strict=False))  # type: ignore[union-attr]
     values.update(zip(body.params, (*names, *args[carried + scanned :]), strict=True))
     results = write(inner, body.body)
     fields = (*range(carried), *stacks)
@@ -73,6 +74,7 @@ def _repeat(
     import onnx
 
     step, condition = inner.name("step"), inner.name("condition")
+    inner.dtypes.update({step: "int64", condition: "bool"})
     first_inputs = [
         onnx.helper.make_tensor_value_info(step, onnx.TensorProto.INT64, []),
         onnx.helper.make_tensor_value_info(condition, onnx.TensorProto.BOOL, []),

@@ -18,7 +18,8 @@ from meta import dtype as dtypes
 from meta.dim import Dim
 from meta.frontend._row_table import Row as Row
 from meta.frontend._row_table import RowTable
-from meta.frontend.onnx.export_graph import ExportGraph, element_type
+from meta.frontend.onnx.export_graph import ExportGraph
+from meta.frontend.onnx.export_types import element_type
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
 

@@ -9,6 +9,7 @@ from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
 from meta.ir.promotion import operand_dtype
 
 _ARITHMETIC: Final = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "maximum": "Max", "minimum": "Min"}
+_OF_FLAGS: Final = {"Add": "Or", "Max": "Or", "Mul": "And", "Min": "And"}
 _COMPARISONS: Final = {
     "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
     "less_equal": "LessOrEqual",
@@ -24,7 +25,8 @@ def _operands(call: OnnxSite, x1: Any, x2: Any, dtype: str = "") -> tuple[str, s
 
 def _arithmetic(kind: str) -> Row:
     def convert(call: OnnxSite, x1: Any, x2: Any) -> str | None:
-        return None if call.dtype == "bool" else call.node(kind, *_operands(call, x1, x2))
+        node = _OF_FLAGS.get(kind) if call.dtype == "bool" else kind
+        return None if node is None else call.node(node, *_operands(call, x1, x2))
 
     return convert
 
@@ -70,17 +72,19 @@ def power(call: OnnxSite, x1: Any, x2: Any) -> str | None:
 
 @row("floor_divide")
 def floor_divide(call: OnnxSite, x1: Any, x2: Any) -> str | None:
-    a, b = _operands(call, x1, x2)
-    if call.dtype not in ("int32", "int64"):
+    if dtypes.is_float(call.dtype) or call.dtype == "bool":
         return None
+    a, b = _operands(call, x1, x2)
     return call.node("Div", call.node("Sub", a, call.node("Mod", a, b)), b)
 
 
 @row("mod")
 def mod(call: OnnxSite, x1: Any, x2: Any) -> str | None:
+    if call.dtype == "bool":
+        return None
     a, b = _operands(call, x1, x2)
     if not dtypes.is_float(call.dtype):
-        return call.node("Mod", a, b) if call.dtype in ("int32", "int64") else None
+        return call.node("Mod", a, b)
     rest = call.node("Mod", a, b, fmod=1)
     zero = call.number(0.0)
     opposite = call.node("Less", call.node("Mul", call.node("Sign", rest), call.node("Sign", b)), zero)

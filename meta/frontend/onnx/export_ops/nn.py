@@ -142,7 +142,9 @@ def _adaptive(kind: str) -> Row:
     def convert(call: OnnxSite, x: str, size: tuple[int, ...]) -> str | None:
         spatial = call.types[0].shape[2:]
         if all(s == 1 for s in size):
-            return call.node(f"Global{kind}", x)
+            if call.is_float:
+                return call.node(f"Global{kind}", x)
+            return call.node("ReduceMax", x, call.integers(range(2, call.result.ndim)))
         if any(not isinstance(d, int) or d % s for d, s in zip(spatial, size, strict=True)):
             return None
         kernel = [int(d) // s for d, s in zip(spatial, size, strict=True)]

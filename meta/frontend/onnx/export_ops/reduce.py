@@ -23,7 +23,9 @@ def _reduced(call: OnnxSite, kind: str, x: str, axis: _Axes, keepdims: bool) -> 
 
 def _reduction(kind: str) -> Row:
     def convert(call: OnnxSite, x: str, axis: _Axes, keepdims: bool) -> str | None:
-        if call.types[0].size == 0 or call.dtype == "bool" or (axis == () and kind == "ReduceLogSumExp"):
+        if call.dtype == "bool":
+            return quantified(call, x, axis, keepdims)
+        if call.types[0].size == 0 or (axis == () and kind == "ReduceLogSumExp"):
             return None
         return _reduced(call, kind, call.cast(x, call.types[0].dtype, call.dtype), axis, keepdims)
 
@@ -38,7 +40,7 @@ for _name, _kind in _KINDS.items():
 def quantified(call: OnnxSite, x: str, axis: _Axes, keepdims: bool) -> str | None:
     if call.types[0].size == 0:
         return None
-    kind = "ReduceMin" if call.call.op_name == "all" else "ReduceMax"
+    kind = "ReduceMin" if call.call.op_name in ("all", "min") else "ReduceMax"
     flags = call.cast(call.cast(x, call.types[0].dtype, "bool"), "bool", "int32")
     return call.cast(_reduced(call, kind, flags, axis, keepdims), "int32", "bool")
 

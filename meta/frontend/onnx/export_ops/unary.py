@@ -19,34 +19,30 @@ _ROUNDING: Final = {"ceil": "Ceil", "floor": "Floor"}
 _SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign", "relu": "Relu"}
 
 
-def _floating(kind: str) -> Row:
-    """The node on a floating tensor; the result of one on integers is floating, too."""
+def _composed(*names: str) -> Callable[[Row], Row]:
+    """A row for a floating tensor, and for integers of which the operator makes floats or flags: those are cast."""
 
-    def convert(call: OnnxSite, x: str) -> str | None:
-        source = call.types[0].dtype
-        if dtypes.is_float(source):
-            return call.node(kind, x)
-        return call.node(kind, call.cast(x, source, call.dtype)) if dtypes.is_float(call.dtype) else None
+    def enter(function: Row) -> Row:
+        def convert(call: OnnxSite, x: str, *rest: Any) -> Any:
+            source = call.types[0].dtype
+            if dtypes.is_float(source):
+                return function(call, x, *rest)
+            if call.dtype != "bool" and not dtypes.is_float(call.dtype):
+                return None
+            return function(call, call.cast(x, source, "float32" if call.dtype == "bool" else call.dtype), *rest)
 
-    return convert
+        row(*names)(convert)
+        return function
+
+    return enter
 
 
 for _name, _kind in _FLOATING.items():
-    row(_name)(_floating(_kind))
+    _composed(_name)(lambda call, x, kind=_kind: call.node(kind, x))
 for _name, _kind in _ROUNDING.items():
     row(_name)(lambda call, x, kind=_kind: call.node(kind, x) if call.is_float else call.node("Identity", x))
 for _name, _kind in _SAME.items():
     row(_name)(lambda call, x, kind=_kind: None if call.dtype == "bool" else call.node(kind, x))
-
-
-def _composed(*names: str) -> Callable[[Row], Row]:
-    """A row for floating tensors."""
-
-    def enter(function: Row) -> Row:
-        row(*names)(lambda call, x, *rest: function(call, x, *rest) if call.is_float else None)
-        return function
-
-    return enter
 
 
 @row("copy", "stop_gradient", "device_copy")

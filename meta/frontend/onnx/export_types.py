@@ -1,0 +1,120 @@
+"""The dtypes that the operators of ONNX take, and wider ones in which those compute the same that lack a dtype."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Final
+
+_ONNX_NAMES: Final = {"float32": "float", "float64": "double"}
+_META_NAMES: Final = {theirs: ours for ours, theirs in _ONNX_NAMES.items()}
+_INTEGERS: Final = {
+    "int8": ("int32", "int64"), "uint8": ("int32", "int64"), "int16": ("int32", "int64"), "uint16": ("int32", "int64"),
+    "int32": ("int64",), "uint32": ("int64",),
+}  # fmt: skip
+_WIDER: Final = {"bfloat16": ("float32",), "float16": ("float32",), **_INTEGERS}
+"""Dtypes that hold a dtype's values, the narrowest first. Sums and products of integers that are cast back wrap around
+as they do in the narrow dtype."""
+_HOLDING_FLOATS: Final = {
+    "int8": "float32", "uint8": "float32", "int16": "float32", "uint16": "float32", "int32": "float64",
+    "uint32": "float64",
+}  # fmt: skip
+_SELECTIONS: Final = ("MaxPool",)
+"""Operators whose results are elements of their operand, which floats hold exactly."""
+
+
+def element_type(dtype: str) -> int:
+    """ONNX's number of a dtype."""
+    import onnx
+
+    return int(getattr(onnx.TensorProto, _ONNX_NAMES.get(dtype, dtype).upper()))
+
+
+def dtype_of_element(number: int) -> str:
+    """The dtype of a number of ONNX."""
+    import onnx
+
+    name = str(onnx.TensorProto.DataType.Name(number)).lower()  # pyright: ignore[reportArgumentType]
+    return _META_NAMES.get(name, name)
+
+
+class UnwritableError(Exception):
+    """An operator of ONNX takes neither a dtype nor a wider one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Signature:
+    """Of an operator in one opset. inputs, outputs: variables of types, such as "T", or dtypes; "" for others.
+    variadic: whether the last input and output stand for any number.  allowed: the dtypes of each variable."""
+
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    variadic: tuple[bool, bool]
+    allowed: Mapping[str, frozenset[str]]
+
+    def bound(self, dtypes: Sequence[str]) -> dict[str, str]:
+        """The dtype of each variable, from those of inputs ("" if unknown)."""
+        pairs = zip(_repeated(self.inputs, self.variadic[0]), dtypes, strict=False)
+        return {variable: dtype for variable, dtype in reversed(list(pairs)) if variable in self.allowed and dtype}
+
+    def input_variables(self, count: int) -> list[str]:
+        """The variable of each of the first inputs."""
+        return [v for v, _ in zip(_repeated(self.inputs, self.variadic[0]), range(count), strict=False)]
+
+    def output_variables(self, count: int) -> list[str]:
+        return [v for v, _ in zip(_repeated(self.outputs, self.variadic[1]), range(count), strict=False)]
+
+
+def _repeated(variables: Sequence[str], is_variadic: bool) -> Iterator[str]:
+    yield from variables
+    while is_variadic:
+        yield variables[-1]
+
+
+@cache
+def signature(kind: str, opset: int) -> Signature:
+    """The signature of ONNX's operator `kind`. Variables that stand for several types at once are left out."""
+    import onnx.defs
+
+    schema = onnx.defs.get_schema(kind, opset)
+    allowed = {
+        c.type_param_str: frozenset(filter(None, map(_dtype, c.allowed_type_strs))) for c in schema.type_constraints
+    }
+    option: Any = onnx.defs.OpSchema.FormalParameterOption.Variadic
+
+    def variables(parameters: Any) -> tuple[str, ...]:
+        return tuple(
+            ("" if not p.is_homogeneous else p.type_str if p.type_str in allowed else _dtype(p.type_str))
+            for p in parameters
+        )
+
+    lasts = tuple(bool(ps) and ps[-1].option == option for ps in (schema.inputs, schema.outputs))
+    return Signature(variables(schema.inputs), variables(schema.outputs), (lasts[0], lasts[1]), allowed)
+
+
+def casts(kind: str, opset: int, bound: Mapping[str, str]) -> dict[str, str]:
+    """The wider dtypes for variables whose dtypes the operator does not take.
+
+    Raises UnwritableError where there is none."""
+    allowed = signature(kind, opset).allowed
+    wanting = {variable: dtype for variable, dtype in bound.items() if dtype not in allowed[variable]}
+    return {variable: _wider(kind, dtype, allowed[variable]) for variable, dtype in wanting.items()}
+
+
+def _wider(kind: str, dtype: str, allowed: frozenset[str]) -> str:
+    candidates = _WIDER.get(dtype, ())
+    if kind in _SELECTIONS and dtype in _HOLDING_FLOATS:
+        candidates = (_HOLDING_FLOATS[dtype],)
+    for candidate in candidates:
+        if candidate in allowed:
+            return candidate
+    raise UnwritableError(f"{kind} of {dtype}")
+
+
+def _dtype(text: str) -> str:
+    """The dtype of a type like "tensor(float)"; "" for others than tensors."""
+    if not text.startswith("tensor("):
+        return ""
+    name = text[len("tensor(") : -1]
+    return _META_NAMES.get(name, name)
