@@ -22,6 +22,16 @@ class Exchange:
 
     ranks: Group
 
+    def before_call(self, args: tuple[Any, ...]) -> None:
+        """Raise CommunicationError for arguments of other types than on the other ranks. Programs are compared when
+        they are compiled."""
+        if modes.trace is None and self.ranks.ranks > 1:
+            from meta.backend.torch.groups import find_group
+
+            types = ", ".join(f"{x.dtype}{list(x.shape)}" if isinstance(x, NDArray) else type(x).__name__ for x in args)
+            remedy = "divide batches by meta.distributed.batch_part, which refuses unequal parts or pads them"
+            find_group("TrainStep", *self.ranks).agree_on("TrainStep", "the list of arguments", f"({types})", remedy)
+
     def parameters(self) -> AbstractContextManager[None]:
         return nullcontext()
 
@@ -68,6 +78,10 @@ class Exchanges(Exchange):
 
     def __init__(self, parts: tuple[Exchange, ...]) -> None:
         self.parts = parts
+
+    def before_call(self, args: tuple[Any, ...]) -> None:
+        for part in self.parts:
+            part.before_call(args)
 
     @contextmanager
     def parameters(self) -> Generator[None, None, None]:

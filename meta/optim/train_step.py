@@ -36,6 +36,9 @@ class Scaler(Protocol):
 class Exchange(Protocol):
     """The communication of a training step's processes; see meta.distributed."""
 
+    def before_call(self, args: tuple[Any, ...]) -> None:
+        """Called first, with the arguments of the step."""
+
     def parameters(self) -> AbstractContextManager[None]:
         """Entered around the forward pass."""
         ...
@@ -120,6 +123,8 @@ class TrainStep(CheckedArguments):
         object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any) -> Any:
+        if self.exchange is not None:
+            self.exchange.before_call(args)
         with nullcontext() if self.exchange is None else self.exchange.parameters():
             result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
         results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)

@@ -9,12 +9,13 @@ from __future__ import annotations
 import time
 from collections.abc import Collection, Generator, Mapping
 from contextlib import contextmanager
-from itertools import count
 from typing import Any
 
 import torch
 import torch.distributed as dist
 
+from meta.backend.torch import waiting
+from meta.backend.torch.waiting import Place
 from meta.errors import CommunicationError
 
 ANSWER_SECONDS = 3.0
@@ -25,17 +26,28 @@ class ProcessGroup:
     """Ranks that communicate. Collectives work on contiguous tensors.
 
     name: how operators refer to it.  ranks: their numbers in the world, in the order of the group.
-    rank: the position of this process among them.  process_group: torch's.  calls: collectives so far."""
+    rank: the position of this process among them.  process_group: torch's."""
 
     def __init__(self, name: str, ranks: tuple[int, ...], process_group: Any) -> None:
         self.name = name
         self.ranks = ranks
         self.process_group = process_group
         self.rank = ranks.index(dist.get_rank())
-        self.calls = 0
+        self._calls = waiting.channel("call", name, ranks)
+        self._agreements = waiting.channel("agreement", name, ranks)
+        self._agreed: set[tuple[str, str]] = set()
 
     def __len__(self) -> int:
         return len(self.ranks)
+
+    @property
+    def calls(self) -> int:
+        """Collectives so far."""
+        return waiting.entered(self._calls)
+
+    def enter(self, operator: str) -> Place:
+        """The place of the next collective."""
+        return waiting.enter(self._calls, f"{operator}, call {self.calls + 1} of group '{self.name}'")
 
     def torch_mesh(self, device: str) -> Any:
         """torch's mesh of these ranks, for distributed tensors on a kind of device."""
@@ -105,29 +117,57 @@ class ProcessGroup:
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
-    @contextmanager
-    def reporting(self, name: str, call: int) -> Generator[None, None, None]:
-        """Raise CommunicationError for a failed collective: it names the operator and the ranks that do not answer.
+    def wait(self, work: Any, operator: str, place: Place) -> None:
+        """Wait for a collective on the CPU. Raises RuntimeError for a failure, here or on another rank, and
+        CommunicationError for a rank that waits for this one somewhere else."""
+        if operator == "send_receive":  # gloo closes the connections of messages that time out
+            work.wait()
+            return
+        while True:
+            try:
+                work.wait(waiting.POLL)
+                return
+            except RuntimeError:
+                if work.is_completed():
+                    raise
+            if waiting.store().check([f"{_failures(place)}/any"]):
+                raise RuntimeError("it failed on another rank")
+            self._look_around(operator, place)
 
-        call: its number in this group, from 1."""
+    def _look_around(self, where: str, place: Place) -> None:
+        found = waiting.rank_elsewhere(place, self.ranks)
+        if found is not None:
+            (rank, what), own = found, self.ranks[self.rank]
+            raise CommunicationError(
+                where,
+                f"rank {own} waits for rank {rank} in {place.what}, and rank {rank} for rank {own} in {what}",
+                "one program on all ranks",
+                "call the same in one order; meta.distributed.batch_part refuses or pads unequal parts of a batch",
+            )
+
+    @contextmanager
+    def reporting(self, name: str, place: Place) -> Generator[None, None, None]:
+        """Raise CommunicationError for a failed collective: it names the operator and the ranks that do not answer."""
         try:
             yield
+        except CommunicationError:
+            raise
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
             raise CommunicationError(
                 name,
-                f"call {call} of group '{self.name}' failed on rank {self.ranks[self.rank]}: "
-                f"{self._silent(call)}{reason}",
+                f"call {place.number} of group '{self.name}' failed on rank {self.ranks[self.rank]}: "
+                f"{self._silent(place)}{reason}",
                 f"all of ranks {', '.join(map(str, self.ranks))} running the same program",
                 "restart the ranks from their last checkpoint; meta.distributed.init(timeout=...) bounds the wait",
             ) from error
 
-    def _silent(self, call: int) -> str:
+    def _silent(self, place: Place) -> str:
         """The ranks of the group that do not report a failure of this call too, for a message."""
         try:
-            store = _store()
-            key = f"meta/failed/{self.name}/{call}"
-            store.set(f"{key}/{self.ranks[self.rank]}", "failed")
+            store, key = waiting.store(), _failures(place)
+            for name in self.ranks[self.rank], "any":
+                store.set(f"{key}/{name}", "failed")
             deadline = time.monotonic() + ANSWER_SECONDS
             missing = set(self.ranks)
             while missing and time.monotonic() < deadline:
@@ -137,7 +177,85 @@ class ProcessGroup:
             return "the store of rank 0 does not answer; "
         return f"{_listed(missing)} did not answer; " if missing else ""
 
+    # --- agreements --------------------------------------------------------------------------------------------------
 
+    def agree_on(self, where: str, what: str, own: str, remedy: str) -> None:
+        """Raise CommunicationError unless all ranks describe `what` in the same words. They are compared when they are
+        new: ranks that run the same program have compared the same before."""
+        if (what, own) in self._agreed:
+            return
+        texts = self._exchange(where, f"{what} {own}", own)
+        for rank, text in zip(self.ranks, texts, strict=True):
+            if text != texts[0]:
+                raise CommunicationError(
+                    where, f"{what} is {texts[0]} on rank {self.ranks[0]}, and {text} on rank {rank}",
+                    "the same on all ranks", remedy,
+                )  # fmt: skip
+        if len(self._agreed) == _MOST_AGREED:
+            self._agreed.clear()
+        self._agreed.add((what, own))
+
+    def agree_on_program(self, name: str, what: str, digest: str) -> None:
+        """Raise CommunicationError unless all ranks have one digest of what they run."""
+        digests = self._exchange(name, what, digest)
+        others = [rank for rank, other in zip(self.ranks, digests, strict=True) if other != digests[0]]
+        if others:
+            raise CommunicationError(
+                name,
+                f"{what} of {_listed(others)} differs from that of rank {self.ranks[0]}",
+                "one program on all ranks",
+                "make sizes, options and the order of calls equal; take what differs by rank from meta.group_rank",
+            )
+
+    def _exchange(self, where: str, what: str, own: str) -> list[str]:
+        """What all ranks of the group say, in their order.
+
+        By the store and not by a collective, which a rank that runs something else would take for its own."""
+        place = waiting.enter(self._agreements, f"the comparison of {what}")
+        try:
+            return self._texts(where, what, place, own)
+        except CommunicationError:
+            raise
+        except RuntimeError as error:
+            problem = f"{what} cannot be compared: the store of rank 0 does not answer"
+            raise CommunicationError(
+                where, problem, "all ranks running the same program", "look at the output of the others"
+            ) from error
+
+    def _texts(self, where: str, what: str, place: Place, own: str) -> list[str]:
+        store, start = waiting.store(), time.monotonic()
+        said, read = (
+            [f"meta/{place.channel}/{place.number}/{part}/{rank}" for rank in self.ranks] for part in ("said", "read")
+        )
+        store.set(said[self.rank], own)
+        pause, look = 0.0002, start + waiting.POLL.total_seconds()
+        while not store.check(said):
+            time.sleep(pause)
+            pause = min(2 * pause, 0.05)
+            if time.monotonic() > start + store.timeout.total_seconds():
+                absent = [rank for rank, key in zip(self.ranks, said, strict=True) if not store.check([key])]
+                problem = f"{what} is compared here, and by {_listed(absent)} not before the timeout"
+                raise CommunicationError(where, problem, "one program on all ranks", "look at the output of the others")
+            if time.monotonic() > look:
+                self._look_around(where, place)
+                look = time.monotonic() + waiting.POLL.total_seconds()
+        texts = [store.get(key).decode() for key in said]
+        if len(set(texts)) > 1:
+            # The process that keeps the store may end after this: first the others read it.
+            store.set(read[self.rank], "read")
+            deadline = time.monotonic() + ANSWER_SECONDS
+            while not store.check(read) and time.monotonic() < deadline:
+                time.sleep(0.02)
+        return texts
+
+
+def _failures(place: Place) -> str:
+    """Where ranks report that a collective failed."""
+    return f"meta/failed/{place.channel}/{place.number}"
+
+
+_MOST_AGREED = 4096
+"""Descriptions that a group remembers; beyond that they are compared anew, on all ranks at the same call."""
 _OPERATIONS: Mapping[str, Any] = {
     "sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN,
 }  # fmt: skip
@@ -196,43 +314,11 @@ def _group(where: str, name: str) -> ProcessGroup:
     return group
 
 
-_agreements = count()
-"""Numbers of the agreements that this process took part in, the same on all ranks."""
-
-
 def agree(name: str, what: str, digest: str) -> None:
-    """Raise CommunicationError unless all ranks of the world call this with one `digest` of `what`, in this order.
-
-    By the store and not by a collective, which a rank that runs something else would take for its own."""
-    if not dist.is_initialized() or dist.get_world_size() == 1:
-        return
-    store, ranks, number = _store(), range(dist.get_world_size()), next(_agreements)
-    keys = [f"meta/agreement/{number}/{rank}" for rank in ranks]
-    store.set(keys[dist.get_rank()], digest)
-    try:
-        store.wait(keys)
-    except RuntimeError as error:
-        absent = [rank for rank in ranks if not store.check([keys[rank]])]
-        raise _absent(name, what, absent) from error
-    digests = [store.get(key).decode() for key in keys]
-    others = [rank for rank in ranks if digests[rank] != digests[0]]
-    if others:
-        raise CommunicationError(
-            name,
-            f"{what} of {_listed(others)} differs from that of rank 0",
-            "one program on all ranks",
-            "make sizes, options and the order of calls equal; take what differs by rank from meta.group_rank",
-        )
-
-
-def _absent(name: str, what: str, ranks: list[int]) -> CommunicationError:
-    problem = f"{what} is compiled here, and by {_listed(ranks)} not before the timeout"
-    return CommunicationError(name, problem, "one program on all ranks", "look at the output of the others")
+    """Raise CommunicationError unless all ranks of the world call this with one `digest` of `what`, in this order."""
+    if dist.is_initialized() and dist.get_world_size() > 1:
+        _group(name, "world").agree_on_program(name, what, digest)
 
 
 def _listed(ranks: Collection[int]) -> str:
     return f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, sorted(ranks)))}"
-
-
-def _store() -> Any:
-    return dist.distributed_c10d._get_default_store()

@@ -24,17 +24,16 @@ class Transfer:
     """A collective that has begun."""
 
     def __init__(self, name: str, group: ProcessGroup, steps: Steps) -> None:
-        group.calls += 1
-        self.name, self.group, self.call, self.steps = name, group, group.calls, steps
-        with group.reporting(name, self.call):
+        self.name, self.group, self.steps, self.place = name, group, steps, group.enter(name)
+        with group.reporting(name, self.place):
             works: Any = next(steps, None)
         self.works: list[Any] = works if isinstance(works, list) else [] if works is None else [works]
 
     def finish(self) -> None:
         """Wait for the other ranks, and write the result. Raises CommunicationError for a failure."""
-        with self.group.reporting(self.name, self.call):
+        with self.group.reporting(self.name, self.place):
             for work in self.works:
-                work.wait()
+                self.group.wait(work, self.name, self.place)
             for _ in self.steps:
                 pass
 

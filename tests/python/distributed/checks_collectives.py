@@ -171,3 +171,21 @@ def check_unknown_groups_are_refused() -> None:
         distributed.all_reduce(meta.ones(2), "sum", "absent")
     with pytest.raises(CommunicationError, match=rf"group 'world' has {RANKS} ranks, the call was made for 17"):
         meta.all_reduce(meta.ones(2), "sum", "world", 17)
+
+
+def check_unequal_calls_are_refused() -> None:
+    """Before anything is sent, so that the group goes on."""
+    x, other = meta.ones((2 * RANKS, 5)), RANK == RANKS - 1  # no other check has calls with this shape
+    cases: dict[str, Callable[[], Any]] = {
+        r"float32\[2, 5\], sum.*float32\[3, 5\]": lambda: distributed.all_reduce(x[: 2 + other]),
+        r"float32\[0, 5\], sum.*float32\[\d": lambda: distributed.all_reduce(x[: 2 * RANKS * other]),
+        r"float32.*float64": lambda: distributed.all_reduce(x.cast("float64") if other else x),
+        r", min\).*, max\)": lambda: distributed.all_reduce(x, "max" if other else "min"),
+        r", 0\).*, 1\)": lambda: distributed.broadcast(x, RANK),
+        r"reduce_scatter.*all_gather": lambda: (distributed.all_gather if other else distributed.reduce_scatter)(x),
+    }
+    for text, call in cases.items():
+        on_ranks = text.replace(".*", ".* on rank 0, and .*")
+        with pytest.raises(CommunicationError, match=f"the call is .*{on_ranks}.*; expected the same on all ranks"):
+            call()
+    _equal(distributed.all_reduce(x), RANKS * np.ones((2 * RANKS, 5)), "afterwards")

@@ -290,6 +290,14 @@ def check_two_refusals() -> None:
         distributed.data_parallel()(MLP())  # type: ignore[arg-type]
     with pytest.raises(ArgumentError, match="stage is 4; expected 1, 2 or 3"):
         distributed.zero(4)
+    x, y = vectors(np.random.default_rng(1), "float64")
+    rows = 6 + RANK  # other than in the other checks
+    with pytest.raises(
+        CommunicationError,
+        match=r"the list of arguments is \(float64\[6, 5\], int64\[6\]\) on rank 0, and \(float64\[7, 5\], "
+        r".*divide batches by meta.distributed.batch_part",
+    ):
+        wrapped(meta.array(x[:rows]), meta.array(y[:rows]))
     with pytest.raises(NotSupportedError, match="LAMB"):
         distributed.zero(1)(optim.with_optimizer(optim.LAMB, 0.1)(MLP()))
 

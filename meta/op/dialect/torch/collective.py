@@ -50,12 +50,19 @@ def _bytes(x: Any) -> Any:
     return x.view({1: torch.uint8, 2: torch.float16, 4: torch.int32, 8: torch.int64}[x.element_size()])
 
 
-def _communicate(name: str, group: str, ranks: int, x: Any, out: Any, steps: Callable[[ProcessGroup], Steps]) -> None:
+_EQUAL_CALLS = "call the same collectives in one order on all ranks, with tensors of one type"
+
+
+def _communicate(
+    name: str, group: str, ranks: int, x: Any, out: Any, steps: Callable[[ProcessGroup], Steps], *attributes: Any
+) -> None:
     """Run a collective of several ranks; nothing for a tensor without elements, and a copy of x with one rank."""
     if ranks == 1:
         out.copy_(x)
         return
     members = find_group(name, group, ranks)
+    listed = "".join(f", {value}" for value in attributes)
+    members.agree_on(name, "the call", f"{name}({str(x.dtype)[6:]}{list(x.shape)}{listed})", _EQUAL_CALLS)
     if x.numel():
         communicate(name, members, steps(members))
 
@@ -74,7 +81,7 @@ def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> N
         members.divide(total, reduction)
         _write(total, out)
 
-    _communicate("all_reduce", group, ranks, x, out, steps)
+    _communicate("all_reduce", group, ranks, x, out, steps, reduction)
 
 
 def all_gather(x: Any, axis: int, group: str, ranks: int, *, out: Any) -> None:
@@ -87,7 +94,7 @@ def all_gather(x: Any, axis: int, group: str, ranks: int, *, out: Any) -> None:
         yield members.all_gather(own, parts)
         torch.cat(parts.unbind(0), axis % x.ndim, out=target)
 
-    _communicate("all_gather", group, ranks, x, out, steps)
+    _communicate("all_gather", group, ranks, x, out, steps, axis)
 
 
 def reduce_scatter(x: Any, axis: int, reduction: str, group: str, ranks: int, *, out: Any) -> None:
@@ -101,7 +108,7 @@ def reduce_scatter(x: Any, axis: int, reduction: str, group: str, ranks: int, *,
         members.divide(total, reduction)
         _write(total, out)
 
-    _communicate("reduce_scatter", group, ranks, x, out, steps)
+    _communicate("reduce_scatter", group, ranks, x, out, steps, axis, reduction)
 
 
 def broadcast_from(x: Any, source: int, group: str, ranks: int, *, out: Any) -> None:
@@ -113,7 +120,7 @@ def broadcast_from(x: Any, source: int, group: str, ranks: int, *, out: Any) -> 
         if sent is not target:
             target.copy_(sent)
 
-    _communicate("broadcast_from", group, ranks, x, out, steps)
+    _communicate("broadcast_from", group, ranks, x, out, steps, source)
 
 
 def reduce_to(x: Any, destination: int, reduction: str, group: str, ranks: int, *, out: Any) -> None:
@@ -126,7 +133,7 @@ def reduce_to(x: Any, destination: int, reduction: str, group: str, ranks: int, 
         else:
             out.zero_()
 
-    _communicate("reduce_to", group, ranks, x, out, steps)
+    _communicate("reduce_to", group, ranks, x, out, steps, destination, reduction)
 
 
 def all_to_all(x: Any, split_axis: int, concat_axis: int, group: str, ranks: int, *, out: Any) -> None:
@@ -136,7 +143,7 @@ def all_to_all(x: Any, split_axis: int, concat_axis: int, group: str, ranks: int
         yield members.all_to_all(parts, received)
         torch.cat(received.unbind(0), concat_axis % x.ndim, out=_bytes(out))
 
-    _communicate("all_to_all", group, ranks, x, out, steps)
+    _communicate("all_to_all", group, ranks, x, out, steps, split_axis, concat_axis)
 
 
 def _stacked(x: Any, ranks: int, axis: int) -> Any:
@@ -164,7 +171,7 @@ def send_receive(x: Any, pairs: tuple[int, ...], group: str, ranks: int, *, out:
         if source is not None and not out.is_contiguous():
             _bytes(out).copy_(received)
 
-    _communicate("send_receive", group, ranks, x, out, steps)
+    _communicate("send_receive", group, ranks, x, out, steps, pairs)
 
 
 def barrier(x: Any, group: str, ranks: int, *, out: Any) -> None:
@@ -175,6 +182,7 @@ def barrier(x: Any, group: str, ranks: int, *, out: Any) -> None:
 
     if ranks > 1:
         members = find_group("barrier", group, ranks)
+        members.agree_on("barrier", "the call", "barrier", _EQUAL_CALLS)
         communicate("barrier", members, steps(members))
     else:
         out.copy_(x)
