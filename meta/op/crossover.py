@@ -6,6 +6,7 @@ Dispatch applies them after a dialect's own checks, and skips them inside `with_
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -56,6 +57,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "matmul", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "dense", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "*_attention*", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "*_attention*", "cpu", "multiplications in tiles", most=0, measured="Xeon, 2 cores, 2026-11-23"),
     Limit("torch", "sort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "argsort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "topk", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
@@ -155,6 +157,24 @@ def _multiplications(call: CallInfo) -> Any:
     return call.outputs()[0].size * x.shape[-2 if transposed else -1]
 
 
+_NEAR_ELEMENTS = 1 << 16
+
+
+def attention_fits_tiles(dtype: str, q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> bool:
+    """Whether TVM computes attention with operands of these shapes in register tiles of any CPU, without a rest."""
+    return dtype == "float32" and q[-1] % 32 == v[-1] % 32 == k[-2] % 32 == q[-2] % 4 == 0
+
+
+def _attention_in_tiles(call: CallInfo) -> Any:
+    """None also where there are fewer heads than cores, as TVM's threads share the heads, and where the keys or values
+    of a head do not stay in the second-level cache."""
+    q, k, v = call.tensors()[:3]
+    is_spread = prod(q.shape[:-2]) >= (os.cpu_count() or 1)
+    is_near = max(prod(x.shape[-2:]) for x in (k, v)) <= _NEAR_ELEMENTS
+    fits = is_spread and is_near and attention_fits_tiles(q.dtype, q.shape, k.shape, v.shape)
+    return _multiplications(call) if fits else None
+
+
 _KERNEL_AND_RESULT = {"": (1, 2), "dx": (0, 1), "dw": (2, 1), "transpose": (1, 0)}
 """Which of the operands and the result are kernel and result of the convolution, by the end of the operator's name."""
 
@@ -221,6 +241,7 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "real elements": _real,
     "elements of 16 bits": _in_half_precision,
     "multiplications": _multiplications,
+    "multiplications in tiles": _attention_in_tiles,
     "kernel elements per pixel": _per_pixel,
     "elements of separate channels": _separate_channels,
     "columns": _columns,
@@ -231,5 +252,6 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
 }
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
 
-elements: of the first operand.  real: of results that are not complex.  pixel: of the result, of all channels.
+elements: of the first operand.  in tiles: of attention that TVM computes in register tiles.
+real: of results that are not complex.  pixel: of the result, of all channels.
 columns: sums along an axis other than the last.  large: with a TVM kernel built for its sizes."""

@@ -1,4 +1,5 @@
-"""TE computes of attention: scores, softmax and product in sequence. All scores are stored in memory."""
+"""TE computes of attention: on CPUs in register tiles where sizes allow it; else scores, softmax and product in
+sequence, with all scores in memory."""
 
 from __future__ import annotations
 
@@ -7,11 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te import attention as tiled
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import cast, const, select
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
+from meta.op.crossover import attention_fits_tiles
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
@@ -42,7 +45,9 @@ def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[A
 
 
 @compute("scaled_dot_product_attention", generic=False)
-def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any) -> Any:
+def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any, kind: str) -> Any:
+    if _in_tiles(kind, q, k, v):
+        return tiled.attention(q, k, v, causal, scale)
     scores, _ = _scaled_scores(q, k, causal, scale)
     last, value = (len(scores.shape) - 1,), elements_of(v)
     maximum = reduce_axes(scores, last, te.max, lambda *i: scores(*i), "highest")
@@ -71,8 +76,10 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
 
 @compute("scaled_dot_product_attention_dx", generic=False)
 def attention_dx(
-    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
+    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any, kind: str
 ) -> Any:
+    if _in_tiles(kind, q, k, v):
+        return tiled.attention_dx(q, k, v, y, lse, dy, causal, scale)
     scores, factor = _scaled_scores(q, k, causal, scale)
     last, output, grad, value = (len(scores.shape) - 1,), elements_of(y), elements_of(dy), elements_of(v)
     delta = reduce_axes(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
@@ -100,6 +107,13 @@ def attention_dx(
     return tuple(
         _cast_to_result(x, o, name) for x, o, name in ((dq, out[0], "dq"), (dk, out[1], "dk"), (dv, out[2], "dv"))
     )
+
+
+def _in_tiles(kind: str, *operands: Any) -> bool:
+    """Whether a kernel for these sizes runs in register tiles."""
+    if kind != "cpu" or not all(isinstance(d, (int, tirx.IntImm)) for x in operands for d in x.shape):
+        return False
+    return attention_fits_tiles(str(operands[0].dtype), *(tuple(int(d) for d in x.shape) for x in operands))
 
 
 def _cast_to_result(x: Any, out: Any, name: str) -> Any:
