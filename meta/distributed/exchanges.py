@@ -16,7 +16,7 @@ from meta.tracing import Record
 
 
 class Exchange:
-    """Base class of exchanges, which communicates nothing. See meta.optim.train_step.Exchange.
+    """Base class of exchanges, which communicates nothing. See meta.optim.train_step.StepExchange.
 
     ranks: the group that takes part."""
 

@@ -50,6 +50,10 @@ class TensorType:
     def with_shape(self, shape: Shape) -> TensorType:
         return tensor_type(shape, self.dtype, self.device)
 
+    def with_size(self, axis: int, size: Dim) -> TensorType:
+        """The type with another size of `axis`, which is not negative."""
+        return self.with_shape((*self.shape[:axis], size, *self.shape[axis + 1 :]))
+
     def with_dtype(self, dtype: str) -> TensorType:
         return tensor_type(self.shape, dtype, self.device)
 

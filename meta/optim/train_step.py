@@ -33,7 +33,7 @@ class Scaler(Protocol):
     def named_state(self) -> Iterator[tuple[str, NDArray]]: ...
 
 
-class Exchange(Protocol):
+class StepExchange(Protocol):
     """The communication of a training step's processes; see meta.distributed."""
 
     def before_call(self, args: tuple[Any, ...]) -> None:
@@ -100,7 +100,7 @@ class TrainStep(CheckedArguments):
         self.clip_value = clip_value
         self.schedule = schedule
         self.scaler = scaler
-        self.exchange: Exchange | None = None
+        self.exchange: StepExchange | None = None
         self.accumulate = whole("TrainStep", "accumulate", accumulate)
         self._calls = StateNumber(0, "int64", optimizer.parameters[0].device)
         """Calls since the last update."""

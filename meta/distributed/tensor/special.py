@@ -68,8 +68,7 @@ def _concatenate(p: Partitioner, xs: tuple[Distributed, ...], axis: int) -> Valu
     if not same or not isinstance(first, Sharded) or first.axis != axis:
         return None
     local = p.emit("concatenate", [x.atoms[first] for x in xs], axis)
-    shape = xs[0].type.shape
-    kind = xs[0].type.with_shape((*shape[:axis], shape[axis] * len(xs), *shape[axis + 1 :]))
+    kind = xs[0].type.with_size(axis, xs[0].type.shape[axis] * len(xs))
     return Distributed(kind, Sharded(axis, first.blocks * len(xs)), local)
 
 
@@ -84,8 +83,7 @@ def _split(p: Partitioner, x: Distributed, sections: Any, axis: int) -> Value | 
     if not equal or placement.blocks % count:
         return None
     parts = p.emit("split", x.atoms[placement], count, axis)
-    shape = x.type.shape
-    kind = x.type.with_shape((*shape[:axis], shape[axis] // count, *shape[axis + 1 :]))
+    kind = x.type.with_size(axis, size // count)
     each = Sharded(axis, placement.blocks // count)
     return tuple(Distributed(kind, each, p.builder.get_item(parts, i)) for i in range(count))
 

@@ -46,5 +46,5 @@ def _initialised(func: Any) -> Any:
     return schedule.mod["main"]
 
 
-def _has_no_steps(block: blocks.Block) -> bool:
+def _has_no_steps(block: blocks.ComputeBlock) -> bool:
     return any(e == 0 for e, kind in zip(block.extents, block.kinds, strict=True) if kind == "R")

@@ -49,10 +49,6 @@ def _part(x: TensorType, axis: int, ranks: int, name: str = "axis") -> Dim:
     return size // ranks
 
 
-def _resized(x: TensorType, axis: int, size: Dim) -> TensorType:
-    return x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :]))
-
-
 def _axis(x: TensorType, axis: int) -> int:
     axis = rules.axis_index(axis, x.ndim)
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "use x.expand_dims(0)")
@@ -72,7 +68,7 @@ def all_gather(x: TensorType, axis: int, group: str, ranks: int) -> TensorType:
     """The tensors of all ranks concatenated along an axis in the order of the ranks, on every rank."""
     _check_ranks(ranks)
     axis = _axis(x, axis)
-    return _resized(x, axis, x.shape[axis] * ranks)
+    return x.with_size(axis, x.shape[axis] * ranks)
 
 
 @declare("reduce_scatter", schema=collective.reduce_scatter, complex="as_is")
@@ -81,7 +77,7 @@ def reduce_scatter(x: TensorType, axis: int, reduction: str, group: str, ranks: 
     _check_ranks(ranks)
     _check_reduction(x, reduction)
     axis = _axis(x, axis)
-    return _resized(x, axis, _part(x, axis, ranks))
+    return x.with_size(axis, _part(x, axis, ranks))
 
 
 @declare("broadcast_from", schema=collective.broadcast_from, complex="as_is")
@@ -104,8 +100,8 @@ def all_to_all(x: TensorType, split_axis: int, concat_axis: int, group: str, ran
     """Part i of every rank's tensor, divided along `split_axis`, on rank i, concatenated along `concat_axis`."""
     _check_ranks(ranks)
     split, concat = _axis(x, split_axis), _axis(x, concat_axis)
-    part = _resized(x, split, _part(x, split, ranks, "split_axis"))
-    return _resized(part, concat, part.shape[concat] * ranks)
+    part = x.with_size(split, _part(x, split, ranks, "split_axis"))
+    return part.with_size(concat, part.shape[concat] * ranks)
 
 
 @declare("send_receive", schema=collective.send_receive, complex="as_is")

@@ -24,10 +24,6 @@ def _axes(x: TensorType, axes: tuple[int, ...]) -> tuple[int, ...]:
     return out
 
 
-def _resized(x: TensorType, axis: int, size: Dim) -> TensorType:
-    return x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :]))
-
-
 @declare("fft_c2c", schema=fft.c2c, amp="never", no_compute=NO_COMPUTE, complex="as_is")
 def fft_c2c(x: TensorType, axes: tuple[int, ...], scale: str, forward: bool) -> TensorType:
     """The discrete Fourier transform of complex numbers, forward or backward."""
@@ -47,7 +43,7 @@ def fft_r2c(x: TensorType, axes: tuple[int, ...], scale: str, onesided: bool) ->
     )
     last = _axes(x, axes)[-1]
     out = x.with_dtype(dtypes.complex_dtype(x.dtype))
-    return _resized(out, last, x.shape[last] // 2 + 1) if onesided else out
+    return out.with_size(last, x.shape[last] // 2 + 1) if onesided else out
 
 
 @declare("fft_c2r", schema=fft.c2r, amp="never", no_compute=NO_COMPUTE, complex="as_is")
@@ -63,4 +59,4 @@ def fft_c2r(x: TensorType, axes: tuple[int, ...], last_size: Dim, scale: str) ->
             f"last_size is {last_size} and axis {last} has size {x.shape[last]}",
             f"{last_size // 2 + 1} frequencies",
         )
-    return _resized(x.with_dtype(dtypes.real_dtype(x.dtype)), last, last_size)
+    return x.with_dtype(dtypes.real_dtype(x.dtype)).with_size(last, last_size)

@@ -51,5 +51,5 @@ def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
         f"0 to {size}",
     )
     rules.require(x.ndim > 0 or k == 1, f"k is {k} for a 0-d tensor", "1")
-    values = x.with_shape((*x.shape[:axis], k, *x.shape[axis + 1 :])) if x.ndim else x
+    values = x.with_size(axis, k) if x.ndim else x
     return TupleType((values, values.with_dtype("int64")))

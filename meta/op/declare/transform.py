@@ -210,7 +210,7 @@ def concatenate(xs: tuple[TensorType, ...], axis: int) -> TensorType:
     total = head.shape[axis]
     for x in xs[1:]:
         total = total + x.shape[axis]
-    return head.with_shape((*head.shape[:axis], total, *head.shape[axis + 1 :]))
+    return head.with_size(axis, total)
 
 
 @declare("stack", schema=transform.stack, pattern="injective", complex="analytic")
@@ -243,7 +243,7 @@ def split(x: TensorType, indices_or_sections: int | tuple[int, ...], axis: int) 
     axis = rules.axis_index(axis, x.ndim)
     cuts = section_bounds(x.shape[axis], indices_or_sections)
     sizes = [end - begin for begin, end in pairwise(cuts)]
-    return TupleType(tuple(x.with_shape((*x.shape[:axis], size, *x.shape[axis + 1 :])) for size in sizes))
+    return TupleType(tuple(x.with_size(axis, size) for size in sizes))
 
 
 def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> list[Dim]:

@@ -29,7 +29,7 @@ _CHEAP_CALLS: Final = frozenset((LITERAL, *(
 
 
 @dataclass(frozen=True, slots=True)
-class Block:
+class ComputeBlock:
     """A computation block.
 
     Attributes:
@@ -96,13 +96,13 @@ class Loop:
     axes: frozenset[int]
 
 
-def list_blocks(sch: Any) -> list[Block]:
+def list_blocks(sch: Any) -> list[ComputeBlock]:
     """The blocks under the root, in order of execution."""
     root = sch.get_sblock("root")
     return [get_block(sch, rv) for rv in sch.get_child_blocks(root)]
 
 
-def read_blocks(func: Any) -> list[Block]:
+def read_blocks(func: Any) -> list[ComputeBlock]:
     """The blocks under the root of a function, in order of execution, without handles: for rules that only look."""
     nodes: list[Any] = []
 
@@ -114,17 +114,17 @@ def read_blocks(func: Any) -> list[Block]:
     return [_describe(None, node) for node in nodes]
 
 
-def get_block(sch: Any, rv: Any) -> Block:
+def get_block(sch: Any, rv: Any) -> ComputeBlock:
     """The block of a handle, as it is now: earlier primitives may have changed it."""
     return _describe(rv, sch.get(rv))
 
 
-def _describe(rv: Any, node: Any) -> Block:
+def _describe(rv: Any, node: Any) -> ComputeBlock:
     kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
-    return Block(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
+    return ComputeBlock(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
 
 
-def list_loops(sch: Any, block: Block) -> list[Loop]:
+def list_loops(sch: Any, block: ComputeBlock) -> list[Loop]:
     """The loops around a block, outermost first."""
     handles = list(sch.get_loops(block.rv))
     if not handles:
@@ -153,7 +153,7 @@ def list_buffers(func: Any) -> list[Any]:
     return [*(p for p in func.params if hasattr(p.ty, "shape")), *allocated]
 
 
-def list_loads(block: Block) -> list[Any]:
+def list_loads(block: ComputeBlock) -> list[Any]:
     """The loads in the block's body, except loads of its result (a reduction's accumulator)."""
     results = block.written_buffers
     loads: list[Any] = []
@@ -215,7 +215,7 @@ def element_bits(buffer: Any) -> int:
     return int(tvm.dtype(str(buffer.dtype)).bits)
 
 
-def is_expensive(block: Block) -> bool:
+def is_expensive(block: ComputeBlock) -> bool:
     """Whether the block calls a function that costs more than arithmetic."""
     return calls_expensive(block.node.body)
 
@@ -247,7 +247,7 @@ def uses_variable(expr: Any, var: Any) -> bool:
     return used
 
 
-def is_elementwise(block: Block, operands: Sequence[Any] | None = None) -> bool:
+def is_elementwise(block: ComputeBlock, operands: Sequence[Any] | None = None) -> bool:
     """Whether the block reads each operand, of the result's shape or 0-d, at the position that it writes.
 
     The loops of such a block can be fused into one over flat memory. operands: the buffers that this is asked of, if

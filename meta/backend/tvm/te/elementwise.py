@@ -136,6 +136,12 @@ def select(condition: Expr, x: Expr, y: Expr) -> Expr:
     return tirx.Select(condition, x, y)
 
 
+def clamp(x: Expr, low: float, high: float) -> Expr:
+    """min(max(x, low), high), for low <= high. NaN stays NaN: comparisons with it are false."""
+    below, above = const(x, low), const(x, high)
+    return select(x < below, below, select(x > above, above, x))
+
+
 def libm(name: str) -> Callable[..., Expr]:
     """A function of the C library, on CUDA the function of the same name in its device library."""
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import const, let, select, softplus
+from meta.backend.tvm.te.elementwise import clamp, const, let, select, softplus
 from meta.op.dialect.tvm import Registrar
 
 elementwise = Registrar(__file__).elementwise
@@ -18,12 +18,6 @@ _SELU_ALPHA = 1.6732632423543772848170429916717
 _SELU_SCALE = 1.0507009873554804934193349852946
 _TANH_TAIL = (1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925, -21844 / 6081075)
 """The series of (x - tanh(x)) / x**3 in x**2."""
-
-
-def clamp(x: Expr, low: float, high: float) -> Expr:
-    """min(max(x, low), high). NaN stays NaN: comparisons with it are false."""
-    below, above = const(x, low), const(x, high)
-    return select(x < below, below, select(x > above, above, x))
 
 
 def hardsigmoid(x: Expr) -> Expr:

@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import const, is_nan, let, libm, of_float64, select
+from meta.backend.tvm.te.elementwise import clamp, const, is_nan, let, libm, of_float64, select
 from meta.op.dialect.tvm import Registrar
 
 elementwise = Registrar(__file__).elementwise
@@ -120,12 +120,6 @@ def polynomial(coefficients: tuple[float, ...], x: Expr, low: float = -1.0, high
     return let((x - const(x, (low + high) / 2)) / const(x, (high - low) / 2), horner)
 
 
-def limited(x: Expr, low: float, high: float) -> Expr:
-    """x limited to [low, high]; NaN stays NaN."""
-    below, above = const(x, low), const(x, high)
-    return select(x < below, below, select(x > above, above, x))
-
-
 # --- error functions
 
 
@@ -162,7 +156,7 @@ def erfinv(x: Expr) -> Expr:
 
     def of_size(size: Expr) -> Expr:
         central = x * polynomial(_ERFINV, x * x, 0.0, 0.5625)
-        tail = erfc_inverse(limited(one - size, 1e-300, 0.25))
+        tail = erfc_inverse(clamp(one - size, 1e-300, 0.25))
         signed = let(tail, lambda t: select(x < const(x, 0), -t, t))
         edge = select(size > one, const(x, math.nan), x * infinity)
         return select(size <= const(x, 0.75), central, select(size < one, signed, edge))
@@ -177,8 +171,8 @@ def ndtri(p: Expr) -> Expr:
     is_low, is_high = p < eighth, p > one - eighth
 
     def of_tail(q: Expr) -> Expr:
-        tail = root * erfc_inverse(limited(q, 5e-324, 0.25))
-        centre = limited(two * p - one, -0.75, 0.75)
+        tail = root * erfc_inverse(clamp(q, 5e-324, 0.25))
+        centre = clamp(two * p - one, -0.75, 0.75)
         inner = root * centre * polynomial(_ERFINV, centre * centre, 0.0, 0.5625)
         inside = let(tail, lambda t: select(is_low, -t, select(is_high, t, inner)))
         edge = select(tirx.EQ(p, zero), -infinity, select(tirx.EQ(p, one), infinity, nan))
@@ -235,7 +229,7 @@ def unscaled(scaled: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
     """The function from exp(-|x|) times it, by two factors: exp overflows earlier than the function."""
 
     def run(x: Expr) -> Expr:
-        size = limited(x, -2000.0, 2000.0)
+        size = clamp(x, -2000.0, 2000.0)
         factor = te_math.exp(tirx.abs(size) * const(x, 0.5))
         return let(factor, lambda half: half * (half * let(size, scaled)))
 

@@ -19,7 +19,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.te import philox
 
 PARALLEL_WORK: Final = 1 << 19
@@ -65,7 +65,7 @@ def inline_producers(sch: Any) -> None:
                 continue  # for instance an index map without an inverse; the block keeps its buffer
 
 
-def _should_inline(producer: Block, consumer: Block, consumer_count: int) -> bool:
+def _should_inline(producer: ComputeBlock, consumer: ComputeBlock, consumer_count: int) -> bool:
     """Whether inlining computes each element of an expensive producer once: one consumer, of the same extents."""
     if not blocks.is_expensive(producer):
         return True
@@ -83,7 +83,7 @@ def disable_checks(sch: Any) -> Any:
     return tvm.Schedule(sch.mod, enable_check=False, error_render_level="fast")
 
 
-def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> None:
+def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0) -> None:
     """Schedule the loops of a spatial block below its first `shared_loops` loops, which it shares with other blocks."""
     loops = sch.get_loops(block.rv)[shared_loops:]
     if not loops:
@@ -132,7 +132,7 @@ def schedule_spatial_block(sch: Any, block: Block, shared_loops: int = 0) -> Non
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
 
-def _periods(block: Block) -> dict[int, int]:
+def _periods(block: ComputeBlock) -> dict[int, int]:
     """The axes along which operands are repeated, such as x[j % 4] for j below 16, and the sizes of what is repeated.
 
     A loop of that size has plain indices. LLVM's vectoriser also needs it: for CPUs with AVX-512 its code for nests of
@@ -160,7 +160,7 @@ def _is_below(extent: Any, least: int) -> bool:
     return isinstance(extent, int) and extent < least
 
 
-def _keeps_row_loop(block: Block, loops: list[Any], is_flat: bool) -> bool:
+def _keeps_row_loop(block: ComputeBlock, loops: list[Any], is_flat: bool) -> bool:
     """Whether the innermost loop stays apart from the parallel loop.
 
     In a fused loop the indices of a block that is not flat are computed by divisions, element by element."""
@@ -170,7 +170,7 @@ def _keeps_row_loop(block: Block, loops: list[Any], is_flat: bool) -> bool:
     return row_length >= _MIN_ROW_LENGTH and row_count >= _MIN_ROW_COUNT
 
 
-def _find_transposed_axis(block: Block) -> int | None:
+def _find_transposed_axis(block: ComputeBlock) -> int | None:
     """The axis, other than the last, along which an operand is contiguous; None if no operand is transposed."""
     variables = [v.var for v in block.node.iter_vars]
     for load in blocks.list_loads(block):
@@ -195,12 +195,12 @@ def _tile_transpose(sch: Any, loops: Any, transposed_axis: int, parallel: bool) 
         sch.parallel(sch.fuse(*others) if others else tile_row)
 
 
-def is_parallel_work(block: Block, total: int | None) -> bool:
+def is_parallel_work(block: ComputeBlock, total: int | None) -> bool:
     """Whether `total` elements of the block are enough work for several threads; symbolic totals are not."""
     return total is not None and total * (_CALL_WORK if blocks.is_expensive(block) else 1) >= PARALLEL_WORK
 
 
-def choose_vector_lanes(block: Block, extent: Any) -> int | None:
+def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
     """Vector lanes for a loop that calls transcendental functions, None for other loops.
 
     Of 4, 2 or 1 registers the most that divide the extent; one register with a tail for long or symbolic extents."""
@@ -213,7 +213,7 @@ def choose_vector_lanes(block: Block, extent: Any) -> int | None:
     return next(dividing, native if extent >= _MIN_TAIL_VECTORS * native else None)
 
 
-def _choose_short_row_lanes(block: Block, extent: Any) -> int | None:
+def _choose_short_row_lanes(block: ComputeBlock, extent: Any) -> int | None:
     """Lanes, at most one register, for a row that LLVM would unroll; None for other extents.
 
     Without explicit vectors, bias_add of 64x64x28x28 took 16.2 ms on one thread, with them 1.6."""
@@ -227,29 +227,29 @@ def _has_whole_chunks(total: int | None, chunk: int) -> bool:
     return total is not None and (total % chunk == 0 or total >= 8 * chunk)
 
 
-def _elements_of_random_block(block: Block) -> int:
+def _elements_of_random_block(block: ComputeBlock) -> int:
     """The elements that share a block of random bits, which a loop over them computes once; 1 without random bits."""
     return max((philox.SHARING.get(str(call.op.name), 1) for call in philox.list_calls(block.node.body)), default=1)
 
 
-def _without_keys(block: Block) -> list[Any]:
+def _without_keys(block: ComputeBlock) -> list[Any]:
     """The operands of a block, but for those that it reads at constant positions, as random keys."""
     loads = blocks.list_loads(block)
     return [load.source for load in loads if not all(isinstance(i, tvm.IntImm) for i in load.indices)]
 
 
-def _has_random_bits(block: Block) -> bool:
+def _has_random_bits(block: ComputeBlock) -> bool:
     """Whether the block computes random bits. LLVM vectorises its loop well: 64000 normal numbers took 98 us, and with
     explicit vectors, whose 64-bit products take several registers, 140 to 300."""
     return bool(philox.list_calls(block.node.body))
 
 
-def _has_wide_tail(block: Block, extent: Any, vector_lanes: int) -> bool:
+def _has_wide_tail(block: ComputeBlock, extent: Any, vector_lanes: int) -> bool:
     """Whether a static loop with 64-bit indices leaves a tail, whose bounds check TVM narrows on one side only."""
     return isinstance(extent, int) and extent % vector_lanes != 0 and block.index_dtype == "int64"
 
 
-def is_contiguous(block: Block) -> bool:
+def is_contiguous(block: ComputeBlock) -> bool:
     """Whether each access either moves by one element along the last axis of the block or does not move along it."""
     last = block.node.iter_vars[-1].var
     store = block.node.body

@@ -23,7 +23,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
     PARALLEL_WORK,
     disable_checks,
@@ -87,7 +87,7 @@ def schedule_contraction(sch: Any) -> Any:
     return sch
 
 
-def match_contraction(block: Block) -> Contraction | None:
+def match_contraction(block: ComputeBlock) -> Contraction | None:
     """The axes of `x[row, k] * y[k, column]`, summed over k; None if the block does not multiply two such operands."""
     loads = blocks.list_loads(block)
     if len(loads) != 2 or len(block.node.reads) != 2 or len(block.node.writes) != 1 or not block.node.writes[0].region:
@@ -111,7 +111,7 @@ def match_contraction(block: Block) -> Contraction | None:
     return None
 
 
-def _choose_tile(block: Block, contraction: Contraction) -> _Tile | None:
+def _choose_tile(block: ComputeBlock, contraction: Contraction) -> _Tile | None:
     """Tile sizes that divide the extents, or None: a tail would leave the tile's loops with bounds checks."""
     rows, columns = block.extents[contraction.row_axis], block.extents[contraction.column_axis]
     result_bits = blocks.element_bits(block.written_buffers[0])
@@ -127,12 +127,12 @@ def _choose_tile(block: Block, contraction: Contraction) -> _Tile | None:
     return _Tile(tile_rows, tile_columns, tiles_per_block)
 
 
-def _find_reduction(sch: Any) -> Block:
+def _find_reduction(sch: Any) -> ComputeBlock:
     """The only reduction block, with the axes that packing has left it."""
     return next(b for b in blocks.list_blocks(sch) if b.is_reduction)
 
 
-def _pack_operand(sch: Any, block: Block, operand: int, axis: int, panel_width: int) -> None:
+def _pack_operand(sch: Any, block: ComputeBlock, operand: int, axis: int, panel_width: int) -> None:
     """Copy an operand into panels of `panel_width` along a block axis: a step of the sum reads adjacent elements."""
     copy = sch.reindex(block.rv, ("read", operand))
     operand_axes = [i for i in range(len(block.kinds)) if _depends_on(block, operand, i)]
@@ -151,24 +151,24 @@ def _pack_operand(sch: Any, block: Block, operand: int, axis: int, panel_width: 
     sch.reorder(outer, *rest, inner)
 
 
-def _depends_on(block: Block, operand: int, axis: int) -> bool:
+def _depends_on(block: ComputeBlock, operand: int, axis: int) -> bool:
     """Whether an operand's indices use a block axis."""
     variable = block.node.iter_vars[axis].var
     return any(blocks.uses_variable(e, variable) for load in _list_loads(block, operand) for e in load.indices)
 
 
-def _is_contiguous_along_sum(block: Block, operand: int) -> bool:
+def _is_contiguous_along_sum(block: ComputeBlock, operand: int) -> bool:
     """Whether successive steps of the sum read adjacent elements of an operand."""
     variable = block.node.iter_vars[-1].var
     return all(blocks.uses_variable(load.indices[-1], variable) for load in _list_loads(block, operand))
 
 
-def _list_loads(block: Block, operand: int) -> list[Any]:
+def _list_loads(block: ComputeBlock, operand: int) -> list[Any]:
     source = block.node.reads[operand].source
     return [load for load in blocks.list_loads(block) if load.source.same_as(source)]
 
 
-def _tile_loops(sch: Any, block: Block, contraction: Contraction, tile: _Tile, parallel: bool) -> None:
+def _tile_loops(sch: Any, block: ComputeBlock, contraction: Contraction, tile: _Tile, parallel: bool) -> None:
     """Order the loops: other axes, cache blocks, column panels, tiles of the cache block, the sum, rows, columns."""
     row_axis, column_axis = contraction.row_axis, contraction.column_axis
     loops = blocks.list_loops(sch, block)

@@ -27,7 +27,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
     PARALLEL_WORK,
     PARTITION_HINT,
@@ -97,7 +97,7 @@ def schedule_separately(sch: Any) -> Any:
     return sch
 
 
-def count_row_axes(all_blocks: Sequence[Block]) -> int:
+def count_row_axes(all_blocks: Sequence[ComputeBlock]) -> int:
     """The number of leading spatial axes over which all blocks can share loops.
 
     Such an axis has the same extent in every block, and a block reads produced values only from its own row."""
@@ -115,14 +115,14 @@ def count_row_axes(all_blocks: Sequence[Block]) -> int:
     return row_axes
 
 
-def _stays_in_row(block: Block, axis: int, produced: list[Any]) -> bool:
+def _stays_in_row(block: ComputeBlock, axis: int, produced: list[Any]) -> bool:
     """Whether the block accesses dimension `axis` of every produced buffer at its own variable of that axis."""
     var = block.node.iter_vars[axis].var
     regions = [*block.node.writes, *(r for r in block.node.reads if any(r.source.same_as(p) for p in produced))]
     return all(len(r.region) > axis and r.region[axis].min.same_as(var) for r in regions)
 
 
-def reduces_contiguous_axis(block: Block) -> bool:
+def reduces_contiguous_axis(block: ComputeBlock) -> bool:
     """Whether successive steps of the innermost reduction read adjacent elements."""
     last = block.node.iter_vars[-1].var
     moving = [load for load in blocks.list_loads(block) if any(blocks.uses_variable(i, last) for i in load.indices)]
@@ -132,7 +132,7 @@ def reduces_contiguous_axis(block: Block) -> bool:
     )
 
 
-def _schedule_passes(sch: Any, all_blocks: list[Block], row_axes: int) -> None:
+def _schedule_passes(sch: Any, all_blocks: list[ComputeBlock], row_axes: int) -> None:
     """Schedule the loops of each block below its `row_axes` row loops."""
     lane_axes = _split_sums(sch, all_blocks)
     for block in blocks.list_blocks(sch):
@@ -144,7 +144,7 @@ def _schedule_passes(sch: Any, all_blocks: list[Block], row_axes: int) -> None:
             _order_column_loops(sch, block, row_axes)
 
 
-def initialise_first(sch: Any, all_blocks: list[Block]) -> None:
+def initialise_first(sch: Any, all_blocks: list[ComputeBlock]) -> None:
     """Write the initial value of every reduction before its loops.
 
     TE's form writes it in the first iteration, so a reduction over no elements would leave its result unset. This comes
@@ -155,7 +155,7 @@ def initialise_first(sch: Any, all_blocks: list[Block]) -> None:
             sch.decompose_reduction(block.rv, first_reduction)
 
 
-def _split_sums(sch: Any, all_blocks: list[Block]) -> dict[str, int]:
+def _split_sums(sch: Any, all_blocks: list[ComputeBlock]) -> dict[str, int]:
     """Split each reduction of a contiguous axis into partial sums, one per vector lane of one or several registers.
 
     Returns, by name of the block that computes the partial sums, how many trailing axes of its result hold them:
@@ -186,7 +186,7 @@ def _split_sums(sch: Any, all_blocks: list[Block]) -> dict[str, int]:
     return lane_axes
 
 
-def _vectorize_partial_sums(sch: Any, block: Block, lane_axes: int) -> None:
+def _vectorize_partial_sums(sch: Any, block: ComputeBlock, lane_axes: int) -> None:
     """Move the loops over the last `lane_axes` axes of the result innermost: registers unrolled, lanes vectorised."""
     loops = blocks.list_loops(sch, block)
     indices = [r.min for r in block.node.writes[0].region][-lane_axes:]
@@ -200,7 +200,7 @@ def _vectorize_partial_sums(sch: Any, block: Block, lane_axes: int) -> None:
     sch.annotate(reduced[-1], PARTITION_HINT, 1)
 
 
-def _order_column_loops(sch: Any, block: Block, row_axes: int) -> None:
+def _order_column_loops(sch: Any, block: ComputeBlock, row_axes: int) -> None:
     """Loop over the columns, the last spatial axis, in all steps of the reduction but those of a small window.
 
     If no other loop can be parallel, the columns are divided into parts for several threads."""
@@ -226,7 +226,7 @@ def _order_column_loops(sch: Any, block: Block, row_axes: int) -> None:
         sch.unroll(loop)
 
 
-def _choose_tile_width(block: Block, column_axis: int) -> int | None:
+def _choose_tile_width(block: ComputeBlock, column_axis: int) -> int | None:
     """Columns of a register tile of overlapping windows; None for other blocks and if no tile divides the columns."""
     columns, steps = block.extents[column_axis], blocks.volume(block.extents_of("R"))
     if not isinstance(columns, int) or steps is None or not _UNROLLED_STEPS < steps <= _TILED_STEPS:
@@ -241,7 +241,7 @@ def _choose_tile_width(block: Block, column_axis: int) -> int | None:
     return None
 
 
-def _has_overlapping_windows(block: Block, column_axis: int) -> bool:
+def _has_overlapping_windows(block: ComputeBlock, column_axis: int) -> bool:
     """Whether the windows of successive columns start at successive elements."""
     variables = [v.var for v in block.node.iter_vars]
     column, reduced = variables[column_axis], variables[column_axis + 1 :]

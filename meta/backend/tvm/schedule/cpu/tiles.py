@@ -11,7 +11,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK, disable_checks, schedule_spatial_block
 from meta.backend.tvm.te.tiles import BLOCK, KEPT, PARTS, TILE
 
@@ -45,7 +45,7 @@ def _inline(sch: Any, name: str) -> None:
             sch.compute_inline(block.rv)
 
 
-def _tile(sch: Any, total: Block, consumer: Any) -> None:
+def _tile(sch: Any, total: ComputeBlock, consumer: Any) -> None:
     tile, sizes = ([int(n) for n in total.node.annotations[name]] for name in (TILE, BLOCK))
     has_parts = bool(int(total.node.annotations[PARTS]))
     loops = sch.get_loops(total.rv)

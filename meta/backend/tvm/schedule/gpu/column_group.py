@@ -9,7 +9,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.columns import floor_power_of_two
 from meta.backend.tvm.schedule.nest import substitute
 
@@ -48,7 +48,7 @@ class ColumnSum:
         total: the position of that other sum.
     """
 
-    block: Block
+    block: ComputeBlock
     number: Expr
     mean: Expr | None = None
     total: int = -1
@@ -177,7 +177,7 @@ class ColumnGroup:
             values[self.column_axes[-1][0]] = values[self.column_axes[-1][0]] + lane
         return values if row is None else values | _unfused(self.row_axes, row)
 
-    def renamed(self, node: Any, block: Block) -> Any:
+    def renamed(self, node: Any, block: ComputeBlock) -> Any:
         """A node in the variables of another block of the same axes, in those of the group."""
         pairs = zip(block.node.iter_vars, self.sums[0].block.node.iter_vars, strict=True)
         return substitute(node, {own.var: other.var for own, other in pairs})

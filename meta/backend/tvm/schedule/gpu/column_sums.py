@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.column_group import ColumnGroup, ColumnSum, distinct_loads
 from meta.backend.tvm.schedule.gpu.column_parts import sum_parts
 from meta.backend.tvm.schedule.gpu.column_totals import add_parts
@@ -54,7 +54,7 @@ def merge_column_sums(func: Any) -> Any:
     return _replaced(func, [b.name for b in merged_blocks], kernels, parts, dropped)
 
 
-def _is_long(block: Block) -> bool:
+def _is_long(block: ComputeBlock) -> bool:
     """Whether a sum over rows repays a second kernel."""
     rows = 1
     for extent in block.extents_of("R"):
@@ -69,7 +69,7 @@ def _contains(buffers: Sequence[Any], buffer: Any) -> bool:
 # --- which blocks ----------------------------------------------------------------------------------------------------
 
 
-def _list_sums(all_blocks: Sequence[Block]) -> list[ColumnSum]:
+def _list_sums(all_blocks: Sequence[ComputeBlock]) -> list[ColumnSum]:
     """The first sum over outer axes, and those over the same axes that depend on nothing from there on, or are squares
     about what follows from the others."""
     candidates = [(i, b, number) for i, b in enumerate(all_blocks) if (number := _added_number(b)) is not None]
@@ -77,7 +77,7 @@ def _list_sums(all_blocks: Sequence[Block]) -> list[ColumnSum]:
         return []
     first, leader, first_number = candidates[0]
     written = [buffer for block in all_blocks[first:] for buffer in block.written_buffers]
-    group, later = ColumnGroup([ColumnSum(leader, first_number)]), list[tuple[Block, Expr]]()
+    group, later = ColumnGroup([ColumnSum(leader, first_number)]), list[tuple[ComputeBlock, Expr]]()
     for _, block, number in candidates[1:]:
         if not _same_axes(block, leader):
             continue
@@ -90,7 +90,7 @@ def _list_sums(all_blocks: Sequence[Block]) -> list[ColumnSum]:
     return [*group.sums, *(s for s in squares if s is not None)]
 
 
-def _added_number(block: Block) -> Expr | None:
+def _added_number(block: ComputeBlock) -> Expr | None:
     """What a block adds to a floating sum of each column; None for other blocks."""
     if len(block.node.writes) != 1 or 0 in block.extents or not reduces_outer_axes(block) or not _is_long(block):
         return None
@@ -104,11 +104,11 @@ def _added_number(block: Block) -> Expr | None:
     return number if is_sum and is_floating and is_from_zero else None
 
 
-def _same_axes(a: Block, b: Block) -> bool:
+def _same_axes(a: ComputeBlock, b: ComputeBlock) -> bool:
     return a.kinds == b.kinds and all(map(blocks.equal_extents, a.extents, b.extents))
 
 
-def _match_squares(group: ColumnGroup, block: Block, number: Expr, written: Sequence[Any]) -> ColumnSum | None:
+def _match_squares(group: ColumnGroup, block: ComputeBlock, number: Expr, written: Sequence[Any]) -> ColumnSum | None:
     """The sum of (x - m)^2, where the group has the sum of x, and m follows from the sums of the column; None for other
     numbers, which are in the variables of the group."""
     is_square = isinstance(number, tvm.tirx.Mul) and tvm.structural_equal(number.a, number.b)
@@ -128,11 +128,11 @@ def _follows(group: ColumnGroup, expr: Expr, written: Sequence[Any]) -> bool:
     return bool(loads) and all(any(group.reads(load, s) for s in group.sums) for load in loads)
 
 
-def _list_results(group: ColumnGroup, all_blocks: Sequence[Block]) -> list[tuple[Block, Any]]:
+def _list_results(group: ColumnGroup, all_blocks: Sequence[ComputeBlock]) -> list[tuple[ComputeBlock, Any]]:
     """The blocks of one element for each column that follows from the sums of that column, and their stores in the
     variables of the group."""
     written = [buffer for block in all_blocks for buffer in block.written_buffers]
-    results = list[tuple[Block, Any]]()
+    results = list[tuple[ComputeBlock, Any]]()
     for block in all_blocks:
         axes = list(zip(block.node.iter_vars, block.extents, strict=True))
         own = [(axis.var, extent) for axis, extent in axes if extent != 1]

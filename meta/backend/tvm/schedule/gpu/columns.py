@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 
 BUSY_THREADS: Final = 1 << 18
 """Threads that keep a GPU busy."""
@@ -34,7 +34,7 @@ _COMBINE_THREADS: Final = 32
 """Threads per column that add more partial results than these."""
 
 
-def reduces_outer_axes(block: Block) -> bool:
+def reduces_outer_axes(block: ComputeBlock) -> bool:
     """Whether each operand that moves with a reduced axis is either contiguous along the innermost spatial axis of the
     result or constant along it, and at least one is contiguous."""
     if not block.is_reduction or "S" not in block.kinds:
@@ -54,7 +54,7 @@ def reduces_outer_axes(block: Block) -> bool:
     return bool(contiguous) and len(contiguous) + len(constant) == len(moving)
 
 
-def split_into_parts(sch: Any, block: Block) -> Block | None:
+def split_into_parts(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
     """Split a reduction of outer axes into parts and schedule the kernel that computes them.
 
     Returns the block that is left to schedule: the one that reduces the parts, or `block` itself if it is too short to
@@ -83,7 +83,7 @@ def split_into_parts(sch: Any, block: Block) -> Block | None:
     return None
 
 
-def _count_parts(block: Block) -> int:
+def _count_parts(block: ComputeBlock) -> int:
     """The number of parts: a power of two, enough to keep the GPU busy, with at least `_UNROLLED_ROWS` rows each."""
     rows, columns = blocks.volume(block.extents_of("R")), blocks.volume(block.extents_of("S"))
     if rows is None:
@@ -98,7 +98,7 @@ def floor_power_of_two(number: int) -> int:
     return 1 << (number.bit_length() - 1) if number > 0 else 0
 
 
-def _schedule_partial_results(sch: Any, block: Block) -> None:
+def _schedule_partial_results(sch: Any, block: ComputeBlock) -> None:
     """One thread per part and column, which adds in a register. The part is axis 0 of the block."""
     result = sch.cache_write(block.rv, 0, "local")
     loops = blocks.list_loops(sch, blocks.get_block(sch, block.rv))

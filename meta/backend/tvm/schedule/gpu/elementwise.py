@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.columns import BUSY_THREADS
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
 from meta.dtype import HALVES
@@ -73,7 +73,7 @@ def bind_threads(sch: Any, loop: Any, thread_elements: int = 1) -> Any:
     return thread
 
 
-def choose_thread_elements(block: Block) -> int:
+def choose_thread_elements(block: ComputeBlock) -> int:
     """Elements per thread: the most with which the threads keep the GPU busy; half the maximum at symbolic sizes."""
     total = blocks.volume(block.extents)
     if total is None:
@@ -82,7 +82,7 @@ def choose_thread_elements(block: Block) -> int:
     return next(n for n in counts if n == 1 or total >= n * BUSY_THREADS)
 
 
-def _bind_nest(sch: Any, nest: list[Block]) -> None:
+def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
     """Bind the loops around the blocks of one loop nest."""
     block = nest[0]
     if blocks.volume(block.extents) == 0:
@@ -104,7 +104,7 @@ def _bind_nest(sch: Any, nest: list[Block]) -> None:
     sch.vectorize(vector)
 
 
-def _choose_vector_lanes(block: Block) -> int:
+def _choose_vector_lanes(block: ComputeBlock) -> int:
     """Elements per load and store: 4 for a static block of floats that whole blocks of threads cover, if all arithmetic
     is in float32, else 1."""
     total = blocks.volume(block.extents)
@@ -119,7 +119,7 @@ def _choose_vector_lanes(block: Block) -> int:
     return _VECTOR_LANES if fits and not _computes_in_halves(block) else 1
 
 
-def _is_along_rows(block: Block) -> bool:
+def _is_along_rows(block: ComputeBlock) -> bool:
     """Whether vectors along the last axis are contiguous in every operand, or one element of it."""
     store, last = block.node.body, block.node.iter_vars[-1].var
     if not isinstance(store, tvm.BufferStore) or not isinstance(block.extents[-1], int):
@@ -141,7 +141,7 @@ def _is_along_rows(block: Block) -> bool:
     return all(is_row(*access) for access in accesses)
 
 
-def _computes_in_halves(block: Block) -> bool:
+def _computes_in_halves(block: ComputeBlock) -> bool:
     """Whether the block does more with 16-bit floats than load, choose, cast and store them: CUDA lacks vector
     arithmetic."""
     computed: list[Any] = []

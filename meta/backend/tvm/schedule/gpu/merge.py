@@ -40,7 +40,7 @@ def _same_extents(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(map(blocks.equal_extents, a, b))
 
 
-def _nest(sch: Any, block: blocks.Block) -> tuple[list[Any], Any]:
+def _nest(sch: Any, block: blocks.ComputeBlock) -> tuple[list[Any], Any]:
     """The loops around a block, outermost first, and its realisation."""
     loops = [sch.get(loop) for loop in sch.get_loops(block.rv)]
     return loops, loops[-1].body if loops else None

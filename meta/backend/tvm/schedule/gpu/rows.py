@@ -14,7 +14,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import count_row_axes
 from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
 
@@ -71,18 +71,18 @@ def schedule_single_row(func: Any, target: Any) -> Any:
     return _merge_rows(sch, all_blocks)
 
 
-def is_single_row(all_blocks: Sequence[Block]) -> bool:
+def is_single_row(all_blocks: Sequence[ComputeBlock]) -> bool:
     """Whether every spatial extent is 1."""
     return all(extent == 1 for block in all_blocks for extent in block.extents_of("S"))
 
 
-def _parts_divide(block: Block) -> bool:
+def _parts_divide(block: ComputeBlock) -> bool:
     """Whether every thread of every part has elements: TVM leaves the result of an empty part unset."""
     total = blocks.volume(block.extents)
     return total is not None and total > 0 and total % (_PARTS * ROW_THREADS) == 0
 
 
-def _split_into_parts(sch: Any, block: Block) -> None:
+def _split_into_parts(sch: Any, block: ComputeBlock) -> None:
     """Split a reduction into parts, one per block of threads; `block` is left to reduce their results."""
     _, reduced = blocks.partition_loops(blocks.list_loops(sch, blocks.get_block(sch, block.rv)))
     part, _ = sch.split(blocks.fuse_loops(sch, reduced), factors=[_PARTS, None])
@@ -97,7 +97,7 @@ def _split_into_parts(sch: Any, block: Block) -> None:
     sch.bind(thread, "threadIdx.x")
 
 
-def _bind_row(sch: Any, loops: Any, kinds: str, block: Block, threads: int) -> None:
+def _bind_row(sch: Any, loops: Any, kinds: str, block: ComputeBlock, threads: int) -> None:
     """Bind the loops of a block inside its row to threads: the spatial ones, or the reduction if it has one result."""
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
     reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
@@ -128,13 +128,13 @@ def _divide_row(sch: Any, loop: Any, threads: int) -> tuple[int, int]:
     return count, steps
 
 
-def _is_sum(block: Block) -> bool:
+def _is_sum(block: ComputeBlock) -> bool:
     """Whether a reduction adds: sums are divided into steps afterwards, see `summation`."""
     store = block.node.body
     return isinstance(store, tvm.BufferStore) and isinstance(store.value, tvm.tirx.Add)
 
 
-def _merge_rows(sch: Any, all_blocks: Sequence[Block]) -> Any:
+def _merge_rows(sch: Any, all_blocks: Sequence[ComputeBlock]) -> Any:
     """Merge and bind the row loops of all blocks, put intermediate results in shared memory; returns the function."""
     params = list(sch.mod["main"].params)
     # TVM merges plain loops only, so the row loop is bound after it is merged.

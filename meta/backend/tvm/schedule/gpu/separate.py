@@ -16,7 +16,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.blocks import Block
+from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import reduces_contiguous_axis
 from meta.backend.tvm.schedule.gpu.column_sums import merge_column_sums
 from meta.backend.tvm.schedule.gpu.columns import reduces_outer_axes, split_into_parts
@@ -50,7 +50,7 @@ def schedule_pairs(func: Any, target: Any) -> Any:
     return schedule_separately(func, share_reductions=False) if has_pairs else None
 
 
-def _reduces_pairs(block: Block) -> bool:
+def _reduces_pairs(block: ComputeBlock) -> bool:
     """Whether the block reduces to several values at once."""
     return block.is_reduction and len(block.node.writes) > 1
 
@@ -72,7 +72,7 @@ def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
     """`func` with one kernel per block. Without `share_reductions`, each result is computed by one thread."""
     sch = tvm.Schedule(func, error_render_level="fast")
     inline_producers(sch)
-    reductions, others = list[Block](), list[Block]()
+    reductions, others = list[ComputeBlock](), list[ComputeBlock]()
     for block in blocks.list_blocks(sch):
         if share_reductions and reduces_outer_axes(block) and blocks.volume(block.extents) != 0:
             unscheduled = split_into_parts(sch, block)
@@ -92,7 +92,9 @@ def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
     return sch.mod["main"]
 
 
-def _schedule_kernel(sch: Any, block: Block, share_reductions: bool, consumer: Block | None = None) -> list[Block]:
+def _schedule_kernel(
+    sch: Any, block: ComputeBlock, share_reductions: bool, consumer: ComputeBlock | None = None
+) -> list[ComputeBlock]:
     """Schedule a block as one kernel; fuses `consumer` if given and possible; returns the fused blocks."""
     copies = list[Any]()
     is_empty = blocks.volume(block.extents) == 0
@@ -129,7 +131,7 @@ def _schedule_kernel(sch: Any, block: Block, share_reductions: bool, consumer: B
     return [consumer] if consumer is not None and is_fused else []
 
 
-def _find_consumer(sch: Any, block: Block) -> Block | None:
+def _find_consumer(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
     """The spatial block that can be fused into `block`, or None: the only reader of its results, each of which it reads
     once, and a reader of no other block. A result of the function cannot stay in registers, so a block whose first
     result is one has no consumer."""
@@ -144,7 +146,7 @@ def _find_consumer(sch: Any, block: Block) -> Block | None:
     return consumers[0] if same_extents else None
 
 
-def _fuse_consumer(sch: Any, block: Block, consumer: Block, thread: Any) -> bool:
+def _fuse_consumer(sch: Any, block: ComputeBlock, consumer: ComputeBlock, thread: Any) -> bool:
     """Compute the consumer in the threads of `block`, whose results then stay in registers; False if TVM cannot."""
     try:
         sch.reverse_compute_at(consumer.rv, thread)
@@ -154,7 +156,7 @@ def _fuse_consumer(sch: Any, block: Block, consumer: Block, thread: Any) -> bool
     return True
 
 
-def _choose_sum_threads(block: Block) -> int:
+def _choose_sum_threads(block: ComputeBlock) -> int:
     """Threads that share a sum: a warp for few elements, and for one symbolic axis."""
     reduced = block.extents_of("R")
     total = blocks.volume(reduced)
