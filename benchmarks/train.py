@@ -45,7 +45,7 @@ RESULT = "RESULT "
 
 @dataclass(slots=True)
 class Run:
-    """The options of a run, and what it has measured."""
+    """The options of a run, and its measurements."""
 
     device: str
     seconds: float

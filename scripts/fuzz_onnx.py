@@ -164,7 +164,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     fuzzing.limit_memory()
     corpus = [path.read_bytes() for directory in options.corpus for path in sorted(directory.rglob("*.onnx"))]
     files = [*models(), *(data for data in corpus if len(data) <= LARGEST)]
-    for data in files:  # the time of the first mutations is then without imports and kernels
+    for data in files:  # so that the time of the first mutations has no imports and kernels in it
         with contextlib.suppress(MetaError):
             read(data)
     return MODELS.run(options, files)

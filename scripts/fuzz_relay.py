@@ -25,7 +25,7 @@ _SUFFIXES = {".relay": "text", ".json": "json", ".params": "params", ".npz": "pa
 
 
 def read_bytes(kind: str, data: bytes, convert: bool = False) -> Any:
-    """What the readers make of `data`; raises MetaError, and nothing else, for what they refuse."""
+    """The result of the readers for `data`; raises MetaError, and nothing else, for what they refuse."""
     from meta.frontend.relay.params import read_params
     from meta.frontend.relay.source import read
 

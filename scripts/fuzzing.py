@@ -91,7 +91,8 @@ Read = Callable[[Input], str]
 
 @dataclass(slots=True)
 class Report:
-    """What a run saw: how often each outcome occurred, the slowest input with its seconds, and the failures."""
+    """The outcome of a run: how often each outcome of an input
+    occurred, the slowest input with its seconds, and the failures."""
 
     runs: int = 0
     outcomes: Counter[str] = field(default_factory=Counter[str])
@@ -192,7 +193,7 @@ def _mutate_value(data: Any, rng: random.Random) -> None:
 
 
 def _keys(data: Any) -> list[Any]:
-    """What `data` is indexed by; nothing for what has no parts."""
+    """The keys or positions of `data`; none for a scalar."""
     if isinstance(data, dict):
         return list(cast("dict[Any, Any]", data))
     return list(range(len(cast("list[Any]", data)))) if isinstance(data, list) else []

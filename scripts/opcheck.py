@@ -43,11 +43,11 @@ def _rows(names: Sequence[str], first: bool) -> dict[str, list[Sample]]:
     rows: dict[str, list[Sample]] = {}
     for row in samples():
         rows.setdefault(row.op, []).append(row)
-    wanted = [get(name).name for name in names] or list(rows)
-    missing = [name for name in wanted if name not in rows]
+    expected = [get(name).name for name in names] or list(rows)
+    missing = [name for name in expected if name not in rows]
     if missing:
         raise ArgumentError("opcheck", f"{missing[0]} has no samples", "operators of the package")
-    return {name: rows[name][: 1 if first else None] for name in wanted}
+    return {name: rows[name][: 1 if first else None] for name in expected}
 
 
 def _part(names: Sequence[str], part: str) -> Sequence[str]:

@@ -210,20 +210,20 @@ def main(argv: list[str] | None = None) -> int:
     if not any(options.directory.glob("*.relay")) and not any(options.directory.glob("ops/*.relay")):
         print(f"There are no Relay programs in {options.directory}: give the directory of the corpus", file=sys.stderr)
         return 2
-    done: list[Case] = []
+    completed: list[Case] = []
     for case in cases(options.directory, options.only):
         check(case, vm=not options.no_vm)
-        done.append(case)
+        completed.append(case)
         if options.times:
             shown = "  ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in case.seconds.items())
             print(f"{case.name:32} {shown}", flush=True)
     stages = STAGES[:3] if options.no_vm else STAGES
     counts: list[str] = []
     for stage in stages:
-        able = [c for c in done if stage not in c.skipped]
+        able = [c for c in completed if stage not in c.skipped]
         counts.append(f"{stage} {sum(stage not in c.failed for c in able)}/{len(able)}")
     print("RELAY " + " ".join(counts))
-    for case in done:
+    for case in completed:
         for reason in dict.fromkeys(case.failed.values()):
             where = ", ".join(stage for stage in stages if case.failed.get(stage) == reason)
             if where:

@@ -2,8 +2,8 @@
 
     python -m scripts.soak --calls 100000
 
-`--values 100000` makes as many calls as give each number 100,000 values. Every call has a value that no call before it
-had. A table shows, after each tenth of the calls, the resident memory of the process, the kernels in memory and the
+`--values 100000` makes as many calls as give each number 100,000 values. Every call has a new
+value. A table shows, after each tenth of the calls, the resident memory of the process, the kernels in memory and the
 kernels that were built or loaded. The exit status is 1 if one of them grew after the first tenth: memory by more than
 `--allowed` MiB, kernels at all.
 """

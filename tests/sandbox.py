@@ -36,5 +36,5 @@ def environment(python: Path) -> dict[str, str]:
 def install(python: Path, package: Path) -> None:
     """Install a package from its folder, in place of an installed version."""
     command = [str(python), "-m", "pip", "install", "-q", str(package)]
-    done = subprocess.run(command, env=environment(python), capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = subprocess.run(command, env=environment(python), capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr

@@ -43,14 +43,15 @@ def case(seed: int, index: int) -> str:
             process.wait()
         for options in ([str(rng.choice((0, 4096, 20_000)))], []):
             command = [sys.executable, "-c", _PROGRAM, *options]
-            done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
-            if done.stdout != "right\n":
-                return f"exit status {done.returncode} after kills, with file sizes {options}: {done.stderr[-1500:]}"
+            completed = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
+            if completed.stdout != "right\n":
+                error = completed.stderr[-1500:]
+                return f"exit status {completed.returncode} after kills, with file sizes {options}: {error}"
     return ""
 
 
 def run_tests(path: str) -> str:
-    """What fails in a file of tests."""
+    """The failures of a file of tests."""
     command = [sys.executable, "-m", "pytest", "-q", "-x", "-p", "no:cacheprovider", path]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
-    return done.stdout[-2000:] if done.returncode else ""
+    completed = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
+    return completed.stdout[-2000:] if completed.returncode else ""

@@ -198,7 +198,7 @@ def with_padding_of(host: OperatorCall, ours: Any, theirs: Any) -> Any:
 
 
 def finite(values: Any) -> Any:
-    """The finite values in float64, absolute ones if they are complex; none of integers and bools, which are exact."""
+    """The finite values in float64, magnitudes of complex ones; none for integers and bools, which are exact."""
     values = np.abs(values) if values.dtype.kind == "c" else values
     return values[np.isfinite(values)].astype(np.float64) if values.dtype.kind not in "biu" else np.zeros(0)
 

@@ -63,8 +63,8 @@ def case(seed: int, index: int) -> str:
 def _interrupts(seed: str) -> str:
     variables = {**os.environ, "PYTHONPATH": str(ROOT)}
     command = [sys.executable, "-c", _INTERRUPTED, seed]
-    done = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
-    return "" if done.stdout == "right\n" else f"exit status {done.returncode}: {done.stderr[-2000:]}"
+    completed = subprocess.run(command, env=variables, capture_output=True, text=True, timeout=100, check=False)
+    return "" if completed.stdout == "right\n" else f"exit status {completed.returncode}: {completed.stderr[-2000:]}"
 
 
 def _threads(rng: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""Cases that do wrong on purpose, for the tests of `workers`."""
+"""Cases that fail on purpose, for the tests of `workers`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import time
 
 
 def case(seed: int, index: int) -> str:
-    """Case 2 crashes, 5 hangs, 7 raises, 8 says what is wrong."""
+    """Case 2 crashes, 5 hangs, 7 raises, 8 returns a problem."""
     del seed
     match index:
         case 2:

@@ -82,7 +82,7 @@ def case(seed: int, index: int) -> str:
 
 
 def bounded(reader: Callable[[], str]) -> str:
-    """What `reader` returns, or that it took more time or memory than a file may take."""
+    """The result of `reader`, or a problem if it took more time or memory than a file may take."""
     before, start = _memory(), time.process_time()
     problem = reader()
     seconds, grown = time.process_time() - start, _memory() - before
@@ -92,7 +92,7 @@ def bounded(reader: Callable[[], str]) -> str:
 
 
 def read(kind: str, data: bytes, rng: random.Random) -> str:
-    """Read a file; what is wrong, "" if nothing is."""
+    """Read a file; returns the problem, "" if there is none."""
     try:
         if kind == "ir":
             return _read_ir(data.decode("utf-8", "replace"), rng)
@@ -110,7 +110,7 @@ def read(kind: str, data: bytes, rng: random.Random) -> str:
 
 
 def wrong_error(error: MetaError, kind: type[MetaError]) -> str:
-    """What is wrong with the error of a reader, whose errors are of a class of its own; "" if nothing is."""
+    """The problem with the error of a reader, whose errors have a class for each reader; "" if there is none."""
     if not isinstance(error, kind):
         return f"{type(error).__name__} and not {kind.__name__}: {error}"[:2000]
     return "" if len(str(error)) < 100_000 else f"an error of {len(str(error))} characters"

@@ -1,8 +1,8 @@
 """Long random programs that move, cast, combine and overwrite tensors: interpreter and virtual machine agree with eager
-calls bit by bit, results of earlier calls keep their values, and inputs that are overwritten get theirs.
+calls bit by bit, results of earlier calls keep their values, and overwritten inputs get the new ones.
 
 All operators here are exact, so that fusion and the order of kernels change nothing. Most programs call kernels of
-torch, which need no compilation: the plan of their memory is that of the others."""
+torch, which need no compilation; their memory is planned like that of all programs."""
 
 from __future__ import annotations
 
@@ -62,8 +62,8 @@ def _problem(body: _Body, calls: Sequence[Sequence[Any]], rng: random.Random) ->
             kept = list(pool.map(lambda values: _call(executor, values), calls))
     else:
         kept = [_call(executor, values) for values in calls]
-    for (results, written), (wanted, wanted_written) in zip(kept, expected, strict=True):  # old results are alive
-        assert_same(results, wanted, "machine")
+    for (results, written), (reference, wanted_written) in zip(kept, expected, strict=True):  # old results are alive
+        assert_same(results, reference, "machine")
         assert_same(written, wanted_written, "inputs of the machine")
     if not body.overwrites and rng.random() < 0.3:
         same = [meta.array(calls[0][0])] * 3

@@ -23,8 +23,8 @@ _LARGEST = 20_000
 def models() -> list[bytes]:
     """The models of `fuzz_onnx`, and those in the package `onnx`."""
     folder = Path(str(import_module("onnx").__file__)).parent
-    found = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size <= _LARGEST]
-    return fuzz_onnx.models() + found
+    files = [path.read_bytes() for path in sorted(folder.rglob("*.onnx")) if path.stat().st_size <= _LARGEST]
+    return fuzz_onnx.models() + files
 
 
 def case(seed: int, index: int) -> str:

@@ -125,7 +125,7 @@ class Mutator:
         self.renamed: dict[int, Any] = {}
 
     def module(self) -> Any:
-        self._functions()  # counts the nodes, and collects what may take the place of others
+        self._functions()  # counts the nodes, and collects replacements for others
         self.chosen = frozenset(self.rng.randrange(self.count) for _ in range(self.rng.choice((1, 1, 2, 4))))
         self.count = 0
         return self.ir.IRModule(self._functions(), attrs=None)
@@ -145,7 +145,7 @@ class Mutator:
         return self.relax.Function(list(params), body, like.ret_ty, like.is_pure, like.attrs)
 
     def at(self, node: Any, change: Callable[[Any], Any]) -> Any:
-        """A node, or what `change` makes of it where it is among the chosen ones and TVM can represent it."""
+        """A node; for a drawn one the result of `change`, if TVM can represent that."""
         self.count += 1
         if self.count - 1 in self.chosen:
             with suppress(*_REFUSALS):
@@ -158,7 +158,7 @@ class Mutator:
         rebuild = getattr(self, f"_{type(node).__name__}", None)
         rebuilt = node
         if rebuild is not None:
-            with suppress(*_REFUSALS):  # TVM does not represent a field of what is no tuple
+            with suppress(*_REFUSALS):  # TVM cannot represent a field of a value other than a tuple
                 rebuilt = rebuild(node)
         if not self.chosen:
             self.seen.append(node)

@@ -1,6 +1,6 @@
 """Random calls drawn from the schemas of all operators: arguments of any rank, dtype, layout and value, not samples.
 
-Most fit by chance only in part: such a call has to end with an error of meta. One that is accepted has the type that
+Most calls are invalid, and must end with an error of meta. One that is accepted has the type that
 inference promises, and equal values in every dialect, from the interpreter and from the virtual machine. Cases come in
 blocks that draw ranks, dtypes and plain values from a few, so that most accepted calls find their kernels.
 """

@@ -1,4 +1,4 @@
-"""Cases in processes of their own. A process writes the number of its case to a file before it begins it, so that the
+"""Cases in child processes. A process writes the number of its case to a file before it begins it, so that the
 process around it can tell which case crashed it, or hangs."""
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ _STATE = struct.Struct("<qq")
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """What a case did. kind: "wrong", "crash", "hang"."""
+    """The failure of a case. kind: "wrong", "crash" or "hang"."""
 
     attack: str
     seed: int
@@ -88,7 +88,7 @@ def case_of(attack: str) -> Callable[[int, int], str]:
 
 
 def outcome(attack: str, seed: int, index: int) -> str:
-    """What is wrong in a case, "" if nothing is."""
+    """The problem of a case, "" if there is none."""
     try:
         return case_of(attack)(seed, index)
     except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - whatever it is, it is what this looks for
@@ -140,7 +140,7 @@ class _Worker:
             self.process = subprocess.Popen(command, cwd=ROOT, stdout=output, stderr=subprocess.STDOUT)
 
     def poll(self) -> bool:
-        """Whether the process still works."""
+        """Whether the process, started again if it failed, still runs."""
         process = self.process
         assert process is not None
         index, done = _STATE.unpack(self.state.read_bytes())
@@ -167,15 +167,15 @@ class _Worker:
         return False
 
     def end(self, done: int, finding: Finding | None = None) -> None:
-        """Take what the process has found. finding: what ended it."""
+        """Collect the findings of the process. finding: the failure that ended it."""
         run = self.run
         run.done += done
         self.skipped += done
         for line in self.output.read_text(errors="replace").splitlines():
             with suppress(ValueError):
-                found: Any = json.loads(line)
-                if isinstance(found, list):
-                    case, problem = cast("tuple[int, str]", found)
+                answer: Any = json.loads(line)
+                if isinstance(answer, list):
+                    case, problem = cast("tuple[int, str]", answer)
                     run.findings.append(Finding(run.attack, run.seed, case, "wrong", problem))
         if finding is not None:
             run.findings.append(finding)

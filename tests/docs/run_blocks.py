@@ -66,7 +66,7 @@ def _code(source: str, path: Path, line: int, mode: str) -> Any:
 def _replay(example: doctest.Example, path: Path, line: int, namespace: dict[str, Any]) -> bool:
     """Run one `>>>` example; whether it printed, or raised, what the page says. If not, print the difference."""
     printed = io.StringIO()
-    wanted = example.want
+    expected = example.want
     with contextlib.redirect_stdout(printed):
         try:
             exec(_code(example.source, path, line, "single"), namespace)
@@ -75,8 +75,8 @@ def _replay(example: doctest.Example, path: Path, line: int, namespace: dict[str
                 traceback.print_exc()
                 return False
             print("".join(traceback.format_exception_only(error)), end="")
-            wanted = example.exc_msg
-    return _compare(example.source, wanted, printed.getvalue(), path, line)
+            expected = example.exc_msg
+    return _compare(example.source, expected, printed.getvalue(), path, line)
 
 
 def _commands(body: str) -> Iterator[doctest.Example]:
@@ -89,11 +89,11 @@ def _commands(body: str) -> Iterator[doctest.Example]:
 
 def _run_command(example: doctest.Example, path: Path, line: int) -> bool:
     """Run a command; whether it printed what the page says, and ended with the exit status that the page says."""
-    done = subprocess.run(
+    completed = subprocess.run(
         example.source, shell=True, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False
     )
-    status = f"[exit status {done.returncode}]\n" if done.returncode else ""
-    return _compare(example.source, example.want, done.stdout + status, path, line)
+    status = f"[exit status {completed.returncode}]\n" if completed.returncode else ""
+    return _compare(example.source, example.want, completed.stdout + status, path, line)
 
 
 def _compare(source: str, wanted: str, printed: str, path: Path, line: int) -> bool:

@@ -15,7 +15,7 @@ RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read
 
 
 def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests, in an
+    """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests, in a
     separate environment, so that packages it installs do not either."""
     python = sandbox.make(directory / ".venv")
     command = [str(python), "-W", "error", str(RUNNER), str(page)]
@@ -30,8 +30,8 @@ def name(page: Path) -> str:
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
 def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
-    done = run_page(page, tmp_path)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = run_page(page, tmp_path)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

@@ -30,8 +30,8 @@ def test_networks_compute_the_same() -> None:
     values = ours.state_dict()
     with torch.no_grad():
         for name, parameter in theirs.named_parameters():
-            known = values[name.replace(".weight", ".w").replace(".bias", ".b")]
-            parameter.copy_(to_torch(known.detach().numpy()))
+            weight = values[name.replace(".weight", ".w").replace(".bias", ".b")]
+            parameter.copy_(to_torch(weight.detach().numpy()))
     indices = np.random.default_rng(0).integers(0, 11, (2, 5))
     expected = theirs(torch.from_numpy(indices)).detach().numpy()
     np.testing.assert_allclose(ours(meta.array(indices)).detach().numpy(), expected, atol=1e-5)

@@ -54,8 +54,8 @@ def test_invalid_settings() -> None:
 
 
 def test_nothing_is_written_to_the_temporary_directory(tmp_path: Path) -> None:
-    missing = str(tmp_path / "missing")
-    assert _run(META_CACHE_DIR=str(tmp_path / "cache"), TMPDIR=missing, TEMP=missing, TMP=missing) == ""
+    folder = str(tmp_path / "missing")
+    assert _run(META_CACHE_DIR=str(tmp_path / "cache"), TMPDIR=folder, TEMP=folder, TMP=folder) == ""
     assert list((tmp_path / "cache").rglob("*.so"))
     assert not list((tmp_path / "cache" / "work").iterdir())
 

@@ -24,7 +24,8 @@ def nothing_warned(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def give_away(monkeypatch: pytest.MonkeyPatch) -> Callable[[Path], None]:
-    """Makes a file belong to another user; without the right to, everything belongs to another user."""
+    """Gives a file to another user. Without the permission, the process pretends to be another user, so that all files
+    are foreign."""
 
     def give(path: Path) -> None:
         if os.geteuid() == 0:

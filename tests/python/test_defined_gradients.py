@@ -1,4 +1,4 @@
-"""Gradients that `meta.define` is given: which functions it takes, which it refuses, and how results are checked."""
+"""Gradients passed to `meta.define`: functions that it takes or refuses, and checks of their results."""
 
 from __future__ import annotations
 
@@ -227,8 +227,8 @@ WRONG = {
 def test_a_gradient_of_another_type_is_refused(case: str, traced: bool) -> None:
     gradient, shown, remedy = WRONG[case]
     op, x = scale(gradient={"x": gradient}), leaf(1.0, 2.0)
-    wanted = r'expected the argument\'s type Tensor\[\(2,\), "float32"\]'
-    text = rf"^\[{op.__name__}\] the gradient of argument 'x' is {shown}; {wanted}; {remedy} \(at {__file__}:\d+\)"
+    expected = r'expected the argument\'s type Tensor\[\(2,\), "float32"\]'
+    text = rf"^\[{op.__name__}\] the gradient of argument 'x' is {shown}; {expected}; {remedy} \(at {__file__}:\d+\)"
     with pytest.raises(GradientError, match=text):
         traced_backward(op, x) if traced else op(x).sum().backward()
 

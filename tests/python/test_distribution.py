@@ -58,6 +58,6 @@ def test_console_command() -> None:
 
 
 def test_module_command_prints_help() -> None:
-    done = subprocess.run([sys.executable, "-m", "meta", "--help"], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert "demo" in done.stdout
+    completed = subprocess.run([sys.executable, "-m", "meta", "--help"], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert "demo" in completed.stdout

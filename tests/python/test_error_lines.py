@@ -266,9 +266,9 @@ def test_an_unknown_fact_of_a_gradient(gradient: dict[str, Any], text: str) -> N
 def _without(packages: str, statement: str) -> str:
     """The output of a statement in a process without some packages."""
     hide = f"import sys; sys.modules.update(dict.fromkeys({packages.split()!r})); "
-    done = subprocess.run([sys.executable, "-c", hide + statement], capture_output=True, text=True)
-    assert "Traceback" not in done.stderr, done.stderr
-    return done.stdout + done.stderr
+    completed = subprocess.run([sys.executable, "-c", hide + statement], capture_output=True, text=True)
+    assert "Traceback" not in completed.stderr, completed.stderr
+    return completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize(("hidden", "name"), [("sklearn", "sklearn"), ("matplotlib", "matplotlib"), ("rich", "rich")])
@@ -296,5 +296,8 @@ def test_a_dialect_that_is_off_says_what_to_install(monkeypatch: pytest.MonkeyPa
         "try:\n  with meta.with_dialect('torch'): meta.softmax(meta.ones((2,)))\n"
         "except meta.errors.DispatchError as error: print(error)"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert "torch is off: torch is not installed; install it: pip install 'meta-tvm[torch]'; tvm (plevel" in done.stdout
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert (
+        "torch is off: torch is not installed; install it: pip install 'meta-tvm[torch]'; tvm (plevel"
+        in completed.stdout
+    )

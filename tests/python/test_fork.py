@@ -1,4 +1,4 @@
-"""A child forked while other threads compile finds no lock held by a thread that it does not have."""
+"""A child forked while other threads compile inherits no locked lock."""
 
 from __future__ import annotations
 

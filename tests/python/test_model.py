@@ -133,7 +133,7 @@ class AbstractBase(abc.ABC):
 
 
 class Derived(TorchStyle, AbstractBase):
-    """Arrays after the constructor of a model that has parameters itself."""
+    """Adds arrays in its constructor to the parameters of its base class."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -183,13 +183,13 @@ def test_moved_arrays_keep_their_identity(dtype: str | None) -> None:
     model.to("cpu", dtype)
     after = dict(model.named_state())
     assert [(name, id(x)) for name, x in after.items()] == [(name, id(x)) for name, x in before.items()]
-    wanted = dtype or "float32"
-    assert all(x.requires_grad and x.dtype == wanted for x in model.parameters())
+    expected = dtype or "float32"
+    assert all(x.requires_grad and x.dtype == expected for x in model.parameters())
     assert after["seen.1"].dtype == "int64"
     for name, value in values.items():
         gradient: Any = after[name].grad
         assert gradient is gradients[name]
-        assert gradient.dtype == wanted
+        assert gradient.dtype == expected
         np.testing.assert_array_equal(gradient.numpy(), value)
     # A part refers to the memory that it comes from.
     x = model.layers[0].w

@@ -74,15 +74,15 @@ def _edit(package: Path, factor: float) -> None:
 
 
 def _run(python: Path, folder: Path) -> dict[str, Any]:
-    """What a new process finds, and the entries of the disk cache after it."""
+    """The results of a new process, and the entries of the disk cache after it."""
     settings = {"META_CACHE": "1", "META_CACHE_DIR": str(folder / "cache")}
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(python), "-W", "error", "-c", _PROGRAM],
         env={**sandbox.environment(python), **settings}, cwd=folder, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode == 0, done.stderr
+    assert completed.returncode == 0, completed.stderr
     entries = {path.name for path in (folder / "cache").rglob("*.*")}
-    return {**json.loads(done.stdout), "entries": entries}
+    return {**json.loads(completed.stdout), "entries": entries}
 
 
 @pytest.fixture(scope="module")
@@ -131,8 +131,8 @@ def test_processes_share_the_cache(processes: list[dict[str, Any]]) -> None:
 def test_other_environments_lack_the_package(tmp_path: Path) -> None:
     python = sandbox.make(tmp_path / "environment")
     ask = "import meta; print(hasattr(meta.ops, 'separate_operators'))"
-    done = subprocess.run(
+    completed = subprocess.run(
         [str(python), "-c", ask],
         env=sandbox.environment(python), cwd=tmp_path, capture_output=True, text=True, check=True,
     )  # fmt: skip
-    assert done.stdout == "False\n"
+    assert completed.stdout == "False\n"

@@ -55,9 +55,9 @@ assert "working_operators" not in sys.modules
 assert {USES[use]}
 assert meta.relu(meta.ones((1,))).tolist() == [1.0]
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    assert done.stderr.count("PluginWarning: [plugins] 'broken' (broken_operators) of broken 1.0") == 1
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stderr.count("PluginWarning: [plugins] 'broken' (broken_operators) of broken 1.0") == 1
 
 
 _HELPERS = """
@@ -123,5 +123,5 @@ sys.path.insert(0, {str(site)!r})
 from meta.cli import main
 assert main(["ops", "--only", "working_operators", "--only", "installed_package::*"]) == 0
 """
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
-    assert done.stdout == "user: installed_double, installed_package::double\n", done.stderr
+    completed = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False)
+    assert completed.stdout == "user: installed_double, installed_package::double\n", completed.stderr

@@ -115,14 +115,14 @@ def _run(folder: Path) -> dict[str, Any]:
         "PYTHONDONTWRITEBYTECODE": "1",
     }
     command = [sys.executable, str(folder / "operators.py")]
-    done = subprocess.run(command, env=environment, cwd=_ROOT, capture_output=True, text=True)
-    assert done.returncode == 0, done.stderr
-    return {**json.loads(done.stdout), "entries": sorted(p.name for p in (folder / "cache").rglob("*.*"))}
+    completed = subprocess.run(command, env=environment, cwd=_ROOT, capture_output=True, text=True)
+    assert completed.returncode == 0, completed.stderr
+    return {**json.loads(completed.stdout), "entries": sorted(p.name for p in (folder / "cache").rglob("*.*"))}
 
 
 @pytest.fixture(scope="module")
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
-    """What three processes found: the first one before the edits, the others after them."""
+    """The results of three processes: the first one before the edits, the others after them."""
     folder = tmp_path_factory.mktemp("operators")
     _write(folder, 2.0, "one_package")
     first = _run(folder)

@@ -51,8 +51,8 @@ def test_program_agrees_with_the_step(eager, optimize):
     module = passes.standard()(record.module) if optimize else record.module
     check_ir(module)
     expected, state = eager
-    got = losses(lambda *b: execute(record, *b, module=module), batch)
-    np.testing.assert_allclose(got, expected, rtol=1e-4)
+    result = losses(lambda *b: execute(record, *b, module=module), batch)
+    np.testing.assert_allclose(result, expected, rtol=1e-4)
     for name, x in step.named_state():
         np.testing.assert_allclose(x.detach().numpy(), state[name], rtol=1e-3, atol=1e-5, err_msg=name)
 
@@ -71,8 +71,8 @@ def test_mixed_precision_trains_and_casts_each_weight_once(eager):
     step, batch = step_and_batch()
     record = step.record(*batch)
     module = check_ir(passes.standard()(passes.auto_cast("bfloat16")(record.module)))
-    got = losses(lambda *b: execute(record, *b, module=module), batch)
-    np.testing.assert_allclose(got, eager[0], rtol=5e-2)
+    result = losses(lambda *b: execute(record, *b, module=module), batch)
+    np.testing.assert_allclose(result, eager[0], rtol=5e-2)
     assert [p.type for p in module.main.params] == [p.type for p in record.main.params]
     low = [b.value.args[0] for b in module.main.body.bindings
            if getattr(b.value, "op_name", "") == "cast" and b.var.type.dtype == "bfloat16"]  # fmt: skip

@@ -25,8 +25,8 @@ def python(*arguments: str) -> subprocess.CompletedProcess[str]:
 
 @pytest.mark.parametrize("program", names())
 def test_program(program: str) -> None:
-    done = python("-m", "tests.python.without_torch", program)
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = python("-m", "tests.python.without_torch", program)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 def test_every_operator(tmp_path: Path) -> None:
@@ -46,14 +46,14 @@ def test_every_operator(tmp_path: Path) -> None:
         calls.append((row.op, call.args, call.kwargs, expected, exact, row.tol))
     recording = tmp_path / "calls"
     recording.write_bytes(pickle.dumps(calls))
-    done = python("-m", "tests.python.without_torch", "every_operator", str(recording))
-    assert done.returncode == 0, done.stdout + done.stderr
+    completed = python("-m", "tests.python.without_torch", "every_operator", str(recording))
+    assert completed.returncode == 0, completed.stdout + completed.stderr
 
 
 @pytest.mark.parametrize("statement", ["import torch", "import torch.nn", "from torch import Tensor"])
 def test_rejects_imports_of_hidden_torch(statement: str) -> None:
-    done = python("-c", f"from tests.python.hide_torch import hide_torch; hide_torch(); {statement}")
-    assert "ModuleNotFoundError: No module named 'torch'" in done.stderr
+    completed = python("-c", f"from tests.python.hide_torch import hide_torch; hide_torch(); {statement}")
+    assert "ModuleNotFoundError: No module named 'torch'" in completed.stderr
 
 
 def test_does_not_find_hidden_torch() -> None:

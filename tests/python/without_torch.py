@@ -113,12 +113,12 @@ def gradient_on_the_vm() -> None:
 def every_operator(recording: str) -> None:
     """Repeat the calls that test_without_torch.py recorded and compare with torch's results."""
     failures: list[str] = []
-    for name, args, kwargs, wanted, exact, tolerances in pickle.loads(Path(recording).read_bytes()):
+    for name, args, kwargs, expected, exact, tolerances in pickle.loads(Path(recording).read_bytes()):
         call = OperatorCall(get(name), args, kwargs).to_meta()
         try:
             result = call.run()
             check_types(call, result)
-            for ours, theirs, oracle in zip(flat_results(result), wanted, exact, strict=False):
+            for ours, theirs, oracle in zip(flat_results(result), expected, exact, strict=False):
                 if theirs is not None:
                     compare(name, to_numpy(ours), theirs, oracle=oracle, tolerance=tolerances.get(ours.dtype))
         except (AssertionError, MetaError) as error:

@@ -201,7 +201,7 @@ def test_does_not_narrow_widened_values():
 
 
 def test_gradients_of_a_bias_add_what_the_products_read():
-    """The float32 gradient of the result is then needed in no kernel but the one that rounds it."""
+    """Then only the kernel that rounds the float32 gradient of the result reads it."""
     module = program(lambda dy, x, w: (dy @ w, meta.sum_to(dy, (4,)), dy.transpose() @ x), (3, 4), (3, 3), (4, 3))
     after = passes.standard()(cast(module))
     by_name = {b.var: b.value for b in walk(after.main)}

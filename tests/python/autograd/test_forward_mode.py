@@ -54,7 +54,7 @@ def assert_tangent_as_in_torch(ours: Callable[..., Any], theirs: Callable[..., A
 
 
 def test_tangents_of_values_for_one_position() -> None:
-    """Of several values the one that is kept has the tangent of the result; sums and equal extrema have all of them."""
+    """The result has the tangent of the value that it keeps; a sum and equal extrema, those of all values."""
     x, values = np.ones((3, 2)), RNG.integers(1, 3, (4, 2)).astype("float64")
     places = np.array([[0, 0], [0, 1], [2, 1], [2, 0]])
     for ours, theirs in {"add": "sum", "max": "amax", "min": "amin"}.items():

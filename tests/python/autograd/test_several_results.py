@@ -55,7 +55,7 @@ def test_indices_are_constants(case: Any) -> None:
     with pytest.raises(GradientError, match="the tensor does not require grad"):
         indices.backward(meta.ones(indices.shape, dtype=indices.dtype))
     (dx,) = meta.autograd.grad(values.sum(), x, create_graph=True)
-    assert not dx.requires_grad  # it depends on the indices alone
+    assert not dx.requires_grad  # depends on the indices only
 
 
 def test_gradient_of_a_retained_graph(case: Any) -> None:

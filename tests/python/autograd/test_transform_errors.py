@@ -1,4 +1,4 @@
-"""What jvp, vjp, jacobian, hessian and vmap refuse, and what they say."""
+"""Arguments that jvp, vjp, jacobian, hessian and vmap refuse, and the texts of their errors."""
 
 from __future__ import annotations
 

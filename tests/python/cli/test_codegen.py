@@ -120,9 +120,9 @@ def test_type_checkers_read_the_signatures(package: Package, tmp_path: Path) -> 
     settings = {"extraPaths": [str(CHECKOUT)], "include": ["user.py", f"{folder.name}/functions.py"]}
     (tmp_path / "pyrightconfig.json").write_text(json.dumps(settings))
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=tmp_path)
     problems: set[tuple[str, int, str]] = set()
-    for message in json.loads(done.stdout)["generalDiagnostics"]:
+    for message in json.loads(completed.stdout)["generalDiagnostics"]:
         revealed = re.search(r'^Type of ".*" is "(.*)"$', message["message"].replace("\n", " "))
         text = f"reveals: {revealed[1]}" if revealed else f"reports: {message['rule']}"
         problems.add((Path(message["file"]).name, message["range"]["start"]["line"] + 1, text))

@@ -130,9 +130,9 @@ def test_reads_programs_of_pytorch(tmp_path: Path, capsys: pytest.CaptureFixture
     assert run(path, "--examine") == 0
     assert "aten.linear.default" in capsys.readouterr().out
     assert run(path, "--run", "--interpreter", "--repeat", "0") == 1
-    wanted = capsys.readouterr().err
-    assert "pass --size " in wanted
-    size = wanted.partition("--size ")[2].partition("=")[0]
+    expected = capsys.readouterr().err
+    assert "pass --size " in expected
+    size = expected.partition("--size ")[2].partition("=")[0]
     assert run(path, "--run", "--interpreter", "--repeat", "0", "--size", f"{size}=5") == 0
     printed = capsys.readouterr().out
     assert "imported net.pt2 (PyTorch) in " in printed

@@ -1,4 +1,4 @@
-"""`python -m meta op NAME`: what is said about an operator is what its files and the registry say."""
+"""`python -m meta op NAME`: it prints what the files of an operator and the registry contain."""
 
 import inspect
 import json

@@ -79,9 +79,9 @@ def run(folder: Path, *arguments: str) -> str:
     """The output of Python in a copy of the repository."""
     command = [sys.executable, *arguments]
     environment = {**os.environ, "PYTHONPATH": str(folder), "COLUMNS": "200"}
-    done = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
-    return done.stdout
+    completed = subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    return completed.stdout
 
 
 def test_the_copies_compute_the_same(tmp_path: Path) -> None:

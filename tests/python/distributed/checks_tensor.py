@@ -215,7 +215,7 @@ def check_four_zero_and_tensor_parallel() -> None:
 
 
 def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any, name: str) -> None:
-    """What each wrapped step saves goes on in the next one, as in itself."""
+    """Each wrapped step continues from the checkpoint of the one before, as that one does itself."""
     path, plan = Path(os.environ["CHECKPOINTS"], name), MODELS["mlp"][2]
     for i, wrap in enumerate(wraps):
         step = wrap(new_step("mlp", "adamw", "float64"), plan)

@@ -16,7 +16,7 @@ SECONDS = 300
 
 
 def environment(rank: int, processes: int, port: int) -> dict[str, str]:
-    """What torchrun tells a process."""
+    """The environment variables that torchrun sets for a process."""
     return {
         **os.environ, "RANK": str(rank), "WORLD_SIZE": str(processes), "LOCAL_RANK": str(rank),
         "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port), "GLOO_SOCKET_IFNAME": "lo",

@@ -1,4 +1,4 @@
-"""All ranks of a program in one process, operator by operator: what collectives do is computed with NumPy."""
+"""All ranks of a program in one process, operator by operator: NumPy computes the collectives."""
 
 from __future__ import annotations
 

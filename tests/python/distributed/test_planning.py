@@ -109,12 +109,12 @@ MLP_PARTS = {"layers.0.*": shard(0), "layers.2.w": shard(1)}
 
 
 def test_the_command_divides_over_two_axes(capsys: pytest.CaptureFixture[str]) -> None:
-    made = ["plan", f"{__name__}:mlp_step", "--ranks", "8"]
-    assert main([*made, "--tensor-parallel", "2", "--parts", f"{__name__}:MLP_PARTS", "--zero", "3"]) == 0
+    command = ["plan", f"{__name__}:mlp_step", "--ranks", "8"]
+    assert main([*command, "--tensor-parallel", "2", "--parts", f"{__name__}:MLP_PARTS", "--zero", "3"]) == 0
     out = capsys.readouterr().out
     assert "all_reduce over tp: 1 calls" in out
     assert "reduce_scatter over zero:" in out
-    assert main([*made, "--zero", "2", "--copies", "2"]) == 0
+    assert main([*command, "--zero", "2", "--copies", "2"]) == 0
     out = capsys.readouterr().out
     assert "all_reduce over dp:" in out
     assert "reduce_scatter over zero:" in out
@@ -123,5 +123,5 @@ def test_the_command_divides_over_two_axes(capsys: pytest.CaptureFixture[str]) -
         (["--copies", "2"], "--copies 2 without --zero; expected --zero 1, 2 or 3"),
         (["--tensor-parallel", "2"], "--tensor-parallel 2 --parts None; expected both or neither"),
     ):
-        assert main([*made, *options]) == 1
+        assert main([*command, *options]) == 1
         assert text in capsys.readouterr().err

@@ -1,4 +1,4 @@
-"""What a failure leaves: the last checkpoint, from which torchrun's next try goes on."""
+"""After a failure, torchrun's next try goes on from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ def test_a_rank_that_ends_while_it_saves_loses_one_step(tmp_path: Path) -> None:
     command += ["--master-addr", "127.0.0.1", "--master-port", str(free_port()), "--monitor-interval", "0.1"]
     command += ["-m", "tests.python.distributed.restarted", str(tmp_path)]
     env = {**os.environ, "GLOO_SOCKET_IFNAME": "lo", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
-    assert not done.returncode, done.stderr[-2000:]
+    completed = subprocess.run(command, env=env, capture_output=True, text=True, timeout=200, check=False)
+    assert not completed.returncode, completed.stderr[-2000:]
     lines = [json.loads(line) for line in (tmp_path / "losses.txt").read_text().splitlines()]
     tries = [(int(attempt), number) for attempt, number, _ in lines]
     assert tries == [*((0, i) for i in range(FAULT + 1)), *((1, i) for i in range(FAULT, STEPS))]
@@ -111,13 +111,13 @@ for path in sys.argv[1:]:
 
 
 def test_a_full_disk_leaves_the_old_checkpoint(tmp_path: Path) -> None:
-    """A limit of the size of files stands for the disk."""
+    """A limit on the size of files simulates the full disk."""
     file = _saved(tmp_path)
     old = file.read_bytes()
     paths = [str(file.parent), str(tmp_path / "one.safetensors")]
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", _FULL, *paths], capture_output=True, text=True, timeout=100, check=False
     )
-    assert done.stdout.split() == ["refused", "refused"], done.stdout + done.stderr
+    assert completed.stdout.split() == ["refused", "refused"], completed.stdout + completed.stderr
     assert file.read_bytes() == old
     assert not Path(paths[1]).exists()

@@ -44,7 +44,7 @@ _KNOWN: dict[str, Training] = {}
 
 
 def of_one_process(what: str, train: Callable[[], Training]) -> Training:
-    """What one process computes, by its name. Rank 0 does it once, for all ranks."""
+    """The results of one process, by name. Rank 0 does it once, for all ranks."""
     if what not in _KNOWN:
         shared = [train() if RANK == 0 else None]
         if RANKS > 1:

@@ -67,9 +67,9 @@ def test_random_indices_agree_with_numpy(shape: tuple[int, ...], kind: Any) -> N
     x = meta.array(host)
     for _ in range(60):
         index = kind(rng, shape)
-        got, expected = x[index], host[index]
-        assert got.shape == expected.shape, index
-        np.testing.assert_array_equal(got.numpy(), expected, err_msg=repr(index))
+        result, expected = x[index], host[index]
+        assert result.shape == expected.shape, index
+        np.testing.assert_array_equal(result.numpy(), expected, err_msg=repr(index))
 
 
 def test_tensors_as_indices() -> None:
@@ -267,14 +267,14 @@ def run_traced(function: Any, *arrays: Any) -> Any:
 )
 def test_indices_are_traced(index: Any) -> None:
     host = values((3, 4))
-    got = run_traced(lambda x: x[index], meta.array(host))
-    np.testing.assert_array_equal(got.numpy(), host[index])
+    result = run_traced(lambda x: x[index], meta.array(host))
+    np.testing.assert_array_equal(result.numpy(), host[index])
 
 
 def test_traced_positions_may_be_negative() -> None:
     host, rows = values((3, 4)), np.array([0, -1])
-    got = run_traced(lambda x, i: x[i, i], meta.array(host), meta.array(rows))
-    np.testing.assert_array_equal(got.numpy(), host[rows, rows])
+    result = run_traced(lambda x, i: x[i, i], meta.array(host), meta.array(rows))
+    np.testing.assert_array_equal(result.numpy(), host[rows, rows])
 
 
 def test_rejects_traced_masks() -> None:
@@ -292,9 +292,9 @@ def test_setitem_as_an_operator_agrees_with_the_write() -> None:
             index = random_basic(rng, shape)
             host = values(shape)
             value = np.full(host[index].shape, -3, np.float32)
-            got = setitem(meta.array(host), index, meta.array(value))
+            result = setitem(meta.array(host), index, meta.array(value))
             host[index] = value
-            np.testing.assert_array_equal(got.numpy(), host, err_msg=repr(index))
+            np.testing.assert_array_equal(result.numpy(), host, err_msg=repr(index))
     with pytest.raises(meta.errors.NotSupportedError, match=r"meta\.where"):
         setitem(meta.array([1.0]), [0], 1.0)
 

@@ -52,15 +52,17 @@ def test_every_function_that_rows_call_exists(package: str) -> None:
 
 
 def test_missing_names_are_noticed() -> None:
-    found = [name for _, name in names_of_meta("def row(call):\n    return meta.no_such_operator(meta.relu(call))")]
-    assert found == ["no_such_operator", "relu"]
-    assert [hasattr(meta, name) for name in found] == [False, True]
+    names_in_row = [
+        name for _, name in names_of_meta("def row(call):\n    return meta.no_such_operator(meta.relu(call))")
+    ]
+    assert names_in_row == ["no_such_operator", "relu"]
+    assert [hasattr(meta, name) for name in names_in_row] == [False, True]
 
 
 def test_operators_that_tables_name_are_in_the_registry() -> None:
-    known = names()
-    assert set(one_to_one.OPERATORS.values()) <= known
-    assert set(onnx_nodes()) | set(compositions()) <= known
+    entries = names()
+    assert set(one_to_one.OPERATORS.values()) <= entries
+    assert set(onnx_nodes()) | set(compositions()) <= entries
     assert not set(onnx_nodes()) & {"no_such_operator"}
 
 
@@ -90,17 +92,17 @@ def test_operators_of_onnx_have_one_row_for_an_opset() -> None:
 
 def test_rows_of_onnx_are_operators_of_the_standard() -> None:
     defs = pytest.importorskip("onnx.defs")
-    known: dict[tuple[str, str], set[str]] = {}
+    lines: dict[tuple[str, str], set[str]] = {}
     for schema in defs.get_all_schemas_with_history():
         domain = onnx_table.domain_of(schema.domain)
-        known.setdefault((domain, schema.name), set()).update(schema.attributes)
+        lines.setdefault((domain, schema.name), set()).update(schema.attributes)
     standard = ("", "ai.onnx.ml", "ai.onnx.preview.training")
     rows = [row for (domain, _), rows in onnx_table.rows().items() if domain in standard for row in rows]
     shared: dict[object, set[str]] = {}  # one function may serve several operators
     for row in rows:
-        assert (row.domain, row.name) in known, row.name
+        assert (row.domain, row.name) in lines, row.name
         assert row.since <= defs.onnx_opset_version(), row.name
-        shared.setdefault(row.function.__code__, set()).update(known[row.domain, row.name])
+        shared.setdefault(row.function.__code__, set()).update(lines[row.domain, row.name])
     for row in rows:
         assert row.attributes <= shared[row.function.__code__], row.name
 

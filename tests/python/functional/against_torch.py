@@ -25,9 +25,9 @@ def listed(results: Any) -> list[Any]:
 
 def same(ours: Any, theirs: Any) -> None:
     """Check that results have equal dtypes, shapes and values."""
-    results, wanted = listed(ours), listed(theirs)
-    assert len(results) == len(wanted)
-    for y, w in zip(results, wanted, strict=True):
+    results, expected = listed(ours), listed(theirs)
+    assert len(results) == len(expected)
+    for y, w in zip(results, expected, strict=True):
         assert y.dtype == str(w.dtype).removeprefix("torch.")
         check(y.detach(), w.detach())
 
@@ -39,9 +39,9 @@ def compare(ours: Function, theirs: Function, hosts: Sequence[Any]) -> None:
     for i in tracked:
         arrays[i].requires_grad = True
         tensors[i].requires_grad_()
-    results, wanted = ours(*arrays), theirs(*tensors)
-    same(results, wanted)
-    pairs = [(y, w) for y, w in zip(listed(results), listed(wanted), strict=True) if w.requires_grad]
+    results, expected = ours(*arrays), theirs(*tensors)
+    same(results, expected)
+    pairs = [(y, w) for y, w in zip(listed(results), listed(expected), strict=True) if w.requires_grad]
     if not pairs:
         return
     for n, (y, w) in enumerate(pairs):

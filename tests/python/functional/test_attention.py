@@ -41,9 +41,9 @@ def bag(mode: Any, indices: Any = INDICES, offsets: Any = OFFSETS, weights: Any 
         return meta.embedding_bag(w, meta.array(indices), offsets_array, mode, *weights, **how)
 
     def theirs(w: Any, *weights: Any) -> Any:
-        at = None if offsets is None else to_torch(offsets)
+        torch_offsets = None if offsets is None else to_torch(offsets)
         extra = {"per_sample_weights": weights[0]} if weights else {}
-        return tf.embedding_bag(to_torch(indices), w, at, mode=mode, **how, **extra)
+        return tf.embedding_bag(to_torch(indices), w, torch_offsets, mode=mode, **how, **extra)
 
     return Row(ours, theirs, [floats(5, 3)] if weights is None else [floats(5, 3), weights])
 
@@ -111,7 +111,7 @@ def test_heads() -> None:
     layer = torch.nn.MultiheadAttention(6, 2, add_bias_kv=True, add_zero_attn=True)
     x, hidden = torch.randn(3, 2, 6), torch.tensor([[False, True, False], [False, False, True]])
     mask = torch.randn(4, 3, 3)
-    wanted = layer(x, x, x, key_padding_mask=hidden.float(), attn_mask=mask)
+    expected = layer(x, x, x, key_padding_mask=hidden.float(), attn_mask=mask)
     arrays = (layer.in_proj_weight, layer.in_proj_bias, layer.out_proj.weight, layer.out_proj.bias)
     query, *parameters = (meta.array(t.detach().numpy()) for t in (x, *arrays))
     assert layer.bias_k is not None
@@ -122,8 +122,8 @@ def test_heads() -> None:
         key_padding_mask=meta.array(hidden.float().numpy()), bias_k=bias_k, bias_v=bias_v, add_zero=True,
         need_weights=True,
     )  # fmt: skip
-    check(y, wanted[0].detach())
-    check(weights, wanted[1].detach())
+    check(y, expected[0].detach())
+    check(weights, expected[1].detach())
     single = meta.multi_head_attention(query[:, 0], query[:, 0], query[:, 0], 2, *parameters, causal=True)
     check(single, meta.multi_head_attention(query, query, query, 2, *parameters, causal=True).numpy()[:, 0])
 

@@ -108,9 +108,9 @@ DIFFERENTIATED = ["einsum bhqd,bhkd->bhqk", "einsum ii->i", "einsum ij,j->ij", "
 @pytest.mark.parametrize("name", ROWS)
 def test_values(name: str) -> None:
     ours, torch_sample, hosts = ROWS[name]
-    y, wanted = ours(*map(meta.array, hosts)), torch_sample(*map(to_torch, hosts))
-    check(y, wanted)
-    assert y.dtype == str(wanted.dtype).removeprefix("torch.")
+    y, expected = ours(*map(meta.array, hosts)), torch_sample(*map(to_torch, hosts))
+    check(y, expected)
+    assert y.dtype == str(expected.dtype).removeprefix("torch.")
 
 
 @pytest.mark.parametrize("name", DIFFERENTIATED)
@@ -120,10 +120,10 @@ def test_gradients(name: str) -> None:
     for x, t in zip(arrays, tensors, strict=True):
         x.requires_grad = True
         t.requires_grad_()
-    y, wanted = ours(*arrays), torch_sample(*tensors)
-    dy = floats(*wanted.shape)
+    y, expected = ours(*arrays), torch_sample(*tensors)
+    dy = floats(*expected.shape)
     y.backward(meta.array(dy))
-    wanted.backward(to_torch(dy))
+    expected.backward(to_torch(dy))
     for x, t in zip(arrays, tensors, strict=True):
         check(x.grad, t.grad, rtol=1e-4)
 
@@ -143,8 +143,8 @@ def test_programs_reject_shapes_that_depend_on_values() -> None:
 @pytest.mark.parametrize("values", [[3, 1, 3, 2, 1, 3], []])
 def test_unique(values: list[int]) -> None:
     actual = meta.unique(meta.array(np.array(values, np.int32)))
-    wanted = np.unique(np.array(values, np.int32), return_inverse=True, return_counts=True)
-    for ours, torch_sample in zip(actual, wanted, strict=True):
+    expected = np.unique(np.array(values, np.int32), return_inverse=True, return_counts=True)
+    for ours, torch_sample in zip(actual, expected, strict=True):
         assert ours.tolist() == torch_sample.tolist()
 
 

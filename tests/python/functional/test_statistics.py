@@ -100,8 +100,8 @@ def test_distinct_elements(axis: int | None) -> None:
     host = np.array([[1, 2, 1], [0, 5, 1], [1, 2, 1], [1, 2, 0]])
     for name in ("unique", "unique_consecutive"):
         values, inverse, counts = getattr(meta, name)(meta.array(host), axis)
-        wanted = getattr(torch, name)(torch.from_numpy(host), return_inverse=True, return_counts=True, dim=axis)
-        same([values, inverse, counts], [wanted[0], wanted[1].flatten(), wanted[2]])
+        expected = getattr(torch, name)(torch.from_numpy(host), return_inverse=True, return_counts=True, dim=axis)
+        same([values, inverse, counts], [expected[0], expected[1].flatten(), expected[2]])
 
 
 def test_positions_of_values() -> None:
@@ -113,8 +113,8 @@ def test_positions_of_values() -> None:
     assert (bins.tolist(), bins.dtype) == ([[1, 2]], "int32")
     rows, values = np.sort(np.random.default_rng(0).integers(0, 9, (3, 7))), np.arange(12).reshape(3, 4)
     for right in (False, True):
-        wanted = torch.searchsorted(torch.from_numpy(rows), torch.from_numpy(values), right=right)
-        same(meta.searchsorted(meta.array(rows), meta.array(values), right), wanted)
+        expected = torch.searchsorted(torch.from_numpy(rows), torch.from_numpy(values), right=right)
+        same(meta.searchsorted(meta.array(rows), meta.array(values), right), expected)
     special = meta.searchsorted(meta.array([-1.0, 2.0, NAN]), meta.array([NAN, np.inf, -np.inf]))
     assert special.tolist() == [2, 2, 0]  # NaN is larger than every number
     assert meta.isin(meta.array([1, 4, 1]), meta.array([4, 5])).tolist() == [False, True, False]

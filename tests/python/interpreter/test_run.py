@@ -175,9 +175,9 @@ def test_closures_capture_and_are_passed_and_returned():
             with builder.function("by_u", [("v", T)]) as by_u:
                 by_u.ret(op(builder, "multiply", by_u.params[0], make.params[0]))
             make.ret(builder.emit(by_u.function))
-        made = builder.call_function(builder.emit(make.function), [x])
+        result = builder.call_function(builder.emit(make.function), [x])
         first = builder.call_function(GlobalVar("twice", twice.function.type), [added, x])
-        scope.ret([first, builder.call_function(made, [y]), added])
+        scope.ret([first, builder.call_function(result, [y]), added])
     module = check_ir(Module({"twice": twice.function, "main": scope.function}))
     x, y = array(*X), array(*X, seed=1)
     first, second, closure = run(module, x, y)

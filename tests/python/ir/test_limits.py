@@ -109,8 +109,8 @@ def test_mutations_of_another_form_do_not_verify(mutates: str) -> None:
 def test_operators_are_loaded_by_the_first_text() -> None:
     text = _body("%y = negative(%x)")
     code = f"import meta; meta.ir.parser.parse({text!r}); import sys; assert 'torch' not in sys.modules"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
 
 
 def test_arguments_left_out_are_as_the_schema_normalises_them() -> None:

@@ -1,4 +1,4 @@
-"""What the reader says about text that it cannot read: the place, what is wrong, what was expected."""
+"""Errors about text that cannot be read: the place, the problem, the expectation."""
 
 from random import Random
 

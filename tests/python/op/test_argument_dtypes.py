@@ -1,5 +1,5 @@
-"""Tensors of another dtype than the sample's: type inference refuses them, or the call gives what it gives after they
-have been converted."""
+"""Tensors of another dtype than the sample's: type inference refuses them, or the results are those of converted
+tensors."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _there_and_back(number: int, dtype: str) -> Convert:
 
 
 def _accepted(sample: Sample, number: int) -> Iterator[str]:
-    """The dtypes that type inference accepts of tensor `number` besides the sample's. Raises what is no error of
+    """The dtypes that type inference accepts of tensor `number` besides the sample's. Raises errors that are not of
     meta."""
     default = str(_call(sample, lambda _, values: values).arrays()[number].dtype)
     for dtype in dtypes.ALL:
@@ -96,12 +96,12 @@ def _assert_same_as_converted(sample: Sample, number: int, dtype: str) -> None:
     ours = flat_results(call.run())
     with with_dialect("reference"):
         theirs = flat_results(expected.run())
-    # Where results are updates of several tensors, one is computed from another as that is stored.
+    # Updates of several tensors are computed from each other in the dtypes in which they are stored.
     tolerance = max((FORWARD[x.dtype] for x in ours if x.dtype in FORWARD), default=(0.0, 0.0))
-    for i, (result, wanted) in enumerate(zip(ours, theirs, strict=True)):
+    for i, (result, reference) in enumerate(zip(ours, theirs, strict=True)):
         kind = getattr(inferred, "fields", (inferred,))[i]
         assert result.type is kind
-        values = to_numpy(wanted).astype(dtypes.to_numpy(kind.dtype))
+        values = to_numpy(reference).astype(dtypes.to_numpy(kind.dtype))
         compare(
             f"{sample.op} with tensor {number} of {dtype}, result {i}", to_numpy(result), values, tolerance=tolerance
         )
@@ -117,7 +117,8 @@ def test_other_dtypes_are_refused_or_converted(name: str) -> None:
     sample = _rows()[name]
     for number in range(len(_tensors(sample))):
         accepted = list(_accepted(sample, number))
-        # Each runs a kernel of its own: one of the dtypes, another one for each operator, but all that are written to.
+        # Each dtype needs a kernel: run one of them, which differs by operator, but all for tensors that are written
+        # to.
         first = crc32(f"{name}{number}".encode()) % max(len(accepted), 1)
         run = accepted if sample.operator.inplace else accepted[first : first + 1]
         for dtype in run if sample.check is None else ():

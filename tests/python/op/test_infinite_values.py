@@ -1,5 +1,5 @@
 """Infinities and NaN among the operands of losses, products, attention, resizing and suppression: kernels and
-references give what torch gives, and gradients of products what the products of the other elements are."""
+references return the values of torch, and gradients of products are the products of the other elements."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ def test_resize1d(method: str, coordinates: str, mode: str, value: float) -> Non
 @pytest.mark.parametrize(("size", "count"), [(4, 1), (1, 1), (1, 3)])
 @pytest.mark.parametrize("value", [NAN, INF])
 def test_resize1d_with_sizes_of_one(size: int, count: int, value: float) -> None:
-    """They make weights known when kernels are built."""
+    """With them, the weights are constants of the kernel."""
     x = _special((1, 1, size), -1, value)
     expected = F.interpolate(x, count, mode="linear", align_corners=True)
     _assert_equal(meta.resize1d(meta.array(x.numpy()), count, "linear", "align_corners"), expected)
@@ -189,7 +189,7 @@ def test_boxes_of_nan_scores_come_first() -> None:
     assert count.tolist() == [3]
 
 
-# --- what TVM lowers wrong
+# --- expressions that TVM lowers wrongly
 
 
 @pytest.mark.parametrize("name", ["mod", "floor_divide", "trunc_mod", "power", "atan2", "hypot"])

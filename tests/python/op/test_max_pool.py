@@ -78,8 +78,8 @@ def test_planes_in_several_threads() -> None:
 def test_integers() -> None:
     x = np.random.default_rng(0).integers(-(2**31), 2**31 - 1, (2, 3, 9, 20)).astype("int32")
     y, indices = meta.max_pool2d_with_indices(meta.array(x), 3, 2, 1)
-    taken = np.take_along_axis(x.reshape(6, -1), indices.numpy().reshape(6, -1), 1)
-    np.testing.assert_array_equal(y.numpy().reshape(6, -1), taken)
+    selected = np.take_along_axis(x.reshape(6, -1), indices.numpy().reshape(6, -1), 1)
+    np.testing.assert_array_equal(y.numpy().reshape(6, -1), selected)
 
 
 def test_a_window_without_elements_has_index_minus_one() -> None:

@@ -9,8 +9,8 @@ import pytest
 @pytest.mark.skipif(sys.platform != "linux", reason="pages are protected by Linux calls")
 def test_kernels_stay_inside_their_operands():
     run = [sys.executable, "-m", "tests.python.op.guarded"]
-    done = subprocess.run(run, capture_output=True, text=True, timeout=500, check=False)
-    last = done.stdout.splitlines()[-1:]
-    assert done.returncode == 0, f"exit status {done.returncode} in {last}: {done.stderr[-2000:]}"
+    completed = subprocess.run(run, capture_output=True, text=True, timeout=500, check=False)
+    last = completed.stdout.splitlines()[-1:]
+    assert completed.returncode == 0, f"exit status {completed.returncode} in {last}: {completed.stderr[-2000:]}"
     assert last == ["done"]
-    assert done.stdout.splitlines().count("ran") > 200
+    assert completed.stdout.splitlines().count("ran") > 200

@@ -60,17 +60,17 @@ def test_a_dialect_of_the_package_needs_no_plugins(tmp_path: Path) -> None:
 )
 def test_a_broken_plugin_warns_with_its_package(tmp_path: Path, code: str, problem: str) -> None:
     install(tmp_path, "broken", code, {"mine": "broken:register"})
-    done = run(tmp_path, "import meta; print(meta.tanh(meta.array([0.0])).item())")
-    assert done.stdout.endswith("0.0\n"), done.stderr
-    assert "PluginWarning: [plugins] 'mine' (broken:register) of broken 1.5 in meta.dialects raised" in done.stderr
-    assert problem in done.stderr
+    completed = run(tmp_path, "import meta; print(meta.tanh(meta.array([0.0])).item())")
+    assert completed.stdout.endswith("0.0\n"), completed.stderr
+    assert "PluginWarning: [plugins] 'mine' (broken:register) of broken 1.5 in meta.dialects raised" in completed.stderr
+    assert problem in completed.stderr
 
 
 def test_a_probe_turns_a_dialect_off(tmp_path: Path) -> None:
     code = WORKING.replace("plevel=20", "plevel=20, probe=lambda: 'no library'")
     install(tmp_path, "without_library", code, {"mine": "without_library:register"})
-    done = run(tmp_path, "import meta; print(meta.explain('tanh', meta.array([1.0])))")
-    assert "mine (plevel 20): off: no library" in done.stdout
+    completed = run(tmp_path, "import meta; print(meta.explain('tanh', meta.array([1.0])))")
+    assert "mine (plevel 20): off: no library" in completed.stdout
 
 
 def test_the_command_lists_plugins(tmp_path: Path) -> None:

@@ -46,8 +46,16 @@ for warning in caught:
 def test_loads_modules_and_functions_once_in_order(tmp_path: Path) -> None:
     install(tmp_path, "second", "print('second')", {"module": "second"})
     install(tmp_path, "first", "def a(): print('a')\ndef b(): print('b')", {"b": "first:b", "a": "first:a"})
-    done = run(tmp_path, LOAD)
-    assert done.stdout.split("\n") == ["a", "b", "second", "first 1.5 a ", "first 1.5 b ", "second 1.5 module ", ""]
+    completed = run(tmp_path, LOAD)
+    assert completed.stdout.split("\n") == [
+        "a",
+        "b",
+        "second",
+        "first 1.5 a ",
+        "first 1.5 b ",
+        "second 1.5 module ",
+        "",
+    ]
 
 
 @pytest.mark.parametrize(
@@ -62,11 +70,11 @@ def test_loads_modules_and_functions_once_in_order(tmp_path: Path) -> None:
 def test_warns_of_a_broken_plugin_and_loads_the_others(tmp_path: Path, code: str, error: str) -> None:
     install(tmp_path, "broken", code, {"mine": "broken:register"})
     install(tmp_path, "working", "print('working')", {"other": "working"})
-    done = run(tmp_path, LOAD)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.startswith("working\n")
-    assert f"broken 1.5 mine {error}" in done.stdout
-    assert f"[plugins] 'mine' (broken:register) of broken 1.5 in meta.dialects raised {error}" in done.stdout
+    completed = run(tmp_path, LOAD)
+    assert completed.returncode == 0, completed.stderr
+    assert completed.stdout.startswith("working\n")
+    assert f"broken 1.5 mine {error}" in completed.stdout
+    assert f"[plugins] 'mine' (broken:register) of broken 1.5 in meta.dialects raised {error}" in completed.stdout
 
 
 def test_a_plugin_may_look_up_what_plugins_add(tmp_path: Path) -> None:

@@ -165,8 +165,8 @@ for function in (lambda x, i: meta.embedding(x, i) + 1.0, lambda x, i: meta.take
 
 def test_programs_refuse_if_asked():
     run = [sys.executable, "-c", _CHECKED]
-    done = subprocess.run(run, env={**os.environ, "META_CHECK": "1"}, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    completed = subprocess.run(run, env={**os.environ, "META_CHECK": "1"}, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr[-2000:]
 
 
 def test_axes_of_complex_tensors_count_from_the_end() -> None:

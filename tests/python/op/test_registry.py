@@ -175,5 +175,7 @@ print(registry.get("softmax").name, registry.get("sum").name, meta.sum(meta.arra
 
 
 def test_operators_load_after_an_interrupt() -> None:
-    done = subprocess.run([sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=60, check=False)
-    assert done.stdout == "softmax sum 3.0\n", done.stderr
+    completed = subprocess.run(
+        [sys.executable, "-c", _INTERRUPTED], capture_output=True, text=True, timeout=60, check=False
+    )
+    assert completed.stdout == "softmax sum 3.0\n", completed.stderr

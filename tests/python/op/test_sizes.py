@@ -113,8 +113,8 @@ assert (x + x).numpy()[0, 0] == 2.0  # the process goes on
 
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of the address space is one of Linux")
 def test_memory_that_runs_out():
-    done = subprocess.run([sys.executable, "-c", _OUT_OF_MEMORY], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr[-2000:]
+    completed = subprocess.run([sys.executable, "-c", _OUT_OF_MEMORY], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr[-2000:]
 
 
 @pytest.mark.parametrize("name", ["power", "floor_divide", "divide", "left_shift", "bitwise_and", "atan2"])

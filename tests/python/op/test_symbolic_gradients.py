@@ -70,13 +70,13 @@ def test_values_are_those_of_eager_calls(op: str) -> None:
     results = flat_results(call.run())
     dys = {i: meta.array(cotangent(sample, i, r)) for i, r in enumerate(results) if is_float(r.dtype)}
     used = [i for i in dys if results[i].requires_grad]
-    wanted = meta.autograd.grad(
+    reference = meta.autograd.grad(
         [results[i] for i in used], [arrays[i] for i in inputs], [dys[i] for i in used], allow_unused=True
     )
     values: list[Any] = [x.detach() for x in arrays]
     values += [dy if i in used else dy * 0 for i, dy in dys.items()]
     for outcome in (run(module, *values), meta.vm.compile(module)(*values)):
-        for ours, theirs in zip(flat_results(outcome)[-len(inputs) :], wanted, strict=True):
+        for ours, theirs in zip(flat_results(outcome)[-len(inputs) :], reference, strict=True):
             expected = to_numpy(ours) * 0 if theirs is None else to_numpy(theirs)
             compare(f"gradient of {op}", to_numpy(ours), expected, tolerance=tolerance_of(sample, "float32"))
 

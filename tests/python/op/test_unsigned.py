@@ -121,8 +121,8 @@ def test_arrays_of_other_libraries_and_files(dtype: str, tmp_path: Path) -> None
 @pytest.mark.parametrize("dtype", [*DTYPES, "uint8"])
 def test_promotion_as_in_numpy(dtype: str) -> None:
     for other in ("bool", *dtypes.INTS):
-        wanted = str(np.promote_types(dtype, other))
-        assert dtypes.promote(dtype, other) == dtypes.promote(other, dtype) == wanted
+        reference = str(np.promote_types(dtype, other))
+        assert dtypes.promote(dtype, other) == dtypes.promote(other, dtype) == reference
 
 
 def test_numbers_beyond_int64() -> None:

@@ -1,4 +1,4 @@
-"""Dialects from outside of the package: registration, what calls and `explain` make of them, and removal."""
+"""Dialects from outside of the package: registration, dispatch, `explain`, and removal."""
 
 from __future__ import annotations
 
@@ -218,10 +218,10 @@ def test_by_name_only(mine: Any) -> None:
 
 def test_probes_once_and_again_after_refresh() -> None:
     answers = ["no library", None]
-    asked = []
+    calls = []
 
     def probe() -> str | None:
-        asked.append(1)
+        calls.append(1)
         return answers[0]
 
     with meta.register_dialect("mine", plevel=20, probe=probe) as mine:
@@ -229,7 +229,7 @@ def test_probes_once_and_again_after_refresh() -> None:
         assert not ran()
         assert not ran()
         assert "mine (plevel 20): off: no library" in str(meta.explain("tanh", array(2)))
-        assert len(asked) == 1
+        assert len(calls) == 1
         answers.pop(0)
         assert not ran()
         mine.refresh()

@@ -96,7 +96,7 @@ MASTERED = {
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", MASTERED)
 def test_master_weights_are_those_of_float32(name: str, dtype: str) -> None:
-    """An optimizer of halves that gets the gradients of a float32 one has its weights, rounded."""
+    """With the gradients of a float32 optimizer, an optimizer of halves reaches its weights, rounded."""
     kind, options = MASTERED[name]
     exact = meta.array(np.linspace(-1, 1, 8), dtype="float32", requires_grad=True)
     start = exact.detach().cast(dtype).cast("float32")

@@ -67,8 +67,8 @@ def inputs(module: Module, seed: int = 0) -> list[meta.NDArray]:
 
 
 def check_same_results(before: Module, after: Module, rtol: float = 1e-5, seeds: int = 2) -> Module:
-    """`after`, once its text survives a round trip and it gives what `before` gives (on the reference dialect, where
-    nothing has to be built)."""
+    """`after`, after a check that its text survives a round trip and that its results are those of `before` (on the
+    reference dialect, which needs no compilation)."""
     check_ir(after)
     with meta.with_dialect("reference"):
         for seed in range(seeds):

@@ -84,7 +84,10 @@ def test_a_matrix_is_padded_once(monkeypatch: pytest.MonkeyPatch) -> None:
         (meta.dense, (tensor_type((16, 256)), tensor_type((28, 256)))),  # float32 is aligned at four elements
         (meta.matmul, (half(2, 16, 257), half(2, 257, 32))),  # a batch of matrices
         (meta.matmul, (half(16, 257), half(257))),
-        (lambda a, b: meta.matmul(a, b, transpose_a=True), (half(257, 16), half(257, 32))),  # terms are no last axis
+        (
+            lambda a, b: meta.matmul(a, b, transpose_a=True),
+            (half(257, 16), half(257, 32)),
+        ),  # the terms are not along the last axis
     ],
 )
 def test_leaves_other_products(function, types) -> None:

@@ -1,4 +1,4 @@
-"""channels_last: which programs are converted, what becomes of their operators, and that results stay."""
+"""channels_last: which programs are converted, how their operators change, and that results stay."""
 
 from __future__ import annotations
 

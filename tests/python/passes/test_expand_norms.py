@@ -95,7 +95,7 @@ def test_small_ones_stay(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_what_follows_the_sums_is_one_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
     """Forward: statistics, then normalisation, sum with the shortcut and relu. Backward: the gradient of relu, two
-    sums, then dx. No kernel computes in between what is as large as the images."""
+    sums, then dx. No kernel in between writes a tensor as large as the images."""
     after = expanded(program(step, *types("bfloat16")))
     kernels = plan(passes.place("cpu")(after), monkeypatch).kernels
     groups = [{op.removeprefix("tvm.") for op in ops} for ops in kernels.values()]

@@ -156,8 +156,8 @@ def test_bisect_names_the_wrong_rewrite():
 
 
 def test_passes_without_changes_return_their_module():
-    done = passes.standard()(sample())
-    assert passes.standard()(done) is done
+    completed = passes.standard()(sample())
+    assert passes.standard()(completed) is completed
 
 
 def test_function_passes_see_every_function():

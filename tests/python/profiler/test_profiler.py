@@ -257,7 +257,7 @@ def test_a_profile_ends_with_its_block() -> None:
 
 @pytest.fixture
 def pushed(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """What a stand-in for the package nvtx is told."""
+    """The calls that a substitute for the package nvtx records."""
     calls: list[str] = []
     package = SimpleNamespace(push_range=calls.append, pop_range=lambda: calls.append("end"), __spec__=object())
     monkeypatch.setitem(sys.modules, "nvtx", package)

@@ -146,9 +146,9 @@ def test_in_place_operators_write_state():
     record = tracing.record(lambda dx: step(w, v, dx), (array(3),), {}, {id(w): "w", id(v): "v"})
     check_ir(record.module)
     assert record.main.attrs[MUTATES] == {2: 1, 3: 2}
-    got = execute(record, array(3))
+    result = execute(record, array(3))
     w2, v2 = make()
-    assert_equal(got, step(w2, v2, array(3)))
+    assert_equal(result, step(w2, v2, array(3)))
     assert_equal([w, v], [w2, v2])
 
 
@@ -166,9 +166,9 @@ def test_reads_state_after_update_and_assignment():
     record = tracing.record(lambda x: step(w, n, x), (array(2),), {})
     check_ir(record.module)
     assert set(record.main.attrs[MUTATES].values()) == {1, 2}
-    got = execute(record, array(2))
+    result = execute(record, array(2))
     w2, n2 = make()
-    assert_equal(got, step(w2, n2, array(2)))
+    assert_equal(result, step(w2, n2, array(2)))
     assert_equal([w, n], [w2, n2])
 
 

@@ -1,4 +1,4 @@
-"""Symbols inside and after their trace: what they refuse, and whose they are."""
+"""Symbols inside and after their trace: the uses that they refuse, and the trace that they belong to."""
 
 from __future__ import annotations
 

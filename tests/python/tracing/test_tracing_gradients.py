@@ -177,9 +177,9 @@ def test_two_steps_in_one_program():
     x = array(4, 3)
     record = tracing.record(lambda x: steps(w, v, x), (x,), {})
     check_ir(record.module)
-    got = execute(record, x)
+    result = execute(record, x)
     w2, v2 = make()
-    assert_equal(got, steps(w2, v2, x), rtol=1e-5)
+    assert_equal(result, steps(w2, v2, x), rtol=1e-5)
     assert_equal([w.detach(), v], [w2.detach(), v2], rtol=1e-5)
 
 

@@ -20,9 +20,9 @@ PACKAGES = (*LAZY, "meta.amp", "meta.frontend.relay", "meta.passes", "meta.rando
 def test_a_users_program_is_typed_and_unknown_names_are_reported() -> None:
     pytest.importorskip("pyright", reason="pyright is not installed (the extra dev)")
     command = [sys.executable, "-m", "pyright", "--outputjson", "--pythonpath", sys.executable, str(PROGRAM)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PROGRAM.parent)
+    completed = subprocess.run(command, capture_output=True, text=True, check=False, cwd=PROGRAM.parent)
     types: dict[int, str] = {}
-    for message in json.loads(done.stdout)["generalDiagnostics"]:
+    for message in json.loads(completed.stdout)["generalDiagnostics"]:
         text = re.sub(r'^Type of ".*" is "(.*)"$', r"reveals: \1", message["message"].replace("\n", " "))
         line = message["range"]["start"]["line"] + 1
         if message["severity"] == "error" or text.startswith("reveals: "):

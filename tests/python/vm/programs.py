@@ -54,9 +54,9 @@ def flat(result: Any) -> list[Any]:
 
 def assert_same(actual: Any, expected: Any, *, rtol: float = 1e-6, atol: float = 1e-6) -> None:
     """Equal types, and values equal up to rounding."""
-    got, wanted = flat(actual), flat(expected)
-    assert len(got) == len(wanted)
-    for a, b in zip(got, wanted, strict=True):
+    result, reference = flat(actual), flat(expected)
+    assert len(result) == len(reference)
+    for a, b in zip(result, reference, strict=True):
         assert a.type is b.type
         np.testing.assert_allclose(
             a.numpy().astype("float64"), b.numpy().astype("float64"), rtol=rtol, atol=atol, equal_nan=True

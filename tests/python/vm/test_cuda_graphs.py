@@ -75,7 +75,7 @@ def _at(x: Any) -> np.ndarray[Any, Any]:
 
 
 def program(driver: Driver, stable: tuple[int, ...], written: tuple[int, ...] = ()) -> graphs.GraphCall:
-    """x * w + b: x moves, w and b are stable as far as said, else the same tensors. A written b counts up."""
+    """x * w + b: x moves; w and b do not, and those in `stable` are known to stay. Each call adds 1 to a written b."""
 
     def main(x: Any, w: Any, b: Any, out: Any) -> Any:
         places = [_at(each) for each in (x, w, b, out)]
@@ -108,7 +108,7 @@ def check(call: graphs.GraphCall, w: torch.Tensor, b: torch.Tensor, value: float
 
 
 def repeat(call: graphs.GraphCall, make: Callable[[], torch.Tensor], b: torch.Tensor, times: int) -> list[Any]:
-    """Calls with other values of x, and a w that `make` gives; what keeps their memory."""
+    """Calls with new values of x and a w from `make`; returns the owners of their memory."""
     held = []
     for i in range(times):
         held.append(make())

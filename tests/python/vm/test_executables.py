@@ -109,10 +109,10 @@ def test_other_processes_share_the_disk_cache(cache: Path) -> None:
     module = chain()
     meta.vm.compile(module)(x, w)
     script = _OTHER_PROCESS.format(text=str(module))
-    done = subprocess.run(
+    completed = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, env={**os.environ, "PYTHONPATH": os.getcwd()}
     )
-    assert done.stdout.split() == ["disk"], done.stderr
+    assert completed.stdout.split() == ["disk"], completed.stderr
 
 
 def test_threads_share_an_executor() -> None:

@@ -101,9 +101,9 @@ def test_programs_run_in_an_arena() -> None:
     expected = flat(run(module, x.copy(), w.copy()))
     source = prepare(module, CPU)
     planned = plan_source(source, fuse=True, arena=True)[1]
-    found = with_destinations(planned.module)
-    assert found is not None
-    without_allocations, destinations = found
+    arena = with_destinations(planned.module)
+    assert arena is not None
+    without_allocations, destinations = arena
     assert len(destinations.storages) == 2  # the arena and the result
     assert any(t.offset for t in destinations.tensors)
     storages = [allocation.empty((max(size, 1),), "uint8") for size in destinations.storages]

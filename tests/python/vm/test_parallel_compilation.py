@@ -235,8 +235,8 @@ def test_processes_end_with_the_one_that_started_them() -> None:
         "print(child, *[w.pid for w in processes._workers], flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
-    child, *pids = map(int, done.stdout.split())
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    child, *pids = map(int, completed.stdout.split())
     try:
         assert len(pids) == 2
         deadline = time.monotonic() + 30

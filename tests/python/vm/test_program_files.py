@@ -1,4 +1,4 @@
-"""Files of programs: whom they are trusted from, and damaged, foreign and false ones."""
+"""Files of programs: trusted sources, and damaged, foreign and forged files."""
 
 from __future__ import annotations
 

@@ -178,6 +178,6 @@ def test_long_chains_of_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 def test_the_stack_shrinks_with_calls() -> None:
     code = "from meta.vm.lower import stack; assert stack.size() >= 1 << 20; assert 0 < stack.left() <= stack.size()"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
     assert stack.size() > 0

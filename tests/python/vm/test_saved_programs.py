@@ -44,7 +44,7 @@ def saved(tmp_path: Path) -> Path:
 
 
 def _elsewhere(code: str, *arguments: str) -> str:
-    """What a process prints that has none of this module."""
+    """The output of a process that has nothing of this module."""
     command = [sys.executable, "-c", code, *arguments]
     process = subprocess.run(command, capture_output=True, text=True, env=os.environ)
     assert process.returncode == 0, process.stderr

@@ -171,9 +171,9 @@ def test_c_calls_the_library(library: tuple[Path, Any, Any], tmp_path: Path) -> 
     def run(*arguments: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run([str(tmp_path / "caller"), *arguments], capture_output=True, text=True)
 
-    done = run(str(path), str(tmp_path / "arguments"))
-    assert done.returncode == 0, done.stdout + done.stderr
-    first, second, freed = done.stdout.splitlines()
+    completed = run(str(path), str(tmp_path / "arguments"))
+    assert completed.returncode == 0, completed.stdout + completed.stderr
+    first, second, freed = completed.stdout.splitlines()
     expected, calls = executor(x)
     np.testing.assert_array_equal(np.array(first.split(), "float32"), expected.numpy().ravel())
     assert [float(second)] == calls.tolist() == [10.0]
@@ -181,9 +181,9 @@ def test_c_calls_the_library(library: tuple[Path, Any, Any], tmp_path: Path) -> 
     wrong = run(str(path), str(tmp_path / "arguments"), "one argument")
     assert wrong.returncode == 1
     assert wrong.stdout.startswith("error: ")
-    missing = run(str(tmp_path / "missing.so"), str(tmp_path / "arguments"))
-    assert missing.returncode == 1
-    assert "missing.so" in missing.stdout
+    without_library = run(str(tmp_path / "missing.so"), str(tmp_path / "arguments"))
+    assert without_library.returncode == 1
+    assert "missing.so" in without_library.stdout
 
 
 def test_programs_that_are_no_library(tmp_path: Path) -> None:

@@ -103,7 +103,7 @@ def test_programs_call_the_blas_and_agree_with_eager_calls() -> None:
         return y, meta.matmul(y, w), meta.matmul(y, x, transpose_a=True)
 
     eager = step(x, w, b)
-    for got, expected in zip(meta.vm.compile(step)(x, w, b), eager, strict=True):
-        assert got.tolist() == expected.tolist()
+    for result, expected in zip(meta.vm.compile(step)(x, w, b), eager, strict=True):
+        assert result.tolist() == expected.tolist()
     y = x.numpy() @ w.numpy().T + b.numpy()
     np.testing.assert_allclose(eager[2].numpy(), y.T @ x.numpy(), rtol=1e-4, atol=1e-4)

@@ -106,11 +106,11 @@ def test_torch_is_hidden_from_the_importing_thread_alone(monkeypatch: pytest.Mon
     pytest.importorskip("torch", reason="the test checks that torch is found")
     monkeypatch.delitem(sys.modules, "torch")
     monkeypatch.setattr(sys, "meta_path", [runtime._WithoutTorch(), *sys.meta_path])
-    found: list[object] = []
-    thread = threading.Thread(target=lambda: found.append(find_spec("torch")))
+    values: list[object] = []
+    thread = threading.Thread(target=lambda: values.append(find_spec("torch")))
     thread.start()
     thread.join()
-    assert len(found) == 1
-    assert found[0] is not None
+    assert len(values) == 1
+    assert values[0] is not None
     with pytest.raises(ModuleNotFoundError, match="torch is hidden while TVM is imported"):
         find_spec("torch")

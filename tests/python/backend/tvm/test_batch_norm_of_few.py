@@ -36,7 +36,7 @@ def test_errors_are_at_most_twice_those_of_torch(shape: tuple[int, ...], mean: f
 
 
 def test_gradients_of_two_numbers_are_opposite() -> None:
-    """As those of their difference, on which alone the result depends."""
+    """The result depends on their difference only."""
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(1, 96, generator=draw)
     dy, w = torch.randn(2, 96, generator=draw) * 1e6, torch.randn(96, generator=draw)

@@ -65,14 +65,14 @@ def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
     }
     serial = Planned(tvm.IRModule(functions, attrs=planned.module.attrs), planned.kernels)
     target = targets.target("cpu")
-    built = tvm.relax_build(
+    executable = tvm.relax_build(
         finish(serial, target, static=True),
         target=target,
         relax_pipeline=None,
         tir_pipeline=pipeline(),
         exec_mode="compiled",
     )
-    return Machine(built.mod, CPU, static=True).main(*(x._data for x in arrays))
+    return Machine(executable.mod, CPU, static=True).main(*(x._data for x in arrays))
 
 
 def updates(shapes: Sequence[tuple[int, ...]], weight_decay: float) -> Module:
@@ -119,9 +119,9 @@ def check(module: Module, planned: Planned, arrays: Sequence[Any], written: Sequ
     """The program returns and writes what the interpreter computes."""
     expected = flat(run(module, *(x.copy() for x in arrays)))
     result = run_serially(planned, arrays)
-    got = list(result) if len(expected) - len(written) > 1 else [result]
-    got += [arrays[i]._data for i in written]
-    for ours, theirs in zip(got, expected, strict=True):
+    actual = list(result) if len(expected) - len(written) > 1 else [result]
+    actual += [arrays[i]._data for i in written]
+    for ours, theirs in zip(actual, expected, strict=True):
         value = meta.from_dlpack(ours).astype("float32").numpy()
         np.testing.assert_allclose(value, theirs.astype("float32").numpy(), rtol=1e-6, atol=1e-7)
 
@@ -193,7 +193,7 @@ def test_large_kernels_are_not_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_wide_copies_of_narrow_tensors_need_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each kernel that fuses with the cast, and with what follows from it, computes both anew."""
+    """Each kernel that reads the cast, or the difference after it, computes both anew."""
 
     def body(ops: Any, x: Any, row: Any) -> list[Any]:
         wide = ops.cast(ops.cumsum(x, axis=0), "float32")
@@ -289,7 +289,7 @@ def test_transposes_that_keep_the_last_axis_move_vectors(
 def test_concatenations_that_a_transpose_reads_are_one_kernel_of_vectors(
     axis: int, axes: tuple[int, ...], fused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The parts are parameters: their last axis stays the last one, or TVM is not chosen for its sake."""
+    """The parts are parameters. TVM is chosen for the fusion only if their last axis stays the last one."""
 
     def body(ops: Any, *parts: Any) -> list[Any]:
         return [ops.transpose(ops.concatenate(list(parts), axis), axes)]

@@ -50,7 +50,7 @@ def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
 
 _PACKAGE = Path(targets.__file__).parents[2]
 
-# What only runs: files, memory, arrays, calls and transfers. What a key has anyway: the schemas bind arguments.
+# Modules that decide no code: files, memory, arrays, calls, transfers, and schemas, whose arguments are in the key.
 _RUNS_ONLY = (
     *("meta.files", "meta.backend.memory", "meta.schema", "meta.eager", "meta._generated", "meta.tracing"),
     *("meta.op.grad", "meta.backend.torch"),

@@ -23,7 +23,7 @@ TEAM = 3
 
 
 class Environment(ctypes.Structure):
-    """What a loop body learns of its team."""
+    """The team as a loop body sees it."""
 
     _fields_ = (("counters", ctypes.c_void_p), ("size", ctypes.c_int32))
 

@@ -1,4 +1,4 @@
-"""Models in ONNX's text form, and what onnxruntime says of them."""
+"""Models in ONNX's text form, and their outputs by onnxruntime."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ def expected(model: Any, *inputs: Any) -> list[Any]:
 
 def check(program: Any, model: Any, *inputs: Any) -> None:
     """Assert that a program gives the outputs of onnxruntime, node by node and as it runs by default."""
-    wanted = expected(model, *inputs)
+    reference = expected(model, *inputs)
     for run in (program.interpret, program):
         result = run(*inputs)
         outputs = result if isinstance(result, tuple) else (result,)
-        for got, value in zip(outputs, wanted, strict=True):
-            _same(got, value)
+        for actual, value in zip(outputs, reference, strict=True):
+            _same(actual, value)
 
 
 def _same(got: Any, value: Any) -> None:
     if isinstance(value, list):
         assert len(got) == len(value)
-        for item, wanted in zip(got, value, strict=True):
-            _same(item, wanted)
+        for item, reference in zip(got, value, strict=True):
+            _same(item, reference)
         return
     assert got.numpy().dtype == value.dtype
     np.testing.assert_allclose(got.numpy(), value, rtol=1e-5, atol=1e-6)

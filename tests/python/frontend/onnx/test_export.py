@@ -55,8 +55,8 @@ def test_every_row_converts_an_operator():
 def test_the_page_lists_what_has_no_expression():
     page = (Path(__file__).parents[4] / "docs/to-onnx.md").read_text(encoding="utf-8")
     listed = set(re.findall(r"`(\w+)`", page.partition("<!-- refused -->")[2].partition("<!-- /refused -->")[0]))
-    known = {op.name for op in all_ops() if not op.namespace}
-    assert listed == known - set(rows()) - set(compositions())
+    operators = {op.name for op in all_ops() if not op.namespace}
+    assert listed == operators - set(rows()) - set(compositions())
 
 
 @pytest.mark.parametrize("opset", [18, 23])

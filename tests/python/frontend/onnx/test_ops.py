@@ -73,14 +73,14 @@ def test_defaults_of_attributes_are_those_of_onnx(domain: str, name: str) -> Non
         if not attribute.default_value.type:
             continue
         value = onnx.helper.get_attribute_value(attribute.default_value)
-        wanted = value.decode() if isinstance(value, bytes) else value
+        expected = value.decode() if isinstance(value, bytes) else value
         default = parameters[attribute.name].default
-        if isinstance(wanted, list):
-            assert list(default) in (wanted, []), attribute.name  # activations: filled up for each direction
-        elif isinstance(wanted, float):
-            assert default == pytest.approx(wanted, rel=1e-6), attribute.name
+        if isinstance(expected, list):
+            assert list(default) in (expected, []), attribute.name  # activations: filled up for each direction
+        elif isinstance(expected, float):
+            assert default == pytest.approx(expected, rel=1e-6), attribute.name
         else:
-            assert default == wanted, attribute.name
+            assert default == expected, attribute.name
 
 
 # --- ONNX's own tests ------------------------------------------------------------------------------------------------
@@ -153,9 +153,9 @@ def _agree(module: str, name: str) -> None:
     case = _cases(module)[f"test_{name}"]
     for inputs, expected in case.data_sets:
         result = from_onnx(case.model).interpret(*inputs)
-        for got, value in zip(result if isinstance(result, tuple) else (result,), expected, strict=True):
-            np.testing.assert_allclose(np.asarray(got), value, rtol=case.rtol, atol=case.atol)
-            assert str(got.dtype) == str(value.dtype)
+        for actual, value in zip(result if isinstance(result, tuple) else (result,), expected, strict=True):
+            np.testing.assert_allclose(np.asarray(actual), value, rtol=case.rtol, atol=case.atol)
+            assert str(actual.dtype) == str(value.dtype)
 
 
 @pytest.mark.parametrize(("module", "name"), [(m, n) for m, names in _CASES.items() for n in names])

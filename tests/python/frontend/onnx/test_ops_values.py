@@ -38,8 +38,8 @@ def test_sizes_of_inputs_are_operands_of_shapes() -> None:
     x = np.arange(48, dtype="float32").reshape(2, 6, 4)
     with meta.with_dialect("reference"):
         outputs = program.interpret(x)
-    for got, shape in zip(outputs, ((2, 3, 8), (12, 4), (2, 6, 4)), strict=True):
-        np.testing.assert_array_equal(got.numpy(), x.reshape(shape))
+    for result, shape in zip(outputs, ((2, 3, 8), (12, 4), (2, 6, 4)), strict=True):
+        np.testing.assert_array_equal(result.numpy(), x.reshape(shape))
 
 
 def test_pooling_agrees_with_onnxruntime() -> None:
@@ -56,8 +56,8 @@ def test_pooling_agrees_with_onnxruntime() -> None:
     x = np.random.default_rng(0).normal(size=(2, 2, 5, 6)).astype("float32")
     with meta.with_dialect("reference"):
         outputs = from_onnx(model).interpret(x)
-    for got, wanted in zip(outputs, expected(model, x), strict=True):
-        np.testing.assert_allclose(got.numpy(), wanted, rtol=1e-5, atol=1e-6)
+    for result, reference in zip(outputs, expected(model, x), strict=True):
+        np.testing.assert_allclose(result.numpy(), reference, rtol=1e-5, atol=1e-6)
 
 
 def test_extremes_of_nothing_are_the_ends_of_the_dtype() -> None:

@@ -1,4 +1,4 @@
-"""Reading ONNX models: sources, operators without a row, and what is no model."""
+"""Reading ONNX models: sources, operators without a row, and files that are no models."""
 
 from __future__ import annotations
 

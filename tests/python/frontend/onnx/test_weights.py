@@ -92,11 +92,11 @@ def test_mutated_models_are_read_as_protobuf_reads_them(model: Any) -> None:
             whole = onnx.ModelProto.FromString(changed)
         except DecodeError:
             continue
-        got = onnx.ModelProto.FromString(rest)
-        for tensor in got.graph.initializer:
+        result = onnx.ModelProto.FromString(rest)
+        for tensor in result.graph.initializer:
             if tensor.name in weights and not tensor.HasField("raw_data"):
                 tensor.raw_data = weights[tensor.name].tobytes()
-        assert got == whole
+        assert result == whole
         whole_models += bool(weights)
     assert whole_models > 20
 

@@ -29,8 +29,8 @@ def module_of(chosen):
     with builder.function("main", params):
         with builder.dataflow():
             for case in chosen:
-                built = case.build(tvm.relax.op, *(next(rest) for _ in case.inputs))
-                first, *others = built if isinstance(built, list) else [built]
+                expressions = case.build(tvm.relax.op, *(next(rest) for _ in case.inputs))
+                first, *others = expressions if isinstance(expressions, list) else [expressions]
                 value = builder.emit(first)
                 for following in others:
                     value = builder.emit(following(value))
@@ -62,8 +62,8 @@ def test_every_row_has_a_case():
 
 
 def test_every_row_is_an_operator_of_relax():
-    known = {name.removeprefix("relax.") for name in tvm.Op.list_op_names() if name.startswith("relax.")}
-    assert set(rows()) <= known
+    operators = {name.removeprefix("relax.") for name in tvm.Op.list_op_names() if name.startswith("relax.")}
+    assert set(rows()) <= operators
 
 
 def test_shared_rows_are_converters_of_relay():

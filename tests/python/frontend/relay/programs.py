@@ -20,7 +20,7 @@ def main(text: str) -> ast.RelayFunction:
 
 
 def body(text: str, params: str = "%x: float32") -> Any:
-    """What `text` is, as the body of a function over %x."""
+    """The syntax tree of `text`, the body of a function over %x."""
     return main(f"def @main({params}) {{ {text} }}").body
 
 
@@ -32,7 +32,7 @@ def lets(expr: ast.Expr) -> Iterator[ast.Let]:
 
 def graph(*nodes: tuple[str, Any], root: int = 1, arrays: tuple[str, ...] = ()) -> str:
     """JSON of (type_key, attrs | data); node 0 is null."""
-    made: list[dict[str, Any]] = [{"type_key": ""}]
+    entries: list[dict[str, Any]] = [{"type_key": ""}]
     for kind, parts in nodes:
-        made.append({"type_key": kind, "data" if isinstance(parts, list) else "attrs": parts})
-    return json.dumps({"root": root, "nodes": made, "b64ndarrays": list(arrays), "attrs": {}})
+        entries.append({"type_key": kind, "data" if isinstance(parts, list) else "attrs": parts})
+    return json.dumps({"root": root, "nodes": entries, "b64ndarrays": list(arrays), "attrs": {}})

@@ -45,7 +45,8 @@ def test_a_failure_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def _chain(count: int, step: str, end: str) -> str:
-    """%0 = x, each of %1 .. %count made by `step` from the one before, and what becomes of the last."""
+    """A program whose values %1 to %count are each `step` of the one before ($), and whose result is `end` of the
+    last."""
     steps = "".join(f"%{i} = {step.replace('$', '%x' if i == 1 else f'%{i - 1}')};\n" for i in range(1, count + 1))
     return f"def @main(%x: Tensor[(2), float32]) {{\n{steps}{end.replace('$', f'%{count}')}\n}}"
 

@@ -1,4 +1,4 @@
-"""The readers of Relay programs beside text: JSON and whatever `read` takes; long programs."""
+"""Readers of Relay programs other than text: JSON and the other sources of `read`; long programs."""
 
 from __future__ import annotations
 
@@ -87,14 +87,14 @@ def _call_with(kind: str, fields: dict[str, str], *more: tuple[str, Any]) -> dic
 
 def test_fields_of_attributes_in_json() -> None:
     one = ("IntImm", {"dtype": "int32", "value": "7"})
-    # A number in one class and an object in another, by the declaration of the class.
+    # The declaration of the class decides whether a field is a number or an object.
     assert _call_with("relay.attrs.SoftmaxAttrs", {"axis": "1"}) == {"axis": 1}
     assert _call_with("relay.attrs.TakeAttrs", {"axis": "5", "mode": "clip"}, one) == {"axis": 7, "mode": "clip"}
     assert _call_with("relay.attrs.TakeAttrs", {"axis": "0", "mode": ""}) == {"axis": None, "mode": None}
     bools = _call_with("relay.attrs.BatchNormAttrs", {"axis": "1", "epsilon": "1", "scale": "0"})
     assert bools == {"axis": 1, "epsilon": 1.0, "scale": False}
     assert [type(value) for value in bools.values()] == [int, float, bool]
-    # A class that nobody declared: a node that nothing else refers to must be the one that the field names.
+    # A class without a declaration: a field refers to a node if no other field does.
     assert _call_with("relay.attrs.NewAttrs", {"first": "5", "second": "3"}, one) == {"first": 7, "second": 3}
     opaque = _call_with("relay.attrs.NewAttrs", {"target": "5"}, ("Target", {"kind": "0"}))
     assert opaque == {"target": ast.Opaque("Target")}
@@ -104,7 +104,7 @@ def test_fields_of_attributes_in_json() -> None:
 
 
 class Printed:
-    """A module of another system; one that has constants to show says so."""
+    """A module of TVM whose text has constants only with `show_meta_data`."""
 
     def astext(self, show_meta_data: bool = False) -> str:
         assert show_meta_data

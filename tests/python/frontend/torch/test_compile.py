@@ -56,10 +56,10 @@ def test_training_steps_and_a_varying_batch():
             torch.manual_seed(size)
             module.zero_grad()
             F.cross_entropy(run(x), target).backward()
-        for (name, got), expected in zip(model.named_parameters(), eager.parameters(), strict=True):
-            torch.testing.assert_close(got.grad, expected.grad, rtol=1e-3, atol=1e-5, msg=name)
-        for got, expected in zip(model.buffers(), eager.buffers(), strict=True):
-            close(got, expected)
+        for (name, result), expected in zip(model.named_parameters(), eager.parameters(), strict=True):
+            torch.testing.assert_close(result.grad, expected.grad, rtol=1e-3, atol=1e-5, msg=name)
+        for result, expected in zip(model.buffers(), eager.buffers(), strict=True):
+            close(result, expected)
     counts = torch._dynamo.utils.counters["stats"]
     assert counts["unique_graphs"] == 1, counts
 
@@ -78,9 +78,9 @@ def test_inputs_of_other_layouts_and_outputs_that_are_views():
         return z.t(), z[1:], x, y.permute(1, 0, 2).contiguous().sum(0), x.clone()
 
     x, y = torch.randn(6, 4).t(), torch.randn(3, 5, 2).permute(2, 0, 1)[:, 1:]
-    for got, expected in zip(compiled(f)(x, y), f(x, y), strict=True):
-        close(got, expected)
-        assert got.stride() == expected.stride()
+    for result, expected in zip(compiled(f)(x, y), f(x, y), strict=True):
+        close(result, expected)
+        assert result.stride() == expected.stride()
 
 
 def test_results_have_their_own_memory():
@@ -105,9 +105,9 @@ def test_writes_in_place():
         x[:, 0] = 1.0
         return (x * state).sum()
 
-    got, expected = (torch.ones(3, 2), torch.ones(2)), (torch.ones(3, 2), torch.ones(2))
-    close(compiled(f)(*got), f(*expected))
-    for a, b in zip(got, expected, strict=True):
+    result, expected = (torch.ones(3, 2), torch.ones(2)), (torch.ones(3, 2), torch.ones(2))
+    close(compiled(f)(*result), f(*expected))
+    for a, b in zip(result, expected, strict=True):
         close(a, b)
 
 
@@ -120,9 +120,9 @@ def test_random_numbers_are_those_of_torch():
 
     x = torch.randn(2, 4)
     torch.manual_seed(7)
-    got, after = compiled(f)(x), torch.rand(1)
+    result, after = compiled(f)(x), torch.rand(1)
     torch.manual_seed(7)
-    for a, b in zip(got, f(x), strict=True):
+    for a, b in zip(result, f(x), strict=True):
         close(a, b)
     close(after, torch.rand(1))
 
@@ -140,8 +140,8 @@ def test_a_checkpoint_draws_the_same_numbers_again():
     for _ in range(2):
         steps = [torch.manual_seed(5) and call(x).square().sum() for call in (f, compiled(f))]
         close(steps[1], steps[0])
-        for got, expected in zip(*(torch.autograd.grad(s, parameters) for s in reversed(steps)), strict=True):
-            close(got, expected)
+        for result, expected in zip(*(torch.autograd.grad(s, parameters) for s in reversed(steps)), strict=True):
+            close(result, expected)
     text = str(explain(f, x))
     assert "aten::native_dropout x 2" in text
     assert "all by torch" not in text
@@ -157,10 +157,10 @@ def test_a_float32_norm_of_bfloat16_under_autocast():
             return norm(linear(x)).softmax(-1)
 
     x = torch.randn(4, 8)
-    expected, got = f(x), compiled(f, options={"fallback": False})(x)
-    assert got.dtype == expected.dtype
-    torch.testing.assert_close(got, expected, rtol=2e-2, atol=2e-2)
-    both = (torch.autograd.grad(y.float().square().sum(), parameters) for y in (got, expected))
+    expected, result = f(x), compiled(f, options={"fallback": False})(x)
+    assert result.dtype == expected.dtype
+    torch.testing.assert_close(result, expected, rtol=2e-2, atol=2e-2)
+    both = (torch.autograd.grad(y.float().square().sum(), parameters) for y in (result, expected))
     for a, b in zip(*both, strict=True):
         torch.testing.assert_close(a, b, rtol=5e-2, atol=1e-2)
 
@@ -188,10 +188,10 @@ def test_sizes_and_numbers_as_results():
     call = compiled(f, dynamic=True)
     for n in (4, 6, 8):
         x = torch.randn(n, 3)
-        got, expected = call(x, 0.5), f(x, 0.5)
-        close(got[0], expected[0])
-        assert got[1] == expected[1]
-        assert got[2].shape == expected[2].shape
+        result, expected = call(x, 0.5), f(x, 0.5)
+        close(result[0], expected[0])
+        assert result[1] == expected[1]
+        assert result[2].shape == expected[2].shape
 
 
 def test_dtypes():
@@ -202,9 +202,9 @@ def test_dtypes():
 
     args = (torch.randn(4), torch.tensor([True, False, True, True]), torch.tensor([3, 0]),
             torch.randn(3, dtype=torch.complex64), torch.randn(2).bfloat16())  # fmt: skip
-    for got, expected in zip(compiled(f)(*args), f(*args), strict=True):
-        assert got.dtype == expected.dtype
-        close(got, expected)
+    for result, expected in zip(compiled(f)(*args), f(*args), strict=True):
+        assert result.dtype == expected.dtype
+        close(result, expected)
 
 
 def test_options_are_checked():
@@ -293,8 +293,8 @@ def test_programs_write_arguments_in_place(name):
     addresses = [x.data_ptr() for x in given[1]]
     call = compiled(function)
     for _ in range(2):
-        expected, got = function(*given[0]), call(*given[1])
-        close(got, expected)
+        expected, result = function(*given[0]), call(*given[1])
+        close(result, expected)
         close(given[1], given[0])
     assert [x.data_ptr() for x in given[1]] == addresses
     assert all((x._version > 0) == (y._version > 0) for x, y in zip(*given, strict=True))
@@ -314,8 +314,8 @@ def test_a_compiled_step_of_an_optimizer_writes_parameters(kind):
             module.zero_grad()
             module(x).square().sum().backward()
             step()
-    for got, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
-        close(got, expected)
+    for result, expected in zip(models[1].parameters(), models[0].parameters(), strict=True):
+        close(result, expected)
 
 
 def test_gradients_that_nothing_reads_move_no_others(monkeypatch):
@@ -349,6 +349,6 @@ def test_the_backward_pass_sees_values_from_before_a_write(partition):
     x, states = torch.randn(3, 4, requires_grad=True), [torch.ones(3, 4), torch.ones(3, 4)]
     call = compiled(f, options={"partition": partition})
     for _ in range(2):
-        expected, got = (torch.autograd.grad(run(x, state), x) for run, state in zip((f, call), states, strict=True))
-        close(got, expected)
+        expected, result = (torch.autograd.grad(run(x, state), x) for run, state in zip((f, call), states, strict=True))
+        close(result, expected)
         close(*states)

@@ -71,8 +71,8 @@ def gradients(function):
 def test_without_a_twin_the_kernel_of_the_operator_runs():
     expected = gradients(model)
     calls.clear()
-    for got, wanted in zip(gradients(torch.compile(model, backend=compile_backend)), expected, strict=True):
-        torch.testing.assert_close(got, wanted)
+    for result, reference in zip(gradients(torch.compile(model, backend=compile_backend)), expected, strict=True):
+        torch.testing.assert_close(result, reference)
     assert calls == ["forward", "backward"]
     report = explain(model, torch.randn(3, 4), torch.randn(3, 4, requires_grad=True))
     assert report.fallbacks == {"metatest::swiglu": 1, "metatest::swiglu_backward": 1}
@@ -97,8 +97,8 @@ def _twins(monkeypatch):
 def test_a_twin_takes_part_in_the_program():
     expected = gradients(model)
     calls.clear()
-    for got, wanted in zip(gradients(torch.compile(model, backend=compile_backend)), expected, strict=True):
-        torch.testing.assert_close(got, wanted)
+    for result, reference in zip(gradients(torch.compile(model, backend=compile_backend)), expected, strict=True):
+        torch.testing.assert_close(result, reference)
     assert calls == []
     assert explain(model, torch.randn(3, 4), torch.randn(3, 4, requires_grad=True)).fallbacks == {}
 
@@ -129,8 +129,8 @@ def test_graphs_with_dtypes_that_meta_lacks_run_by_torch():
         return x.to(torch.float8_e5m2).float() + 1, x + 1
 
     x = torch.randn(4)
-    for got, wanted in zip(torch.compile(f, backend=compile_backend)(x), f(x), strict=True):
-        torch.testing.assert_close(got, wanted)
+    for result, expected in zip(torch.compile(f, backend=compile_backend)(x), f(x), strict=True):
+        torch.testing.assert_close(result, expected)
     (graph,) = explain(f, x).graphs
     assert "float8_e5m2" in graph.by_torch
 

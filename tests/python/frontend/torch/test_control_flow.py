@@ -83,8 +83,8 @@ def test_exported_scan_and_map() -> None:
     model = from_exported(torch.export.export(module, (X, y)))
     given = [meta.array(t.numpy()) for t in (X, y)]
     for run in (model, meta.vm.compile(model)):
-        for got, expected in zip(run(*given), module(X, y), strict=True):
-            close(got, expected)
+        for result, expected in zip(run(*given), module(X, y), strict=True):
+            close(result, expected)
 
 
 def test_branches_of_torch_compile_are_in_the_program() -> None:

@@ -74,6 +74,6 @@ def test_linear_operators_are_linear_in_torch() -> None:
     for name, op, entry in rows():
         rule = gradient_rules().get(op.name)
         if rule is not None and rule.forward == "linear" and name not in LINEAR_BY_HAND:
-            told = {"auto_linear"} & {str(e.get("result")) for e in entries()[name]}
-            wrong += [] if told else [f"{name} is {op.name}: {entry.get('result')}"]
+            marks = {"auto_linear"} & {str(e.get("result")) for e in entries()[name]}
+            wrong += [] if marks else [f"{name} is {op.name}: {entry.get('result')}"]
     assert not wrong

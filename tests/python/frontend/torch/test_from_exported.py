@@ -68,11 +68,11 @@ def test_results_state_and_statistics_are_torchs(network: tuple[Network, Any]) -
     before = {name: x.clone() for name, x in module.state_dict().items()}
     for run in (model, meta.vm.compile(model)):
         x, a = arrays(X, A)
-        got, expected = run(x, {"a": a}, k=3), module(X, {"a": A}, k=3)
-        close(got["flat"], expected["flat"])
-        close(got["rest"][0], expected["rest"][0])
-        assert got["rest"][1:] == (6, None)
-        assert got["k"] == 3
+        result, expected = run(x, {"a": a}, k=3), module(X, {"a": A}, k=3)
+        close(result["flat"], expected["flat"])
+        close(result["rest"][0], expected["rest"][0])
+        assert result["rest"][1:] == (6, None)
+        assert result["k"] == 3
         for name, value in module.state_dict().items():
             close(model.state_dict()[name], value)
     module.load_state_dict(before)
@@ -158,10 +158,10 @@ class Functional(nn.Module):
 
 def test_named_tuples_and_lists_come_back() -> None:
     model = from_exported(exported(Functional(lambda x: Pair(x.sum(), [x, x * 2])), X))
-    got = model(*arrays(X))
-    assert type(got) is Pair
-    assert type(got.parts) is list
-    close(got.parts[1], X * 2)
+    result = model(*arrays(X))
+    assert type(result) is Pair
+    assert type(result.parts) is list
+    close(result.parts[1], X * 2)
 
 
 class Scores(dict[str, Any]):
@@ -178,9 +178,9 @@ def test_registered_mappings_come_back_and_are_dicts_in_programs() -> None:
     )
     shapes = {"args": ({0: BATCH},)}
     model = from_exported(exported(Functional(lambda x: Scores(x * 2)), X, shapes=shapes))
-    got = model(*arrays(X))
-    assert type(got) is Scores
-    assert got.rows == 6
+    result = model(*arrays(X))
+    assert type(result) is Scores
+    assert result.rows == 6
     record = model.record()
     assert record.result.keys == ("scores",)
 

@@ -38,11 +38,12 @@ def agrees(function: Function, *args: torch.Tensor) -> None:
     graph = captured(function, *args)
     expected = function(*[x.clone() for x in args])
     expected = expected if isinstance(expected, tuple) else (expected,)
-    for got in (
+    for result in (
         run(read_graph(graph), [meta.array(x.numpy()) for x in args]),
         interpret(convert(graph).module, *[meta.array(x.numpy()) for x in args]),
     ):
-        for e, g in zip(expected, got, strict=False):  # a program returns the inputs that it writes after the results
+        # A program returns the inputs that it writes after the results.
+        for e, g in zip(expected, result, strict=False):
             np.testing.assert_allclose(g.numpy(), e.numpy(), rtol=1e-5)
 
 
@@ -103,8 +104,8 @@ def test_sizes_stay_symbolic() -> None:
     record = convert(graph)
     (shape,) = [p.type.shape for p in record.main.params]
     assert str(record.result.build(iter(["total"]))[1]) == f"2*{shape[0]}"
-    got, *_ = interpret(record.module, meta.ones((5, 6)))
-    np.testing.assert_allclose(got.numpy(), np.full((2, 3), 1.0), rtol=1e-6)
+    result, *_ = interpret(record.module, meta.ones((5, 6)))
+    np.testing.assert_allclose(result.numpy(), np.full((2, 3), 1.0), rtol=1e-6)
 
 
 def test_types_replace_those_of_the_capture() -> None:
@@ -136,10 +137,10 @@ def test_lists_all_missing_operators_with_lines_and_asks_the_fallback() -> None:
         "aten.set_.source_Tensor (2 times: nodes set__source_tensor, set__source_tensor_1); "
     )
     assert caught.value.operators == {"aten._cslt_compress.default": 1, "aten.set_.source_Tensor": 2}
-    asked: list[Any] = []
-    record = convert(graph, types, fallback=lambda node: asked.append(node.target) or (lambda x, *_: x * 2.0))
+    nodes: list[Any] = []
+    record = convert(graph, types, fallback=lambda node: nodes.append(node.target) or (lambda x, *_: x * 2.0))
     assert record.main.body.type.fields == (types[0],)
-    assert torch.ops.aten._cslt_compress.default in asked
+    assert torch.ops.aten._cslt_compress.default in nodes
     assert [use.supported for use in operators(read_graph(graph))] == [False, False]
 
 

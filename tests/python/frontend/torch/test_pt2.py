@@ -41,11 +41,11 @@ def test_a_file_is_the_program_that_torch_loads_from_it(archives: list[bytes], f
     read, live = load(path), load(program)
     x, a = (meta.array(np.random.default_rng(i).normal(size=(5, 4)).astype("float32")) for i in range(2))
     for run in (read, meta.vm.compile(read)):
-        got, expected = run(x, more={"a": a}), live(x, more={"a": a})
-        np.testing.assert_allclose(got["first"].detach().numpy(), expected["first"].detach().numpy(), rtol=1e-5)
-        np.testing.assert_allclose(got["rest"][0].detach().numpy(), expected["rest"][0].detach().numpy(), rtol=1e-5)
-        assert got["first"].dtype == "float64"
-        assert got["rest"][1] == 5
+        result, expected = run(x, more={"a": a}), live(x, more={"a": a})
+        np.testing.assert_allclose(result["first"].detach().numpy(), expected["first"].detach().numpy(), rtol=1e-5)
+        np.testing.assert_allclose(result["rest"][0].detach().numpy(), expected["rest"][0].detach().numpy(), rtol=1e-5)
+        assert result["first"].dtype == "float64"
+        assert result["rest"][1] == 5
     for name, value in live.state_dict().items():
         np.testing.assert_allclose(read.state_dict()[name].detach().numpy(), value.detach().numpy(), rtol=1e-5)
     assert [p.requires_grad for p in read.parameters()] == [True] * 4

@@ -37,10 +37,10 @@ def test_results_and_gradients_are_torchs(kind: str, tmp_path: Path) -> None:
     torch.export.save(program, tmp_path / "layer.pt2")
     expected = tensors(module(X))
     model = load(tmp_path / "layer.pt2")
-    got = tensors(model(meta.array(X.numpy())))
-    for y, wanted in zip(got, expected, strict=True):
-        np.testing.assert_allclose(y.detach().numpy(), wanted.detach().numpy(), rtol=1e-9, atol=1e-12)
-    meta.sum(got[0] * got[0]).backward()
+    result = tensors(model(meta.array(X.numpy())))
+    for y, reference in zip(result, expected, strict=True):
+        np.testing.assert_allclose(y.detach().numpy(), reference.detach().numpy(), rtol=1e-9, atol=1e-12)
+    meta.sum(result[0] * result[0]).backward()
     expected[0].square().sum().backward()
     gradients = dict(model.named_parameters())
     for name, p in module.named_parameters():
@@ -54,8 +54,8 @@ def test_a_compiled_layer_has_one_body() -> None:
     model = from_exported(torch.export.export(module, (X.transpose(0, 1).contiguous(),)))
     assert str(model.module).count("tanh(") <= 2
     x = meta.array(X.transpose(0, 1).numpy())
-    got, wanted = meta.vm.compile(model)(x), module(X.transpose(0, 1))
-    for y, each in zip(tensors(got), tensors(wanted), strict=True):
+    result, expected = meta.vm.compile(model)(x), module(X.transpose(0, 1))
+    for y, each in zip(tensors(result), tensors(expected), strict=True):
         np.testing.assert_allclose(y.numpy(), each.detach().numpy(), rtol=1e-9, atol=1e-12)
 
 

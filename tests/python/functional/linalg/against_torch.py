@@ -31,29 +31,29 @@ def compare(ours: Function, theirs: Function, hosts: Sequence[Any], order: int =
     for x, t in zip(arrays, tensors, strict=True):
         x.requires_grad = t.is_floating_point() and order > 0
         t.requires_grad_(x.requires_grad)
-    results, wanted = _listed(ours(*arrays)), _listed(theirs(*tensors))
-    assert len(results) == len(wanted)
-    for y, t in zip(results, wanted, strict=True):
+    results, reference = _listed(ours(*arrays)), _listed(theirs(*tensors))
+    assert len(results) == len(reference)
+    for y, t in zip(results, reference, strict=True):
         assert_same(y, t)
     leaves = [x for x in arrays if x.requires_grad]
     sources = [t for t in tensors if t.requires_grad]
     for level in range(order):
-        kept = [(y, t) for y, t in zip(results, wanted, strict=True) if t.requires_grad]
+        kept = [(y, t) for y, t in zip(results, reference, strict=True) if t.requires_grad]
         if not kept:
             return
-        results, wanted = [y for y, _ in kept], [t for _, t in kept]
-        seeds = [normal(*t.shape, seed=level + n) for n, t in enumerate(wanted)]
+        results, reference = [y for y, _ in kept], [t for _, t in kept]
+        seeds = [normal(*t.shape, seed=level + n) for n, t in enumerate(reference)]
         more = level + 1 < order
         gradients = meta.autograd.grad(
             results, leaves, [meta.array(s) for s in seeds], create_graph=more, allow_unused=True
         )
         expected = torch.autograd.grad(
-            wanted, sources, [to_torch(s) for s in seeds], create_graph=more, allow_unused=True
+            reference, sources, [to_torch(s) for s in seeds], create_graph=more, allow_unused=True
         )
         pairs = [_filled(g, w) for g, w in zip(gradients, expected, strict=True) if g is not None or w is not None]
         for g, w in pairs:
             assert_same(g, w, 1e-7, 1e-7)
-        results, wanted = [g for g, _ in pairs], [w for _, w in pairs]
+        results, reference = [g for g, _ in pairs], [w for _, w in pairs]
 
 
 def _listed(value: Any) -> list[Any]:

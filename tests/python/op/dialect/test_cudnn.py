@@ -110,15 +110,15 @@ class TestProbe:
         assert loader.probe() == "libcudnn.so.9 is cuDNN 8907; at least 90000 is needed"
 
     def test_probe_runs_once(self) -> None:
-        asked: list[int] = []
+        devices: list[int] = []
 
         def probe() -> str:
-            asked.append(1)
+            devices.append(1)
             return "not today"
 
         off = dispatch.Dialect("cudnn", frozenset({"cuda"}), 15, probe, DIALECT.kernel)
         assert [off.unavailable(), off.unavailable()] == ["not today"] * 2
-        assert len(asked) == 1
+        assert len(devices) == 1
 
 
 # --- errors ----------------------------------------------------------------------------------------------------------
@@ -340,8 +340,8 @@ def test_convolutions_by_their_tensors(families: Any) -> None:
     forward = families.conv.problem(call("conv1d", x, w, 2, 1), True)
     assert (forward.x, forward.w, forward.y) == ((2, 3, 1, 9), (4, 3, 1, 3), (2, 4, 1, 5))
     assert (forward.stride, forward.before, forward.tf32) == ((1, 2), (0, 1), True)
-    for made in (call("conv1d_dx", w, y, (2, 3, 9), 2, 1), call("conv1d_dw", x, y, (4, 3, 3), 2, 1)):
-        target = families.conv.problem(made, False)
+    for gradient in (call("conv1d_dx", w, y, (2, 3, 9), 2, 1), call("conv1d_dw", x, y, (4, 3, 3), 2, 1)):
+        target = families.conv.problem(gradient, False)
         assert (target.x, target.w, target.y) == (forward.x, forward.w, forward.y)
     turned = families.conv.problem(call("conv1d_transpose", t(2, 4, 5), w, 2, 1), True)
     assert (turned.kind, turned.x, turned.y) == ("dgrad", (2, 3, 1, 9), (2, 4, 1, 5))

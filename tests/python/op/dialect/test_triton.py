@@ -37,9 +37,9 @@ def interpreted() -> dict[str, str]:
         pytest.skip("triton or torch is not installed")
     command = [sys.executable, "-m", "tests.python.op.dialect.triton_programs"]
     environment = {**os.environ, "TRITON_INTERPRET": "1"}
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.returncode == 0, done.stderr
-    return json.loads(done.stdout)
+    completed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr
+    return json.loads(completed.stdout)
 
 
 @pytest.mark.parametrize("name", names())
@@ -53,8 +53,8 @@ def test_generated_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "tests.python.op.dialect.triton_compiled"]
     environment = {**os.environ, "TRITON_CACHE_DIR": str(tmp_path)}
     environment.pop("TRITON_INTERPRET", None)
-    done = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
-    assert done.stdout.splitlines() == [f"{rank} ['cubin', 'ptx']" for rank in (1, 3, 2)], done.stderr
+    completed = subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
+    assert completed.stdout.splitlines() == [f"{rank} ['cubin', 'ptx']" for rank in (1, 3, 2)], completed.stderr
 
 
 @pytest.mark.parametrize(
@@ -94,8 +94,8 @@ def test_is_no_dialect_that_can_be_unregistered() -> None:
 
 def test_leaves_the_first_call_without_torch_and_triton() -> None:
     code = "import sys, meta; meta.tanh(meta.array([1.0])); print({'torch', 'triton'} & set(sys.modules))"
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert done.stdout == "set()\n", done.stderr
+    completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert completed.stdout == "set()\n", completed.stderr
 
 
 @pytest.mark.parametrize(

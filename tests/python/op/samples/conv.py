@@ -58,7 +58,7 @@ def conv_transpose(
 
 
 def whole(function: Any) -> Any:
-    """The function of integers, which torch has for floats only."""
+    """The function on integers, which torch computes on floats only."""
     return lambda x, w, **named: function(x.double(), w.double(), **named).to(x.dtype)
 
 

@@ -13,7 +13,7 @@ _MODES = {("linear", 1): "linear", ("linear", 2): "bilinear", ("linear", 3): "tr
 
 
 def _resize(x: Any, size: Any, method: str = "linear", coordinates: str = "half_pixel", *_: Any) -> Any:
-    """What torch has of it: the default rounding, and for "nearest" the coordinates that go with each mode."""
+    """By torch, which has the default rounding, and for "nearest" one kind of coordinates for each mode."""
     if method == "nearest":
         mode = {"asymmetric": "nearest", "tf_half_pixel_for_nn": "nearest-exact"}[coordinates]
         return torch.nn.functional.interpolate(x, size, mode=mode)
@@ -28,12 +28,12 @@ def _resize_dx(dy: Any, shape: Any, *how: Any) -> Any:
 
 
 def _picked(*picked: int) -> Any:
-    """Which elements along the last axis the nearest ones are."""
+    """The reference that picks these elements along the last axis."""
     return lambda x, *_: x[..., list(picked)]
 
 
 def _suppressed(boxes: Any, scores: Any, iou: float = 0.5, least: float | None = None, most: int | None = None) -> Any:
-    """By striking out of a list all that overlap its head."""
+    """The indices and counts of the boxes that remain: each head of the list removes all that overlap it."""
     indices, counts = torch.full(scores.shape, -1), []
     for n in range(len(scores)):
         left = [

@@ -39,7 +39,7 @@ def logits_dx(x: Any, target: Any, dy: Any, weight: Any = None, pos_weight: Any 
 
 
 def amounts(target: Any, weight: Any, count: int, ignore: int, smoothing: float, dtype: Any) -> tuple[Any, Any]:
-    """How much of each class (last axis) each target stands for, and the weight of the target."""
+    """The share of each class (last axis) in each target, weighted, and the weight of the target."""
     weights = torch.ones(count, dtype=dtype) if weight is None else weight
     counts = target != ignore
     index = torch.where(counts, target, 0).long()

@@ -36,14 +36,14 @@ def by_turns(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def truth(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`by_turns` of a truth value, which a scalar is not yet."""
+    """`by_turns` with bools as results, also for a scalar, which has no axis to reduce."""
     return lambda x, axis=None, keepdims=False: by_turns(function)(x, axis, keepdims).bool()
 
 
 def moment(function: Callable[..., Any]) -> Callable[..., Any]:
     def run(x: Any, axis: Any = None, correction: int = 1, keepdims: bool = False) -> Any:
         with warnings.catch_warnings():
-            # Of too few elements torch says that the NaN it gives is one.
+            # torch warns that the result for too few elements is NaN.
             warnings.filterwarnings("ignore", message=".*degrees of freedom")
             return function(floating(x), dim=axes(x, axis), correction=correction, keepdim=keepdims)
 
@@ -77,8 +77,8 @@ def extremum_dx(forward: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def spread(y: Any, x: Any, axis: Any, keepdims: bool) -> Any:
-    gone = {a % x.ndim for a in axes(x, axis)}
-    return y if keepdims else y.reshape([1 if d in gone else n for d, n in enumerate(x.shape)])
+    reduced_axes = {a % x.ndim for a in axes(x, axis)}
+    return y if keepdims else y.reshape([1 if d in reduced_axes else n for d, n in enumerate(x.shape)])
 
 
 def prod_dx(x: Any, dy: Any, axis: Any = None, keepdims: bool = False) -> Any:

@@ -1,4 +1,4 @@
-"""What importing a Relay program gives: modules, models, errors; attributes honoured or refused; composites."""
+"""Imported Relay programs: modules, models, errors; attributes honoured or refused; composites."""
 
 from __future__ import annotations
 

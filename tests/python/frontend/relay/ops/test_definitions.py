@@ -157,9 +157,9 @@ DEFINITIONS: list[tuple[str, tuple[np.ndarray, ...], Callable[..., Any]]] = [
 
 @pytest.mark.parametrize(("body", "inputs", "expected"), DEFINITIONS, ids=[body[:48] for body, *_ in DEFINITIONS])
 def test_an_operator_is_its_definition(body: str, inputs: tuple[np.ndarray, ...], expected: Callable[..., Any]) -> None:
-    (found,) = evaluate(body, *inputs)
-    wanted = np.asarray(expected(*inputs))
-    assert found.shape == wanted.shape
+    (result,) = evaluate(body, *inputs)
+    reference = np.asarray(expected(*inputs))
+    assert result.shape == reference.shape
     # the ratio of two scales is a fixed-point number, whose products round to either side of a tie
     is_rescaled = body.startswith(("qnn.subtract", "qnn.leaky_relu", "%0 = (%a, %b);"))
-    np.testing.assert_allclose(found.astype("float64"), wanted, rtol=1e-5, atol=1 if is_rescaled else 2e-5)
+    np.testing.assert_allclose(result.astype("float64"), reference, rtol=1e-5, atol=1 if is_rescaled else 2e-5)

@@ -45,17 +45,17 @@ def popcounts(x: np.ndarray, w: np.ndarray, unipolar: bool) -> np.ndarray:
     kernel = packed(w, 2, 1, 4, "uint8")
     out = np.zeros((1, w.shape[0], *x.shape[2:]), "int16")
     for o, i, j, a, b in itertools.product(*map(range, (*out.shape[1:], 2, 2))):
-        here, there = words[0, :, a, i : i + 3, j : j + 3], kernel[o, :, :, :, b]
-        total = int(bits(here & there).sum()) - (int(bits(here & ~there).sum()) if unipolar else 0)
+        window, kernel_bits = words[0, :, a, i : i + 3, j : j + 3], kernel[o, :, :, :, b]
+        total = int(bits(window & kernel_bits).sum()) - (int(bits(window & ~kernel_bits).sum()) if unipolar else 0)
         out[0, o, i, j] += total << (a + b)
     return out
 
 
 @pytest.mark.parametrize("dtype", ["uint8", "uint16"])
 def test_bitpack(dtype: str) -> None:
-    (found,) = evaluate(f'nn.bitpack(%a, bits=2, pack_axis=1, bit_axis=2, pack_type="{dtype}")', IMAGE)
-    assert found.dtype == dtype
-    np.testing.assert_array_equal(found, packed(IMAGE, 2, 1, 2, dtype))
+    (words,) = evaluate(f'nn.bitpack(%a, bits=2, pack_axis=1, bit_axis=2, pack_type="{dtype}")', IMAGE)
+    assert words.dtype == dtype
+    np.testing.assert_array_equal(words, packed(IMAGE, 2, 1, 2, dtype))
 
 
 @pytest.mark.parametrize("unipolar", [True, False])

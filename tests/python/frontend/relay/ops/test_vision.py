@@ -1,4 +1,4 @@
-"""Operators on boxes, windows, sparse matrices and spectra, and what only the running program knows."""
+"""Operators on boxes, windows, sparse matrices and spectra, and values that are known only at run time."""
 
 from __future__ import annotations
 

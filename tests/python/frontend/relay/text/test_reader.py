@@ -279,7 +279,7 @@ def test_constants_of_the_metadata_section_are_shared() -> None:
     assert begin.dtype == "int32"
     assert begin.value.dtype == np.int32
     assert begin.place.line == 3
-    # What several places of the text name is decoded once.
+    # Metadata that several places of the text refer to is decoded once.
     twice = (DATA / "scalar_const_binary.relay").read_text().replace("add(%0,", "add(meta[relay.Constant][0],")
     pair = main(twice).body
     assert isinstance(pair, ast.Call)
