@@ -16,7 +16,7 @@ from numbers import Integral
 from threading import local
 from typing import Any, NoReturn, TypeVar
 
-from meta.errors import ArgumentError, IRError, TypeInferenceError
+from meta.errors import ArgumentError, IRError, SymbolicSizeError, TypeInferenceError
 from meta.limits import MAX_FACTORS, MAX_NAME, MAX_QUOTIENT
 
 T = TypeVar("T")
@@ -194,10 +194,10 @@ def _too_large(problem: str, expected: str) -> TypeInferenceError:
     return TypeInferenceError("shape", f"a symbolic size has {problem}", expected, "name the size: pass it as an input")
 
 
-def size_error(subject: str, size: SymDim, expected: str) -> TypeInferenceError:
+def size_error(subject: str, size: SymDim, expected: str) -> SymbolicSizeError:
     """The error of a symbolic size in a place that needs its value."""
     problem = f"the size {size} is symbolic where a number is needed"
-    return TypeInferenceError(subject, problem, expected, "build or trace with static shapes")
+    return SymbolicSizeError(subject, problem, expected, "build or trace with static shapes")
 
 
 Dim = int | SymDim

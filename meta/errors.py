@@ -112,6 +112,10 @@ class TypeInferenceError(MetaError, ValueError):
     """Arguments whose shapes, dtypes or values do not fit together."""
 
 
+class SymbolicSizeError(TypeInferenceError):
+    """A symbolic size where a number is needed."""
+
+
 class AxisError(TypeInferenceError, IndexError):
     """An axis outside of the rank."""
 

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from meta.errors import MetaError, NotSupportedError, TraceError
+from meta.errors import MetaError, NotSupportedError, SymbolicSizeError, TraceError
 from meta.frontend.onnx.attributes import attributes, check_against_definition
 from meta.frontend.onnx.errors import GUIDE, OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.functions import default_attributes, function_body, model_function
@@ -225,9 +225,9 @@ class NodeEvaluator:
 
 
 def _kind(error: MetaError) -> type[OnnxError]:
-    """The class of the error about a node in which an operator of meta raised one. A trace that needs values, or sizes
-    that depend on them, leaves the model undecided, not wrong."""
-    if isinstance(error, TraceError):
+    """The class of the error about a node in which an operator of meta raised one. A trace that needs values or numbers
+    for symbolic sizes leaves the model undecided, not wrong."""
+    if isinstance(error, (TraceError, SymbolicSizeError)):
         return UndecidedError
     return UnsupportedError if isinstance(error, NotSupportedError) else OnnxError
 

@@ -67,7 +67,11 @@ def test_nodes_compute_what_operators_do(opset):
     samples = [s for s in first_rows() if s.op in written and s.op not in _WITHOUT_A_FIRST_SAMPLE]
     assert len(samples) > 190
     program, arrays, check = sample_program(samples)
-    check(run(to_onnx(program, arrays, opset=opset), *(x for each in arrays for x in each)), "ONNX")
+    inputs = [x for each in arrays for x in each]
+    model = to_onnx(program, arrays, opset=opset)
+    check(run(model, *inputs), "ONNX")
+    with meta.with_dialect("reference"):
+        check(from_onnx(model).interpret(*inputs), "meta, read back")
 
 
 _WITHOUT_A_FIRST_SAMPLE = {

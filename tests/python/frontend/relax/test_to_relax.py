@@ -64,7 +64,9 @@ def test_operators_of_relax_compute_what_those_of_meta_do():
     program, arrays, check = sample_program(samples)
     module = to_relax(program, arrays)
     assert {"relax.nn.conv2d", "relax.nn.softmax", "relax.matmul", "relax.add"} <= set(calls(module))
-    check(run(module, *(x for each in arrays for x in each)), "Relax")
+    inputs = [x for each in arrays for x in each]
+    check(run(module, *inputs), "Relax")
+    check(meta.interpreter.run.run(from_relax(module), *inputs), "meta, read back")
 
 
 def test_kernels_read_back():
