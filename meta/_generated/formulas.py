@@ -39,7 +39,7 @@ FORMULAS: dict[str, Any] = {
     "gcd": 'non_differentiable',
     "greater": 'non_differentiable',
     "greater_equal": 'non_differentiable',
-    "heaviside": 'non_differentiable',
+    "heaviside": {'x1': 'nothing(x1)', 'x2': 'fit(where(equal(x1, 0), dy, 0), x2)'},
     "hypot": {'x1': 'fit(dy * (x1 / y), x1)', 'x2': 'fit(dy * (x2 / y), x2)'},
     "lcm": 'non_differentiable',
     "left_shift": 'non_differentiable',

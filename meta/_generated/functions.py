@@ -717,7 +717,8 @@ _r_heaviside = _s_heaviside.fast
 
 
 def heaviside(x1: T | Number, x2: T | Number) -> T:
-    """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0.
+    """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, that of x2 is
+    dy where x1 is 0; torch has none.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -727,7 +728,10 @@ def heaviside(x1: T | Number, x2: T | Number) -> T:
         run = None
     if run is None or scopes.active:
         return invoke(_s_heaviside, x1, x2)
-    return run(x1, x2)
+    _y = run(x1, x2)
+    if x1._node is not None or x2._node is not None:
+        return record("heaviside", _y, (x1, x2))
+    return _y
 
 
 _s_hypot = state(get("hypot"))

@@ -136,6 +136,10 @@ def _fmin(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.where(meta.equal(y, x1), dy, 0), x1) if needs[0] else None, grad_support.fit(meta.where(meta.equal(y, x1), 0, dy), x2) if needs[1] else None)
 
 
+def _heaviside(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (grad_support.nothing(x1) if needs[0] else None, grad_support.fit(meta.where(meta.equal(x1, 0), dy, 0), x2) if needs[1] else None)
+
+
 def _hypot(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_support.fit(meta.multiply(dy, meta.divide(x1, y)), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.divide(x2, y)), x2) if needs[1] else None)
 
@@ -1297,6 +1301,7 @@ add_rules([
     GradRule("floor_divide", _floor_divide, (0, 1)),
     GradRule("fmax", _fmax, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("fmin", _fmin, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("heaviside", _heaviside, (0, 1), saved_args=frozenset({0})),
     GradRule("hypot", _hypot, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
     GradRule("lerp", _lerp, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     GradRule("logaddexp", _logaddexp, (0, 1), saved_args=frozenset({0, 1})),

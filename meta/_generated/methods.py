@@ -379,7 +379,8 @@ class TensorMethods(Casts):
     ge = greater_equal
 
     def heaviside(self, x2: Self | Number) -> Self:
-        """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0.
+        """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, that of
+        x2 is dy where x1 is 0; torch has none.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.heaviside(self, x2)

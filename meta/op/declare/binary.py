@@ -62,7 +62,11 @@ standard_binary(
     operator="__floordiv__",
 )
 standard_binary("gcd", "The greatest common divisor, at least 0; |x1| where x2 is 0.", accepts="int", scalar=math.gcd)
-standard_binary("heaviside", "0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0.")
+standard_binary(
+    "heaviside",
+    "0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, that of x2 is "
+    "dy where x1 is 0; torch has none.",
+)
 standard_binary("hypot", "sqrt(x1**2 + x2**2), without overflow.", result="float", scalar=math.hypot, amp="never")
 standard_binary("lcm", "The least common multiple, at least 0; 0 where one is 0.", accepts="int", scalar=math.lcm)
 standard_binary("logaddexp", "log(exp(x1) + exp(x2)), without overflow.", result="float", amp="never")

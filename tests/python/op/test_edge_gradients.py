@@ -40,6 +40,14 @@ def test_power_with_exponent_zero() -> None:
     assert dx1.tolist() == [0.0] * len(bases)
 
 
+@pytest.mark.usefixtures("dialect")
+def test_heaviside_is_its_second_operand_at_zero() -> None:
+    """torch has no gradient of it."""
+    dx1, dx2 = _gradients(meta.heaviside, [-1.0, 0.0, -0.0, 2.0, NAN], [0.5, 0.25, 7.0, NAN, 1.0])
+    assert dx1.tolist() == [0.0] * 5
+    assert dx2.tolist() == [0.0, 1.0, 1.0, 0.0, 0.0]
+
+
 def test_power_with_exponent_zero_in_second_order() -> None:
     """d2 x1**x2 / dx1 dx2 is 1 / x1 at x2 = 0."""
     x1 = meta.array([0.5, 4.0], "float64", requires_grad=True)
