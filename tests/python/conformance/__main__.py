@@ -18,7 +18,7 @@ from typing import Any
 
 import torch
 
-from tests.python.conformance import backward_operators
+from tests.python.conformance import backward_operators, page
 from tests.python.conformance.checks import Result, check_entry
 from tests.python.conformance.opinfos import database
 from tests.python.conformance.report import Report
@@ -48,13 +48,14 @@ def main(argv: Sequence[str] | None = None) -> int:
     known = results.read()
     report = Report([merged(n, [known[n, d] for d in options.dtypes if (n, d) in known]) for n in entries])
     if ((not options.names and shards == 1) or options.backward_operators) and not _left(entries, options, results):
-        report.backward = backward_operators.check_all(options.samples or 20)
+        path = Path(options.results) / "backward_operators.jsonl"
+        report.backward = backward_operators.check_all(options.samples or 20, path)
     for line in report.failures():
         print(line)
     missing = _left(entries, options, results)
     print(f"{len(entries) - len(missing)} of {len(entries)} entries are checked\n{report.total()}")
     if options.page:
-        Path(options.page).write_text(report.page(_command(options), torch.__version__.split("+")[0]))
+        page.update(Path(options.results).glob("*.jsonl"), target=Path(options.page))
     return 1 if report.failures() or missing else 0
 
 
@@ -79,13 +80,6 @@ def _flags(options: argparse.Namespace) -> list[str]:
     return flags
 
 
-def _command(options: argparse.Namespace) -> str:
-    flags = " ".join(_flags(options))
-    if options.names:
-        return " ".join(["python -m tests.python.conformance", *map(repr, options.names), flags]).rstrip()
-    return f'make conformance CONFORMANCE_ARGS="{flags}"' if flags else "make conformance"
-
-
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
     parser.add_argument("names", nargs="*", help="entries or globs (default: all)")
@@ -95,7 +89,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--compiled", type=int, default=2, help="how many of them are compiled too")
     parser.add_argument("--no-strided", action="store_true", help="leave out non-contiguous inputs")
     parser.add_argument("--backward-operators", action="store_true", help="with names: check those by themselves too")
-    parser.add_argument("--page", default="", help="write the report here")
+    parser.add_argument("--page", default="", help="add the results to measured.tsv, and write the page here")
     parser.add_argument("--results", default="build/conformance", help="folder of results; those in it are kept")
     parser.add_argument("--older", action="store_true", help="count results of other versions of the code, too")
     parser.add_argument("--shard", default="0/1", help="i/n: every n-th entry only, from the i-th (from 0) on")

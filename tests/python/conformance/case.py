@@ -126,6 +126,17 @@ class Case:
         wide.tangents = lambda: moves  # type: ignore[method-assign]
         return wide.derivatives(places)
 
+    def adjoint(
+        self, cotangents: dict[int, torch.Tensor], derivatives: Iterable[torch.Tensor]
+    ) -> tuple[list[torch.Tensor], list[torch.Tensor]]:
+        """The product of the cotangents and derivatives along `tangents`, and that of torch's gradients and the
+        tangents, which are equal (of complex numbers the real parts), as shares of the sum of the terms' magnitudes."""
+        forward = [(c.conj() * d).real.double() for c, d in zip(cotangents.values(), derivatives, strict=True)]
+        gradients = zip(self.exact_gradients(cotangents), self.tangents(), strict=True)
+        backward = [(g.conj() * t).real for g, t in gradients]
+        scale = sum(float(x.abs().sum()) for x in backward) or 1.0
+        return [sum(x.sum() for x in forward) / scale], [sum(x.sum() for x in backward) / scale]
+
     def _run(self) -> Any:
         torch.manual_seed(0)
         tensors = [t if t.requires_grad else t.clone() for t in self.tensors]  # some operators write to them
