@@ -48,6 +48,12 @@ class Exchange:
     def rewrite(self, record: Record) -> Record:
         return record
 
+    def placements(self, step: TrainStep) -> list[tuple[str, ...]]:
+        from meta.distributed.planning import placements
+
+        rows = [(p.name, f"{p.share:.3g}", f"{p.size:,}", p.where) for p in placements(step)]
+        return [("array", "share", "bytes of a rank", "where"), *rows]
+
 
 @contextmanager
 def read_only(where: str, tensors: Mapping[str, Any]) -> Generator[None, None, None]:

@@ -119,15 +119,16 @@ def plan(step: TrainStep, *args: Any) -> Plan:
         raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")
     module = step.record(*args).module
     planned = _planned(module)
-    return Plan(_placements(step), _communications(module, planned.calls), planned.intermediates)
+    return Plan(placements(step), _communications(module, planned.calls), planned.intermediates)
 
 
-def _placements(step: TrainStep) -> tuple[Placement, ...]:
+def placements(step: TrainStep) -> tuple[Placement, ...]:
+    """Where the arrays of a step's state are."""
     shards = shards_of(step)
     parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
     by_id = {id(shard.array): shard for shard in shards}
     by_name = {f"{shard.name}.shard": shard for shard in shards}
-    placements: list[Placement] = []
+    placed: list[Placement] = []
     for name, x in step.named_state():
         shard = by_id.get(id(x)) or by_name.get(name.rpartition(".")[0])
         if shard is not None and x.shape != shard.array.shape:
@@ -140,8 +141,8 @@ def _placements(step: TrainStep) -> tuple[Placement, ...]:
         size, whole = (math.prod(each) * itemsize(x.dtype) for each in (x.shape, shape))
         if shard is not None and x is shard.array and x is not shard.parameter:
             whole = 0  # all ranks have the parameter, too
-        placements.append(Placement(name, share, size, whole, ", ".join(where) or "each rank"))
-    return tuple(placements)
+        placed.append(Placement(name, share, size, whole, ", ".join(where) or "each rank"))
+    return tuple(placed)
 
 
 def _communications(module: Module, planned: Mapping[_Key, tuple[int, int, int]]) -> tuple[Communication, ...]:

@@ -62,6 +62,10 @@ class StepExchange(Protocol):
         """Called with the program of a step: the program to run instead."""
         ...
 
+    def placements(self, step: TrainStep) -> list[tuple[str, ...]]:
+        """A table of where the arrays of a step's state are, with a heading."""
+        ...
+
 
 class TrainStep(CheckedArguments):
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
@@ -260,6 +264,11 @@ class TrainStep(CheckedArguments):
         """The program of one step."""
         record = tracing.record(self.__call__, args, {}, {id(x): name for name, x in self.named_state()})
         return record if self.exchange is None else self.exchange.rewrite(record)
+
+    def placements(self) -> list[tuple[str, ...]]:
+        """A table of where the parameters and the state of a step of several processes are, for `explain`: a heading,
+        and a row of each array. Empty for a step of one process."""
+        return [] if self.exchange is None else self.exchange.placements(self)
 
     def ir(self, *args: Any) -> str:
         """The text of the program of one step."""

@@ -70,6 +70,7 @@ class Executor(Generic[P, R]):
         self.graphs = graphs and device.kind == "cuda"
         self.memory_budget = None if memory_budget is None else parse_bytes(memory_budget, "memory_budget")
         self._name = str(getattr(what, "__name__", type(what).__name__))
+        self._placements: Callable[[], Sequence[tuple[str, ...]]] = getattr(what, "placements", tuple)
         self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
@@ -121,9 +122,10 @@ class Executor(Generic[P, R]):
         return report.memory(program, inputs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
-        """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then what
-        collectives overlap with, and what a budget of memory costs."""
-        return report.explain(self.program(*args, **kwargs), fuse=self.fuse)
+        """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then where
+        the parameters and the state of a step of several processes are, what collectives overlap with, and what a
+        budget of memory costs."""
+        return report.explain(self.program(*args, **kwargs), fuse=self.fuse, placements=self._placements())
 
     def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
         """The text of the program: "traced", "optimized" (after the passes), "relax" (lowered) or "planned" (fused,

@@ -23,13 +23,15 @@ RELAX_STAGES = ("relax", "planned")
 STAGES = ("traced", "optimized", *RELAX_STAGES)
 
 
-def explain(program: Program, *, fuse: bool) -> str:
-    """One line for each operator and types: `dialect.op(types)  calls  reason`; then what collectives overlap with, and
-    what a budget of memory costs."""
+def explain(program: Program, *, fuse: bool, placements: Sequence[tuple[str, ...]] = ()) -> str:
+    """One line for each operator and types: `dialect.op(types)  calls  reason`; then where the arrays of the state are,
+    what collectives overlap with, and what a budget of memory costs.
+
+    placements: rows of a table with a heading, for steps of several processes."""
     rows = [("operator", "calls", "why")]
     for choice in program.source.choices.listed():
         rows.append((_called(choice), str(choice.calls), choice.reason))
-    tables = [_table(rows)]
+    tables = [_table(rows), *([_table(placements)] if placements else [])]
     if any(choice.info.op.family == "collective" for choice in program.source.choices.listed()):
         tables += _overlaps(program, fuse)
     return "\n".join(tables if program.loaded.trade is None else [*tables, str(program.loaded.trade)])

@@ -242,6 +242,24 @@ def test_explain_says_what_a_collective_overlaps_with(monkeypatch: pytest.Monkey
     assert int(first[3]) > int(last[3])
 
 
+def test_explain_says_where_each_parameter_is(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executor, "agree_on", lambda _: None)
+    model = nn.Sequential(nn.Linear(4, 8), nn.Linear(8, 6))
+    step = optim.TrainStep(model, optim.SGD(model, 0.1, momentum=0.9), loss=meta.mse_loss)
+    plan = {"layers.0.w": distributed.shard(0)}
+    step = distributed.tensor_parallel(plan, distributed.Group("tp", 2), broadcast=False)(step)
+    step = distributed.zero(3, distributed.Group("dp", 2), broadcast=False)(step)
+    text = meta.vm.compile(step, device="cpu").explain(meta.ones((2, 4)), meta.ones((2, 6)))
+    rows = {name: rest for name, *rest in (line.split(maxsplit=3) for line in text.splitlines())}
+    assert rows["array"] == ["share", "bytes", "of a rank  where"]
+    assert rows["layers.0.w"] == ["0.25", "32", "axis 0 over tp, elements over dp"]
+    assert rows["layers.1.w"] == ["0.5", "96", "elements over dp"]
+    assert rows["layers.0.w.shard.velocity"] == ["0.25", "32", "axis 0 over tp, elements over dp"]
+    model = nn.Linear(4, 6)
+    alone = meta.vm.compile(optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss), device="cpu")
+    assert "share" not in alone.explain(meta.ones((2, 4)), meta.ones((2, 6)))
+
+
 def test_items_of_many_tuples_are_joined() -> None:
     """Gradients of layer_norm are items of tuples. Nothing is fused with the kernel that joins them."""
     model = nn.Sequential(*(part for _ in range(12) for part in (nn.Linear(8, 8), nn.LayerNorm(8))))
