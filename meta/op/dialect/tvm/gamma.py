@@ -168,12 +168,18 @@ def _horner(coefficients: tuple[float, ...], x: Expr) -> Expr:
 
 _MOST_TERMS: Final = 100_000
 """Where a sum ends that has not converged: near x = a it takes some multiples of sqrt(a) terms."""
+_TOLERANCE: Final = 1e-11
+"""Size of a term, relative to the sum, that does not count for a result of float32. Together, the terms that follow
+can be a thousand times as large."""
 
 
 def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
     """P(a, x), or Q(a, x) for `upper`: the series 6.5.29 for x < a + 1, else the fraction 6.5.31 by the method of W.
     Lentz (1976), each until its terms no longer count. Values below 1e-10 lose digits where the other is computed."""
-    shape = out.shape
+    shape, is_double = out.shape, str(out.dtype) == "float64"
+    # Where Q is 1 - P, it may be much smaller than P.
+    series_tolerance = 1e-17 if is_double or upper else _TOLERANCE
+    fraction_tolerance = 2e-16 if is_double else _TOLERANCE
 
     def operand(value: Any) -> Any:
         return te.compute(shape, lambda *i: element(value, i, _WIDE), "operand")
@@ -187,11 +193,11 @@ def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
         by_series = x < a + _number(1)
         with script_tirx.If(tirx.And(is_regular, by_series)):
             with script_tirx.Then():
-                _series(state, a, x)
+                _series(state, a, x, series_tolerance)
                 result[position] = _number(1) - state[0] if upper else state[0]
             with script_tirx.Else(), script_tirx.If(is_regular):
                 with script_tirx.Then():
-                    _fraction(state, a, x)
+                    _fraction(state, a, x, fraction_tolerance)
                     result[position] = state[0] if upper else _number(1) - state[0]
                 with script_tirx.Else():
                     result[position] = _limits(a, x, upper)
@@ -204,24 +210,25 @@ def _number(value: float) -> Expr:
     return tirx.const(value, _WIDE)
 
 
-def _series(state: Any, a: Expr, x: Expr) -> None:
+def _series(state: Any, a: Expr, x: Expr, tolerance: float) -> None:
     """state[0] = P(a, x). Elements: sum, term, number of the term."""
     state[0], state[1], state[2] = _number(1), _number(1), _number(0)
-    with script_tirx.While(tirx.And(state[1] > state[0] * _number(1e-17), state[2] < _number(_MOST_TERMS))):
+    with script_tirx.While(tirx.And(state[1] > state[0] * _number(tolerance), state[2] < _number(_MOST_TERMS))):
         state[2] = state[2] + _number(1)
-        state[1] = state[1] * x / (a + state[2])
+        state[1] = state[1] * (x / (a + state[2]))  # the quotients of several terms overlap
         state[0] = state[0] + state[1]
-    state[0] = state[0] * _power_term(a, x) / a
+    _multiply_power_term(state, a, x)
+    state[0] = state[0] / a
 
 
-def _fraction(state: Any, a: Expr, x: Expr) -> None:
+def _fraction(state: Any, a: Expr, x: Expr, tolerance: float) -> None:
     """state[0] = Q(a, x). Elements: value, step - 1, number of the step, b, c, d."""
     tiny = _number(1e-300)
     state[3] = x + _number(1) - a
     state[4] = _number(1e300)
     state[5] = _number(1) / state[3]
     state[0], state[1], state[2] = state[5], _number(1), _number(0)
-    with script_tirx.While(tirx.And(tirx.abs(state[1]) > _number(2e-16), state[2] < _number(_MOST_TERMS))):
+    with script_tirx.While(tirx.And(tirx.abs(state[1]) > _number(tolerance), state[2] < _number(_MOST_TERMS))):
         state[2] = state[2] + _number(1)
         state[3] = state[3] + _number(2)
         state[5] = _apart_from_zero(state[2] * (a - state[2]) * state[5] + state[3], tiny)
@@ -230,24 +237,26 @@ def _fraction(state: Any, a: Expr, x: Expr) -> None:
         state[1] = state[4] * state[5]
         state[0] = state[0] * state[1]
         state[1] = state[1] - _number(1)
-    state[0] = state[0] * _power_term(a, x)
+    _multiply_power_term(state, a, x)
 
 
 def _apart_from_zero(value: Expr, tiny: Expr) -> Expr:
     return select(tirx.abs(value) < tiny, tiny, value)
 
 
-def _power_term(a: Expr, x: Expr) -> Expr:
-    """x**a exp(-x) / Gamma(a); for large a, where the logarithms cancel, by Stirling's series 6.1.37."""
-    plain = te_math.exp(a * te_math.log(x) - x - libm("lgamma")(a))
+def _multiply_power_term(state: Any, a: Expr, x: Expr) -> None:
+    """state[0] *= x**a exp(-x) / Gamma(a); for large a, where the logarithms cancel, by Stirling's series 6.1.37."""
     difference = (x - a) / a
     inverse = _number(1) / (a * a)
     tail = (
         _number(1 / 12) - (_number(1 / 360) - (_number(1 / 1260) - inverse / _number(1680)) * inverse) * inverse
     ) / a
     exponent = a * (te_math.log1p(difference) - difference) - tail
-    scaled = te_math.exp(exponent) * tirx.sqrt(a / _number(2 * math.pi))
-    return select(a < _number(20), plain, scaled)
+    with script_tirx.If(a < _number(20)):
+        with script_tirx.Then():
+            state[0] = state[0] * te_math.exp(a * te_math.log(x) - x - libm("lgamma")(a))
+        with script_tirx.Else():
+            state[0] = state[0] * (te_math.exp(exponent) * tirx.sqrt(a / _number(2 * math.pi)))
 
 
 def _limits(a: Expr, x: Expr, upper: bool) -> Expr:

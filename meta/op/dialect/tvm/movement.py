@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
@@ -10,6 +10,7 @@ from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
+from meta.backend.tvm.te.scan import Index, nest
 from meta.op.dialect.tvm import Registrar
 from meta.op.dispatch import CallInfo
 
@@ -26,9 +27,27 @@ def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
 
 
 @compute("tile", sizes=("reps",))
-def tile(x: Any, reps: tuple[int, ...], *, out: Any) -> Any:
+def tile(x: Any, reps: tuple[int, ...], *, out: Any, kind: str) -> Any:
     lead = len(out[0].shape) - len(x.shape)
+    if kind == "cpu" and not all(isinstance(d, tirx.IntImm) for d in (*x.shape, *out[0].shape)):
+        return _repeated_copies(x, out[0].shape, lead)
     return te.compute(out[0].shape, lambda *i: x(*map(modulo, i[lead:], x.shape)), "tile")
+
+
+def _repeated_copies(x: Any, shape: Sequence[Any], lead: int) -> Any:
+    """The tiles of an array of unknown sizes, one after the other. In a loop over the result, which knows no sizes
+    either, the position of each element in its tile would be a remainder, for which CPUs take ten times as long."""
+    one = tirx.const(1, "int64")
+    sizes = [*[one] * lead, *x.shape]
+    counts = [tirx.floordiv(n, tirx.max(size, one)) for n, size in zip(shape, sizes, strict=True)]
+
+    def copy(index: Index, buffers: list[Any]) -> None:
+        source, target = buffers
+        tiles, within = index[::2], index[1::2]
+        target[tuple(t * n + i for t, n, i in zip(tiles, sizes, within, strict=True))] = source[within[lead:]]
+
+    loops = [extent for pair in zip(counts, sizes, strict=True) for extent in pair]
+    return te.extern([shape], [x], nest(loops, copy), dtype=str(x.dtype), name="tile")
 
 
 @compute("flip")

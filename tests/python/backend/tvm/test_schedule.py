@@ -47,6 +47,10 @@ def _transpose(x: Any) -> Any:
     return tvm.topi.transpose(x)
 
 
+def _lower_triangle(x: Any) -> Any:
+    return tvm.te.compute(x.shape, lambda i, j: tvm.tirx.Select(j <= i, x[i, j], tvm.tirx.const(0, "float32")), "y")
+
+
 def _softmax(x: Any) -> Any:
     return tvm.topi.nn.softmax(x, axis=-1)
 
@@ -101,6 +105,7 @@ _CASES: dict[str, _Case] = {
     "chain": (_chain, "elemwise", lambda x: np.maximum(np.tanh(x * 2), 0), _same),
     "outer of expensive": (_outer_of_expensive, "injective", lambda x: np.exp(x[:1]) + x, _same),
     "transpose": (_transpose, "injective", lambda x: x.T, lambda s: (s[::-1],)),
+    "lower triangle": (_lower_triangle, "elemwise", np.tril, _same),
     "softmax": (_softmax, "softmax", _softmax_reference, _same),
     "softmax of columns": (_softmax_of_columns, "softmax", lambda x: _softmax_reference(x, 0), _same),
     "norm": (_norm, "softmax", _norm_reference, lambda s: (s, s[:1], s[:1])),
@@ -267,6 +272,14 @@ def test_elementwise_is_one_flat_vectorised_loop() -> None:
     assert _count_blocks(text) == 1
     assert "T.vectorized(" in text
     assert "T.grid" not in text
+
+
+def test_values_of_positions_keep_their_loops() -> None:
+    """A flat loop would compute the positions of each element by divisions."""
+    text = _scheduled("lower triangle", ("n", "m"))
+    assert _count_blocks(text) == 1
+    assert "//" not in text
+    assert "%" not in text
 
 
 def test_passes_of_softmax_share_one_row_loop() -> None:
