@@ -79,7 +79,7 @@ def axes_of(name: str, axes: Sequence[int] | int | None, ndim: int) -> tuple[int
 
 def distinct_axes(name: str, axis1: int, axis2: int, ndim: int) -> tuple[int, int]:
     """Two different axes, counted from the front. Raises TypeInferenceError of the function `name`."""
-    require(name, ndim >= 2, f"x has rank {ndim}", "at least two axes")
+    require(name, ndim >= 2, f"'x' has rank {ndim}", "at least two axes")
     first, second = axis_of(name, axis1, ndim), axis_of(name, axis2, ndim)
     require(name, first != second, f"axes {axis1} and {axis2} are the same", "two different axes")
     return first, second
@@ -87,7 +87,7 @@ def distinct_axes(name: str, axis1: int, axis2: int, ndim: int) -> tuple[int, in
 
 def require_rank(name: str, x: Any, *, least: int) -> None:
     """At least so many axes."""
-    require(name, x.ndim >= least, f"x has shape {show(x.shape)}", f"rank {least} or more")
+    require(name, x.ndim >= least, f"'x' has shape {show(x.shape)}", f"rank {least} or more")
 
 
 def require_number(name: str, x: Any, label: str = "x") -> None:

@@ -37,7 +37,7 @@ def prelu(x: Any, weight: Any) -> Any:
     channels = x.shape[1] if x.ndim > 1 else 1
     if weight.ndim > 1 or weight.size not in (1, channels):
         expected = "a scalar, (1,)" + (f" or ({channels},), one for each channel" if x.ndim > 1 else "")
-        raise ArgumentError("prelu", f"weight has shape {weight.shape}, x has {x.shape}", expected)
+        raise ArgumentError("prelu", f"'weight' has shape {weight.shape}, 'x' has {x.shape}", expected)
     if weight.dtype != x.dtype:
         problem = f"x is {x.dtype}, weight is {weight.dtype}"
         raise ArgumentError("prelu", problem, "one dtype for both", f'cast it: weight.cast("{x.dtype}")')

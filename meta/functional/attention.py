@@ -48,7 +48,7 @@ def attention(
 def shared_heads(q: Any, x: Any) -> Any:
     """Keys or values with each head repeated for the heads of q that share it."""
     if q.ndim < 3 or x.ndim < 3 or x.shape[-3] == 0 or q.shape[-3] % x.shape[-3]:
-        problem = f"q has shape {tuple(q.shape)}, keys or values {tuple(x.shape)}"
+        problem = f"'q' has shape {tuple(q.shape)}, keys or values {tuple(x.shape)}"
         raise ArgumentError("attention", problem, "heads (axis -3) of q that are a multiple of theirs")
     return meta.repeat(x, q.shape[-3] // x.shape[-3], -3)
 

@@ -18,7 +18,7 @@ def bilinear(x1: Any, x2: Any, w: Any, bias: Any = None) -> Any:
     fits = fits and equal_shapes(x1.shape[:-1], x2.shape[:-1])
     fits = fits and equal_shapes((x1.shape[-1], x2.shape[-1]), w.shape[1:])
     if not fits:
-        problem = f"x1 has shape {tuple(x1.shape)}, x2 {tuple(x2.shape)}, w {tuple(w.shape)}"
+        problem = f"'x1' has shape {tuple(x1.shape)}, 'x2' {tuple(x2.shape)}, 'w' {tuple(w.shape)}"
         raise ArgumentError("bilinear", problem, "(..., in1), (..., in2) and (out, in1, in2)")
     y = meta.einsum("...i,oij,...j->...o", x1, w, x2)
     return y if bias is None else y + bias

@@ -59,7 +59,7 @@ def _check(x: Any, target: Any, blank: int) -> None:
         raise ArgumentError("ctc_loss", f"x is {x.dtype} of shape {tuple(x.shape)}", "floats, (time, n, classes)")
     fits = target.ndim == 1 or (target.ndim == 2 and target.shape[0] == x.shape[1])
     if not fits or not is_int(target.dtype):
-        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, x has shape {tuple(x.shape)}"
+        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, 'x' has shape {tuple(x.shape)}"
         raise ArgumentError("ctc_loss", problem, "integer labels, (n, length), or (sum of target_lengths,)")
     if not 0 <= blank < x.shape[2]:
         raise ArgumentError("ctc_loss", f"blank is {blank}", f"0 to {x.shape[2] - 1}, a class")

@@ -35,7 +35,9 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: i
     begin, end, step = _slice(n, m, offset)
     shape = (*planes[:-2], len(range(begin, end, step)))
     fits = rules.same_shape(tuple(src.shape), shape)
-    require("diagonal_scatter", fits, f"src has shape {rules.show(src.shape)}", f"{rules.show(shape)}, the diagonal's")
+    require(
+        "diagonal_scatter", fits, f"'src' has shape {rules.show(src.shape)}", f"{rules.show(shape)}, the diagonal's"
+    )
     require_same_dtype("diagonal_scatter", x=x, src=src)
     require_same_device("diagonal_scatter", x, src)
     lead = rows.ndim - 1
@@ -46,7 +48,7 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: i
 def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
     """Square matrices, in the planes of two axes of the result, with the rows of x (its last axis) on diagonal `offset`
     and zeros elsewhere."""
-    require("diag_embed", x.ndim > 0, "x is 0-d", "at least one axis")
+    require("diag_embed", x.ndim > 0, "'x' is 0-d", "at least one axis")
     first, second = distinct_axes("diag_embed", axis1, axis2, x.ndim + 1)
     *lead, length = x.shape
     n = length.__index__() + abs(offset)
@@ -58,7 +60,7 @@ def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any
 
 def diag(x: Any, offset: int = 0) -> Any:
     """The matrix with a vector on diagonal `offset`, or that diagonal of a matrix."""
-    require("diag", x.ndim in (1, 2), f"x has shape {rules.show(x.shape)}", "rank 1 or 2")
+    require("diag", x.ndim in (1, 2), f"'x' has shape {rules.show(x.shape)}", "rank 1 or 2")
     return diag_embed(x, offset) if x.ndim == 1 else diagonal(x, offset)
 
 

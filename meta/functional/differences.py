@@ -71,7 +71,7 @@ def _trapezoids(name: str, y: Any, x: Any, axis: int) -> tuple[int, Any, Any]:
         places = meta.reshape(places, (*(1,) * (y.ndim - places.ndim), *places.shape))
     along = axis - y.ndim + places.ndim
     fits = places.shape[along] == y.shape[axis] or (x.ndim == 1 and x.shape[0] == y.shape[axis])
-    shapes = f"x has shape {rules.show(x.shape)}, y {rules.show(y.shape)}"
+    shapes = f"'x' has shape {rules.show(x.shape)}, 'y' {rules.show(y.shape)}"
     require(name, bool(fits) or places.shape[along] == 1, shapes, f"as many places as elements along axis {axis}")
     sums = _part(y, axis, 1, None) + _part(y, axis, 0, -1)
     widths = _part(places, along, 1, None) - _part(places, along, 0, -1)

@@ -33,7 +33,7 @@ def dropout3d(x: Any, key: Any, p: float = 0.5) -> Any:
 
 def _of_channels(rank: int, x: Any, key: Any, p: float) -> Any:
     if x.ndim not in (rank + 1, rank + 2):
-        raise ArgumentError(f"dropout{rank}d", f"x has shape {tuple(x.shape)}", f"rank {rank + 1} or {rank + 2}")
+        raise ArgumentError(f"dropout{rank}d", f"'x' has shape {tuple(x.shape)}", f"rank {rank + 1} or {rank + 2}")
     # Without a batch channels come first; but three axes are a batch of sequences in dropout2d, as in torch.
     lead = 1 if x.ndim == rank + 1 and rank != 2 else 2
     ones = meta.ones((*x.shape[:lead], *(1,) * (x.ndim - lead)), x.dtype, x.device)
@@ -50,7 +50,7 @@ def alpha_dropout(x: Any, key: Any, p: float = 0.5) -> Any:
 def feature_alpha_dropout(x: Any, key: Any, p: float = 0.5) -> Any:
     """alpha_dropout of whole channels; x: (n, c, ...). Raises ArgumentError for less axes and p outside of 0 to 1."""
     if x.ndim < 2:
-        raise ArgumentError("feature_alpha_dropout", f"x has shape {tuple(x.shape)}", "(n, c, ...)")
+        raise ArgumentError("feature_alpha_dropout", f"'x' has shape {tuple(x.shape)}", "(n, c, ...)")
     return _scaled("feature_alpha_dropout", x, key, p, (*x.shape[:2], *(1,) * (x.ndim - 2)))
 
 

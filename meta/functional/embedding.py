@@ -16,7 +16,7 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
     """The table (rows, features) with each row at one of the indices whose p-norm exceeds `max_norm` scaled down to it
     (to max_norm / (norm + 1e-7) of itself), p being `norm_type`. Raises ArgumentError for a table of another rank."""
     if weight.ndim != 2:
-        raise ArgumentError("embedding_renorm", f"weight has shape {tuple(weight.shape)}", "(rows, features)")
+        raise ArgumentError("embedding_renorm", f"'weight' has shape {tuple(weight.shape)}", "(rows, features)")
     rows = weight.shape[0]
     count = row_counts(meta.reshape(indices, (indices.size,)), rows, weight.dtype)
     norm = p_norm(weight, norm_type, 1)
@@ -82,7 +82,7 @@ def _check(weight: Any, indices: Any, offsets: Any, mode: str, per_sample_weight
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(name, f"mode is {mode!r}", '"sum", "mean" or "max"')
     if weight.ndim != 2:
-        raise ArgumentError(name, f"weight has shape {tuple(weight.shape)}", "(rows, features)")
+        raise ArgumentError(name, f"'weight' has shape {tuple(weight.shape)}", "(rows, features)")
     if indices.ndim not in (1, 2) or not is_int(indices.dtype) or (offsets is None) != (indices.ndim == 2):
         shown = "None" if offsets is None else f"of shape {tuple(offsets.shape)}"
         problem = f"indices are {indices.dtype} of shape {tuple(indices.shape)}, offsets {shown}"

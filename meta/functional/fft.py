@@ -239,7 +239,7 @@ def _resolved(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[tuple[int, ...],
         require(name, count <= x.ndim, f"{count} sizes for shape {show(x.shape)}", f"at most {x.ndim}")
         axes = tuple(range(x.ndim - count, x.ndim))
     listed = (axes,) if isinstance(axes, int) else tuple(axes)
-    require(name, x.ndim > 0 or not listed, "x is 0-d", "at least one axis")
+    require(name, x.ndim > 0 or not listed, "'x' is 0-d", "at least one axis")
     resolved = tuple(axis_of(name, axis, x.ndim) for axis in listed)
     require(name, len(set(resolved)) == len(resolved), f"axes {listed} name an axis twice", "distinct axes")
     if sizes is None:

@@ -86,7 +86,7 @@ def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, re
     name = "cosine_embedding_loss"
     check_reduction(name, reduction)
     if x1.ndim != x2.ndim or x1.ndim not in (1, 2) or target.ndim != x1.ndim - 1:
-        shapes = f"x1 has shape {tuple(x1.shape)}, x2 {tuple(x2.shape)}, target {tuple(target.shape)}"
+        shapes = f"'x1' has shape {tuple(x1.shape)}, 'x2' {tuple(x2.shape)}, 'target' {tuple(target.shape)}"
         raise ArgumentError(name, shapes, "x1 and x2 of rank 1 or 2, and a target without their last axis")
     product, square1, square2 = (meta.sum(v, -1) for v in (x1 * x2, x1 * x1, x2 * x2))
     cosine = product / meta.sqrt((square1 + 1e-12) * (square2 + 1e-12))
@@ -129,7 +129,7 @@ def _variance(name: str, x: Any, var: Any) -> Any:
         return meta.expand_dims(var, -1)
     if equal_shapes(shape, (*rows, 1)):
         return var
-    problem = f"var has shape {shape}, x {tuple(x.shape)}"
+    problem = f"'var' has shape {shape}, 'x' {tuple(x.shape)}"
     raise ArgumentError(name, problem, "the shape of x, with a last axis of size 1, or without it")
 
 
@@ -158,7 +158,7 @@ def soft_cross_entropy(
     name = "soft_cross_entropy"
     check_reduction(name, reduction)
     if not equal_shapes(x.shape, target.shape) or not x.ndim:
-        problem = f"x has shape {tuple(x.shape)}, target {tuple(target.shape)}"
+        problem = f"'x' has shape {tuple(x.shape)}, 'target' {tuple(target.shape)}"
         raise ArgumentError(name, problem, "one shape with an axis of classes", "indices of classes: cross_entropy")
     if not 0.0 <= label_smoothing <= 1.0:
         raise ArgumentError(name, f"label_smoothing is {label_smoothing}", "from 0 to 1")

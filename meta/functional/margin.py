@@ -38,10 +38,10 @@ def multi_margin_loss(
     count, classes = rows.shape
     single = x.ndim < 2 and target.ndim <= 1 and target.size == 1
     if not is_int(target.dtype) or not (single or equal_shapes(target.shape, (count,))):
-        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, x has shape {tuple(x.shape)}"
+        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, 'x' has shape {tuple(x.shape)}"
         raise ArgumentError(name, problem, "an integer class for each example")
     if weight is not None and not equal_shapes(weight.shape, (classes,)):
-        raise ArgumentError(name, f"weight has shape {tuple(weight.shape)}", f"({classes},), one for each class")
+        raise ArgumentError(name, f"'weight' has shape {tuple(weight.shape)}", f"({classes},), one for each class")
     target = meta.cast(meta.reshape(target, (count,)), "int64")
     own = meta.gather(rows, 1, meta.expand_dims(target, 1))
     excess = meta.relu(margin - own + rows)
@@ -61,7 +61,7 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: Reduction = "mean") -
     check_reduction(name, reduction)
     rows = _rows(name, x)
     if not is_int(target.dtype) or not equal_shapes(target.shape, x.shape):
-        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, x has shape {tuple(x.shape)}"
+        problem = f"target is {target.dtype} of shape {tuple(target.shape)}, 'x' has shape {tuple(x.shape)}"
         raise ArgumentError(name, problem, "integer labels, as many as classes", "fill each row with -1")
     classes = rows.shape[1]
     labels = meta.cast(meta.reshape(target, rows.shape), "int64")
@@ -80,7 +80,9 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: Reduction = "mean") -
 def _rows(name: str, x: Any) -> Any:
     """x as (batch, classes)."""
     if x.ndim > 2 or 0 in x.shape[-1:]:
-        raise ArgumentError(name, f"x has shape {tuple(x.shape)}", "(batch, classes) or (classes,), at least one class")
+        raise ArgumentError(
+            name, f"'x' has shape {tuple(x.shape)}", "(batch, classes) or (classes,), at least one class"
+        )
     return x if x.ndim == 2 else meta.reshape(x, (1, -1))
 
 

@@ -40,7 +40,7 @@ def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.
     ...). Integers give float32; their means are rounded down. Raises ArgumentError for less than three axes and a size
     below 1."""
     if x.ndim < 3 or size < 1:
-        problem = f"x has shape {tuple(x.shape)}, size is {size}"
+        problem = f"'x' has shape {tuple(x.shape)}, size is {size}"
         raise ArgumentError("local_response_norm", problem, "(n, channels, ...) and a size of at least 1")
     if x.size == 0:
         return x if is_float(x.dtype) else meta.cast(x, "float32")

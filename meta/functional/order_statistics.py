@@ -150,7 +150,7 @@ def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, inter
         interpolations = '"linear", "lower", "higher", "midpoint" or "nearest"'
         raise ArgumentError(name, f"interpolation is {interpolation!r}", interpolations)
     fractions = _fractions(name, x, q)
-    require(name, product(x.shape) != 0, f"x has shape {rules.show(x.shape)}", "at least one element")
+    require(name, product(x.shape) != 0, f"'x' has shape {rules.show(x.shape)}", "at least one element")
     rank = x.ndim
     position = None if axis is None else axis_of(name, axis, rank)
     flat = meta.reshape(x, (product(x.shape),)) if position is None or not rank else meta.moveaxis(x, position, -1)
@@ -168,7 +168,7 @@ def _fractions(name: str, x: Any, q: Any) -> Any:
         require(name, isinstance(q, (int, float)) and 0 <= q <= 1, f"q is {q!r}", "a fraction from 0 to 1")
         return meta.full((), float(q), x.dtype, x.device)
     fractions: Any = q
-    require(name, fractions.ndim <= 1, f"q has shape {rules.show(fractions.shape)}", "rank 0 or 1")
+    require(name, fractions.ndim <= 1, f"'q' has shape {rules.show(fractions.shape)}", "rank 0 or 1")
     require_same_dtype(name, x=x, q=fractions)
     if isinstance(fractions, meta.NDArray) and fractions.size:
         low, high = (bound.item() for bound in (meta.min(fractions.detach()), meta.max(fractions.detach())))

@@ -46,7 +46,7 @@ def im2col(x: Any, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, strid
     has no batch. Sizes are one int, or two for height and width; padding adds zeros at both ends. Raises
     ArgumentError for another rank and empty images, TypeInferenceError for a kernel that does not fit."""
     if x.ndim not in (3, 4) or 0 in x.shape[-3:]:
-        raise ArgumentError("im2col", f"x has shape {tuple(x.shape)}", "(n, c, h, w) or (c, h, w), images not empty")
+        raise ArgumentError("im2col", f"'x' has shape {tuple(x.shape)}", "(n, c, h, w) or (c, h, w), images not empty")
     if x.ndim == 3:
         return meta.squeeze(im2col(meta.expand_dims(x, 0), kernel, dilation, padding, stride), 0)
     patches = _Patches("im2col", x.shape[2:], kernel, dilation, padding, stride)
@@ -70,7 +70,7 @@ def col2im(x: Any, size: _Size, kernel: _Size, dilation: _Size = 1, padding: _Si
     patches = _Patches("col2im", size, kernel, dilation, padding, stride)
     elements, count = product(patches.kernel), product(patches.counts)
     if x.ndim != 3 or x.shape[1] % elements or x.shape[1] == 0 or x.shape[2] != count:
-        problem = f"x has shape {tuple(x.shape)}"
+        problem = f"'x' has shape {tuple(x.shape)}"
         raise ArgumentError("col2im", problem, f"(n, channels * {elements}, {count}), the patches of an image {size}")
     channels = x.shape[1] // elements
     parts = meta.reshape(x, (x.shape[0], channels, *patches.kernel, *patches.counts))
@@ -103,7 +103,7 @@ def pixel_unshuffle(x: Any, factor: int) -> Any:
     _check_pixels("pixel_unshuffle", x, factor)
     *lead, channels, height, width = x.shape
     if height % factor or width % factor:
-        problem = f"x has shape {tuple(x.shape)}, factor is {factor}"
+        problem = f"'x' has shape {tuple(x.shape)}, factor is {factor}"
         raise ArgumentError("pixel_unshuffle", problem, "a height and a width that the factor divides")
     n, h, w = len(lead), height // factor, width // factor
     parts = meta.reshape(x, (*lead, channels, h, factor, w, factor))
@@ -113,7 +113,7 @@ def pixel_unshuffle(x: Any, factor: int) -> Any:
 
 def _check_pixels(name: str, x: Any, factor: int) -> None:
     if factor < 1 or x.ndim < 3:
-        problem = f"factor is {factor}, x has shape {tuple(x.shape)}"
+        problem = f"factor is {factor}, 'x' has shape {tuple(x.shape)}"
         raise ArgumentError(name, problem, "a positive factor and (..., channels, height, width)")
 
 
@@ -121,7 +121,7 @@ def channel_shuffle(x: Any, groups: int) -> Any:
     """(n, c, ...) with the channels of `groups` groups interleaved (X. Zhang et al., "ShuffleNet", 2018). Raises
     ArgumentError for groups that do not divide the channels."""
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:
-        problem = f"groups is {groups}, x has shape {tuple(x.shape)}"
+        problem = f"groups is {groups}, 'x' has shape {tuple(x.shape)}"
         raise ArgumentError("channel_shuffle", problem, "(n, channels, ...) and groups that divide the channels")
     parts = meta.reshape(x, (x.shape[0], groups, x.shape[1] // groups, *x.shape[2:]))
     return meta.reshape(meta.swap_axis(parts, 1, 2), x.shape)

@@ -58,7 +58,7 @@ def _max_unpool(
 ) -> Any:  # fmt: skip
     name = f"max_unpool{rank}d"
     if x.ndim not in (rank + 1, rank + 2) or tuple(x.shape) != tuple(indices.shape):
-        problem = f"x has shape {tuple(x.shape)}, indices {tuple(indices.shape)}"
+        problem = f"'x' has shape {tuple(x.shape)}, 'indices' {tuple(indices.shape)}"
         raise ArgumentError(name, problem, f"equal shapes of rank {rank + 2}, or {rank + 1} without a batch")
     kernels = _sizes(name, "kernel", kernel, rank)
     strides = kernels if stride is None else _sizes(name, "stride", stride, rank)
@@ -120,7 +120,7 @@ def _fractional_max_pool(rank: int, x: Any, samples: Any, kernel: _Size, size: _
         y, indices = _fractional_max_pool(rank, meta.expand_dims(x, 0), samples, kernel, size)
         return meta.squeeze(y, 0), meta.squeeze(indices, 0)
     if x.ndim != rank + 2 or tuple(samples.shape) != (*x.shape[:2], rank):
-        problem = f"x has shape {tuple(x.shape)}, samples {tuple(samples.shape)}"
+        problem = f"'x' has shape {tuple(x.shape)}, 'samples' {tuple(samples.shape)}"
         raise ArgumentError(name, problem, f"x of rank {rank + 2} and samples (n, c, {rank})")
     kernels, counts = _sizes(name, "kernel", kernel, rank), _sizes(name, "size", size, rank)
     spatial = x.shape[2:]
@@ -177,7 +177,7 @@ def sum_pool3d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Siz
 def _sum_pool(rank: int, x: Any, kernel: _Size, stride: _Size | None, padding: _Size, ceil_mode: bool) -> Any:
     name = f"sum_pool{rank}d"
     if x.ndim != rank + 2:
-        raise ArgumentError(name, f"x has shape {tuple(x.shape)}", f"rank {rank + 2}: (batch, channels, *spatial)")
+        raise ArgumentError(name, f"'x' has shape {tuple(x.shape)}", f"rank {rank + 2}: (batch, channels, *spatial)")
     kernels = _sizes(name, "kernel", kernel, rank)
     strides = kernels if stride is None else _sizes(name, "stride", stride, rank)
     pads = _sizes(name, "padding", padding, rank, least=0)

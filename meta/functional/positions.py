@@ -107,7 +107,7 @@ def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
     require("take_along_dim", is_int, f"indices have dtype {indices.dtype}", ", ".join(dtypes.INTS))
     if axis is None:
         x, indices, axis = meta.reshape(x, (product(x.shape),)), meta.reshape(indices, (product(indices.shape),)), 0
-    ranks = f"x has rank {x.ndim}, indices {indices.ndim}"
+    ranks = f"'x' has rank {x.ndim}, 'indices' {indices.ndim}"
     require("take_along_dim", x.ndim == indices.ndim, ranks, "equal ranks")
     axis = axis_of("take_along_dim", axis, x.ndim)
     if not x.ndim:

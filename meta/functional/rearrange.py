@@ -97,7 +97,7 @@ def slice_scatter(
 
 def _require_shape(name: str, src: Any, shape: Sequence[Any]) -> None:
     fits = rules.same_shape(tuple(src.shape), tuple(shape))
-    require(name, fits, f"src has shape {rules.show(src.shape)}", f"{rules.show(tuple(shape))}, that of the slice")
+    require(name, fits, f"'src' has shape {rules.show(src.shape)}", f"{rules.show(tuple(shape))}, that of the slice")
 
 
 def _replaced(name: str, x: Any, src: Any, axis: int, begin: int, end: int, step: int) -> Any:

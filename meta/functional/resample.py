@@ -69,7 +69,7 @@ def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[int, ...], tuple
     )
     if len(values) != len(spatial):
         problem = (
-            f"{'size' if scale_factor is None else 'scale_factor'} is {size_or_factor}, x has shape {tuple(x.shape)}"
+            f"{'size' if scale_factor is None else 'scale_factor'} is {size_or_factor}, 'x' has shape {tuple(x.shape)}"
         )
         raise ArgumentError("interpolate", problem, f"one number, or {len(spatial)}, one for each spatial axis")
     if scale_factor is None:
@@ -83,7 +83,9 @@ def _check(x: Any, sizes: tuple[int, ...], mode: str, align_corners: bool, antia
     rank = len(sizes)
     if rank not in (1, 2, 3) or _RANKS.get(mode, rank) != rank:
         spatial = f"{_RANKS[mode]} spatial axes" if mode in _RANKS else "1 to 3 spatial axes"
-        raise ArgumentError("interpolate", f"mode is {mode!r}, x has shape {tuple(x.shape)}", f"(n, c, ...), {spatial}")
+        raise ArgumentError(
+            "interpolate", f"mode is {mode!r}, 'x' has shape {tuple(x.shape)}", f"(n, c, ...), {spatial}"
+        )
     if min(sizes) < 1:
         raise ArgumentError("interpolate", f"the result would have sizes {sizes}", "at least one element an axis")
     if align_corners and mode not in _RANKS:

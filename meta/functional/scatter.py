@@ -81,7 +81,7 @@ def _along(name: str, x: Any, axis: int, indices: Any, src: Any) -> tuple[Any, i
     require_same_device(name, x, src)
     shape = (*x1.shape[:axis], vector.shape[0], *x1.shape[axis + 1 :])
     fits = rules.same_shape(tuple(values.shape), shape)
-    require(name, fits, f"src has shape {rules.show(src.shape)}", f"{rules.show(shape)}, a slice for each position")
+    require(name, fits, f"'src' has shape {rules.show(src.shape)}", f"{rules.show(shape)}, a slice for each position")
     spread = meta.reshape(vector, tuple(vector.shape[0] if n == axis else 1 for n in range(x1.ndim)))
     return x1, axis, meta.broadcast_to(spread, shape), values
 
@@ -134,7 +134,7 @@ def _cropped(name: str, src: Any, indices: Any) -> Any:
     larger = src.ndim == indices.ndim and all(
         same_dim(a, b) or a >= b for a, b in zip(src.shape, indices.shape, strict=True)
     )
-    shapes = f"src has shape {rules.show(src.shape)}, indices {rules.show(indices.shape)}"
+    shapes = f"'src' has shape {rules.show(src.shape)}, 'indices' {rules.show(indices.shape)}"
     require(name, larger or not product(indices.shape), shapes, "src at least as large along every axis")
     if not larger:
         return src
@@ -191,7 +191,7 @@ def _scalar(name: str, value: Any, x: Any) -> Any:
         )
         return meta.full((), value, x.dtype, x.device)
     tensor: Any = value
-    require(name, tensor.ndim == 0, f"value has shape {rules.show(tensor.shape)}", "a number or a 0-d tensor")
+    require(name, tensor.ndim == 0, f"'value' has shape {rules.show(tensor.shape)}", "a number or a 0-d tensor")
     fits = dtypes.category(tensor.dtype) <= dtypes.category(x.dtype)
     require(name, fits, f"value is {tensor.dtype} for x of {x.dtype}", "a dtype of the kind of x's", "cast x")
     return as_dtype(tensor, x.dtype)
@@ -324,4 +324,4 @@ def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
 
 
 def _require_mask(name: str, mask: Any) -> None:
-    require(name, mask.dtype == "bool", f"mask has dtype {mask.dtype}", "bool", 'cast it: mask.cast("bool")')
+    require(name, mask.dtype == "bool", f"'mask' has dtype {mask.dtype}", "bool", 'cast it: mask.cast("bool")')

@@ -83,7 +83,7 @@ def ones_(x: NDArray) -> NDArray:
 def eye_(x: NDArray) -> NDArray:
     """1 on the diagonal of a matrix, 0 elsewhere. Raises ArgumentError unless x has two axes."""
     if x.ndim != 2:
-        raise ArgumentError("eye_", f"x has shape {x.shape}", "two axes")
+        raise ArgumentError("eye_", f"'x' has shape {x.shape}", "two axes")
     return _filled(x, meta.eye(x.shape[0], x.shape[1], dtype=x.dtype, device=x.device))
 
 
@@ -93,9 +93,9 @@ def dirac_(x: NDArray, groups: int = 1) -> NDArray:
     that do not divide axis 0."""
     np: Any = import_module("numpy")
     if x.ndim not in (3, 4, 5):
-        raise ArgumentError("dirac_", f"x has shape {x.shape}", "3, 4 or 5 axes")
+        raise ArgumentError("dirac_", f"'x' has shape {x.shape}", "3, 4 or 5 axes")
     if groups < 1 or x.shape[0] % groups:
-        raise ArgumentError("dirac_", f"groups is {groups} and x has shape {x.shape}", "a divisor of axis 0")
+        raise ArgumentError("dirac_", f"groups is {groups} and 'x' has shape {x.shape}", "a divisor of axis 0")
     values, size = np.zeros(x.shape), x.shape[0] // groups
     middle = tuple(n // 2 for n in x.shape[2:])
     for group in range(groups):
@@ -111,7 +111,7 @@ def sparse_(x: NDArray, sparsity: float, std: float = 0.01, generator: Generator
     sparsity: a fraction from 0 to 1. Raises ArgumentError for another one, and unless x has two axes."""
     np: Any = import_module("numpy")
     if x.ndim != 2 or not 0 <= sparsity <= 1:
-        raise ArgumentError("sparse_", f"x has shape {x.shape} and sparsity is {sparsity}", "two axes, and 0 to 1")
+        raise ArgumentError("sparse_", f"'x' has shape {x.shape} and sparsity is {sparsity}", "two axes, and 0 to 1")
     values = random.normal(x.shape, 0.0, std, "float64", generator=generator).numpy(copy=True)
     order = np.argsort(random.uniform(x.shape, dtype="float64", generator=generator).numpy(), axis=0)
     np.put_along_axis(values, order[: math.ceil(sparsity * x.shape[0])], 0.0, axis=0)
@@ -156,7 +156,7 @@ def orthogonal_(x: NDArray, gain: float = 1.0, generator: Generator | None = Non
     Raises ArgumentError for fewer than two axes."""
     np: Any = import_module("numpy")
     if x.ndim < 2:
-        raise ArgumentError("orthogonal_", f"x has shape {x.shape}", "at least two axes")
+        raise ArgumentError("orthogonal_", f"'x' has shape {x.shape}", "at least two axes")
     rows, columns = x.shape[0], math.prod(x.shape[1:])
     sides = (max(rows, columns), min(rows, columns))
     q, r = np.linalg.qr(random.normal(sides, dtype="float64", generator=generator).numpy())
@@ -199,7 +199,7 @@ def _filled(x: NDArray, value: Any) -> NDArray:
 def _fans(where: str, x: NDArray) -> tuple[int, int]:
     """Fan in and fan out."""
     if x.ndim < 2:
-        raise ArgumentError(where, f"x has shape {x.shape}", "at least two axes", "use normal_ or uniform_")
+        raise ArgumentError(where, f"'x' has shape {x.shape}", "at least two axes", "use normal_ or uniform_")
     window = math.prod(x.shape[2:])
     return x.shape[1] * window, x.shape[0] * window
 

@@ -205,7 +205,7 @@ class _OverLastAxes(Model):
     def _check(self, x: Any) -> None:
         """The operators check the shape against that of w; without w it is checked here."""
         if self.w is None and tuple(x.shape[-len(self.axes) :]) != self.normalized_shape:
-            problem, name = f"x has shape {x.shape}", type(self).__name__
+            problem, name = f"'x' has shape {x.shape}", type(self).__name__
             raise ArgumentError(name, problem, f"last axes of shape {self.normalized_shape}, as normalized_shape")
 
 

@@ -28,7 +28,7 @@ class _Pad(Model):
         pairs = list(zip(self.padding[::2], self.padding[1::2], strict=True))[::-1]
         if x.ndim not in (self.rank + 1, self.rank + 2):
             expected = f"rank {self.rank + 2}, or {self.rank + 1} without a batch"
-            raise ArgumentError(type(self).__name__, f"x has shape {tuple(x.shape)}", expected)
+            raise ArgumentError(type(self).__name__, f"'x' has shape {tuple(x.shape)}", expected)
         return meta.pad(x, [*[(0, 0)] * (x.ndim - self.rank), *pairs], self.value, self.mode)
 
 

@@ -33,7 +33,7 @@ class Flatten(Model):
     def forward(self, x: Any) -> Any:
         first, last = (a + x.ndim if a < 0 else a for a in (self.start_dim, self.end_dim))
         if not 0 <= first <= last < x.ndim:
-            problem = f"x has shape {x.shape}, start_dim is {self.start_dim}, end_dim is {self.end_dim}"
+            problem = f"'x' has shape {x.shape}, start_dim is {self.start_dim}, end_dim is {self.end_dim}"
             raise ArgumentError("Flatten", problem, "axes of x, the first one first")
         return meta.reshape(x, (*x.shape[:first], -1, *x.shape[last + 1 :]))
 

@@ -28,7 +28,7 @@ def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = Fals
     axes = axis if axis is None or isinstance(axis, int) else tuple(axis)
     reduced = axis_indices((axes,) if isinstance(axes, int) else axes, x.ndim) if x.ndim else ()
     empty = any(x.shape[a] == 0 for a in reduced)
-    problem = f"the norm of order {ord} of no elements: x has shape {show(x.shape)}"
+    problem = f"the norm of order {ord} of no elements: 'x' has shape {show(x.shape)}"
     require("vector_norm", not empty or (ord >= 0 and ord != math.inf), problem, "an order from 0 up, and not inf")
     return _cast(p_norm(wide, ord, axes, keepdims), dtypes.real_dtype(x.dtype))
 

@@ -148,7 +148,7 @@ def tensorinv(x: Any, ind: int = 2) -> Any:
     require("tensorinv", ind > 0, f"ind is {ind}", "a positive int")
     rows, columns = x.shape[:ind], x.shape[ind:]
     fits = same_dim(product(rows), product(columns))
-    require("tensorinv", fits, f"x has shape {show(x.shape)}", f"first {ind} sizes with the product of the others")
+    require("tensorinv", fits, f"'x' has shape {show(x.shape)}", f"first {ind} sizes with the product of the others")
     return meta.reshape(inv(meta.reshape(x, (product(rows), product(columns)))), (*columns, *rows))
 
 

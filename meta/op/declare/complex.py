@@ -68,7 +68,7 @@ def view_as_complex(x: TensorType) -> TensorType:
     _require_parts("x", x)
     rules.require(
         x.ndim > 0 and same_dim(x.shape[-1], 2),
-        f"x has shape {rules.show(x.shape)}",
+        f"'x' has shape {rules.show(x.shape)}",
         "2 elements along the last axis: real and imaginary part",
     )
     return x.with_shape(x.shape[:-1]).with_dtype(dtypes.complex_dtype(x.dtype))

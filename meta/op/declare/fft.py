@@ -17,7 +17,7 @@ def _axes(x: TensorType, axes: tuple[int, ...]) -> tuple[int, ...]:
     rules.axis_indices(axes, x.ndim)
     out = tuple(rules.axis_index(axis, x.ndim) for axis in axes)
     for axis in out:
-        rules.require(x.ndim > 0, "x is 0-d", "at least one axis")
+        rules.require(x.ndim > 0, "'x' is 0-d", "at least one axis")
         rules.require(
             x.shape[axis] != 0, f"axis {axis} of shape {rules.show(x.shape)} has no points", "at least one point"
         )

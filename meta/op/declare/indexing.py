@@ -69,7 +69,7 @@ def strided_set(
     full = rules.broadcast_shapes(v.shape, target)
     rules.require(
         rules.same_shape(full, target),
-        f"v has shape {rules.show(v.shape)}",
+        f"'v' has shape {rules.show(v.shape)}",
         f"shapes that broadcast to that of the slice, {rules.show(target)}",
     )
     return x
@@ -194,7 +194,7 @@ def gather(x: TensorType, axis: int, indices: TensorType) -> TensorType:
 
 def _gathered(x: TensorType, axis: int, indices: TensorType) -> None:
     _require_indices(indices, x)
-    rules.require(x.ndim == indices.ndim, f"x has rank {x.ndim}, indices {indices.ndim}", "equal ranks")
+    rules.require(x.ndim == indices.ndim, f"'x' has rank {x.ndim}, 'indices' {indices.ndim}", "equal ranks")
     axis = rules.axis_index(axis, x.ndim)
     if x.ndim:
         _require_elements(x.shape[axis], indices, x)
@@ -348,7 +348,7 @@ def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> Tensor
     lead = indices.ndim
     rules.require(
         dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
-        f"dy has shape {rules.show(dy.shape)}, indices {rules.show(indices.shape)}",
+        f"'dy' has shape {rules.show(dy.shape)}, 'indices' {rules.show(indices.shape)}",
         "a shape of dy that begins with that of indices",
     )
     table = dy.with_shape((num_weight, *dy.shape[lead:]))

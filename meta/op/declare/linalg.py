@@ -66,7 +66,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
     n, k = w.shape
     rules.require(
         same_dim(x.shape[-1], k),
-        f"x has shape {rules.show(x.shape)}, w {rules.show(w.shape)}",
+        f"'x' has shape {rules.show(x.shape)}, 'w' {rules.show(w.shape)}",
         "equal last sizes",
     )
     if bias is not None:
@@ -74,7 +74,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
         rules.require_same_dtype(x=x, bias=bias)
         rules.require(
             bias.ndim == 1 and same_dim(bias.shape[0], n),
-            f"bias has shape {rules.show(bias.shape)}",
+            f"'bias' has shape {rules.show(bias.shape)}",
             f"({n},)",
         )
     return x.with_shape((*x.shape[:-1], n))

@@ -75,7 +75,7 @@ def pinv(x: TensorType, atol: TensorType | None, rtol: TensorType | None, hermit
             continue
         rules.same_device(x, tolerance)
         rules.require_same_dtype(**{"x": x.with_dtype(real_dtype(x.dtype)), name: tolerance})
-        shapes = f"'{name}' has shape {rules.show(tolerance.shape)}, x {rules.show(x.shape)}"
+        shapes = f"'{name}' has shape {rules.show(tolerance.shape)}, 'x' {rules.show(x.shape)}"
         joint = rules.broadcast_shapes(x.shape[:-2], tolerance.shape)
         rules.require(rules.same_shape(joint, x.shape[:-2]), shapes, "a shape that broadcasts to the batch of x")
     return x.with_shape((*x.shape[:-2], x.shape[-1], x.shape[-2]))

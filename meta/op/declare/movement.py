@@ -84,7 +84,7 @@ def _require_left(size: int, before: int, after: int, mode: str) -> None:
 
 def _triangle(name: str, doc: str) -> None:
     def typed(x: TensorType, k: int) -> TensorType:
-        rules.require(x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least two axes")
+        rules.require(x.ndim >= 2, f"'x' has shape {rules.show(x.shape)}", "at least two axes")
         return x
 
     declare(name, schema=movement.triangle, doc=doc, pattern="injective", method=True, complex="analytic")(typed)

@@ -58,7 +58,7 @@ def bias_add(x: TensorType, bias: TensorType, axis: int) -> TensorType:
     rules.same_device(x, bias)
     rules.require(
         x.ndim > 0 and same_dim(bias.shape[0], x.shape[axis]),
-        f"bias has shape {rules.show(bias.shape)}, x {rules.show(x.shape)}",
+        f"'bias' has shape {rules.show(bias.shape)}, 'x' {rules.show(x.shape)}",
         f"as many elements as x has along axis {axis}",
     )
     return x

@@ -36,7 +36,7 @@ def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape,
 def _normalised(x: TensorType, axis: _Ints) -> Shape:
     """The sizes of the normalised axes."""
     rules.require_float("x", x)
-    rules.require(x.ndim > 0 and len(axis) > 0, f"x has rank {x.ndim}, axis is {axis}", "at least one axis")
+    rules.require(x.ndim > 0 and len(axis) > 0, f"'x' has rank {x.ndim}, axis is {axis}", "at least one axis")
     return tuple(x.shape[a] for a in rules.axis_indices(axis, x.ndim))
 
 

@@ -132,7 +132,7 @@ def _broadcast(x: TensorType, shape: Sequence[Dim]) -> TensorType:
     full = rules.broadcast_shapes(x.shape, tuple(shape))
     rules.require(
         rules.same_shape(full, tuple(shape)),
-        f"x has shape {rules.show(x.shape)}",
+        f"'x' has shape {rules.show(x.shape)}",
         f"shapes that broadcast to {rules.show(tuple(shape))}",
     )
     return x.with_shape(tuple(shape))

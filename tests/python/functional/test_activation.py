@@ -52,7 +52,7 @@ def test_random_slopes_lie_in_their_range() -> None:
     ("call", "match"),
     [
         (lambda: meta.glu(meta.ones((2, 3))), "axis -1 of shape (2, 3) has no two halves"),
-        (lambda: meta.prelu(meta.ones((2, 3)), meta.ones((2,))), "weight has shape (2,), x has (2, 3)"),
+        (lambda: meta.prelu(meta.ones((2, 3)), meta.ones((2,))), "'weight' has shape (2,), 'x' has (2, 3)"),
         (lambda: meta.prelu(meta.ones((2, 3)), meta.ones((3,), "float64")), "x is float32, weight is float64"),
         (lambda: meta.rrelu(meta.ones((2,)), None, 0.5, 0.25), "lower is 0.5, upper is 0.25"),
     ],

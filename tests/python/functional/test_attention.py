@@ -171,15 +171,18 @@ def test_alpha_dropout_keeps_mean_and_variance() -> None:
     ("call", "match"),
     [
         (lambda x: meta.attention(x, x, x, dropout=0.5), r"dropout is 0.5, key is None; expected a key; pass key="),
-        (lambda x: meta.attention(x, x[:2], x, grouped=True), r"q has shape \(3, 4, 4\), keys or values \(2, 4, 4\)"),
+        (lambda x: meta.attention(x, x[:2], x, grouped=True), r"'q' has shape \(3, 4, 4\), keys or values \(2, 4, 4\)"),
         (lambda x: meta.multi_head_attention(x, x, x, 3, x[0], None, x[0], None), r"heads is 3, features are 4"),
         (lambda x: meta.multi_head_attention(x, x, x, 2, x[0], None, x[0], None, dropout=0.5), r"dropout is 0.5, seed"),
-        (lambda x: meta.embedding_renorm(x, meta.array([1]), 1.0), r"\[embedding_renorm\] weight has shape \(3, 4, 4"),
+        (
+            lambda x: meta.embedding_renorm(x, meta.array([1]), 1.0),
+            r"\[embedding_renorm\] 'weight' has shape \(3, 4, 4",
+        ),
         (
             lambda x: meta.embedding_bag(x[0], meta.array([1])),
             r"indices are int64 of shape \(1,\), offsets None; expec",
         ),
-        (lambda x: meta.embedding_bag(x, meta.array([[1]])), r"weight has shape \(3, 4, 4\); expected \(rows, feat"),
+        (lambda x: meta.embedding_bag(x, meta.array([[1]])), r"'weight' has shape \(3, 4, 4\); expected \(rows, feat"),
         (
             lambda x: meta.embedding_bag(x[0], meta.array([[1]]), mode="min"),
             r"mode is 'min'; expected \"sum\", \"mean\"",
@@ -196,10 +199,13 @@ def test_alpha_dropout_keeps_mean_and_variance() -> None:
         ),
         (
             lambda x: meta.dropout1d(x[0, 0], meta.random.next_key()),
-            r"\[dropout1d\] x has shape \(4,\); expected rank 2",
+            r"\[dropout1d\] 'x' has shape \(4,\); expected rank 2",
         ),
         (lambda x: meta.alpha_dropout(x, meta.random.next_key(), 2), r"\[alpha_dropout\] p is 2; expected a probabil"),
-        (lambda x: meta.feature_alpha_dropout(x[0, 0], meta.random.next_key()), r"x has shape \(4,\); expected \(n, c"),
+        (
+            lambda x: meta.feature_alpha_dropout(x[0, 0], meta.random.next_key()),
+            r"'x' has shape \(4,\); expected \(n, c",
+        ),
         (
             lambda x: meta.ctc_loss(x, meta.array(classes(4, 4, 2)), [4] * 4, [2] * 4, 9),
             r"blank is 9; expected 0 to 3, a class",

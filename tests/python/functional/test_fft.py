@@ -91,7 +91,7 @@ ERRORS: list[tuple[str, tuple[Any, ...], str]] = [
     ("fft", (REAL, -1), r"\[fft\] -1 points"),
     ("fft", (REAL, None, 3), r"\[fft\] axis 3 is out of range for rank 3; expected -3 to 2"),
     ("fft", (REAL, None, -1, "other"), r"\[fft\] norm is 'other'; expected 'backward', 'ortho' or 'forward'"),
-    ("fft", (REAL[0, 0, 0],), r"\[fft\] x is 0-d; expected at least one axis"),
+    ("fft", (REAL[0, 0, 0],), r"\[fft\] 'x' is 0-d; expected at least one axis"),
     ("ifft", (REAL[:, :0], None, 1), r"\[ifft\] 0 points"),
     ("irfft", (COMPLEX[..., :1],), r"\[irfft\] 0 points"),
     ("hfft", (COMPLEX, 0), r"\[hfft\] 0 points"),

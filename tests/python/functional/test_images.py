@@ -100,18 +100,18 @@ def test_an_empty_batch_is_normalised() -> None:
     ("call", "match"),
     [
         (lambda x: meta.interpolate(x), r"\[interpolate\] size is None, scale_factor is None; expected one of both"),
-        (lambda x: meta.interpolate(x, (2, 2, 2)), r"size is \(2, 2, 2\), x .*; expected one number, or 2, one for"),
-        (lambda x: meta.interpolate(x, 2, mode="linear"), r"mode is 'linear', x has shape .*, 1 spatial axes"),
+        (lambda x: meta.interpolate(x, (2, 2, 2)), r"size is \(2, 2, 2\), 'x' .*; expected one number, or 2, one for"),
+        (lambda x: meta.interpolate(x, 2, mode="linear"), r"mode is 'linear', 'x' has shape .*, 1 spatial axes"),
         (lambda x: meta.interpolate(x, 2, mode="cubic"), r"mode is 'cubic'; expected 'nearest', 'nearest-exact'"),
         (lambda x: meta.interpolate(x, scale_factor=0.1), r"the result would have sizes \(0, 0\); expected at least"),
         (lambda x: meta.interpolate(x, 2, align_corners=True), r"align_corners with mode 'nearest'; expected a mode"),
         (lambda x: meta.interpolate(x, 2, mode="area", antialias=True), r"antialias with mode 'area'; expected \"bil"),
-        (lambda x: meta.sum_pool1d(x, 2), r"\[sum_pool1d\] x has shape .*; expected rank 3"),
+        (lambda x: meta.sum_pool1d(x, 2), r"\[sum_pool1d\] 'x' has shape .*; expected rank 3"),
         (
             lambda x: meta.local_response_norm(x, 0),
             r"size is 0; expected \(n, channels, ...\) and a size of at least 1",
         ),
-        (lambda x: meta.bilinear(x, x, x), r"\[bilinear\] x1 has shape .*; expected \(..., in1\), \(..., in2\)"),
+        (lambda x: meta.bilinear(x, x, x), r"\[bilinear\] 'x1' has shape .*; expected \(..., in1\), \(..., in2\)"),
     ],
 )
 def test_wrong_arguments(call: Callable[[Any], Any], match: str) -> None:

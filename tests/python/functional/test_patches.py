@@ -88,23 +88,26 @@ def test_a_program_unpools() -> None:
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda x: meta.im2col(x[0, 0], 2), r"\[im2col\] x has shape \(4, 4\); expected \(n, c, h, w\)"),
+        (lambda x: meta.im2col(x[0, 0], 2), r"\[im2col\] 'x' has shape \(4, 4\); expected \(n, c, h, w\)"),
         (
             lambda x: meta.col2im(x[0, 0], 4, 2),
-            r"\[col2im\] x has shape .*\(n, channels \* 4, 9\), the patches of an image",
+            r"\[col2im\] 'x' has shape .*\(n, channels \* 4, 9\), the patches of an image",
         ),
         (lambda x: meta.col2im(x[0, 0], (3, 3, 3), 2), r"\[col2im\] size is \(3, 3, 3\); expected an int, or two"),
         (lambda x: meta.pixel_shuffle(x, 2), r"\[pixel_shuffle\] x has 2 channels, factor is 2; expected .* 4 divides"),
-        (lambda x: meta.pixel_unshuffle(x, 3), r"\[pixel_unshuffle\] x has shape \(1, 2, 4, 4\), factor is 3"),
+        (lambda x: meta.pixel_unshuffle(x, 3), r"\[pixel_unshuffle\] 'x' has shape \(1, 2, 4, 4\), factor is 3"),
         (lambda x: meta.pixel_shuffle(x, 0), r"factor is 0, .*; expected a positive factor"),
         (lambda x: meta.channel_shuffle(x, 3), r"\[channel_shuffle\] groups is 3"),
-        (lambda x: meta.max_unpool2d(x, x[0], 2), r"indices \(2, 4, 4\); expected equal shapes of rank 4, or 3"),
+        (lambda x: meta.max_unpool2d(x, x[0], 2), r"'indices' \(2, 4, 4\); expected equal shapes of rank 4, or 3"),
         (lambda x: meta.max_unpool2d(x, x, 2, output_size=(5, 8)), r"output_size is \(5, 8\); expected \(8, 8\), or"),
         (
             lambda x: meta.max_unpool2d(x, x, (2, 2, 2)),
             r"kernel is \(2, 2, 2\); expected one int or 2, each at least 1",
         ),
-        (lambda x: meta.fractional_max_pool2d(x, x, 2, 2), r"samples \(1, 2, 4, 4\); expected x of rank 4 and samples"),
+        (
+            lambda x: meta.fractional_max_pool2d(x, x, 2, 2),
+            r"'samples' \(1, 2, 4, 4\); expected x of rank 4 and samples",
+        ),
         (lambda x: meta.fractional_max_pool2d(x, x[:, :, 0, :2], 4, 2), r"kernel \(4, 4\) and size \(2, 2\) of an ima"),
     ],
 )

@@ -132,7 +132,7 @@ def test_positions_of_values() -> None:
         (lambda x: meta.median(x[:0], 0), TypeInferenceError, r"axis 0 of shape \(0, 3\) has no elements"),
         (lambda x: meta.mode(x, 2), TypeInferenceError, r"\[mode\] axis 2 is out of range for rank 2"),
         (lambda x: meta.quantile(x, 1.5), TypeInferenceError, "q is 1.5; expected a fraction from 0 to 1"),
-        (lambda x: meta.quantile(x, x), TypeInferenceError, r"q has shape \(2, 3\); expected rank 0 or 1"),
+        (lambda x: meta.quantile(x, x), TypeInferenceError, r"'q' has shape \(2, 3\); expected rank 0 or 1"),
         (lambda x: meta.quantile(x, 0.5, interpolation="cubic"), ArgumentError, "interpolation is 'cubic'"),
         (lambda x: meta.nanmean(x.cast("int64")), TypeInferenceError, r"\[nanmean\] 'x' has dtype int64"),
         (lambda x: meta.diff(x, -1), TypeInferenceError, r"\[diff\] n is -1; expected 0 or more"),

@@ -123,20 +123,20 @@ def test_gains_are_those_of_torch(name: str) -> None:
     [
         (
             lambda: init.xavier_uniform_(meta.zeros((3,))),
-            r"\[xavier_uniform_\] x has shape \(3,\); expected at least two ",
+            r"\[xavier_uniform_\] 'x' has shape \(3,\); expected at least two ",
         ),
-        (lambda: init.kaiming_normal_(meta.zeros((3,))), r"\[kaiming_normal_\] x has shape"),
+        (lambda: init.kaiming_normal_(meta.zeros((3,))), r"\[kaiming_normal_\] 'x' has shape"),
         (lambda: init.kaiming_normal_(meta.zeros((3, 3)), mode="in"), "mode is 'in'; expected \"fan_in\" or"),  # type: ignore[arg-type]
         (
             lambda: init.kaiming_normal_(meta.zeros((3, 3)), nonlinearity="rel"),
             r"\[calculate_gain\].*did you mean 'relu'",
         ),
-        (lambda: init.orthogonal_(meta.zeros((3,))), r"\[orthogonal_\] x has shape \(3,\)"),
-        (lambda: init.eye_(meta.zeros((3,))), r"\[eye_\] x has shape \(3,\); expected two axes"),
-        (lambda: init.dirac_(meta.zeros((3, 2))), r"\[dirac_\] x has shape \(3, 2\); expected 3, 4 or 5 axes"),
+        (lambda: init.orthogonal_(meta.zeros((3,))), r"\[orthogonal_\] 'x' has shape \(3,\)"),
+        (lambda: init.eye_(meta.zeros((3,))), r"\[eye_\] 'x' has shape \(3,\); expected two axes"),
+        (lambda: init.dirac_(meta.zeros((3, 2))), r"\[dirac_\] 'x' has shape \(3, 2\); expected 3, 4 or 5 axes"),
         (
             lambda: init.dirac_(meta.zeros((3, 2, 1)), 2),
-            r"\[dirac_\] groups is 2 and x .*; expected a divisor of axis 0",
+            r"\[dirac_\] groups is 2 and 'x' .*; expected a divisor of axis 0",
         ),
         (
             lambda: init.sparse_(meta.zeros((3, 2)), 1.5),

@@ -179,7 +179,7 @@ def test_programs_call_the_library() -> None:
         (lambda: linalg.multi_dot([meta.ones((2,))]), TypeInferenceError, "1 tensors; expected at least 2"),
         (lambda: linalg.multi_dot([meta.ones((2, 2)), meta.ones((2,)), meta.ones((2,))]), TypeInferenceError, "nsor 1"),
         (lambda: linalg.cross(meta.ones((2,)), meta.ones((2,))), TypeInferenceError, "sizes 2 and 2; expected 3"),
-        (lambda: linalg.tensorinv(meta.ones((2, 3)), 1), TypeInferenceError, r"\[tensorinv\] x has shape \(2, 3\)"),
+        (lambda: linalg.tensorinv(meta.ones((2, 3)), 1), TypeInferenceError, r"\[tensorinv\] 'x' has shape \(2, 3\)"),
         (lambda: linalg.lu_solve(meta.ones((2, 2)), meta.ones((2,)), meta.ones((2, 1))), TypeInferenceError, "int32"),
         (lambda: linalg.lstsq(meta.ones((2, 2)), meta.ones((3, 1))), TypeInferenceError, "expected 2 rows in b"),
         (lambda: meta.cdist(meta.ones((2, 3)), meta.ones((2, 2))), TypeInferenceError, "expected equal last sizes"),

@@ -35,7 +35,7 @@ ERRORS = [
     ErrorCase("imag", T(3), error=TypeInferenceError, match="'x' has dtype float32; expected complex64, complex128"),
     ErrorCase("view_as_real", T(3), error=TypeInferenceError, match="'x' has dtype float32; expected complex64"),
     ErrorCase("view_as_complex", _C, error=TypeInferenceError, match="'x' has dtype complex64; expected float32, f"),
-    ErrorCase("view_as_complex", T(3, 4), error=TypeInferenceError, match="x has shape (3, 4); expected 2 elements"),
+    ErrorCase("view_as_complex", T(3, 4), error=TypeInferenceError, match="'x' has shape (3, 4); expected 2 elements"),
     ErrorCase("complex", T(3), T(4), error=TypeInferenceError, match="shapes (3,) and (4,) do not broadcast"),
     ErrorCase("complex", T(3), T(3, dtype="float16"), error=TypeInferenceError, match="'im' has dtype float16"),
     ErrorCase("polar", T(3), T(3, dtype="float64"), error=TypeInferenceError, match="'phase' is float64; expected one"),

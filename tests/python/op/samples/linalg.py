@@ -49,7 +49,7 @@ SAMPLES = [
 ERRORS = [
     ErrorCase("dense", T(3, 4), T(5, 3), error=TypeInferenceError, match="equal last sizes"),
     ErrorCase("dense", T(3, 4), T(4), error=TypeInferenceError, match="w of two"),
-    ErrorCase("dense", T(3, 4), T(5, 4), T(4), error=TypeInferenceError, match="bias has shape (4,)"),
+    ErrorCase("dense", T(3, 4), T(5, 4), T(4), error=TypeInferenceError, match="'bias' has shape (4,)"),
     ErrorCase("dense", T(3, 4), T(5, 4, dtype="float64"), error=TypeInferenceError, match="one dtype"),
     ErrorCase("matmul", T(2, 3), T(4, 5), error=TypeInferenceError, match="contract 3 with 4"),
     ErrorCase("matmul", T(2, 3), T(3, 5), transpose_a=True, error=TypeInferenceError, match="transpose_a=True"),

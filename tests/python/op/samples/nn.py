@@ -72,7 +72,7 @@ ERRORS = [
     ErrorCase("softmax", T(3, dtype="int64"), error=TypeInferenceError, match="'x' has dtype int64"),
     ErrorCase("softmax_dx", T(3), T(4), error=TypeInferenceError, match="'y' has shape (3,), 'dy' has (4,)"),
     ErrorCase("log_softmax", T(3, 4), axis=-3, error=TypeInferenceError, match="axis -3 is out of range"),
-    ErrorCase("bias_add", T(2, 3), T(2), error=TypeInferenceError, match="bias has shape (2,), x (2, 3)"),
+    ErrorCase("bias_add", T(2, 3), T(2), error=TypeInferenceError, match="'bias' has shape (2,), 'x' (2, 3)"),
     ErrorCase("bias_add", T(2, 3), T(3, 1), error=TypeInferenceError, match="'bias' has shape (3, 1)"),
     ErrorCase(
         "bias_add", T(2, 3, dtype="bool"), T(3, dtype="bool"), error=TypeInferenceError, match="'x' has dtype bool"

@@ -158,7 +158,7 @@ ERRORS = [
     ErrorCase("layer_norm", T(3, 4), None, T(4, dtype="int64"), error=TypeInferenceError, match="'bias' is int64"),
     ErrorCase("layer_norm", T(3, 4), axis=2, error=TypeInferenceError, match="axis 2 is out of range"),
     ErrorCase("layer_norm", T(3, 4), axis=(0, 0), error=TypeInferenceError, match="names an axis twice"),
-    ErrorCase("layer_norm", T(), error=TypeInferenceError, match="x has rank 0"),
+    ErrorCase("layer_norm", T(), error=TypeInferenceError, match="'x' has rank 0"),
     ErrorCase(
         "layer_norm_dx", T(3, 4), None, T(3, 5), error=TypeInferenceError, match="'x' has shape (3, 4), 'dy' has (3, 5)"
     ),

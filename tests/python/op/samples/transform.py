@@ -91,7 +91,7 @@ SAMPLES = [
 
 ERRORS = [
     ErrorCase("broadcast_to", T(3), (2, 2), error=TypeInferenceError, match="do not broadcast"),
-    ErrorCase("broadcast_to", T(2, 3), (3,), error=TypeInferenceError, match="x has shape (2, 3)"),
+    ErrorCase("broadcast_to", T(2, 3), (3,), error=TypeInferenceError, match="'x' has shape (2, 3)"),
     ErrorCase("broadcast_to_like", T(3), T(2), error=TypeInferenceError, match="do not broadcast"),
     ErrorCase(
         "bitcast",
