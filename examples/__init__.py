@@ -1,1 +1,1 @@
-"""Models that train, each as a script: `python -m examples.mlp`. `--compare-torch` trains the same model in torch."""
+"""Scripts that train a model: `python -m examples.mlp`. `--compare-torch` trains the same model in torch."""

@@ -1,4 +1,4 @@
-"""A transformer encoder that predicts hidden tokens, of BERT's shape (J. Devlin et al., "BERT", 2018): small, or with
+"""BERT (J. Devlin et al., "BERT", 2018), a transformer encoder that predicts masked tokens: a small one, or with
 `--base` 12 layers of 768 features: `python -m examples.bert`."""
 
 from __future__ import annotations
@@ -12,22 +12,22 @@ import torch
 import meta
 from examples import common
 
-HIDDEN = 0
-"""The token in place of those to be predicted."""
+MASK = 0
+"""The token that replaces those to be predicted."""
 
 
 def sizes(options: argparse.Namespace) -> tuple[int, int, int, int]:
-    """Features, heads, layers, vocabulary."""
+    """The numbers of features, heads, layers and tokens of the vocabulary."""
     return (768, 12, 12, 30522) if options.base else (options.features, 4, options.layers, 64)
 
 
 class Bert(meta.Model):
     def build(self, features: int, heads: int, layers: int, vocabulary: int, tokens: int) -> None:
         common.add_transformer(self, meta.nn, vocabulary, features, heads, layers, tokens, norm_first=False)
-        self.places = meta.arange(tokens)
+        self.position_ids = meta.arange(tokens)
 
     def forward(self, tokens):
-        x = self.embed(tokens) + self.positions(self.places)
+        x = self.embed(tokens) + self.positions(self.position_ids)
         for layer in self.layers:
             x = layer(x)
         return self.out(x)
@@ -37,21 +37,21 @@ class TorchBert(torch.nn.Module):
     def __init__(self, features: int, heads: int, layers: int, vocabulary: int, tokens: int) -> None:
         super().__init__()
         common.add_transformer(self, torch.nn, vocabulary, features, heads, layers, tokens, norm_first=False)
-        self.register_buffer("places", torch.arange(tokens))
+        self.register_buffer("position_ids", torch.arange(tokens))
 
     def forward(self, tokens):
-        x = self.embed(tokens) + self.positions(self.places)
+        x = self.embed(tokens) + self.positions(self.position_ids)
         for layer in self.layers:
             x = layer(x)
         return self.out(x)
 
 
 def data(options: argparse.Namespace) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Rows that count up in steps of their own, with some tokens hidden; and the rows themselves."""
+    """Rows of numbers in equal steps, with some tokens masked; and the same rows without masks."""
     generator = np.random.default_rng(0)
     start, step = generator.integers(1, 63, (2, 1024, 1))
     rows = 1 + (start + step * np.arange(options.tokens)) % 63
-    return np.where(generator.random(rows.shape) < 0.15, HIDDEN, rows), rows
+    return np.where(generator.random(rows.shape) < 0.15, MASK, rows), rows
 
 
 def loss(model, tokens, expected):

@@ -1,4 +1,4 @@
-"""What the scripts share: options, batches from torch's DataLoader, the training loop, a comparison with torch."""
+"""Shared by the scripts: options, batches from torch's DataLoader, the training loop, a comparison with torch."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ import meta
 TOLERANCE = 1e-3
 """Largest difference of the losses of meta and torch, relative to losses above 1."""
 COMPARED = 20
-"""Steps that are compared."""
+"""The number of steps that are compared."""
 Options = argparse.Namespace
 
 
@@ -25,7 +25,7 @@ class Example:
     """A model with its data.
 
     model, twin: make the model in meta and in torch, with the same names.  data: the arrays of the dataset, each with
-    the samples along its first axis.  loss, torch_loss: of the model and a batch of each of the arrays.
+    the samples along its first axis.  loss, torch_loss: the loss, from the model and a batch of each array.
     rate: the learning rate.  optimizer: "SGD" or "AdamW", of meta.optim and torch.optim.  settings: its arguments.
     configure: adds options."""
 
@@ -145,8 +145,8 @@ def compare(
 def add_transformer(
     model: Any, nn: Any, tokens: int, features: int, heads: int, layers: int, length: int, *, norm_first: bool
 ) -> None:
-    """Give a model the parts of a transformer, of meta.nn or torch.nn: embeddings of tokens and of their positions,
-    encoder layers, and scores of tokens."""
+    """Add the layers of a transformer, of meta.nn or torch.nn, to a model: embeddings of tokens and positions, encoder
+    layers, and the linear layer that scores tokens."""
     model.embed, model.positions = nn.Embedding(tokens, features), nn.Embedding(length, features)
     model.layers = nn.ModuleList([
         nn.TransformerEncoderLayer(

@@ -18,7 +18,7 @@ from meta.op.registry import all_ops
 
 
 def text() -> str:
-    """What the package says about its operators and their arguments."""
+    """The documentation of meta's operators and their arguments, as one line."""
     described = (
         " ".join([f"{op.name}: {op.doc}", *(f"{arg.name}: {arg.doc}" for arg in op.schema.args if arg.doc)])
         for op in all_ops()
@@ -32,10 +32,10 @@ class GPT(meta.Model):
     def build(self, letters: int, features: int, layers: int, length: int) -> None:
         common.add_transformer(self, meta.nn, letters, features, 4, layers, length, norm_first=True)
         self.norm = meta.nn.LayerNorm(features)
-        self.places = meta.arange(length)
+        self.position_ids = meta.arange(length)
 
     def forward(self, x):
-        h = self.embed(x) + self.positions(self.places)
+        h = self.embed(x) + self.positions(self.position_ids)
         for layer in self.layers:
             h = layer(h, is_causal=True)
         return self.out(self.norm(h))
@@ -46,13 +46,13 @@ class TorchGPT(torch.nn.Module):
         super().__init__()
         common.add_transformer(self, torch.nn, letters, features, 4, layers, length, norm_first=True)
         self.norm = torch.nn.LayerNorm(features)
-        self.register_buffer("places", torch.arange(length))
-        self.hidden = torch.nn.Transformer.generate_square_subsequent_mask(length)
+        self.register_buffer("position_ids", torch.arange(length))
+        self.mask = torch.nn.Transformer.generate_square_subsequent_mask(length)
 
     def forward(self, x):
-        h = self.embed(x) + self.positions(self.places)
+        h = self.embed(x) + self.positions(self.position_ids)
         for layer in self.layers:
-            h = layer(h, self.hidden.to(h.device), is_causal=True)
+            h = layer(h, self.mask.to(h.device), is_causal=True)
         return self.out(self.norm(h))
 
 
@@ -61,7 +61,7 @@ LETTERS = sorted(set(CORPUS))
 
 
 def data(options: argparse.Namespace) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
-    """Pieces of the text from random places, and the same one letter further."""
+    """Random pieces of the text, and the same pieces one letter later."""
     numbers = np.searchsorted(LETTERS, list(CORPUS))
     starts = np.random.default_rng(options.seed).integers(0, len(numbers) - options.length - 1, 8192)
     pieces = numbers[starts[:, None] + np.arange(options.length + 1)]

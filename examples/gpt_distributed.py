@@ -1,10 +1,10 @@
-"""The GPT of examples.gpt in several processes, each with its part of the batch:
+"""Train the GPT of examples.gpt in several processes, each with its part of the batch:
 
     torchrun --nproc-per-node 2 examples/gpt_distributed.py --zero 2
     torchrun --nproc-per-node 4 examples/gpt_distributed.py --tensor-parallel 2
 
-Every `--every` steps a checkpoint is written to the folder `--checkpoint`, under the number of steps done. The last one
-is read at the start, so that torchrun continues after a failure (`--max-restarts`)."""
+With `--checkpoint FOLDER` a checkpoint is written every `--every` steps, and the last one is loaded at the start, so
+that training continues when torchrun restarts the processes after a failure (`--max-restarts`)."""
 
 from __future__ import annotations
 
@@ -32,11 +32,11 @@ def parsed(argv: Sequence[str] | None) -> argparse.Namespace:
     parser.add_argument("--features", type=int, default=128)
     parser.add_argument("--layers", type=int, default=3)
     parser.add_argument("--length", type=int, default=64, help="letters of a piece (default: 64)")
-    parser.add_argument("--zero", type=int, choices=[0, 1, 2, 3], default=0, help="0 divides nothing (default)")
+    parser.add_argument("--zero", type=int, choices=[0, 1, 2, 3], default=0, help="stage of ZeRO (0, default: none)")
     parser.add_argument(
         "--tensor-parallel", type=int, default=1, metavar="N", help="processes that share the parameters (default: 1)"
     )
-    parser.add_argument("--checkpoint", help="folder")
+    parser.add_argument("--checkpoint", help="folder for checkpoints")
     parser.add_argument("--every", type=int, default=100, help="steps between checkpoints (default: 100)")
     parser.add_argument("--device", default="cpu", help='"cpu" or "cuda"')
     parser.add_argument("--seed", type=int, default=0)
@@ -49,11 +49,11 @@ PLAN = {
     "layers.*.first.*": distributed.shard(0),
     "layers.*.last.w": distributed.shard(1),
 }
-"""How `--tensor-parallel` divides the parameters."""
+"""How `--tensor-parallel` shards the parameters."""
 
 
 def main(argv: Sequence[str] | None = None) -> list[float]:
-    """Train; returns the losses of the whole batches. The same on any number of processes, up to rounding."""
+    """Train; returns the loss of each whole batch, which up to rounding is the same on any number of processes."""
     options = parsed(argv)
     distributed.init()
     mesh = distributed.DeviceMesh({"dp": -1, "tp": options.tensor_parallel}, options.device)

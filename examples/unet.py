@@ -1,5 +1,5 @@
-"""A small U-Net that removes noise, trained as a diffusion model predicts noise (J. Ho, A. Jain and P. Abbeel,
-"Denoising Diffusion Probabilistic Models", 2020): `python -m examples.unet`."""
+"""A small U-Net that removes noise, trained to predict the noise as in a diffusion model (J. Ho, A. Jain and P.
+Abbeel, "Denoising Diffusion Probabilistic Models", 2020): `python -m examples.unet`."""
 
 from __future__ import annotations
 
@@ -12,8 +12,8 @@ import torch
 import meta
 from examples import common
 
-STEPS = 50
-"""Amounts of noise."""
+LEVELS = 50
+"""The number of noise levels."""
 
 
 def block(nn: Any, inputs: int, outputs: int) -> Any:
@@ -23,21 +23,21 @@ def block(nn: Any, inputs: int, outputs: int) -> Any:
 
 def add_parts(model: Any, nn: Any, width: int) -> None:
     """Give a model the parts of the network, of meta.nn or torch.nn."""
-    model.amount = nn.Embedding(STEPS, 2 * width)
+    model.level = nn.Embedding(LEVELS, 2 * width)
     model.first, model.down = block(nn, 1, width), nn.Conv2d(width, width, 3, stride=2, padding=1)
     model.middle, model.up = block(nn, width, 2 * width), nn.ConvTranspose2d(2 * width, width, 2, stride=2)
     model.last, model.out = block(nn, 2 * width, width), nn.Conv2d(width, 1, 1)
 
 
 class UNet(meta.Model):
-    """(n, 1, 8, 8) images and the amounts of noise in them, (n,) -> the noise."""
+    """(n, 1, 8, 8) images and their noise levels (n,) -> the noise."""
 
     def build(self, width: int) -> None:
         add_parts(self, meta.nn, width)
 
-    def forward(self, x, amount):
+    def forward(self, x, level):
         fine = self.first(x)
-        embedded = self.amount(amount)
+        embedded = self.level(level)
         coarse = self.middle(self.down(fine)) + embedded.reshape((*embedded.shape, 1, 1))
         return self.out(self.last(meta.concatenate([fine, self.up(coarse)], 1)))
 
@@ -47,28 +47,28 @@ class TorchUNet(torch.nn.Module):
         super().__init__()
         add_parts(self, torch.nn, width)
 
-    def forward(self, x, amount):
+    def forward(self, x, level):
         fine = self.first(x)
-        coarse = self.middle(self.down(fine)) + self.amount(amount)[:, :, None, None]
+        coarse = self.middle(self.down(fine)) + self.level(level)[:, :, None, None]
         return self.out(self.last(torch.cat([fine, self.up(coarse)], 1)))
 
 
 def data() -> tuple[np.ndarray[Any, Any], ...]:
-    """Noisy digits, the amounts of noise, and the noise."""
+    """Noisy digits, their noise levels, and the noise."""
     images, _ = common.digits()
     generator = np.random.default_rng(0)
-    amount = generator.integers(0, STEPS, len(images))
+    level = generator.integers(0, LEVELS, len(images))
     noise = generator.standard_normal(images.shape).astype(np.float32)
-    kept = np.cos(0.5 * np.pi * (amount + 1) / (STEPS + 1)).astype(np.float32)[:, None, None, None]
-    return kept * (2 * images - 1) + np.sqrt(1 - kept * kept) * noise, amount, noise
+    signal = np.cos(0.5 * np.pi * (level + 1) / (LEVELS + 1)).astype(np.float32)[:, None, None, None]
+    return signal * (2 * images - 1) + np.sqrt(1 - signal * signal) * noise, level, noise
 
 
-def loss(model, noisy, amount, noise):
-    return meta.mse_loss(model(noisy, amount).cast("float32"), noise)
+def loss(model, noisy, level, noise):
+    return meta.mse_loss(model(noisy, level).cast("float32"), noise)
 
 
-def torch_loss(model, noisy, amount, noise):
-    return torch.nn.functional.mse_loss(model(noisy, amount), noise)
+def torch_loss(model, noisy, level, noise):
+    return torch.nn.functional.mse_loss(model(noisy, level), noise)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -32,8 +32,8 @@ def _index(families: Mapping[str, Sequence[Op]]) -> str:
     ]
     return (
         f"# Operators\n\n{_NOTE}\n\n"
-        "Every operator with its arguments, its gradient as formulas, and its rule for mixed precision. In formulas,\n"
-        "`dy` is the gradient of the result, `y` (or the name of a result) its value.\n\n"
+        "Each entry has the arguments of an operator, the formulas of its gradient, and its mixed-precision rule. In\n"
+        "a formula, `dy` is the gradient of the result, and `y` (or the name of a result) is its value.\n\n"
         f"| family | operators |\n| --- | --- |\n{''.join(rows)}\n"
         "```{toctree}\n:hidden:\n\n" + "".join(f"{family}\n" for family in families) + "```\n"
     )
