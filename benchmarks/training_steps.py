@@ -224,7 +224,7 @@ def _theirs(case: Network, data: Data, device: str, half: bool, name: str) -> Co
         return torch.nn.functional.cross_entropy(scores.float(), y)
 
     function = _compiled(forward, name, device)
-    one_graph = _one_graph(forward, list(model.parameters())) if name == "whole" else None
+    one_graph = _one_graph(forward, model) if name == "whole" else None
 
     def step() -> torch.Tensor:
         if one_graph is not None:
@@ -255,12 +255,13 @@ def _compiled(function: Callable[..., Any], name: str, device: str) -> Callable[
     return torch.compile(function, mode=mode) if name == "compile" else function
 
 
-def _one_graph(forward: Callable[..., Any], parameters: Sequence[torch.Tensor]) -> Callable[..., Any]:
+def _one_graph(forward: Callable[..., Any], model: torch.nn.Module) -> Callable[..., Any]:
     """A training step that torch.compile captures as one graph, for meta as its backend."""
     torch._dynamo.config.trace_autograd_ops = True
-    velocities = [torch.zeros_like(p) for p in parameters]
+    velocities = [torch.zeros_like(p) for p in model.parameters()]
 
     def step(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
+        parameters = list(model.parameters())  # inside: Dynamo would check in each call that an outer list has them
         loss = forward(x, y)
         gradients = torch.autograd.grad(loss, parameters)
         with torch.no_grad():

@@ -39,6 +39,7 @@ def test_report_has_a_line_per_pass():
         "fold_batch_norm",
         "fuse_epilogues",
         "join_gradients",
+        "join_updates",
         "narrow_gathers",
         "fuse_concatenations",
         "align_products",

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass
 from typing import Any
 
@@ -173,7 +172,7 @@ def _program(
     if device.kind == "cuda":
         is_graph = program.loaded.destinations is not None
         direct = converted.written if is_graph else range(len(converted.inputs))
-    main, prepare = program.machine, _preparer(converted, sources, direct)
+    machine, prepare = program.machine, _preparer(converted, sources, direct)
     types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
     types = types[: len(types) - len(converted.written)]
     complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
@@ -181,15 +180,23 @@ def _program(
     write_back = _writer(converted)
     scope = _stream_scope(device)
 
+    def execute(values: list[Any]) -> Any:
+        try:
+            inputs, is_moved = prepare(values)
+            raw = machine.main(*inputs, *fixed)
+            if is_moved:
+                write_back(values, inputs)
+            return raw
+        except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
+            reraise(error)
+
     def run(args: list[Any]) -> list[Any]:
         values = _taken(args)
-        with scope():
-            try:
-                inputs = prepare(values)
-                raw = main.main(*inputs, *fixed)
-                write_back(values, inputs)
-            except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
-                reraise(error)
+        if scope is None:
+            raw = execute(values)
+        else:
+            with scope():
+                raw = execute(values)
         results = unpack(raw)
         for i, x in enumerate(results):
             if not isinstance(x, torch.Tensor):
@@ -219,10 +226,10 @@ def _device(converted: Converted) -> Device:
     return devices[0]
 
 
-def _stream_scope(device: Device) -> Callable[[], Any]:
-    """A scope in which programs run on torch's current stream of the device."""
+def _stream_scope(device: Device) -> Callable[[], Any] | None:
+    """A scope in which programs run on torch's current stream of the device; None on the CPU, which has none."""
     if device.kind != "cuda":
-        return nullcontext
+        return None
 
     def scope() -> Any:
         return streams.use_stream(torch.cuda.current_stream(device.index).cuda_stream, device)
@@ -232,8 +239,9 @@ def _stream_scope(device: Device) -> Callable[[], Any]:
 
 def _preparer(
     converted: Converted, sources: dict[str, _SizeSource], aligned: Sequence[int]
-) -> Callable[[list[Any]], list[Any]]:
-    """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last.
+) -> Callable[[list[Any]], tuple[list[Any], bool]]:
+    """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last; and whether any of
+    them is another tensor than the argument.
 
     aligned: the inputs that are copied if their memory is not aligned."""
     positions = [each.position for each in converted.inputs]
@@ -245,16 +253,19 @@ def _preparer(
             special.append((i, steps))
     carried = [sources[name] for name in converted.carried]
 
-    def prepare(values: list[Any]) -> list[Any]:
-        inputs = [values[i] for i in positions]
+    def prepare(values: list[Any]) -> tuple[list[Any], bool]:
+        inputs, is_moved = [values[i] for i in positions], bool(special)
         for i, change in special:
             inputs[i] = change(inputs[i])
-        inputs = [x if x.is_contiguous() and not x.is_neg() else x.resolve_neg().contiguous() for x in inputs]
+        for i, x in enumerate(inputs):
+            if not x.is_contiguous() or x.is_neg():
+                inputs[i], is_moved = x.resolve_neg().contiguous(), True
         for i in aligned:
             if inputs[i].data_ptr() % ALIGNMENT:
-                inputs[i] = inputs[i].clone()
-        inputs += [torch.empty((source.read(values), 0), dtype=torch.uint8) for source in carried]
-        return inputs
+                inputs[i], is_moved = inputs[i].clone(), True
+        if carried:
+            inputs += [torch.empty((source.read(values), 0), dtype=torch.uint8) for source in carried]
+        return inputs, is_moved
 
     return prepare
 
