@@ -1137,8 +1137,9 @@ _r_power = _s_power.fast
 
 
 def power(x1: T | Number, x2: T | Number) -> T:
-    """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
-    truncated: 1 and -1 give 1 or -1, all others 0.
+    """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf and
+    (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives NaN and
+    -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
     Aliases: pow.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -6459,7 +6460,8 @@ _r_prod_dx = _s_prod_dx.fast
 
 
 def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
-    """Gradient of prod: dy times the product of the other elements, also at 0 and infinities; NaN at NaN.
+    """Gradient of prod: dy times the product of the other elements, also at 0 and infinities, where torch divides the
+    product by the element, which is NaN for an infinite one; NaN at NaN.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: Axis or axes to reduce; None for all of them.

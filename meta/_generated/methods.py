@@ -552,8 +552,9 @@ class TensorMethods(Casts):
         return self._in_place(meta.power, other)
 
     def power(self, x2: Self | Number) -> Self:
-        """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and x2 is not an integer. Integers to negative powers are
-        truncated: 1 and -1 give 1 or -1, all others 0.
+        """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf
+        and (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives
+        NaN and -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
         Aliases: pow.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """

@@ -118,7 +118,8 @@ def max_dx(x: TensorType, y: TensorType, dy: TensorType, axis: tuple[int, ...] |
 
 @declare("prod_dx", schema=reduce.prod_dx, pattern="reduce", amp="never", complex="analytic")
 def prod_dx(x: TensorType, dy: TensorType, axis: tuple[int, ...] | None, keepdims: bool) -> TensorType:
-    """Gradient of prod: dy times the product of the other elements, also at 0 and infinities; NaN at NaN."""
+    """Gradient of prod: dy times the product of the other elements, also at 0 and infinities, where torch divides
+    the product by the element, which is NaN for an infinite one; NaN at NaN."""
     _require_reduced(x, axis, keepdims, dy=dy)
     return x
 

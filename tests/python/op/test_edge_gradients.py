@@ -34,6 +34,18 @@ def test_clip_at_nan(bounds: tuple[float | None, float | None]) -> None:
     assert dx.tolist() == [0.0, 1.0, 1.0, 1.0]
 
 
+@pytest.mark.usefixtures("dialect")
+@pytest.mark.parametrize("exponent", [0.5, 1.5, -0.5])
+def test_power_of_negative_infinity_and_zero_is_that_of_c(exponent: float) -> None:
+    """torch agrees where the exponent is a tensor; the number 0.5 it takes for a square root."""
+    bases = [-INF, -0.0, INF, 0.0]
+    expected = torch.pow(torch.tensor(bases), torch.tensor(exponent)).numpy()
+    for power in (exponent, meta.array(exponent)):
+        actual = meta.power(meta.array(bases), power).numpy()
+        np.testing.assert_equal(actual, expected)
+        np.testing.assert_equal(np.signbit(actual), np.signbit(expected))
+
+
 def test_power_with_exponent_zero() -> None:
     bases = [1e-42, -1e-42, 0.0, NAN, INF, 2.0]
     dx1, _ = _gradients(meta.power, bases, [0.0] * len(bases))

@@ -14,7 +14,11 @@ Array = Any
 
 
 def power(a: Array, b: Array) -> Array:
-    if a.dtype.kind in "fcu":
+    if a.dtype.kind == "f":  # NumPy takes a single exponent of 0.5 for a square root, which is NaN at -inf
+        shape = np.broadcast_shapes(a.shape, b.shape)
+        flat = (np.ascontiguousarray(np.broadcast_to(x, shape)).reshape(-1) for x in (a, b))
+        return np.power(*flat).reshape(shape)
+    if a.dtype.kind in "cu":
         return np.power(a, b)
     inverse = np.where(a == 1, 1, np.where(a == -1, np.where(b % 2 == 1, -1, 1), 0))
     return np.where(b < 0, inverse, np.power(a, np.maximum(b, 0)))
