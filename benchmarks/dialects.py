@@ -106,14 +106,14 @@ def _repeat(work: Callable[[], Any], count: int, device: str) -> float:
 
 def rows(ops: Sequence[str] | None) -> Iterator[tuple[Sample, bool]]:
     """The samples to measure, and whether to enlarge their sizes."""
-    seen: set[str] = set()
+    visited: set[str] = set()
     for row in problems():
-        seen.add(row.op)
+        visited.add(row.op)
         if not ops or row.op in ops:
             yield row, False
     for row in samples():
-        if row.op not in seen and row.check is None and row.is_floating and (not ops or row.op in ops):
-            seen.add(row.op)
+        if row.op not in visited and row.check is None and row.is_floating and (not ops or row.op in ops):
+            visited.add(row.op)
             yield row, True
 
 

@@ -57,13 +57,13 @@ class Problem:
 def problems_of(only: Sequence[str]) -> Iterator[Problem]:
     """The calls to measure of each operator that has samples with a reference and a TVM compute."""
     small_rows = {row.op: row for row in reversed(list(problems())) if _elements(row) <= 4 * LARGE}
-    seen: set[str] = set()
+    visited: set[str] = set()
     for row in samples():
-        if row.op in seen or row.ref is None or row.op.endswith(_BACKWARD) or not _is_wanted(row.op, only):
+        if row.op in visited or row.ref is None or row.op.endswith(_BACKWARD) or not _is_wanted(row.op, only):
             continue
         if not row.is_floating or not row.accepts("float32") or not _has_compute(row):
             continue
-        seen.add(row.op)
+        visited.add(row.op)
         yield Problem(_square(row, 4), "4")
         yield Problem(_renamed(small_rows[row.op], row) if row.op in small_rows else _large(row), "large")
 
@@ -183,16 +183,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--json", type=Path, help="also write the rows here")
     options = parser.parse_args(argv)
     torch.set_num_threads(1)
-    end, rows, left_out, left = time.monotonic() + options.seconds, list[Row](), list[str](), 0
+    end, rows, left_out, remaining = time.monotonic() + options.seconds, list[Row](), list[str](), 0
     for problem in problems_of(options.only):
         if time.monotonic() > end:
-            left += 1
+            remaining += 1
             continue
         try:
             rows.extend(measured(problem, options.row_seconds))
         except (MetaError, RuntimeError, ValueError, TypeError, NotImplementedError) as error:
             left_out.append(f"{problem.sample!r} {problem.size}: {str(error).splitlines()[0][:90]}")
-    _print(rows, left_out, left)
+    _print(rows, left_out, remaining)
     if options.json:
         options.json.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n")
     return 0

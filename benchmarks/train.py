@@ -56,8 +56,8 @@ class Run:
 
     def job(self, what: str, cache: Path, threads: int | None, **arguments: Any) -> dict[str, Any]:
         """The result of a job in a new process, or {"error": ...}. cache: where it keeps compiled kernels."""
-        left = self.deadline - time.monotonic()
-        if left < 5:
+        seconds_left = self.deadline - time.monotonic()
+        if seconds_left < 5:
             return {"error": "no time left"}
         environment = {**os.environ, "META_PROGRESS": "0"}
         for variable, folder in CACHES.items():
@@ -70,9 +70,11 @@ class Run:
         out, err = cache / "out.txt", cache / "err.txt"
         with out.open("w") as stdout, err.open("w") as stderr:
             try:
-                status = subprocess.run(command, env=environment, stdout=stdout, stderr=stderr, timeout=left).returncode
+                status = subprocess.run(
+                    command, env=environment, stdout=stdout, stderr=stderr, timeout=seconds_left
+                ).returncode
             except subprocess.TimeoutExpired:
-                return {"error": f"no result after {left:.0f} s"}
+                return {"error": f"no result after {seconds_left:.0f} s"}
         lines = [line for line in out.read_text().splitlines() if line.startswith(RESULT)]
         if not lines:
             return {"error": f"the process ended with {status}: {err.read_text().strip()[-400:]}"}
@@ -193,8 +195,8 @@ def compile_times(run: Run) -> Iterator[list[str]]:
         with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
             result = run.job("depth", Path(folder), run.threads[0], layers=layers)
         seconds = result.get("seconds")
-        shown = f"failed: {brief(result['error'])}" if seconds is None else f"{seconds:.1f}"
-        yield [f"training step of {layers} transformer layers", shown, against(seconds, before, DEPTH_LIMIT)]
+        cell = f"failed: {brief(result['error'])}" if seconds is None else f"{seconds:.1f}"
+        yield [f"training step of {layers} transformer layers", cell, against(seconds, before, DEPTH_LIMIT)]
         before = seconds
     with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
         result = run.job("long", Path(folder), run.threads[0])

@@ -114,10 +114,10 @@ def _mutate_list(values: Any, rng: random.Random) -> None:
         case 2:
             values[position].CopyFrom(values[other])
         case _:
-            kept: list[Any] = [copy.deepcopy(v) for v in values]
-            rng.shuffle(kept)
+            items: list[Any] = [copy.deepcopy(v) for v in values]
+            rng.shuffle(items)
             del values[:]
-            values.extend(kept)
+            values.extend(items)
 
 
 def _mutate_numbers(values: Any, field: Any, rng: random.Random) -> None:

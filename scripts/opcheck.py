@@ -25,16 +25,16 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--first", action="store_true", help="the first sample of each operator only")
     options = parser.parse_args(argv)
     rows = _rows(options.names, options.first)
-    chosen = _part(sorted(rows), options.part)
+    names = _part(sorted(rows), options.part)
     start, checks, failures = time.perf_counter(), 0, 0
-    for name in chosen:
+    for name in names:
         report = opcheck(name, *rows[name], device=options.device, raise_on_failure=False)
         checks += len(report.findings) - len(report.skipped)
         failures += len(report.failures)
         if report.failures:
             print(_text(report), flush=True)
     seconds = time.perf_counter() - start
-    print(f"{len(chosen)} operators on {options.device}: {failures} of {checks} checks failed, {seconds:.0f} s")
+    print(f"{len(names)} operators on {options.device}: {failures} of {checks} checks failed, {seconds:.0f} s")
     return 1 if failures else 0
 
 

@@ -215,8 +215,8 @@ def main(argv: list[str] | None = None) -> int:
         check(case, vm=not options.no_vm)
         completed.append(case)
         if options.times:
-            shown = "  ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in case.seconds.items())
-            print(f"{case.name:32} {shown}", flush=True)
+            times = "  ".join(f"{stage} {seconds * 1e3:.0f} ms" for stage, seconds in case.seconds.items())
+            print(f"{case.name:32} {times}", flush=True)
     stages = STAGES[:3] if options.no_vm else STAGES
     counts: list[str] = []
     for stage in stages:

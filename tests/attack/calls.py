@@ -61,10 +61,10 @@ def case(seed: int, index: int) -> str:
 def _chosen(seed: int, index: int) -> tuple[Sample, str]:
     """The sample and dtype of a case: one of a few for each block."""
     block = random.Random(f"calls/{seed}/block {_block(index)}")
-    chosen = [block.choice(samples()) for _ in range(SAMPLES)]
-    kinds = [block.choice(_dtypes(sample)) for sample in chosen]
+    rows = [block.choice(samples()) for _ in range(SAMPLES)]
+    kinds = [block.choice(_dtypes(sample)) for sample in rows]
     number = random.Random(f"calls/{seed}/{index}/sample").randrange(SAMPLES)
-    return chosen[number], kinds[number]
+    return rows[number], kinds[number]
 
 
 def _block(index: int) -> int:

@@ -157,8 +157,8 @@ def _mutated_ir(data: bytes, rng: random.Random) -> bytes:
     for _ in range(rng.choice((1, 1, 2, 4))):
         numbers = list(_NUMBER.finditer(text))
         if numbers:
-            chosen = rng.choice(numbers)
-            text = text[: chosen.start()] + rng.choice(_NUMBERS) + text[chosen.end() :]
+            number = rng.choice(numbers)
+            text = text[: number.start()] + rng.choice(_NUMBERS) + text[number.end() :]
     return text.encode()
 
 

@@ -45,8 +45,8 @@ def case(seed: int, index: int) -> str:
 
 
 def _values(rng: random.Random, shape: tuple[int, ...], dtype: str) -> Any:
-    drawn = np.random.default_rng(rng.randrange(2**32)).integers(-9, 9, shape)
-    return np.asarray(drawn != 0 if dtype == "bool" else drawn).astype(dtype)
+    numbers = np.random.default_rng(rng.randrange(2**32)).integers(-9, 9, shape)
+    return np.asarray(numbers != 0 if dtype == "bool" else numbers).astype(dtype)
 
 
 def _problem(body: _Body, calls: Sequence[Sequence[Any]], rng: random.Random) -> str:
@@ -189,11 +189,11 @@ def _moved(rng: random.Random, value: Any, values: Sequence[Any]) -> Any:
 
 def _regrouped(rng: random.Random, value: Any) -> Any:
     """The elements in another shape of up to four axes."""
-    left, shape = prod(value.shape), list[int]()
-    if not left:
+    remaining, shape = prod(value.shape), list[int]()
+    if not remaining:
         return value.copy()
     for _ in range(3):
-        divisors = [d for d in (1, 2, 3, 4, 5, 6) if left % d == 0]
+        divisors = [d for d in (1, 2, 3, 4, 5, 6) if remaining % d == 0]
         shape.append(rng.choice(divisors))
-        left //= shape[-1]
-    return meta.reshape(value, (*shape, left)).copy()
+        remaining //= shape[-1]
+    return meta.reshape(value, (*shape, remaining)).copy()

@@ -30,8 +30,8 @@ def models() -> list[bytes]:
 def case(seed: int, index: int) -> str:
     """One mutated model. Half of the cases mutate the first models, which use most of what conversion does."""
     rng = random.Random(f"onnx/{seed}/{index}")
-    chosen = rng.choice(models()[: len(fuzz_onnx.TEXTS)] if rng.random() < 0.5 else models())
-    changed = fuzz_onnx.mutated(chosen, rng)
+    model = rng.choice(models()[: len(fuzz_onnx.TEXTS)] if rng.random() < 0.5 else models())
+    changed = fuzz_onnx.mutated(model, rng)
     return bounded(lambda: _read(changed, rng))
 
 

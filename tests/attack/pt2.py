@@ -78,8 +78,8 @@ def _indices() -> tuple[Any, ...]:
     def function(weight: Any, places: Any, x: Any) -> Any:
         rows = torch.nn.functional.embedding(places, weight)
         best, where = rows.topk(2, -1)
-        kept = torch.where(x > 0, x, -1e9).masked_fill(places[..., None] == 2, 0.0)
-        moved = torch.cat([kept, rows.roll(1, 0)], 1).gather(1, where.clamp(0, 3))
+        masked = torch.where(x > 0, x, -1e9).masked_fill(places[..., None] == 2, 0.0)
+        moved = torch.cat([masked, rows.roll(1, 0)], 1).gather(1, where.clamp(0, 3))
         moved = moved.scatter_add(1, where % 2, best).index_select(0, places[:, 0] % 3)
         parts = torch.einsum("bij,bik->bjk", rows, moved), rows.cumsum(1).flip(0)[:, ::2], rows.to(torch.int32) >> 1
         return *parts, torch.arange(4)[None] + places, rows.std(1), torch.nn.functional.pad(x, (1, 2), value=3.0)

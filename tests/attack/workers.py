@@ -225,8 +225,8 @@ def table(runs: list[Run]) -> Iterator[str]:
 
 def texts(runs: list[Run]) -> Iterator[str]:
     """The whole text of one finding of each distinct problem."""
-    shown = {finding.problem: finding for run in runs for finding in run.findings}
-    for finding in shown.values():
+    by_problem = {finding.problem: finding for run in runs for finding in run.findings}
+    for finding in by_problem.values():
         yield f"{finding.kind}: {finding.command}\n{finding.text}"
 
 

@@ -105,10 +105,10 @@ def test_what_does_not_fit_is_refused_before_anything_is_written(tmp_path: Path)
 def test_parts_that_match(tmp_path: Path) -> None:
     longer = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 2), nn.Linear(2, 2))
     meta.save(tmp_path / "m", network())
-    kept = longer.layers[3].w.detach().numpy().tobytes()
+    before = longer.layers[3].w.detach().numpy().tobytes()
     meta.load(tmp_path / "m", longer, strict=False)
     assert values(longer)["layers.0.w"] == meta.load(tmp_path / "m")["layers.0.w"].numpy().tobytes()
-    assert values(longer)["layers.3.w"] == kept
+    assert values(longer)["layers.3.w"] == before
     unmatched = longer.load_state_dict({**meta.load(tmp_path / "m"), "extra": meta.ones(())}, strict=False)
     assert unmatched == (["layers.3.w", "layers.3.b"], ["extra"])
     assert unmatched.missing == ["layers.3.w", "layers.3.b"]

@@ -225,10 +225,10 @@ WRONG = {
 @pytest.mark.parametrize("case", WRONG)
 @pytest.mark.parametrize("traced", [False, True])
 def test_a_gradient_of_another_type_is_refused(case: str, traced: bool) -> None:
-    gradient, shown, remedy = WRONG[case]
+    gradient, problem, remedy = WRONG[case]
     op, x = scale(gradient={"x": gradient}), leaf(1.0, 2.0)
     expected = r'expected the argument\'s type Tensor\[\(2,\), "float32"\]'
-    text = rf"^\[{op.__name__}\] the gradient of argument 'x' is {shown}; {expected}; {remedy} \(at {__file__}:\d+\)"
+    text = rf"^\[{op.__name__}\] the gradient of argument 'x' is {problem}; {expected}; {remedy} \(at {__file__}:\d+\)"
     with pytest.raises(GradientError, match=text):
         traced_backward(op, x) if traced else op(x).sum().backward()
 

@@ -103,8 +103,8 @@ def test_locks_are_taken_in_one_order_and_released() -> None:
     outer, inner = locks.new_lock("kernels"), locks.new_lock("types")
     locks._acquire()
     try:
-        held = list(locks._held)
-        assert held.index(outer) < held.index(inner)
+        locked = list(locks._held)
+        assert locked.index(outer) < locked.index(inner)
     finally:
         locks._release()
     assert not locks._held

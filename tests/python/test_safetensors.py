@@ -74,9 +74,9 @@ def test_the_reference_implementation_reads_and_writes_it(tmp_path: Path) -> Non
     theirs = importlib.import_module("safetensors.numpy")
     path = tmp_path / "x.safetensors"
     meta.save(path, {"w": meta.array([[1.0, 2.0]]), "n": {"step": 3, "v": meta.array([7])}})
-    read = theirs.load_file(path)
-    assert sorted(read) == ["n.v", "w"]
-    assert read["w"].tolist() == [[1.0, 2.0]]
+    arrays = theirs.load_file(path)
+    assert sorted(arrays) == ["n.v", "w"]
+    assert arrays["w"].tolist() == [[1.0, 2.0]]
     theirs.save_file({"w": np.ones((2, 3), "float16")}, path)
     assert meta.load(path)["w"].numpy().tolist() == [[1.0] * 3] * 2
 

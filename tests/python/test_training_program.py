@@ -60,11 +60,11 @@ def test_program_agrees_with_the_step(eager, optimize):
 def test_writes_every_parameter_statistic_and_slot():
     step, batch = step_and_batch()
     main = step.record(*batch).main
-    written = {main.params[index].name for index in main.attrs[MUTATES].values()}
+    updated = {main.params[index].name for index in main.attrs[MUTATES].values()}
     parameters = {name for name, _ in step.model.named_parameters()}
-    assert written == parameters | {f"{n}.velocity" for n in parameters} | {"norm.running_mean", "norm.running_var"}
+    assert updated == parameters | {f"{n}.velocity" for n in parameters} | {"norm.running_mean", "norm.running_var"}
     numbers = {"learning_rate", "momentum", "weight_decay"}
-    assert {p.name for p in main.params} - written == {"args.0", "args.1", "key"} | numbers
+    assert {p.name for p in main.params} - updated == {"args.0", "args.1", "key"} | numbers
 
 
 def test_mixed_precision_trains_and_casts_each_weight_once(eager):

@@ -1,4 +1,5 @@
-"""Every name, attribute and module that the package defines is read somewhere, and texts name files that exist."""
+"""Every name, attribute and module of the package is read somewhere, classes have names of their own, and texts name
+files that exist."""
 
 from __future__ import annotations
 
@@ -136,6 +137,16 @@ def test_modules_are_imported() -> None:
     for package, listed in re.findall(r"^ *from (meta[\w.]*) import (\([^)]*\)|.*)", code, re.M):
         imported |= {f"{package}.{name}" for name in re.findall(r"\w+", listed)}
     assert not {module for module in modules - imported if not LOADED_BY_FOLDER.fullmatch(module)}
+
+
+NODES_OF_RELAY = {"Call", "Constant", "GlobalVar", "If", "TensorType", "Tuple", "TupleGetItem", "TupleType", "Var"}
+SHARED_CLASSES = NODES_OF_RELAY | {"UnsupportedError", "Profile", "Schedule"}
+"""Nodes of two syntax trees, the errors of readers, and public classes: profiles of both kinds, TVM's schedules."""
+
+
+def test_names_of_classes_are_unique() -> None:
+    counts = Counter(node.name for file in nodes().values() for node in file if isinstance(node, ast.ClassDef))
+    assert {name for name, count in counts.items() if count > 1} == SHARED_CLASSES
 
 
 FOLDERS = r"(?:meta|tests|scripts|benchmarks|docs|examples)"

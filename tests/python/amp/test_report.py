@@ -128,5 +128,5 @@ def test_every_difference_from_torch_is_explained():
 def test_the_page_has_the_table():
     page = amp_agreement.PAGE.read_text()
     start, end = page.index(amp_agreement.BEGIN), page.index(amp_agreement.END)
-    written = page[start + len(amp_agreement.BEGIN) : end]
-    assert written.strip() == amp_agreement.table().strip(), "run python -m benchmarks.amp_agreement --write"
+    table = page[start + len(amp_agreement.BEGIN) : end]
+    assert table.strip() == amp_agreement.table().strip(), "run python -m benchmarks.amp_agreement --write"

@@ -152,11 +152,11 @@ def test_grad_of_an_intermediate() -> None:
 
 def test_grad_computes_only_requested_gradients() -> None:
     x, w = leaf(3), leaf(3, seed=1)
-    called: list[str] = []
+    calls: list[str] = []
     hidden = meta.exp(w)
-    hidden.register_hook(lambda _: called.append("hidden"))
+    hidden.register_hook(lambda _: calls.append("hidden"))
     meta.autograd.grad((x * hidden).sum(), x)
-    assert not called
+    assert not calls
 
 
 def test_grad_of_an_unused_input() -> None:
@@ -255,12 +255,12 @@ def test_copies_views_of_dy() -> None:
 def test_hooks_see_and_replace_gradients() -> None:
     x = leaf(3)
     h = x * 2
-    seen: list[meta.NDArray] = []
-    remove = h.register_hook(seen.append)
+    gradients: list[meta.NDArray] = []
+    remove = h.register_hook(gradients.append)
     h.register_hook(lambda g: g * 10)
     x.register_hook(lambda g: g + 1)
     (h * 3).sum().backward()
-    check(seen[0], np.full(3, 3.0))
+    check(gradients[0], np.full(3, 3.0))
     check(x.grad, np.full(3, 61.0))
     remove()
     remove()
@@ -268,16 +268,16 @@ def test_hooks_see_and_replace_gradients() -> None:
     h2 = (h * 3).sum()
     with pytest.raises(GradientError, match="freed"):
         h2.backward()
-    assert len(seen) == 1
+    assert len(gradients) == 1
 
 
 def test_leaf_hooks_receive_the_accumulated_gradient() -> None:
     x = leaf(3)
-    seen: list[meta.NDArray] = []
-    x.register_hook(seen.append)
+    gradients: list[meta.NDArray] = []
+    x.register_hook(gradients.append)
     (x * 2 + x * 3).sum().backward()
-    assert len(seen) == 1
-    check(seen[0], np.full(3, 5.0))
+    assert len(gradients) == 1
+    check(gradients[0], np.full(3, 5.0))
 
 
 def test_rejects_hook_results_of_another_type() -> None:

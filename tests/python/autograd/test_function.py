@@ -87,16 +87,16 @@ def test_unused_results_have_gradients_of_zeros() -> None:
 
 def test_needs_input_grad() -> None:
     a, b = leaf(3), leaf(3, seed=1).detach()
-    seen: list[tuple[bool, ...]] = []
+    needs: list[tuple[bool, ...]] = []
 
     class Probe(SumAndProduct):
         @staticmethod
         def backward(ctx: Any, ds: meta.NDArray, dp: meta.NDArray) -> Any:
-            seen.append(ctx.needs_input_grad)
+            needs.append(ctx.needs_input_grad)
             return SumAndProduct.backward(ctx, ds, dp)
 
     Probe.apply(a, b, 1.0)[0].sum().backward()
-    assert seen == [(True, False, False)]
+    assert needs == [(True, False, False)]
 
 
 def test_records_nothing_without_tracked_arguments() -> None:

@@ -49,22 +49,22 @@ def test_dropped_results_are_freed_at_once(op: object) -> None:
 def test_backward_frees_saved_values() -> None:
     x = leaf()
     h = meta.exp(x)
-    kept = weakref.ref(h)
+    reference = weakref.ref(h)
     y = (h * h).sum()
     del h
-    assert kept() is not None
+    assert reference() is not None
     y.backward()
-    assert kept() is None
+    assert reference() is None
 
 
 @pytest.mark.usefixtures("without_garbage_collection")
 def test_does_not_keep_values_that_no_gradient_reads() -> None:
     x = leaf()
     h = x + 1
-    kept = weakref.ref(h)
+    reference = weakref.ref(h)
     y = (h + 2).sum()
     del h
-    assert kept() is None
+    assert reference() is None
     y.backward()
     check(x.grad, np.ones(3))
 
@@ -83,9 +83,9 @@ def test_functions_that_save_their_results_create_no_cycle() -> None:
             return dy * ctx.saved_arrays[0]
 
     y = Exp.apply(leaf())
-    kept = weakref.ref(y)
+    reference = weakref.ref(y)
     del y
-    assert kept() is None
+    assert reference() is None
 
 
 def test_deleted_leaves_get_no_gradient() -> None:

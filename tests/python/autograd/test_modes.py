@@ -75,12 +75,12 @@ def test_backward_restores_the_mode_after_an_error() -> None:
 
 
 def test_modes_are_local_to_a_thread() -> None:
-    seen: list[bool] = []
+    states: list[bool] = []
     with meta.no_grad():
-        thread = threading.Thread(target=lambda: seen.append(is_grad_enabled()))
+        thread = threading.Thread(target=lambda: states.append(is_grad_enabled()))
         thread.start()
         thread.join()
-    assert seen == [True]
+    assert states == [True]
 
 
 def test_rejects_saved_values_written_in_place() -> None:

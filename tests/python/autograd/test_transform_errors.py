@@ -15,15 +15,15 @@ ONE, TWO = meta.ones((3,)), meta.ones((2, 3))
 
 
 def _leak() -> Any:
-    kept: list[Any] = []
-    jvp(lambda x: kept.append(x) or x, ONE, ONE)
-    return kept[0] + 1.0
+    arrays: list[Any] = []
+    jvp(lambda x: arrays.append(x) or x, ONE, ONE)
+    return arrays[0] + 1.0
 
 
 def _leak_into_another() -> Any:
-    kept: list[Any] = []
-    jvp(lambda x: kept.append(x) or x, ONE, ONE)
-    return vmap(lambda x: x + kept[0])(TWO)
+    arrays: list[Any] = []
+    jvp(lambda x: arrays.append(x) or x, ONE, ONE)
+    return vmap(lambda x: x + arrays[0])(TWO)
 
 
 ERRORS: list[tuple[Callable[[], Any], type[MetaError], str]] = [

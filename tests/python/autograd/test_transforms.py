@@ -149,10 +149,10 @@ def test_vmap_of_random_operators() -> None:
         NotSupportedError, match=r"\[normal\] it draws random numbers inside of vmap.*randomness='same'"
     ):
         vmap(noisy)(x)
-    drawn = vmap(noisy, randomness="same")(x).numpy()
-    assert (drawn == drawn[0]).all()
-    drawn = vmap(noisy, randomness="different")(x).numpy()
-    assert len(np.unique(drawn)) == 6
+    numbers = vmap(noisy, randomness="same")(x).numpy()
+    assert (numbers == numbers[0]).all()
+    numbers = vmap(noisy, randomness="different")(x).numpy()
+    assert len(np.unique(numbers)) == 6
     key = meta.random.next_key()
     masks = vmap(lambda x: meta.dropout(x, key)[1], randomness="same")(meta.ones((4, 64))).numpy()
     assert (masks == masks[0]).all()

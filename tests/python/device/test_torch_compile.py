@@ -32,11 +32,11 @@ def test_training_steps_equal_those_of_eager_torch(graphs: bool) -> None:
         run: Any = torch.compile(model, backend=compile_backend, options={"graphs": graphs}) if compiled else model
         torch.manual_seed(1)
         losses.append([])
-        held: list[torch.Tensor] = []
+        tensors: list[torch.Tensor] = []
         for i in range(12):
             x, target = torch.randn(8, 20, device="cuda"), torch.randint(5, (8,), device="cuda")
             if i in (5, 8):
-                held += [p.data for p in model.parameters()]
+                tensors += [p.data for p in model.parameters()]
                 for p in model.parameters():
                     p.data = p.data.clone()
             optimizer.zero_grad()

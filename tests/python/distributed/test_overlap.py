@@ -180,8 +180,8 @@ def test_zero_3_needs_half_of_the_memory_of_one_process(is_causal: bool) -> None
     tokens = tensor_type((1, 4), "int64"), tensor_type((4,), "int64")
     source = prepare(standard()(step.record(*tokens).module), CPU)
     module = plan_source(source, fuse=True)[1].module
-    held = sum(x.nbytes for _, x in step.named_state())
-    assert held + planned_bytes(module).intermediates < 0.55 * 4 * whole
+    state_bytes = sum(x.nbytes for _, x in step.named_state())
+    assert state_bytes + planned_bytes(module).intermediates < 0.55 * 4 * whole
     gathered = [v for name, v in _parameter_reads(module["main"]) if name.startswith(("start", "concatenate"))]
     reads = Counter(gathered)
     assert max(reads.values()) == 2

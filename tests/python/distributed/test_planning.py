@@ -45,11 +45,11 @@ def test_bytes_of_data_parallelism_and_zero(ranks: int) -> None:
 @pytest.mark.parametrize("ranks", [8, 64])
 def test_no_rank_keeps_more_than_its_share_of_zero(ranks: int) -> None:
     shards = 4 * sum(-(-n // ranks) for n in (16 * 32, 32, 32 * 8, 8))
-    held = {stage: _plan(stage, ranks).held for stage in (0, 1, 3)}
-    small = held[0] - 3 * PARAMETERS  # learning rate, numbers of updates
-    assert held[1] == PARAMETERS + 3 * shards + small
-    assert held[3] == 3 * shards + small
-    assert {plan.whole for plan in map(_plan, range(4), 4 * [ranks])} == {held[0]}
+    bytes_by_stage = {stage: _plan(stage, ranks).held for stage in (0, 1, 3)}
+    small = bytes_by_stage[0] - 3 * PARAMETERS  # learning rate, numbers of updates
+    assert bytes_by_stage[1] == PARAMETERS + 3 * shards + small
+    assert bytes_by_stage[3] == 3 * shards + small
+    assert {plan.whole for plan in map(_plan, range(4), 4 * [ranks])} == {bytes_by_stage[0]}
 
 
 def test_the_table_lists_shares_and_collectives() -> None:

@@ -150,9 +150,9 @@ def test_divisors_at_the_limits(dtype: str) -> None:
     a, b = torch.tensor(list(itertools.product(values, values)), dtype=getattr(torch, dtype)).T.contiguous()
     for name in ("gcd", "lcm"):
         expected = getattr(np, name)(a.numpy(), b.numpy())
-        kept = (a != low) & (b != low) if low and name == "lcm" else torch.ones_like(a, dtype=torch.bool)
+        comparable = (a != low) & (b != low) if low and name == "lcm" else torch.ones_like(a, dtype=torch.bool)
         ours = getattr(meta, name)(meta.array(a.numpy()), meta.array(b.numpy())).numpy()
-        np.testing.assert_array_equal(ours[kept.numpy()], expected[kept.numpy()])
+        np.testing.assert_array_equal(ours[comparable.numpy()], expected[comparable.numpy()])
 
 
 @pytest.mark.parametrize("dialect", ["tvm", "reference"])
@@ -161,9 +161,9 @@ def test_largest_numbers_replace_infinities_in_every_dtype(dialect: str) -> None
         x = torch.tensor([math.inf, -math.inf, math.nan, 1.0], dtype=getattr(torch, dtype))
         with meta.with_dialect(dialect):
             ours = meta.nan_to_num(meta.from_dlpack(x))
-            given = meta.nan_to_num(meta.from_dlpack(x), 1.5, 2.5, -3.5)
+            replaced = meta.nan_to_num(meta.from_dlpack(x), 1.5, 2.5, -3.5)
         assert torch.equal(torch.from_dlpack(ours), torch.nan_to_num(x))
-        assert torch.equal(torch.from_dlpack(given), torch.nan_to_num(x, 1.5, 2.5, -3.5))
+        assert torch.equal(torch.from_dlpack(replaced), torch.nan_to_num(x, 1.5, 2.5, -3.5))
 
 
 @pytest.mark.parametrize("dialect", ["tvm", "reference"])

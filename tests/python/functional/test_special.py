@@ -61,9 +61,9 @@ def test_polygamma_and_zeta(dialect: str) -> None:
     s, q = np.array(list(itertools.product([1.0, 1.1, 2.0, 7.5, 30.0, 0.5], POSITIVE))).T.copy()
     with meta.with_dialect(dialect):
         for n in range(5):
-            kept = x if n == 0 else x[x >= 0]  # at negative poles torch differs from its own limit
-            expected = torch.polygamma(n, torch.from_numpy(kept)).numpy()
-            _compare(meta.polygamma(n, meta.array(kept)), expected, 1e-8 if n == 1 else 1e-11, 1e-14)  # torch: 5e-10
+            points = x if n == 0 else x[x >= 0]  # at negative poles torch differs from its own limit
+            expected = torch.polygamma(n, torch.from_numpy(points)).numpy()
+            _compare(meta.polygamma(n, meta.array(points)), expected, 1e-8 if n == 1 else 1e-11, 1e-14)  # torch: 5e-10
         ours = meta.polygamma(1, meta.array(np.array([1.0, 0.5, -0.5]))).numpy()
         np.testing.assert_allclose(ours, [math.pi**2 / 6, math.pi**2 / 2, math.pi**2 / 2 + 4], rtol=1e-14)
         expected = torch.special.zeta(torch.from_numpy(s), torch.from_numpy(q)).numpy()

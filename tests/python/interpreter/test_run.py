@@ -68,14 +68,14 @@ def test_autocast_does_not_change_programs():
 
 
 def test_dispatched_calls_run_on_their_dialect():
-    seen = []
+    calls = []
     module = with_named_dialect(program(lambda x: meta.relu(x) + 1.0, X), "reference")
-    modes.observers = (lambda call, candidate: seen.append(candidate.implementation.name),)
+    modes.observers = (lambda call, candidate: calls.append(candidate.implementation.name),)
     try:
         run(module, array(*X))
     finally:
         modes.observers = ()
-    assert seen == ["reference.relu", "reference.add"]
+    assert calls == ["reference.relu", "reference.add"]
 
 
 def test_does_not_overwrite_inputs():
@@ -266,12 +266,12 @@ def test_calls_have_exactly_the_types_of_the_function():
     module = program(lambda x: meta.ones((n,)) + x, (n,))
     builder = Builder()
     with builder.function("main", [("a", tensor_type((2,))), ("b", tensor_type((5,)))]) as scope:
-        called = []
+        calls = []
         for p in scope.params:
             shared = FunctionType((p.type,), TupleType((p.type,)))
             call = builder.call_function(GlobalVar("f", shared), [p])
-            called.append(builder.get_item(call, 0))
-        scope.ret(called)
+            calls.append(builder.get_item(call, 0))
+        scope.ret(calls)
     with pytest.raises(IRError, match="globals_exist: @f is named with type"):
         run(Module({"f": module.main, "main": scope.function}), meta.zeros((2,)), meta.zeros((5,)))
 

@@ -44,18 +44,18 @@ def test_tuples_fields_conditionals_and_functions():
     def make(b, x):
         pair = b.tuple([x, constant(1.0)])
         field = b.get_item(pair, 0)
-        chosen = b.if_(b.call(OPS["test"], (x, "any")), lambda: b.call(OPS["softmax"], (field, 0)), lambda: x)
+        branch = b.if_(b.call(OPS["test"], (x, "any")), lambda: b.call(OPS["softmax"], (field, 0)), lambda: x)
         with b.function("inner", [("y", T)]) as scope:
-            scope.ret((scope.params[0], chosen))
+            scope.ret((scope.params[0], branch))
         return b.call_function(b.emit(scope.function), [field])
 
     function = build(make, T)
-    pair, field, _, chosen, inner, called = (b.var.type for b in function.body.bindings)
+    pair, field, _, branch, inner, result = (b.var.type for b in function.body.bindings)
     assert pair == TupleType((T, tensor_type(())))
     assert field is T
-    assert chosen is T
+    assert branch is T
     assert inner == FunctionType((T,), TupleType((T, T)))
-    assert called == TupleType((T, T))
+    assert result == TupleType((T, T))
     assert function.type == FunctionType((T,), TupleType((T, T)))
 
 

@@ -71,14 +71,14 @@ TEXTS: dict[str, tuple[Callable[[], str], str]] = {
 @pytest.mark.parametrize("name", TEXTS)
 def test_texts_are_bounded(name: str) -> None:
     text, words = TEXTS[name]
-    written = text()
+    program = text()
     start = time.process_time()
     if words:
         with pytest.raises(IRError, match=words) as caught:
-            parse(written)
+            parse(program)
         assert len(str(caught.value)) < 1000
     else:
-        verify(parse(written))
+        verify(parse(program))
     assert time.process_time() - start < 3
 
 

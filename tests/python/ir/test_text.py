@@ -60,14 +60,14 @@ def test_variables_of_one_name_are_told_apart():
 
 
 def test_defaults_are_left_out_and_what_follows_is_named():
-    shown = [
+    texts = [
         (("norm", (constant(1.0), None, None, 1e-5)), 'norm(const(1.0, "float32"))'),
         (("norm", (constant(1.0), None, constant(2.0), 0.5)),
          'norm(const(1.0, "float32"), bias=const(2.0, "float32"), eps=0.5)'),
         (("add", (constant(True, "bool"), 1.0)), 'add(const(True, "bool"), 1.0)'),
         (("full", ((1,), 1, "float32", tensor_type(()).device)), "full(shape=(1,), value=1, device=device(\"cpu\"))"),
     ]  # fmt: skip
-    for (op, args), text in shown:
+    for (op, args), text in texts:
         function = build(lambda b, op=op, args=args: b.call(OPS[op], args))
         assert one_line(function.body.bindings[0]) == f"%0 = {text}"
 

@@ -93,9 +93,9 @@ def test_a_rule_replaces_values_at_every_depth():
 def test_a_rule_replaces_a_variable_by_an_atom():
     new = rewrite(function(NESTED), by_op({"softmax": lambda binding, scope: binding.value.args[0]}))
     verify(new)
-    chosen = new.body.bindings[1].value
-    assert chosen.then.bindings == ()
-    assert chosen.then.result is new.params[0]
+    branch = new.body.bindings[1].value
+    assert branch.then.bindings == ()
+    assert branch.then.result is new.params[0]
 
 
 def test_a_rule_puts_bindings_in_front():

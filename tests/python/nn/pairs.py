@@ -28,8 +28,8 @@ class Row:
     torch_name: str = ""
 
     def __str__(self) -> str:
-        shown = [*map(str, self.args), *(f"{k}={v}" for k, v in (self.kwargs | self.ours).items())]
-        return f"{self.name}({', '.join(shown)})".replace(" ", "")
+        texts = [*map(str, self.args), *(f"{k}={v}" for k, v in (self.kwargs | self.ours).items())]
+        return f"{self.name}({', '.join(texts)})".replace(" ", "")
 
 
 def row(name: str, args: tuple[Any, ...], *inputs: Any, **kwargs: Any) -> Row:

@@ -59,14 +59,14 @@ def test_gradients_flow_through_hooks() -> None:
 
 def test_order_and_keyword_arguments() -> None:
     model = Scaled()
-    seen: list[Any] = []
-    model.register_forward_pre_hook(lambda _, args: seen.append(("second", len(args))))
+    calls: list[Any] = []
+    model.register_forward_pre_hook(lambda _, args: calls.append(("second", len(args))))
     model.register_forward_pre_hook(
         lambda _, args, kwargs: (args, {"scale": kwargs["scale"] * 2}), prepend=True, with_kwargs=True
     )
-    model.register_forward_hook(lambda _, __, kwargs, y: seen.append((kwargs, y.tolist())), with_kwargs=True)
+    model.register_forward_hook(lambda _, __, kwargs, y: calls.append((kwargs, y.tolist())), with_kwargs=True)
     model(data(), scale=2.0)
-    assert seen == [("second", 1), ({"scale": 4.0}, [[4.0, -8.0]])]
+    assert calls == [("second", 1), ({"scale": 4.0}, [[4.0, -8.0]])]
 
 
 def test_a_hook_ends_with_its_block_and_copies_keep_theirs() -> None:

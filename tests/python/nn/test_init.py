@@ -179,13 +179,13 @@ def test_methods_of_torch_are_explained(name: str, text: str) -> None:
 
 def test_apply_initialises_sub_models_first() -> None:
     model = nn.Sequential(nn.Linear(3, 4), nn.Sequential(nn.Linear(4, 2)))
-    seen: list[Any] = []
+    calls: list[Any] = []
 
     def zero(layer: meta.Model) -> None:
-        seen.append(layer)
+        calls.append(layer)
         if isinstance(layer, nn.Linear):
             init.zeros_(layer.weight)
 
     assert model.apply(zero) is model
-    assert seen == [model[0], model[1][0], model[1], model]
+    assert calls == [model[0], model[1][0], model[1], model]
     assert not any(layer.w.detach().numpy().any() for layer in (model[0], model[1][0]))

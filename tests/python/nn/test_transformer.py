@@ -118,9 +118,9 @@ def test_dropout_drops_attention_weights() -> None:
     meta.random.seed(0)
     model = nn.MultiHeadAttention(E, H, dropout=0.5)
     _, weights = model(meta.ones((8, 30, E)), need_weights=True, average_attn_weights=False)
-    kept = weights.detach().numpy() * 30
-    assert set(np.unique(kept.round(3))) == {0.0, 2.0}
-    assert abs(kept.mean() - 1) < 0.05
+    scaled = weights.detach().numpy() * 30
+    assert set(np.unique(scaled.round(3))) == {0.0, 2.0}
+    assert abs(scaled.mean() - 1) < 0.05
 
 
 def test_a_query_whose_keys_are_all_hidden_has_finite_results_and_gradients() -> None:

@@ -127,15 +127,15 @@ def called_by(family: str, function: str) -> frozenset[str]:
 def test_gradients_of_every_order_have_kernels(op: Op) -> None:
     """Each operator that the gradient calls, directly or in its own gradients, is registered and enabled."""
     names = {o.name for o in OPS}
-    pending, seen = [op.name], set[str]()
+    pending, visited = [op.name], set[str]()
     while pending:
         name = pending.pop()
-        if name in seen:
+        if name in visited:
             continue
-        seen.add(name)
+        visited.add(name)
         assert name in names, f"the gradients of {op.name} call {name}, which is not an operator"
         pending.extend(operators_called(name))
-    for name in sorted(seen):
+    for name in sorted(visited):
         member = get_op(name)
         if member.view or name in value_ops():
             continue

@@ -157,10 +157,10 @@ def test_steps_with_a_scaler_skip_overflows(compiled: bool) -> None:
     run = runner(step, compiled)
     for i, (x, target) in enumerate(batches(8)):
         run(meta.array(x * np.inf if i == 2 else x), meta.array(target))
-    kept = [batch for i, batch in enumerate(batches(8)) if i not in (2, 3)]
+    remaining = [batch for i, batch in enumerate(batches(8)) if i not in (2, 3)]
     expected = Network()
     plain = optim.TrainStep(expected, optim.Adam(expected, 0.05), meta.cross_entropy, accumulate=2, clip_norm=0.2)
-    for x, target in kept:
+    for x, target in remaining:
         plain(meta.array(x), meta.array(target))
     assert_equal_weights(model, [x.detach().numpy() for x in expected.parameters()], rtol=1e-6)
     assert scaler.factor == 4.0

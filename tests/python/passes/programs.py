@@ -72,8 +72,8 @@ def check_same_results(before: Module, after: Module, rtol: float = 1e-5, seeds:
     check_ir(after)
     with meta.with_dialect("reference"):
         for seed in range(seeds):
-            given = inputs(before, seed)
-            assert_equal(run(after, *given), run(before, *given), rtol)
+            arrays = inputs(before, seed)
+            assert_equal(run(after, *arrays), run(before, *arrays), rtol)
     return after
 
 

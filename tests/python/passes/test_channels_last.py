@@ -100,11 +100,11 @@ def test_training_step() -> None:
     assert text.count("channels_last=True") == text.count("conv2d") == 5
     assert text.count("axis=3") == 2
     assert text.count("batch_norm_train") == 2
-    given = [array(*shape, seed=i) for i, shape in enumerate(types)]
-    given[4] = meta.abs(given[4])
-    expected = run(before, *given)
-    assert_equal(run(after, *given), expected, 1e-4)
-    assert_equal(meta.vm.compile(after)(*given), expected, 1e-4)
+    arrays = [array(*shape, seed=i) for i, shape in enumerate(types)]
+    arrays[4] = meta.abs(arrays[4])
+    expected = run(before, *arrays)
+    assert_equal(run(after, *arrays), expected, 1e-4)
+    assert_equal(meta.vm.compile(after)(*arrays), expected, 1e-4)
 
 
 @pytest.mark.parametrize("pool", [
@@ -129,8 +129,8 @@ def test_pools_between_convolutions_need_no_transposes(pool) -> None:
     assert "pool3d" in text
     assert "pool2d" not in text
     assert text.count("= transpose(") == 3  # x, w, and the gradient of w
-    given = [array(*shape, seed=i) for i, shape in enumerate(types)]
-    assert_equal(meta.vm.compile(after)(*given), run(before, *given), 1e-4)
+    arrays = [array(*shape, seed=i) for i, shape in enumerate(types)]
+    assert_equal(meta.vm.compile(after)(*arrays), run(before, *arrays), 1e-4)
 
 
 def test_pools_of_one_axis() -> None:

@@ -55,11 +55,11 @@ def test_values_and_gradients(dtype: str, tolerance: float) -> None:
     after = check_ir(passes.place("cpu")(expanded(before)))
     text = lines(after)
     assert not any("batch_norm_train" in line for line in text)
-    given = inputs(before)
-    given[0] = given[0] + 3.0  # a mean far from 0
-    given[3] = meta.abs(given[3])
+    arrays = inputs(before)
+    arrays[0] = arrays[0] + 3.0  # a mean far from 0
+    arrays[3] = meta.abs(arrays[3])
     with meta.with_dialect("reference"):
-        for ours, theirs in zip(run(after, *given), run(before, *given), strict=True):
+        for ours, theirs in zip(run(after, *arrays), run(before, *arrays), strict=True):
             assert ours.type == theirs.type
             a, b = ours.cast("float64").numpy(), theirs.cast("float64").numpy()
             np.testing.assert_allclose(a, b, rtol=tolerance, atol=tolerance * max(1.0, abs(b).max()))
@@ -74,8 +74,8 @@ def test_without_weight_and_bias() -> None:
     before = program(function, x, c, c, x)
     after = passes.place("cpu")(expanded(before))
     assert not any("batch_norm_train" in line for line in lines(after))
-    given = inputs(before)
-    for ours, theirs in zip(run(after, *given), run(before, *given), strict=True):
+    arrays = inputs(before)
+    for ours, theirs in zip(run(after, *arrays), run(before, *arrays), strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
 
 

@@ -70,8 +70,8 @@ def test_bodies_of_loops_are_placed():
 
 
 def test_drops_choices_of_dialects():
-    chosen = with_named_dialect(parse_program(BRANCHES), "reference")
-    calls = [b.value for b in walk(passes.place("cuda")(chosen).main) if isinstance(b.value, Call)]
+    module = with_named_dialect(parse_program(BRANCHES), "reference")
+    calls = [b.value for b in walk(passes.place("cuda")(module).main) if isinstance(b.value, Call)]
     assert calls
     assert all(call.dialect is None for call in calls)
 

@@ -173,9 +173,9 @@ def test_inlines_calls_unless_they_recurse():
     before = parse_program(CALLS)
     after = check_same_results(before, passes.dce(passes.inline_calls(before)), seeds=4)
     assert set(after) == {"count", "main"}
-    called = [b.value.callee.name for f in after.functions.values() for b in walk(f)
+    callees = [b.value.callee.name for f in after.functions.values() for b in walk(f)
               if isinstance(b.value, Call) and b.value.callee]  # fmt: skip
-    assert called == ["count", "count"]
+    assert callees == ["count", "count"]
     assert passes.dce(passes.inline_calls(after)) is after
 
 

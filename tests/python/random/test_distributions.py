@@ -124,11 +124,11 @@ def test_bernoulli_of_tensors() -> None:
 def test_multinomial(replacement: bool) -> None:
     weights = np.array([1.0, 0.0, 2.0, 5.0])
     rows = meta.broadcast_to(meta.array(weights.astype(np.float32)), (N, 4))
-    drawn = meta.random.multinomial(rows, 2, replacement).numpy()
-    counts = np.bincount(drawn[:, 0], minlength=4)
+    indices = meta.random.multinomial(rows, 2, replacement).numpy()
+    counts = np.bincount(indices[:, 0], minlength=4)
     assert counts[1] == 0
     assert chi_square(counts[weights > 0], N * weights[weights > 0] / 8) < 5
-    equal = (drawn[:, 0] == drawn[:, 1]).mean()
+    equal = (indices[:, 0] == indices[:, 1]).mean()
     assert abs(equal - ((weights / 8) ** 2).sum()) < 5 / math.sqrt(N) if replacement else equal == 0
 
 

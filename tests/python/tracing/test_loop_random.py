@@ -20,10 +20,10 @@ def _drawing(xs: Any, reverse: bool = False) -> Any:
 
     def outer(carry: Any, x: Any) -> Any:
         def inner(h: Any, _: Any) -> Any:
-            kept = meta.dropout(h, meta.random.next_key(), 0.5)[0]
+            masked = meta.dropout(h, meta.random.next_key(), 0.5)[0]
             noise = meta.random.normal(h.shape)
             less = meta.random.uniform(())
-            return meta.cond(noise.sum() > 0.0, lambda: kept + noise * h, lambda: kept - less), ()
+            return meta.cond(noise.sum() > 0.0, lambda: masked + noise * h, lambda: masked - less), ()
 
         h = meta.scan(inner, carry + x, length=3)[0]
         return h * meta.random.uniform(h.shape), h
@@ -62,11 +62,11 @@ def test_loops_take_keys_for_all_of_their_steps() -> None:
 
     meta.random.seed(2)
     expected = halve(_normal(3) + 5.0).numpy()
-    drawn = meta.random.default_generator.state[1]
+    state = meta.random.default_generator.state[1]
     meta.random.seed(2)
     compiled = meta.vm.compile(meta.trace(halve))
     np.testing.assert_allclose(compiled(_normal(3) + 5.0).numpy(), expected, rtol=1e-6)
-    assert 1 < drawn < meta.random.default_generator.state[1] == 40
+    assert 1 < state < meta.random.default_generator.state[1] == 40
     scan = meta.trace(lambda xs: meta.scan(lambda c, x: (c + meta.random.normal(()), x), 0.0, xs)[0])
     assert meta.vm.compile(scan)(meta.ones((0,))).item() == 0.0
     generator = meta.random.Generator(5)

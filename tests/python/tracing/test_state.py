@@ -86,7 +86,7 @@ def test_changed_models_invalidate_records():
     net.record(array(1, 3))
     net.scale = 2.0
     assert tracing.revision() == start
-    seen = {start}
+    visited = {start}
     for change in (
         lambda: setattr(net, "scale", 3.0),
         lambda: setattr(net, "w", array(3, 2)),
@@ -94,8 +94,8 @@ def test_changed_models_invalidate_records():
         net.train_mode,
     ):
         change()
-        assert tracing.revision() not in seen
-        seen.add(tracing.revision())
+        assert tracing.revision() not in visited
+        visited.add(tracing.revision())
     assert net.record(array(1, 3)).revision == tracing.revision()
 
 
@@ -181,9 +181,9 @@ def test_overwritten_inputs_are_mutated_parameters():
     record = tracing.record(step, (array(3), array(3, seed=1)), {})
     check_ir(record.module)
     assert record.main.attrs[MUTATES] == {1: 0}
-    given, eager = array(3), array(3)
-    assert_equal(execute(record, given, array(3, seed=1)), step(eager, array(3, seed=1)))
-    assert_equal(given, eager)
+    traced, eager = array(3), array(3)
+    assert_equal(execute(record, traced, array(3, seed=1)), step(eager, array(3, seed=1)))
+    assert_equal(traced, eager)
 
 
 def test_unwritten_state_is_not_a_result():

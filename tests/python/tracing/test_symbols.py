@@ -46,17 +46,17 @@ def test_rejects_reading_values_of_state(use):
 
 
 def test_rejects_symbols_after_their_trace():
-    kept = []
-    tracing.record(lambda x: kept.append(x * 2.0), (array(2),), {})
-    assert "Symbol" in repr(kept[0])
+    symbols = []
+    tracing.record(lambda x: symbols.append(x * 2.0), (array(2),), {})
+    assert "Symbol" in repr(symbols[0])
     with pytest.raises(TraceError, match="a symbol of a finished trace is used as an array"):
-        meta.relu(kept[0])
+        meta.relu(symbols[0])
     with pytest.raises(TraceError, match=r"\[add\] <Symbol .* belongs to another trace"):
-        tracing.record(lambda x: x + kept[0], (array(2),), {})
+        tracing.record(lambda x: x + symbols[0], (array(2),), {})
     with pytest.raises(TraceError, match="belongs to another trace"):
-        tracing.record(lambda x: kept[0], (array(2),), {})
+        tracing.record(lambda x: symbols[0], (array(2),), {})
     with pytest.raises(TraceError, match="written after its trace"):
-        kept[0].update(array(2))
+        symbols[0].update(array(2))
 
 
 def test_recordings_nest_and_are_local_to_a_thread():

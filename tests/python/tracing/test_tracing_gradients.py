@@ -44,9 +44,9 @@ def test_backward_fills_grad_for_the_rest_of_the_trace():
 def test_a_trace_keeps_eager_gradients():
     w = array(3, grad=True)
     (w * 2.0).sum().backward()
-    kept = w.grad
+    before = w.grad
     tracing.record(lambda x: (w * x).sum().backward(), (array(3),), {})
-    assert w.grad is kept
+    assert w.grad is before
 
 
 def test_gradients_accumulate_over_backward_passes():

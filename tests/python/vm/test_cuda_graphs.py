@@ -109,11 +109,11 @@ def check(call: graphs.GraphCall, w: torch.Tensor, b: torch.Tensor, value: float
 
 def repeat(call: graphs.GraphCall, make: Callable[[], torch.Tensor], b: torch.Tensor, times: int) -> list[Any]:
     """Calls with new values of x and a w from `make`; returns the owners of their memory."""
-    held = []
+    owners = []
     for i in range(times):
-        held.append(make())
-        check(call, held[-1], b, float(i))
-    return held
+        owners.append(make())
+        check(call, owners[-1], b, float(i))
+    return owners
 
 
 def test_parameters_are_read_where_they_are(driver: Driver) -> None:
@@ -168,12 +168,12 @@ def test_other_arrays_that_the_program_keeps_are_recorded_anew(driver: Driver) -
 
 def test_parameters_that_the_program_writes_are_never_copied(driver: Driver) -> None:
     call, w = program(driver, stable=(1, 2), written=(2,)), aligned(2.0)
-    held = []
+    owners = []
     for _ in range(3):
-        held.append(aligned(3.0))
+        owners.append(aligned(3.0))
         for i in range(4):
             expected = 2.0 + 3.0 + i
-            assert np.from_dlpack(call.main(torch.ones(SIZE), w, held[-1]))[0] == expected
-        assert held[-1][0] == 7.0
+            assert np.from_dlpack(call.main(torch.ones(SIZE), w, owners[-1]))[0] == expected
+        assert owners[-1][0] == 7.0
     assert call.recorded == 3
     assert set(call.copied) == {0}

@@ -86,9 +86,9 @@ def test_values_agree_with_functional_execution(body: Any, fuse: bool) -> None:
         assert outputs[2] is inputs[1]
         assert_same(outputs, results, rtol=1e-5)
         expected = [results[1], results[2], expected[2]]
-        kept = outputs[0].numpy().copy()
+        before = outputs[0].numpy().copy()
         assert all(outputs[0].numpy().ctypes.data != x.numpy().ctypes.data for x in inputs[:2])
-        np.testing.assert_array_equal(outputs[0].numpy(), kept)
+        np.testing.assert_array_equal(outputs[0].numpy(), before)
 
 
 @pytest.mark.parametrize("body", PROGRAMS, ids=lambda f: f.__name__)

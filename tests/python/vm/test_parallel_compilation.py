@@ -284,9 +284,9 @@ def test_functions_keep_their_content() -> None:
 
     unscheduled = prim_func(KernelSpec("test", compute, (x,), (x,), "injective"))
     for function in (unscheduled, schedule(unscheduled, "injective", targets.target("cpu"))):
-        read = from_bytes(to_bytes(function))
-        tvm.assert_structural_equal(function, read)
-        assert function.script() == read.script()
+        copy = from_bytes(to_bytes(function))
+        tvm.assert_structural_equal(function, copy)
+        assert function.script() == copy.script()
 
 
 def test_data_in_functions_is_not_sent() -> None:

@@ -116,17 +116,17 @@ def test_empty_tensors(fuse: bool) -> None:
 
 
 def test_constants_are_stored_apart_and_results_are_copies() -> None:
-    held = meta.array(np.arange(3, dtype="float32"))
+    captured = meta.array(np.arange(3, dtype="float32"))
 
     def body(ops, x):
-        constant = Constant(held, held.type)
+        constant = Constant(captured, captured.type)
         return [ops.add(x, constant), constant]
 
     module = program({"x": (3,)}, body)
     (x,) = randoms((3,))
     _, constant = check(module, x)
     constant[...] = 7.0
-    np.testing.assert_array_equal(held.numpy(), [0.0, 1.0, 2.0])
+    np.testing.assert_array_equal(captured.numpy(), [0.0, 1.0, 2.0])
 
 
 @FUSE
@@ -146,17 +146,17 @@ def test_conditional(fuse: bool) -> None:
 
 
 def test_conditional_that_returns_a_tuple_and_captures_a_constant() -> None:
-    held = meta.array(np.full((3,), 2.0, "float32"))
+    captured = meta.array(np.full((3,), 2.0, "float32"))
 
     def body(ops, x):
         def then():
-            return ops.builder.tuple([ops.multiply(x, Constant(held, held.type)), x])
+            return ops.builder.tuple([ops.multiply(x, Constant(captured, captured.type)), x])
 
         def orelse():
             return ops.builder.tuple([x, ops.exp(x)])
 
-        chosen = ops.builder.if_(ops.less(ops.sum(x), 0.0), then, orelse)
-        return ops.add(ops.builder.get_item(chosen, 0), ops.builder.get_item(chosen, 1))
+        branch = ops.builder.if_(ops.less(ops.sum(x), 0.0), then, orelse)
+        return ops.add(ops.builder.get_item(branch, 0), ops.builder.get_item(branch, 1))
 
     module = program({"x": (3,)}, body)
     for sign in (1.0, -1.0):
@@ -256,8 +256,8 @@ def test_tails_of_64_bit_loops(shape: tuple[int, int]) -> None:
     with meta.with_dialect("tvm"):
         np.testing.assert_array_equal(meta.vm.compile(sort)(meta.array(x)).numpy(), np.sort(x, 0))
         np.testing.assert_array_equal(meta.vm.compile(transpose)(meta.array(x)).numpy(), x.T + 1)
-        drawn = meta.vm.compile(keyed)(key).numpy()
-    np.testing.assert_array_equal(drawn, meta.randint(key, shape, -(2**61), 2**62).numpy())
+        numbers = meta.vm.compile(keyed)(key).numpy()
+    np.testing.assert_array_equal(numbers, meta.randint(key, shape, -(2**61), 2**62).numpy())
 
 
 def test_one_class_of_one_example_is_compared_as_int64() -> None:

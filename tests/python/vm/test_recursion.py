@@ -117,10 +117,10 @@ def test_loops_keep_the_meaning_of_a_program() -> None:
     x = meta.array(np.array([1.0, -3.0, 4.0], "float32"))
     compiled = meta.vm.compile(module)
     for count in (0, 1, 3, 8, 12):
-        expected, left = run(module, x, number(count))
+        expected, remainder = run(module, x, number(count))
         y, k = compiled(x, number(count))
         np.testing.assert_array_equal(y.numpy(), expected.numpy())
-        assert k.item() == left.item()
+        assert k.item() == remainder.item()
 
 
 def test_a_loop_is_well_formed() -> None:

@@ -163,8 +163,8 @@ def test_gradients_that_a_program_leaves(tmp_path: Path) -> None:
     loaded = meta.vm.load(tmp_path / "step")
     assert loaded(x).item() == 19.0
     assert x.grad.tolist() == [1.0, 4.0]
-    (held,) = loaded.state.values()
-    assert held.grad.tolist() == [6.0, 16.0]
+    (state,) = loaded.state.values()
+    assert state.grad.tolist() == [6.0, 16.0]
     assert w.grad is None
     with pytest.raises(ArgumentError, match="was not saved for these arguments"):
         loaded(meta.array([3.0, 4.0]))

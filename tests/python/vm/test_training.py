@@ -185,9 +185,9 @@ def test_scaled_steps_with_functions_and_accumulated_gradients_never_wait_for_th
             patch.setattr(meta.NDArray, name, lambda *_: pytest.fail("the host waited"))
         for x in batches[:2]:
             accumulate(x)
-        left = [p.grad for p in compiled.optimizer.parameters]
+        gradients = [p.grad for p in compiled.optimizer.parameters]
         flags = [step(x)[1] for x in batches[2:]]
-    for a, b in zip(left, sums, strict=True):
+    for a, b in zip(gradients, sums, strict=True):
         np.testing.assert_allclose(a.numpy(), b, rtol=1e-5)
     assert [bool(f) for f in flags] == updated == [True, False]
     for program in (accumulate.program(batches[0]), step.program(batches[0])):

@@ -53,22 +53,22 @@ def test_reuses_freed_memory() -> None:
 @pytest.mark.usefixtures("waits")
 def test_does_not_reuse_memory_in_use() -> None:
     allocate = allocator(4096)
-    held = [allocate() for _ in range(50)]
-    assert len({t.data_ptr() for t in held}) == 50
-    view = np.from_dlpack(held.pop())  # no longer ours, but somebody's
+    blocks = [allocate() for _ in range(50)]
+    assert len({t.data_ptr() for t in blocks}) == 50
+    view = np.from_dlpack(blocks.pop())  # no longer ours, but somebody's
     view[:] = 7
     others = [allocate() for _ in range(60)]
-    assert len({t.data_ptr() for t in (*held, *others)} | {view.ctypes.data}) == 49 + 60 + 1
+    assert len({t.data_ptr() for t in (*blocks, *others)} | {view.ctypes.data}) == 49 + 60 + 1
     assert (view == 7).all()
 
 
 @pytest.mark.usefixtures("waits")
 def test_reports_statistics_and_empties_the_cache() -> None:
     allocate = allocator(3 * MEBI)
-    held = [allocate(), allocate()]
+    blocks = [allocate(), allocate()]
     stats = memory_pool.find_pools(CPU).stats()
     assert (stats.in_use, stats.cached, stats.reserved) == (6 * MEBI, 0, 6 * MEBI)
-    del held[0]
+    del blocks[0]
     gc.collect()
     stats = memory_pool.find_pools(CPU).stats()
     assert (stats.in_use, stats.cached, stats.driver_calls) == (3 * MEBI, 3 * MEBI, 2)

@@ -27,8 +27,8 @@ def test_errors_are_at_most_twice_those_of_torch(shape: tuple[int, ...], mean: f
     x, dy = (torch.randn(shape, generator=draw) for _ in range(2))
     w, b = (torch.randn(shape[1], generator=draw) for _ in range(2))
     tensors = [x + mean, w, b, dy]
-    given = [*map(meta.from_dlpack, tensors), meta.zeros((shape[1],)), meta.ones((shape[1],))]
-    actual = meta.vm.compile(meta.trace(step))(*given)
+    arguments = [*map(meta.from_dlpack, tensors), meta.zeros((shape[1],)), meta.ones((shape[1],))]
+    actual = meta.vm.compile(meta.trace(step))(*arguments)
     exact, eager = by_torch(tensors, torch.float64), by_torch(tensors, torch.float32)
     for ours, theirs, truth in zip(actual, eager, exact, strict=True):
         own = (theirs - truth).square().mean().sqrt()
@@ -40,6 +40,6 @@ def test_gradients_of_two_numbers_are_opposite() -> None:
     draw = torch.Generator().manual_seed(0)
     x = torch.randn(1, 96, generator=draw)
     dy, w = torch.randn(2, 96, generator=draw) * 1e6, torch.randn(96, generator=draw)
-    given = [*map(meta.from_dlpack, (torch.cat([x, -x]), w, w, dy)), meta.zeros((96,)), meta.ones((96,))]
-    dx = meta.vm.compile(meta.trace(step))(*given)[1]
+    arguments = [*map(meta.from_dlpack, (torch.cat([x, -x]), w, w, dy)), meta.zeros((96,)), meta.ones((96,))]
+    dx = meta.vm.compile(meta.trace(step))(*arguments)[1]
     assert (torch.from_dlpack(dx).sum(0) == 0).all()

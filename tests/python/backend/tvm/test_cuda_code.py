@@ -98,8 +98,8 @@ def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, targ
 
 def empty_rows() -> list[Sample]:
     """One sample of each operator without elements; for kernels that fuse several blocks, each dimension in turn."""
-    chosen = [row for row in samples() if row in first_rows()]
-    return [e for row in chosen for e in empty_variants(row)[: None if "with_indices" in row.op else 1]]
+    rows = [row for row in samples() if row in first_rows()]
+    return [e for row in rows for e in empty_variants(row)[: None if "with_indices" in row.op else 1]]
 
 
 @pytest.mark.parametrize("sample", empty_rows(), ids=repr)

@@ -33,11 +33,11 @@ def positions_read(code: str, count: int) -> list[int]:
     ((target, source),) = COPY.findall(code)
     positions = [-1] * count
     for thread in range(count):
-        written, read = (
+        stores, loads = (
             eval(re.sub(r"\(\(int\)(\w+)Idx\.x\)", r"\1", each).replace("/", "//"), {"thread": thread, "block": 0})
             for each in (target, source)
         )
-        positions[written] = read
+        positions[stores] = loads
     return positions
 
 

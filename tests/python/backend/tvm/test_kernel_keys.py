@@ -104,13 +104,13 @@ def test_the_key_of_a_program_covers_the_modules_that_decide_it() -> None:
 
 def test_source_keys_exclude_the_sources_of_lowering(monkeypatch: pytest.MonkeyPatch) -> None:
     """The identity covers them. A source key covers the operator's family, so that an edit for GPUs keeps it."""
-    read: list[Path] = []
+    paths: list[Path] = []
     contents = Path.read_bytes
-    monkeypatch.setattr(Path, "read_bytes", lambda path: (read.append(path), contents(path))[1])
+    monkeypatch.setattr(Path, "read_bytes", lambda path: (paths.append(path), contents(path))[1])
     implementation = next(i for i in implementations(get("softmax")) if i.dialect.name == "tvm")
     compute.source_key.__wrapped__(implementation.payload.source)
-    assert {path.name for path in read} == {"__init__.py", "nn.py"}
-    assert not set(read) & set(targets.lowering_sources("cuda"))
+    assert {path.name for path in paths} == {"__init__.py", "nn.py"}
+    assert not set(paths) & set(targets.lowering_sources("cuda"))
 
 
 def test_computes_of_this_package_have_source_keys() -> None:

@@ -63,8 +63,8 @@ def test_the_page_lists_what_has_no_expression():
 def test_nodes_compute_what_operators_do(opset):
     """The first sample of every operator with a row, all in one model."""
     # Attention's second result, which only gradients read, has no node; onnxruntime has no bfloat16 kernels.
-    written = set(rows()) | set(compositions())
-    samples = [s for s in first_rows() if s.op in written and s.op not in _WITHOUT_A_FIRST_SAMPLE]
+    exported = set(rows()) | set(compositions())
+    samples = [s for s in first_rows() if s.op in exported and s.op not in _WITHOUT_A_FIRST_SAMPLE]
     assert len(samples) > 190
     program, arrays, check = sample_program(samples)
     inputs = [x for each in arrays for x in each]

@@ -272,8 +272,8 @@ def test_results_that_depend_on_values():
 def test_a_written_program_reads_back_and_trains():
     model = meta.nn.Sequential(meta.nn.Linear(6, 8), meta.nn.BatchNorm1d(8), meta.nn.Linear(8, 3)).infer_mode()
     x = np.random.RandomState(0).randn(4, 6).astype("float32")
-    written = to_relax(model, x, params_as_inputs=True)
-    network = load(written).infer_mode()
+    exported = to_relax(model, x, params_as_inputs=True)
+    network = load(exported).infer_mode()
     assert set(network.state_dict()) == set(model.state_dict())
     np.testing.assert_allclose(network(meta.array(x)).numpy(), model(meta.array(x)).numpy(), rtol=1e-5, atol=1e-6)
     network.train_mode()
@@ -317,8 +317,8 @@ def test_values_that_a_type_does_not_fit():
 def test_values_of_a_branch_are_not_seen_outside():
     x, flag = tensor("x", 2), tensor("flag", dtype="bool")
     then, inner = bound("inner", tvm.RelaxCall(tvm.Op.get("relax.exp"), [x]))
-    chosen, _ = bound("y", tvm.RelaxIf(flag, then, tvm.SeqExpr([], x)))
-    leaked = tvm.RelaxTuple([chosen, inner])
+    branch, _ = bound("y", tvm.RelaxIf(flag, then, tvm.SeqExpr([], x)))
+    leaked = tvm.RelaxTuple([branch, inner])
     assert "'inner' has no value; expected bindings in the order of their uses" in refused(leaked, x, flag)
 
 

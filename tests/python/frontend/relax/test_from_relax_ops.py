@@ -73,9 +73,9 @@ def test_shared_rows_are_converters_of_relay():
 
 
 def test_rows_compute_what_tvm_does(computed):
-    chosen = [case for case, _ in computed]
-    program = from_relax(module_of(chosen))
-    results = meta.interpreter.run.run(program, *inputs_of(chosen))
+    cases = [case for case, _ in computed]
+    program = from_relax(module_of(cases))
+    results = meta.interpreter.run.run(program, *inputs_of(cases))
     for (case, expected), result in zip(computed, results, strict=True):
         found = [x.numpy() for x in leaves(result)]
         assert len(found) == len(expected), case.name

@@ -74,10 +74,10 @@ def test_long_lines_are_cut_around_the_mistake(tmp_path: Path) -> None:
     path.write_text("def @main(" + "%abc: float32, " * 40 + "%d) {\n" + " " * 300 + "%e }")
     with pytest.raises(RelaySyntaxError) as caught:
         read(path)
-    head, shown, caret = str(caught.value).split("\n")
+    head, line, caret = str(caught.value).split("\n")
     assert "model.relay, line 2, column 301" in head
-    assert shown.index("%e") == caret.index("^")
-    assert len(shown) < 120
+    assert line.index("%e") == caret.index("^")
+    assert len(line) < 120
 
 
 def _dag(depth: int) -> str:

@@ -126,9 +126,9 @@ def test_gradients_of_rows_in_traces_are_those_of_arrays() -> None:
     def gradients(dy: Any, x: Any) -> Any:
         return select(dy, (2, 4, 3), 1, 2), softplus(dy, x, 2.0, 20.0)
 
-    given = [meta.array(np.linspace(-1, 1, 6).reshape(2, 3)), meta.array(np.linspace(-2, 3, 6).reshape(2, 3))]
-    expected = gradients(*given)
-    for x, y in zip(meta.vm.compile(meta.trace(gradients))(*given), expected, strict=True):
+    arguments = [meta.array(np.linspace(-1, 1, 6).reshape(2, 3)), meta.array(np.linspace(-2, 3, 6).reshape(2, 3))]
+    expected = gradients(*arguments)
+    for x, y in zip(meta.vm.compile(meta.trace(gradients))(*arguments), expected, strict=True):
         assert y.numpy().any()
         np.testing.assert_allclose(x.numpy(), y.numpy(), rtol=1e-6)
 
@@ -182,10 +182,10 @@ def test_random_complex_numbers_have_torchs_moments(name: str) -> None:
     meta.random.seed(0)
     row = aten.find(name)
     assert row is not None
-    drawn = row(meta.zeros((40_000,), "complex64")).numpy()
+    numbers = row(meta.zeros((40_000,), "complex64")).numpy()
     expected = (0.5 + 0.5j, 1 / 6) if name in ("rand_like", "uniform") else (0, 1)
-    np.testing.assert_allclose([drawn.mean(), drawn.var()], expected, atol=0.03)
-    assert abs(np.cov(drawn.real, drawn.imag)[0, 1]) < 0.01
+    np.testing.assert_allclose([numbers.mean(), numbers.var()], expected, atol=0.03)
+    assert abs(np.cov(numbers.real, numbers.imag)[0, 1]) < 0.01
 
 
 _M = torch.linspace(-1, 2, 18, dtype=torch.float64).reshape(2, 3, 3).sin() + torch.eye(3, dtype=torch.float64) * 2
@@ -240,8 +240,8 @@ def test_quantiles_of_random_numbers(name: str, args: tuple[float, ...], quantil
     meta.random.seed(1)
     row = aten.find(name)
     assert row is not None
-    drawn = row(meta.zeros((20_000,)), *args).numpy()
-    np.testing.assert_allclose(np.quantile(drawn, (0.25, 0.5, 0.75)), quantiles, rtol=0.08)
+    numbers = row(meta.zeros((20_000,)), *args).numpy()
+    np.testing.assert_allclose(np.quantile(numbers, (0.25, 0.5, 0.75)), quantiles, rtol=0.08)
 
 
 def test_slopes_that_were_drawn_are_returned() -> None:

@@ -114,9 +114,9 @@ def test_writes_in_place():
 def test_random_numbers_are_those_of_torch():
     def f(x):
         noise = torch.randn_like(x) + torch.rand(4)
-        kept = F.dropout(x, 0.3)
+        masked = F.dropout(x, 0.3)
         turned = F.dropout(x.t(), 0.3), torch.randn_like(x.t()), torch.bernoulli(x.t().sigmoid())
-        return noise, kept, torch.randint(0, 9, (3,)), torch.bernoulli(x.sigmoid()), torch.randn(4), *turned
+        return noise, masked, torch.randint(0, 9, (3,)), torch.bernoulli(x.sigmoid()), torch.randn(4), *turned
 
     x = torch.randn(2, 4)
     torch.manual_seed(7)
@@ -289,15 +289,15 @@ def test_programs_write_arguments_in_place(name):
     function, dtype, shape, strides = WRITES[name]
     values = [torch.randn(shape, dtype=dtype) for _ in range(2)]
     strides = strides or values[0].stride()
-    given = [[torch.empty_strided(shape, strides, dtype=dtype).copy_(x) for x in values] for _ in range(2)]
-    addresses = [x.data_ptr() for x in given[1]]
+    operands = [[torch.empty_strided(shape, strides, dtype=dtype).copy_(x) for x in values] for _ in range(2)]
+    addresses = [x.data_ptr() for x in operands[1]]
     call = compiled(function)
     for _ in range(2):
-        expected, result = function(*given[0]), call(*given[1])
+        expected, result = function(*operands[0]), call(*operands[1])
         close(result, expected)
-        close(given[1], given[0])
-    assert [x.data_ptr() for x in given[1]] == addresses
-    assert all((x._version > 0) == (y._version > 0) for x, y in zip(*given, strict=True))
+        close(operands[1], operands[0])
+    assert [x.data_ptr() for x in operands[1]] == addresses
+    assert all((x._version > 0) == (y._version > 0) for x, y in zip(*operands, strict=True))
 
 
 @pytest.mark.parametrize("kind", [torch.optim.SGD, torch.optim.AdamW])

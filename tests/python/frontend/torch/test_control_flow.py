@@ -81,9 +81,9 @@ def test_files_with_graphs_in_graphs(branch: tuple[Branch, Any], tmp_path: Path)
 def test_exported_scan_and_map() -> None:
     module, y = Loops(), torch.tensor([0.5, -1.0, 2.0])
     model = from_exported(torch.export.export(module, (X, y)))
-    given = [meta.array(t.numpy()) for t in (X, y)]
+    operands = [meta.array(t.numpy()) for t in (X, y)]
     for run in (model, meta.vm.compile(model)):
-        for result, expected in zip(run(*given), module(X, y), strict=True):
+        for result, expected in zip(run(*operands), module(X, y), strict=True):
             close(result, expected)
 
 

@@ -35,10 +35,10 @@ def errors() -> tuple[ErrorCase, ...]:
 @cache
 def first_rows() -> frozenset[Sample]:
     """The first row of every operator."""
-    seen: dict[str, Sample] = {}
+    first: dict[str, Sample] = {}
     for row in samples():
-        seen.setdefault(row.op, row)
-    return frozenset(seen.values())
+        first.setdefault(row.op, row)
+    return frozenset(first.values())
 
 
 def cases(rows: Sequence[Sample] | None = None, *, others: Sequence[str] = ()) -> pytest.MarkDecorator:

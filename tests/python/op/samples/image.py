@@ -36,17 +36,17 @@ def _suppressed(boxes: Any, scores: Any, iou: float = 0.5, least: float | None =
     """The indices and counts of the boxes that remain: each head of the list removes all that overlap it."""
     indices, counts = torch.full(scores.shape, -1), []
     for n in range(len(scores)):
-        left = [
+        candidates = [
             i for i in scores[n].argsort(descending=True, stable=True).tolist() if least is None or scores[n, i] > least
         ]
-        kept: list[int] = []
-        while left:
-            head, *left = left
-            kept.append(head)
-            left = [i for i in left if _overlap(boxes[n, head], boxes[n, i]) <= iou]
-        kept = kept[:most]
-        indices[n, : len(kept)] = torch.tensor(kept, dtype=torch.int64)
-        counts.append(len(kept))
+        selected: list[int] = []
+        while candidates:
+            head, *candidates = candidates
+            selected.append(head)
+            candidates = [i for i in candidates if _overlap(boxes[n, head], boxes[n, i]) <= iou]
+        selected = selected[:most]
+        indices[n, : len(selected)] = torch.tensor(selected, dtype=torch.int64)
+        counts.append(len(selected))
     return indices, torch.tensor(counts, dtype=torch.int64)
 
 

@@ -45,8 +45,8 @@ def _take(x: Any, indices: Any, axis: int | None = None, mode: str = "raise") ->
     size = max(x.shape[axis], 1)
     places = indices.clamp(0, size - 1) if mode == "clip" else indices % size
     axis %= x.ndim
-    chosen = x.index_select(axis, places.reshape(-1).long())
-    return chosen.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
+    selected = x.index_select(axis, places.reshape(-1).long())
+    return selected.reshape(*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
 def _take_dx(dy: Any, indices: Any, shape: Any, axis: int | None = None, mode: str = "raise") -> Any:

@@ -35,8 +35,8 @@ def bias_add(x: Any, bias: Any, axis: int = 1) -> Any:
 def dropped(result: Any, x: Any, key: Any, p: float = 0.5) -> None:
     """The share of zeros, the mask that defines them, and the scale of what is kept."""
     y, mask = (r.astype(np.float64) for r in result)
-    kept = mask.mean() if mask.size else 1 - p
-    assert abs(kept - (1 - p)) <= 4 * np.sqrt(p * (1 - p) / max(mask.size, 1)), kept
+    share = mask.mean() if mask.size else 1 - p
+    assert abs(share - (1 - p)) <= 4 * np.sqrt(p * (1 - p) / max(mask.size, 1)), share
     np.testing.assert_array_equal(mask, bernoulli(key, x.shape, 1 - p, "bool"))
     scale = 0.0 if p == 1 else 1 / (1 - p)
     np.testing.assert_allclose(y, x.astype(np.float64) * mask * scale, rtol=1e-2, atol=1e-6)

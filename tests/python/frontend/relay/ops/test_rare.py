@@ -122,10 +122,10 @@ def test_simulated_quantisation(code: int) -> None:
     low, high = {0: (-np.inf, np.inf), 1: (-128, 127), 2: (0, 255), 3: (-(2.0**31), 2.0**31)}[code]
     quantised = np.clip(np.round(x / 0.5) + 3, low, high).astype("float32") if code else x
     for call in (f"qnn.simulated_{{}}(%a, {code}, 0.5f, 3)", "qnn.simulated_{}(%a, %b, 0.5f, 3)"):
-        given = (x, np.array(code, "int32"))[: 1 + ("%b" in call)]
-        np.testing.assert_array_equal(evaluate(call.format("quantize"), *given)[0], quantised)
+        operands = (x, np.array(code, "int32"))[: 1 + ("%b" in call)]
+        np.testing.assert_array_equal(evaluate(call.format("quantize"), *operands)[0], quantised)
         expected = (x - 3) * np.float32(0.5) if code else x
-        np.testing.assert_allclose(evaluate(call.format("dequantize"), *given)[0], expected, rtol=1e-6)
+        np.testing.assert_allclose(evaluate(call.format("dequantize"), *operands)[0], expected, rtol=1e-6)
 
 
 def test_annotated_quantisation() -> None:
@@ -145,11 +145,11 @@ def overlap(a: np.ndarray, b: np.ndarray, end: float = 0.0) -> float:
 
 
 def selected(boxes: np.ndarray, scores: np.ndarray, limit: float, least: float) -> list[int]:
-    kept: list[int] = []
+    indices: list[int] = []
     for i in np.argsort(-scores, kind="stable"):
-        if scores[i] > least and all(overlap(boxes[i], boxes[k]) < limit for k in kept):
-            kept.append(int(i))
-    return kept
+        if scores[i] > least and all(overlap(boxes[i], boxes[k]) < limit for k in indices):
+            indices.append(int(i))
+    return indices
 
 
 def test_non_max_suppression_of_all_classes() -> None:
@@ -226,9 +226,9 @@ def test_sparse_conv2d(size: int, layout: str) -> None:
     rows, columns = matrix.nonzero()
     indptr = np.concatenate([[0], np.bincount(rows, minlength=6).cumsum()]).astype("int32")
     (expected,) = evaluate(f"nn.conv2d(%a, %b, padding=[{size // 2}, {size // 2}])", x, w)
-    given = x if layout == "NCHW" else x.transpose(0, 2, 3, 1)
+    operand = x if layout == "NCHW" else x.transpose(0, 2, 3, 1)
     call = f'nn.sparse_conv2d(%a, %b, %c, %d, layout="{layout}", kernel_size=[{size}, {size}])'
-    (actual,) = evaluate(call, given, matrix[rows, columns], columns.astype("int32"), indptr)
+    (actual,) = evaluate(call, operand, matrix[rows, columns], columns.astype("int32"), indptr)
     np.testing.assert_allclose(actual if layout == "NCHW" else actual.transpose(0, 3, 1, 2), expected, atol=1e-5)
 
 

@@ -28,10 +28,10 @@ def tree() -> str:
 def test_tables_are_read_from_the_cache(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     first = tree()
     (entry,) = directory.glob("*/*.relay-grammar")
-    written = entry.read_bytes()
+    payload = entry.read_bytes()
     monkeypatch.setattr(lark.lark, "load_grammar", None)
     assert tree() == first
-    assert entry.read_bytes() == written
+    assert entry.read_bytes() == payload
 
 
 def test_a_damaged_entry_is_computed_again(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
