@@ -1344,11 +1344,11 @@ _r_all_reduce = _s_all_reduce.fast
 
 def all_reduce(
     x: T,
-    reduction: Literal['sum', 'mean', 'max', 'min'] = 'sum',
+    reduction: Literal['sum', 'mean', 'max', 'min', 'product'] = 'sum',
     group: str = 'world',
     ranks: int = 1,
 ) -> T:
-    """The sum, mean, maximum or minimum of the ranks' tensors, on every rank.
+    """The sum, mean, maximum, minimum or product of the ranks' tensors, on every rank.
     x: This rank's tensor, of one type on all ranks.
     reduction: What is computed of the ranks' elements.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.

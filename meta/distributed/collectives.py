@@ -22,12 +22,8 @@ Reduction: TypeAlias = Literal["sum", "mean", "max", "min", "product"]
 def all_reduce(x: NDArray, reduction: Reduction = "sum", group: GroupLike = None) -> NDArray:
     """The reduction of the ranks' tensors, on every rank.
 
-    reduction: "sum", "mean", "max", "min" or "product"; equal maxima share the gradient, and the product gathers all
-    tensors."""
-    name, ranks = as_group("all_reduce", group)
-    if reduction == "product":
-        return meta.prod(meta.all_gather(meta.expand_dims(x, 0), 0, name, ranks), 0)
-    return meta.all_reduce(x, reduction, name, ranks)
+    reduction: "sum", "mean", "max", "min" or "product"; equal maxima share the gradient."""
+    return meta.all_reduce(x, reduction, *as_group("all_reduce", group))
 
 
 def all_gather(x: NDArray, axis: int = 0, group: GroupLike = None) -> NDArray:

@@ -11,7 +11,12 @@ _mean = Arg("reduction", Choice("sum", "mean"), "sum", doc="What is computed of 
 all_reduce = Schema(
     "all_reduce",
     _x,
-    Arg("reduction", Choice("sum", "mean", "max", "min"), "sum", doc="What is computed of the ranks' elements."),
+    Arg(
+        "reduction",
+        Choice("sum", "mean", "max", "min", "product"),
+        "sum",
+        doc="What is computed of the ranks' elements.",
+    ),
     _group,
     _ranks,
 )

@@ -258,6 +258,7 @@ _MOST_AGREED = 4096
 """Descriptions that a group remembers; beyond that they are compared anew, on all ranks at the same call."""
 _OPERATIONS: Mapping[str, Any] = {
     "sum": dist.ReduceOp.SUM, "mean": dist.ReduceOp.SUM, "max": dist.ReduceOp.MAX, "min": dist.ReduceOp.MIN,
+    "product": dist.ReduceOp.PRODUCT,
 }  # fmt: skip
 # Before torch 2.13 two functions have other names.
 _all_gather, _reduce_scatter = (

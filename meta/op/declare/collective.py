@@ -29,7 +29,7 @@ def _check_ranks(ranks: int, **members: int) -> None:
 
 def _check_reduction(x: TensorType, reduction: str) -> None:
     """Raise TypeInferenceError for reductions that the dtype of `x` does not have."""
-    if reduction in ("sum", "mean"):
+    if reduction in ("sum", "mean", "product"):
         rules.require_number("x", x)
     if reduction == "mean":
         rules.require_inexact("x", x)
@@ -57,7 +57,7 @@ def _axis(x: TensorType, axis: int) -> int:
 
 @declare("all_reduce", schema=collective.all_reduce, complex="as_is")
 def all_reduce(x: TensorType, reduction: str, group: str, ranks: int) -> TensorType:
-    """The sum, mean, maximum or minimum of the ranks' tensors, on every rank."""
+    """The sum, mean, maximum, minimum or product of the ranks' tensors, on every rank."""
     _check_ranks(ranks)
     _check_reduction(x, reduction)
     return x

@@ -5,16 +5,27 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta import dtype as dtypes
 
 
 def all_reduce_grad(x: Any, y: Any, reduction: str, group: str, ranks: int, dy: Any) -> Any:
-    """Of maxima and minima, equal elements share the gradient, on one rank or several."""
+    """Of maxima and minima, equal elements share the gradient, on one rank or several. That of a product is the product
+    of the other ranks' elements."""
     if reduction in ("sum", "mean"):
         return meta.all_reduce(dy, reduction, group, ranks)
     total = meta.all_reduce(dy, "sum", group, ranks)
+    if reduction == "product":
+        rows = meta.reshape(meta.all_gather(meta.reshape(x, (1, -1)), 0, group, ranks), (ranks, *x.shape))
+        own = meta.equal(meta.arange(ranks, device=x.device), meta.group_rank(group, ranks, device=x.device))
+        others = meta.where(meta.reshape(own, (ranks, *(1,) * len(x.shape))), meta.ones_like(rows), rows)
+        return total * _conjugate(meta.prod(others, 0))
     attained = meta.equal(x, y)
     count = meta.all_reduce(meta.cast(attained, dy.dtype), "sum", group, ranks)
     return meta.where(attained, total / count, 0)
+
+
+def _conjugate(x: Any) -> Any:
+    return meta.conj(x) if dtypes.is_complex(x.dtype) else x
 
 
 def all_gather_grad(axis: int, group: str, ranks: int, dy: Any) -> Any:

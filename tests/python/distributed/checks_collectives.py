@@ -36,18 +36,26 @@ def _equal(result: Any, expected: Any, what: Any) -> None:
 
 
 def check_reductions_of_all_dtypes() -> None:
-    functions: dict[str, Callable[..., Any]] = {"sum": np.add, "max": np.maximum, "min": np.minimum}
+    functions: dict[str, Callable[..., Any]] = {
+        "sum": np.add, "max": np.maximum, "min": np.minimum, "product": np.multiply,
+    }  # fmt: skip
     for dtype in DTYPES:
         for shape in SHAPES:
             for name, function in functions.items():
-                if (dtype == "bool" and name == "sum") or (dtype == "complex64" and name != "sum"):
+                if name in {"bool": ("sum", "product"), "complex64": ("max", "min")}.get(dtype, ()):
                     continue
                 x = _tensor(RANK, shape, dtype)
                 expected = function.reduce(_all(shape, dtype)).astype(_wide(x).dtype)
                 _equal(distributed.all_reduce(x, name), expected, (dtype, shape, name))
-    x = _tensor(RANK, (3,), "float32")
-    np.testing.assert_allclose(distributed.all_reduce(x, "mean").numpy(), np.mean(_all((3,), "float32"), 0), rtol=1e-6)
-    _equal(distributed.all_reduce(x, "product"), np.prod(_all((3,), "float32"), 0), "product")
+    tolerances = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-12, "complex64": 1e-6}
+    for dtype, tolerance in tolerances.items():
+        x, expected = _tensor(RANK, (2 * RANKS, 3), dtype), np.mean(_all((2 * RANKS, 3), dtype), 0)
+        for result, part in (
+            (distributed.all_reduce(x, "mean"), expected),
+            (distributed.reduce_scatter(x, 0, "mean"), np.split(expected, RANKS)[RANK]),
+            (distributed.reduce(x, 1, "mean"), expected if RANK == 1 else 0 * expected),
+        ):
+            np.testing.assert_allclose(_wide(result), part, tolerance, err_msg=dtype)
 
 
 def check_data_movement_of_all_dtypes() -> None:
@@ -89,13 +97,24 @@ def check_operands_that_are_not_contiguous() -> None:
     _equal(distributed.all_reduce(x), np.add.reduce(every), "all_reduce")
     _equal(distributed.all_gather(x, 1), np.concatenate(every, 1), "all_gather")
     _equal(distributed.reduce_scatter(x, 1), np.split(np.add.reduce(every), RANKS, 1)[RANK], "reduce_scatter")
+    for name, function in (("mean", np.mean), ("max", np.max), ("min", np.min), ("product", np.prod)):
+        _equal(distributed.all_reduce(x, name), function(every, 0), name)  # type: ignore[arg-type]
+    _equal(distributed.broadcast(x, 1), every[1], "broadcast")
+    _equal(distributed.reduce(x, 1), np.add.reduce(every) if RANK == 1 else 0 * every[0], "reduce")
+    parts = [np.split(e, RANKS, 1)[RANK] for e in every]
+    _equal(distributed.all_to_all(x, 1, 0), np.concatenate(parts, 0), "all_to_all")
+    ring = [(i, (i + 1) % RANKS) for i in range(RANKS)]
+    _equal(distributed.permute(x, ring), every[RANK - 1], "permute")
+    _equal(distributed.barrier(x), every[RANK], "barrier")
 
 
 _DIFFERENTIABLE: dict[str, Callable[[Any], Any]] = {
     "sum": lambda x: distributed.all_reduce(x),
     "mean": lambda x: distributed.all_reduce(x, "mean"),
     "max": lambda x: distributed.all_reduce(x, "max"),
+    "min": lambda x: distributed.all_reduce(x, "min"),
     "product": lambda x: distributed.all_reduce(x, "product"),
+    "barrier": lambda x: distributed.barrier(x),
     "gather": lambda x: distributed.all_gather(x, 1),
     "scatter": lambda x: distributed.reduce_scatter(x, 0, "mean"),
     "broadcast": lambda x: distributed.broadcast(x, 1),
@@ -152,6 +171,40 @@ def check_programs_communicate() -> None:
     results = meta.vm.compile(meta.trace(step), device="cpu")(x)
     for result, expected in zip(results, step(x), strict=True):
         np.testing.assert_allclose(result.numpy(), expected.numpy(), rtol=1e-12)
+
+
+def check_programs_call_every_collective() -> None:
+    """In two dtypes, on tensors that the program computes."""
+    ring = [(i, (i + 1) % RANKS) for i in range(RANKS)]
+
+    def calls(x: Any) -> tuple[Any, ...]:
+        x = x + x
+        reductions = ("sum", "mean", "max", "min", "product")
+        return (
+            *(distributed.all_reduce(x, name) for name in reductions), distributed.all_gather(x, 1),
+            distributed.reduce_scatter(x), distributed.broadcast(x, 1), distributed.reduce(x, 1),
+            distributed.all_to_all(x, 0, 1), distributed.permute(x, ring), distributed.barrier(x),
+        )  # fmt: skip
+
+    for dtype in "float64", "bfloat16":
+        x = _tensor(RANK, (RANKS, 3), dtype)
+        for result, expected in zip(meta.vm.compile(meta.trace(calls), device="cpu")(x), calls(x), strict=True):
+            assert result.dtype == dtype
+            _equal(result, _wide(expected), dtype)
+
+
+def check_autocast_keeps_the_dtype_of_what_is_sent() -> None:
+    x = _tensor(RANK, (2, 2), "float32")
+    with meta.amp.autocast("bfloat16"):
+        assert distributed.all_reduce(x).dtype == "float32"
+        assert distributed.all_gather(meta.matmul(x, x)).dtype == "bfloat16"
+
+
+def check_seeds_differ_by_rank() -> None:
+    for same, streams in ((None, RANKS), (mesh.as_group("test", None), 1)):
+        distributed.seed(3, same)
+        rows = distributed.all_gather(meta.random.uniform((1, 4))).tolist()
+        assert len(set(map(tuple, rows))) == streams
 
 
 def check_meshes() -> None:

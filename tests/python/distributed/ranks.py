@@ -12,7 +12,13 @@ from meta.interpreter.run import evaluate
 from meta.ir.expr import Call, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 
-_REDUCTIONS: Mapping[str, Callable[..., Any]] = {"sum": np.sum, "mean": np.mean, "max": np.max, "min": np.min}
+_REDUCTIONS: Mapping[str, Callable[..., Any]] = {
+    "sum": np.sum,
+    "mean": np.mean,
+    "max": np.max,
+    "min": np.min,
+    "product": np.prod,
+}
 
 
 def run_ranks(module: Module, inputs: Sequence[Sequence[Any]]) -> list[tuple[np.ndarray[Any, Any], ...]]:

@@ -69,6 +69,11 @@ def _communicate(
 
 def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> None:
     def steps(members: ProcessGroup) -> Steps:
+        if x.is_complex() and reduction == "product":  # backends reduce the parts of complex numbers
+            rows = x.new_empty((ranks, *x.shape))
+            yield members.all_gather(_bytes(x.contiguous()), _bytes(rows))
+            torch.prod(rows, 0, out=out)
+            return
         total = _operand(x, out)
         if x.dtype == torch.uint64 and reduction in ("max", "min"):
             # With the first bit inverted, signed numbers have the order of unsigned ones.

@@ -18,6 +18,7 @@ SAMPLES = [
     Sample("all_gather", T(2, 3), 1, ref=_identity),
     Sample("all_reduce", T(2, 3), ref=_identity),
     Sample("all_reduce", T(3, dtype="int32"), "max", ref=_identity),
+    Sample("all_reduce", T(2, 3), "product", ref=_identity, id="product"),
     Sample("all_to_all", T(2, 3), 0, 1, ref=_identity),
     Sample("barrier", T(2, 3), ref=_identity),
     Sample("broadcast_from", T(2, 3), ref=_identity),
