@@ -18,15 +18,16 @@ from meta.passes.join_updates import join_updates
 from meta.passes.manager import Pipeline
 from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.outline_loops import outline_loops
+from meta.passes.separate_biases import separate_biases
 from meta.passes.simplify import drop_stop_gradient, simplify
 
 
 def standard() -> Pipeline:
     """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
     expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues, join_gradients,
-    join_updates, fuse_concatenations, dce, for a program whose gradients are taken: results stay the same up to
-    rounding."""
+    join_updates, fuse_concatenations, separate_biases, dce, for a program whose gradients are taken: results stay the
+    same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
     expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
-    fused = (narrow_gathers, fuse_epilogues, join_gradients, join_updates, fuse_concatenations)
+    fused = (narrow_gathers, fuse_epilogues, join_gradients, join_updates, fuse_concatenations, separate_biases)
     return Pipeline((*prepared, *expanded, cse, simplify, *fused, dce))

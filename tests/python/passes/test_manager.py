@@ -42,6 +42,7 @@ def test_report_has_a_line_per_pass():
         "join_updates",
         "narrow_gathers",
         "fuse_concatenations",
+        "separate_biases",
         "align_products",
         "channels_last",
         "cse",
