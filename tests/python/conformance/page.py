@@ -155,13 +155,13 @@ def _skipped(each: Iterable[Result]) -> str:
 
 
 _INTRODUCTION = """\
-torch keeps a database of sample inputs for its operators, OpInfo. `make conformance` feeds those of torch {version} to
-meta through the table `meta.frontend.torch.aten` and compares shapes, dtypes and values of results, gradients and
-second gradients with torch's, within the tolerances of `torch.testing.assert_close` (gradients: four times those,
-second ones: sixteen times). A value outside of them also passes if it is as close to a float64 run of torch as twice
-torch's own error. Where torch's derivative of forward mode is NaN, its gradient decides: both have to agree on the
-product of a cotangent and a tangent. Random operators are compared in shape and dtype, and unstable sorts up to the
-order of equal elements. Bad input that torch refuses has to be refused.
+torch has sample inputs for its operators, OpInfo. `make conformance` calls meta with those of torch {version},
+through the table `meta.frontend.torch.aten`. It compares shapes, dtypes and values of results, gradients and second
+gradients with torch's, within the tolerances of `torch.testing.assert_close` (four times these for gradients, sixteen
+times for second ones). A value outside of the tolerance also passes if its error, against torch in float64, is at
+most twice torch's error. If torch's forward-mode derivative is NaN, the gradient is used instead: the products of
+cotangent and tangent must agree. Random operators are compared in shape and dtype, and unstable sorts up to the order
+of equal elements. Input that torch refuses must be refused.
 
 The page is written from `tests/python/conformance/measured.tsv`, which holds the result of every entry, dtype and mode,
 with its date and a digest of the code. `python -m tests.python.conformance.page FILE ...` adds the results of runs."""
@@ -169,8 +169,8 @@ with its date and a digest of the code. `python -m tests.python.conformance.page
 _MODES_TEXT = """\
 Cells are samples that passed of those that were checked: `eager` calls, eager calls with non-contiguous (`strided`)
 inputs, and programs `compiled` for the virtual machine. Entries are those with samples, of those that were run; torch
-has no samples of an entry in a dtype that the operator does not take. "Samples each" is the number asked for, spread
-evenly over torch's list. Integers, bool and half precision are compared in results only."""
+has no samples of an entry in a dtype that the operator does not accept. "Samples each" is the number requested, spread
+evenly over torch's list. For integers, bool and half precision only results are compared."""
 
 
 def update(files: Iterable[Path], store: Path = measured.STORE, target: Path = PAGE) -> None:
