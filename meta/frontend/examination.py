@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Final
 
 _FILE_AND_LINE = re.compile(r"\.\w+:\d+$")
 _SHOWN = 5
@@ -106,6 +107,17 @@ def operator_uses(
     converted, why = frozenset(supported), reasons or {}
     return tuple(OperatorUse(name, name in converted, tuple(where), why.get(name, ""))
                  for name, where in sorted(places.items()))  # fmt: skip
+
+
+_MOST_PROBLEMS: Final = 100
+
+
+def problem_lines(problems: Sequence[str]) -> str:
+    """The details of an error about several problems: a line for each, of very many the first ones."""
+    lines = [f"    {problem}" for problem in problems[:_MOST_PROBLEMS]]
+    if len(problems) > _MOST_PROBLEMS:
+        lines.append(f"    and {len(problems) - _MOST_PROBLEMS} more: the error's `problems`")
+    return "\n".join(lines)
 
 
 def missing_operators(missing: Iterable[OperatorUse]) -> str:

@@ -195,6 +195,7 @@ def require_held(value: dtypes.Number | Dim, dtype: str) -> None:
 def broadcast_type(*args: ScalarOrType, dtype: str | None = None) -> TensorType:
     """The type of an elementwise operation on tensors and scalars: broadcast shape, promoted dtype."""
     tensors = [a for a in args if isinstance(a, TensorType)]
+    require(bool(tensors), "all operands are numbers", "an array among them", "make one an array: meta.array(x)")
     same_device(*tensors)
     shape = broadcast_shapes(*(t.shape for t in tensors))
     return tensor_type(shape, dtype or held_dtype(*args), tensors[0].device)

@@ -20,15 +20,20 @@ def widen(x: Any) -> Any:
 
 def promote(*operands: Any) -> list[Any]:
     """Cast arrays and Python numbers to their common dtype, half precisions to float32."""
-    types = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
-    dtype = operand_dtype(*types)
-    common = np.dtype(dtypes.accumulation_dtype(dtype))
+    common = np.dtype(dtypes.accumulation_dtype(common_dtype(*operands)))
     return [np.asarray(x).astype(common) for x in operands]
 
 
+def common_dtype(*operands: Any) -> str:
+    """The name of the dtype that arrays and Python numbers promote to."""
+    types = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
+    return operand_dtype(*types)
+
+
 def floating(x: Any) -> Any:
-    """Cast integers and booleans to float64; floating and complex dtypes stay."""
-    return x if x.dtype.kind in "fc" else x.astype(np.float64)
+    """Cast integers and booleans to float64, with the values that they have in float32, the dtype of the result;
+    floating and complex dtypes stay."""
+    return x if x.dtype.kind in "fc" else x.astype(np.float32).astype(np.float64)
 
 
 def by_element(function: Callable[..., float]) -> Callable[..., Any]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from meta.errors import MetaError, NotSupportedError
+from meta.frontend.examination import problem_lines
 
 
 class RelaxError(MetaError, ValueError):
@@ -21,7 +22,6 @@ class UnsupportedError(RelaxError, NotSupportedError):
         self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = (),
         location: str | None = None,
     ) -> None:  # fmt: skip
-        details = "\n".join(f"    {problem}" for problem in problems)
-        super().__init__(*parts, remedy=remedy, details=details, location=location)
+        super().__init__(*parts, remedy=remedy, details=problem_lines(problems), location=location)
         self.operators: Mapping[str, int] = operators or {}
         self.problems = tuple(problems) if problems or self.operators else (self.summary.removeprefix("[relax] "),)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from meta.errors import MetaError, NotSupportedError
+from meta.frontend.examination import problem_lines
 from meta.frontend.relay.ast import Place
 
 
@@ -63,7 +64,7 @@ class UnsupportedError(RelayError, NotSupportedError):
     def __init__(
         self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = ()
     ) -> None:
-        super().__init__(*parts, remedy=remedy, details="\n".join(f"    {problem}" for problem in problems))
+        super().__init__(*parts, remedy=remedy, details=problem_lines(problems))
         self.operators: Mapping[str, int] = operators or {}
         self.problems = tuple(problems) if problems or self.operators else (self.summary.removeprefix("[relay] "),)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from meta.device import Device
 from meta.dim import Dim
-from meta.errors import MetaError, TypeInferenceError
+from meta.errors import DeviceError, MetaError, TypeInferenceError
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.exported import Exported, InputSpec, OutputSpec, argument_names, unsupported_value
 from meta.frontend.torch.fields import bad_file, fields, integer, list_of, text, union
@@ -214,7 +214,7 @@ class _SchemaReader:
         shape = tuple(self.size(size, where) for size in list_of(each.get("sizes"), where))
         try:
             return tensor_type(shape, dtype, self.device or self.named_device(each.get("device"), where))
-        except TypeInferenceError as error:
+        except (DeviceError, TypeInferenceError) as error:
             raise bad_file(where, error.problem, error.expected) from error
 
     def named_device(self, value: Any, where: str) -> str:

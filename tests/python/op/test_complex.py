@@ -323,3 +323,32 @@ def test_gradients_of_empty_slices() -> None:
     gradient = meta.strided_slice_dx(x[4:2], x.shape, (4,), (2,), (1,))
     assert gradient.numpy().tolist() == [0] * 5
     assert meta.strided_set(x, x[4:2], (4,), (2,), (1,)).numpy().tolist() == x.numpy().tolist()
+
+
+@pytest.mark.parametrize(
+    ("name", "numbers"),
+    [
+        ("logical_and", (0.25,)),
+        ("logical_or", (0,)),
+        ("logical_xor", (True,)),
+        ("addcdiv", (0, 2)),
+        ("addcdiv", (1.5, 4)),
+    ],
+)
+def test_numbers_among_complex_operands(name: str, numbers: tuple[float, ...]) -> None:
+    results = []
+    for dialect in ("torch", "reference"):
+        with meta.with_dialect([dialect]):
+            results.append(getattr(meta.ops, name)(meta.array(_X), *numbers).numpy())
+    np.testing.assert_allclose(*results, rtol=1e-12)
+
+
+def test_a_quotient_of_numbers_by_zero() -> None:
+    assert not np.isfinite(meta.addcdiv(meta.array(_X), 1, 0).numpy()).any()
+
+
+def test_one_part_and_one_element_of_complex_arrays() -> None:
+    (whole,) = meta.split(meta.array(_X), [])
+    np.testing.assert_array_equal(whole.numpy(), _X)
+    with meta.with_dialect(["torch"]):
+        assert meta.gather_nd(meta.array(_X), meta.array(np.array([1, 2, 3]))).numpy() == _X[1, 2, 3]

@@ -235,3 +235,9 @@ def test_softsign_of_the_limits_of_integers(dtype: str) -> None:
     for name in ("tvm", "reference"):
         with meta.with_dialect(name):
             np.testing.assert_allclose(meta.softsign(meta.array([low, high], dtype=dtype)).numpy(), expected, rtol=1e-6)
+
+
+def test_incomplete_gamma_functions_of_the_smallest_numbers() -> None:
+    a = meta.array([5e-324, 1e-310, 1e-300, 1e-20], dtype="float64")
+    np.testing.assert_allclose(meta.igamma(a, 0.5).numpy(), 1.0, rtol=1e-15)
+    np.testing.assert_allclose(meta.igammac(a, 0.5).numpy(), 0.0, atol=1e-15)

@@ -149,3 +149,22 @@ def test_positions_beyond_int64() -> None:
     for reading in (lambda: x[beyond], lambda: x[np.uint64([2**64 - 1])]):
         with pytest.raises(PositionError, match=r"is out of range for axis 0 of size 6"):
             reading()
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("round", (np.array([2**64 - 2, 3], np.uint64),)),
+        ("sin", (np.array([2**32 - 1, 3], np.uint32),)),
+        ("nextafter", (0.5, np.array([2**64 - 1, 0], np.uint64))),
+        ("nextafter", (np.array([2, 2**63], np.uint64), float("nan"))),
+    ],
+)
+def test_the_reference_of_large_integers(name: str, arguments: tuple[Any, ...]) -> None:
+    """Integers have the values that they have in the dtype of the result."""
+    operands = [meta.array(a) if isinstance(a, np.ndarray) else a for a in arguments]
+    results = []
+    for dialect in ("tvm", "reference"):
+        with meta.with_dialect([dialect]):
+            results.append(getattr(meta, name)(*operands).numpy())
+    np.testing.assert_allclose(*results, rtol=1e-6)

@@ -30,7 +30,7 @@ from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_con
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
-from meta.backend.tvm.te.exact import exact
+from meta.backend.tvm.te.exact import exact, keep_conditions
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.math import vectorisable
 from meta.ir.pattern import PATTERNS
@@ -53,7 +53,7 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
 
         return block_sums_of_threads(exact(schedule_gpu(func, pattern, target), across_threads=True))
     func = _narrow_indices(vectorisable(func))
-    return block_sums(exact(relax_alignment(_schedule_cpu(func, pattern))))
+    return block_sums(keep_conditions(exact(relax_alignment(_schedule_cpu(func, pattern)))))
 
 
 def classify(func: Any) -> str:

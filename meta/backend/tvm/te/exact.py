@@ -26,6 +26,7 @@ from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
 _BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")
 """TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
+_COMPARISONS: Final = _BINARY[4:]
 _INTEGER: Final = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "BitwiseNot")
 """Those for which it has rules that are wrong for integers of limited width, or whose results C++ does not wrap."""
 _LLVM_WRAPS: Final = ("Add", "Sub", "Mul")
@@ -108,6 +109,40 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
             (tvm.SBlock, lambda block: _plain_reduction(block, across_threads=across_threads)),
         ],
     )
+
+
+def keep_conditions(func: Any) -> Any:
+    """`func` with comparisons of positions in conditions, such as `j <= i` of a mask, as operators that LoopPartition
+    does not know, where they involve several variables.
+
+    That pass divides a loop with a hint by each condition in its body. If the division depends on other variables it
+    does not prove that the parts are apart: it ran the last vector of some rows twice, which is wrong where the result
+    overwrites its operand."""
+
+    def replace(comparison: Any) -> Any:
+        if dtype_of(comparison.a) not in dtypes.INTS or not _has_two_variables(comparison):
+            return comparison
+        name = type(comparison).__name__
+        return tvm.tirx.call_intrin("bool", _operators()[name], comparison.a, comparison.b)
+
+    def kept(condition: Any) -> Any:
+        return tvm.structural_map(condition, (tuple(getattr(tvm.tirx, name) for name in _COMPARISONS), replace))
+
+    def of_select(select: Any) -> Any:
+        return tvm.tirx.Select(kept(select.condition), select.true_value, select.false_value)
+
+    def of_call(call: Any) -> Any:
+        if not getattr(call.op, "name", "").endswith(".if_then_else"):
+            return call
+        return tvm.tirx.if_then_else(kept(call.args[0]), *call.args[1:])
+
+    return tvm.structural_map(func, [(tvm.tirx.Select, of_select), (tvm.Call, of_call)])
+
+
+def _has_two_variables(x: Any) -> bool:
+    variables: list[Any] = []
+    tvm.structural_walk(x, (tvm.tirx.Var, lambda v: None if any(map(v.same_as, variables)) else variables.append(v)))
+    return len(variables) > 1
 
 
 def _has_integer_data(func: Any) -> bool:

@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from meta.backend.reference.precision import floating, promote
+from meta import dtype as dtypes
+from meta.backend.reference.precision import common_dtype, floating, promote
 from meta.op.dialect.reference import elementwise, plain
 
 Array = Any
@@ -69,8 +70,9 @@ def _lerp(a: Array, b: Array, weight: Array) -> Array:
 
 
 def _nextafter(x1: Any, x2: Any) -> Array:
-    """numpy.nextafter in the common dtype, for which NumPy needs ml_dtypes' bfloat16."""
-    dtype = np.result_type(*(x for x in (x1, x2) if isinstance(x, np.ndarray)))
+    """numpy.nextafter in the common dtype, float32 for integers. For bfloat16 NumPy needs ml_dtypes."""
+    common = common_dtype(x1, x2)
+    dtype = dtypes.to_numpy(common if dtypes.is_float(common) else "float32")
     return np.nextafter(np.asarray(x1).astype(dtype), np.asarray(x2).astype(dtype))
 
 

@@ -78,6 +78,8 @@ def logit(x: Array, eps: float | None) -> Array:
 
 
 def round_to(x: Array, decimals: int) -> Array:
+    if x.dtype.kind in "iub":
+        return x
     if decimals == 0 or x.dtype.kind != "f":
         return np.rint(x)
     power = np.asarray(10.0 ** abs(decimals)).astype(x.dtype)

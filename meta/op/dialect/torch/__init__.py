@@ -95,14 +95,15 @@ def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callab
         function = _named(torch, source) if isinstance(source, str) else source(torch)
         counts = [_tensor_count(arg) for arg in call.args]
         casts = _casts(torch, call) if promote else None
-        inputs_count, single = sum(counts), len(call.outputs()) == 1
+        inputs_count = sum(counts)
 
         def run(*tensors: Any) -> None:
             inputs = iter(tensors[:inputs_count])
             if casts is not None:
                 inputs = (x if to is None else x.to(to) for x, to in zip(inputs, casts, strict=True))
             result = function(*[take_inputs(arg, n, inputs) for arg, n in zip(call.args, counts, strict=True)])
-            for out, value in zip(tensors[inputs_count:], (result,) if single else result, strict=True):
+            results = result if isinstance(result, (tuple, list)) else (result,)
+            for out, value in zip(tensors[inputs_count:], results, strict=True):
                 out.copy_(value)
 
         return run

@@ -4,19 +4,40 @@ instructions."""
 from __future__ import annotations
 
 import operator
+from collections.abc import Callable
+from typing import Any
 
 from meta.op.dialect.torch import complex_only, vectorised
+
+
+def _on_tensors(function: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
+    """`function` with Python numbers as tensors of the dtype that the operands have: torch's logical operators refuse
+    numbers, and a quotient of two numbers is Python's, which raises for zero."""
+
+    def build(torch: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            like = next(arg for arg in args if isinstance(arg, torch.Tensor))
+            return function(torch, *[torch.as_tensor(arg, dtype=like.dtype, device=like.device) for arg in args])
+
+        return run
+
+    return build
+
+
+def _logical(name: str) -> Callable[[Any], Callable[..., Any]]:
+    return _on_tensors(lambda torch, x1, x2: getattr(torch, name)(x1, x2))
+
 
 complex_only(
     {
         "add": lambda torch: operator.add,
-        "addcdiv": lambda torch: lambda x, x1, x2, value: x + value * (x1 / x2),
+        "addcdiv": _on_tensors(lambda torch, x, x1, x2, value: x + value * (x1 / x2)),
         "addcmul": lambda torch: lambda x, x1, x2, value: x + value * x1 * x2,
         "divide": lambda torch: operator.truediv,
         "equal": lambda torch: operator.eq,
-        "logical_and": "logical_and",
-        "logical_or": "logical_or",
-        "logical_xor": "logical_xor",
+        "logical_and": _logical("logical_and"),
+        "logical_or": _logical("logical_or"),
+        "logical_xor": _logical("logical_xor"),
         "multiply": lambda torch: operator.mul,
         "not_equal": lambda torch: operator.ne,
         "subtract": lambda torch: operator.sub,

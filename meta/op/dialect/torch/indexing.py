@@ -94,7 +94,7 @@ def _read(torch: Any, x: Any, place: _Place) -> Any:
     if x.numel() == 0 and inside.numel():
         return torch.full((), math.nan, dtype=x.dtype, device=x.device)
     out = x[positions] if positions else x
-    return torch.where(inside.reshape(*inside.shape, *(1,) * (out.ndim - inside.ndim)), out, math.nan)
+    return torch.where(inside.reshape((*inside.shape, *(1,) * (out.ndim - inside.ndim))), out, math.nan)
 
 
 def _written(x: Any, place: _Place, src: Any, is_sum: bool) -> Any:

@@ -217,8 +217,7 @@ def _series(state: Any, a: Expr, x: Expr, tolerance: float) -> None:
         state[2] = state[2] + _number(1)
         state[1] = state[1] * (x / (a + state[2]))  # the quotients of several terms overlap
         state[0] = state[0] + state[1]
-    _multiply_power_term(state, a, x)
-    state[0] = state[0] / a
+    _multiply_power_term(state, a, x, is_next=True)
 
 
 def _fraction(state: Any, a: Expr, x: Expr, tolerance: float) -> None:
@@ -237,15 +236,16 @@ def _fraction(state: Any, a: Expr, x: Expr, tolerance: float) -> None:
         state[1] = state[4] * state[5]
         state[0] = state[0] * state[1]
         state[1] = state[1] - _number(1)
-    _multiply_power_term(state, a, x)
+    _multiply_power_term(state, a, x, is_next=False)
 
 
 def _apart_from_zero(value: Expr, tiny: Expr) -> Expr:
     return select(tirx.abs(value) < tiny, tiny, value)
 
 
-def _multiply_power_term(state: Any, a: Expr, x: Expr) -> None:
-    """state[0] *= x**a exp(-x) / Gamma(a); for large a, where the logarithms cancel, by Stirling's series 6.1.37."""
+def _multiply_power_term(state: Any, a: Expr, x: Expr, *, is_next: bool) -> None:
+    """state[0] *= x**a exp(-x) / Gamma(a), or over Gamma(a + 1) = a Gamma(a), which is 1 for the smallest a; for large
+    a, where the logarithms cancel, by Stirling's series 6.1.37."""
     difference = (x - a) / a
     inverse = _number(1) / (a * a)
     tail = (
@@ -254,9 +254,11 @@ def _multiply_power_term(state: Any, a: Expr, x: Expr) -> None:
     exponent = a * (te_math.log1p(difference) - difference) - tail
     with script_tirx.If(a < _number(20)):
         with script_tirx.Then():
-            state[0] = state[0] * te_math.exp(a * te_math.log(x) - x - libm("lgamma")(a))
+            gamma_argument = a + _number(1) if is_next else a
+            state[0] = state[0] * te_math.exp(a * te_math.log(x) - x - libm("lgamma")(gamma_argument))
         with script_tirx.Else():
-            state[0] = state[0] * (te_math.exp(exponent) * tirx.sqrt(a / _number(2 * math.pi)))
+            scaled = te_math.exp(exponent) * tirx.sqrt(a / _number(2 * math.pi))
+            state[0] = state[0] * (scaled / a if is_next else scaled)
 
 
 def _limits(a: Expr, x: Expr, upper: bool) -> Expr:

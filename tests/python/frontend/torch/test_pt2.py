@@ -109,6 +109,10 @@ def _code(value: Any) -> None:
     value["graph_module"]["graph"]["tensor_values"]["x"]["sizes"][0] = size
 
 
+def _device(value: Any) -> None:
+    value["graph_module"]["graph"]["tensor_values"]["x"]["device"]["type"] = "abacus"
+
+
 def _axis(value: Any) -> None:
     _node(value, "aten.select")["inputs"][1]["arg"] = {"as_int": 7}
 
@@ -140,6 +144,11 @@ def test_broken_programs_name_the_node(
 ) -> None:
     with pytest.raises(kind, match=message):
         from_exported(file(edited(archives[0], edit)))
+
+
+def test_a_device_that_no_file_names(archives: list[bytes]) -> None:
+    with pytest.raises(TorchProgramError, match="tensor 'x': 'abacus' is not a device; expected \"cpu\", \"cuda\""):
+        fuzz_pt2.read(edited(archives[0], _device))
 
 
 def _escaping(value: Any) -> None:

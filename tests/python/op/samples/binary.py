@@ -200,5 +200,6 @@ ERRORS = [
     ErrorCase("add", T(3), 1 << 2000, error=TypeInferenceError, match="an integer of 2001 bits does not fit"),
     ErrorCase("where", T(3, dtype="bool"), T(3, dtype="int8"), 128, error=TypeInferenceError, match="128 does not fit"),
     ErrorCase("where", T(3), T(3), T(3), error=TypeInferenceError, match="'condition' has dtype float32"),
+    ErrorCase("minimum_dx", 1, 2, T(4), error=TypeInferenceError, match="all operands are numbers; expected an array"),
     ErrorCase("maximum_dx", T(3), T(3), T(4), error=TypeInferenceError, match="'y' has shape (3,), 'dy' has (4,)"),
 ]

@@ -213,6 +213,14 @@ def test_calls_that_are_not_supported_come_in_one_error() -> None:
     assert relay.examine(program(body)).problems == error.value.problems
 
 
+def test_the_error_of_very_many_problems_shows_the_first_ones() -> None:
+    with pytest.raises(relay.UnsupportedError, match="300 calls or parameters are not supported") as error:
+        relay.from_relay("free_var %x: Tensor[(10), float32];" + "free_var %q;" * 300 + "nn.relu(%x)")
+    assert len(error.value.problems) == 300
+    assert str(error.value).count("free_var") + str(error.value).count("column") <= 110
+    assert "and 200 more: the error's `problems`" in str(error.value)
+
+
 def test_examine_reports_invalid_programs() -> None:
     (problem,) = relay.examine(program("add(%x, %y)", "%x: Tensor[(2), float32], %y: Tensor[(3), float32]")).problems
     assert "broadcast" in problem
