@@ -11,8 +11,8 @@ import os
 import struct
 import zipfile
 import zlib
-from collections.abc import Mapping
-from pathlib import Path
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from typing import IO, Any, TypeAlias, cast
 
 import numpy as np
@@ -26,6 +26,8 @@ from meta.limits import MAX_EXPANSION, MAX_EXPANSION_FREE, array_bytes
 _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")
 _ZIP = b"PK"
+_PIECE = 1 << 16
+"""Bytes that are read at once: the C library serves such buffers without asking the system for memory."""
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # The exceptions of zipfile, zlib and numpy.lib.format for invalid files.
 _BAD_FILE = (
@@ -56,20 +58,30 @@ def read_params(params: Params) -> Arrays:
     if isinstance(value, Mapping):
         items = cast("Mapping[Any, Any]", value).items()
         return {_name(name): _array(name, each) for name, each in items}
-    source = "params"
     if isinstance(value, (str, os.PathLike)):
-        source = os.fspath(cast("str | os.PathLike[str]", value))
-        value = _contents(source)
+        path = os.fspath(cast("str | os.PathLike[str]", value))
+        with _opened(path) as file:
+            return _read(file, path)
     if not isinstance(value, (bytes, bytearray)):
         expected = "a dict of arrays, the bytes of relay.save_param_dict, or a path to such a file or to an .npz"
         raise ArgumentError("relay", f"params is {type(params).__name__}", expected)
-    data = memoryview(value)
-    return _from_npz(data, source) if bytes(data[:2]) == _ZIP else _from_binary(data, source)
+    return _read(io.BytesIO(value), "params")
 
 
-def _contents(path: str) -> bytes:
+def _read(file: IO[bytes], source: str) -> Arrays:
+    start = file.read(len(_ZIP))
+    if start == _ZIP:
+        return _from_npz(file, file.seek(0, os.SEEK_END), source)
+    return _from_binary(memoryview(start + file.read()), source)
+
+
+@contextmanager
+def _opened(path: str) -> Generator[IO[bytes]]:
     try:
-        return Path(path).read_bytes()
+        with open(path, "rb") as file:
+            yield file
+    except RelayError:
+        raise
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or str(error)
         raise RelayError("relay", f"cannot read {path}: {reason}", "a file of parameters") from error
@@ -146,11 +158,11 @@ def _bfloat16() -> np.dtype[Any]:
 # --- .npz ---
 
 
-def _from_npz(data: memoryview, source: str) -> Arrays:
+def _from_npz(data: IO[bytes], size: int, source: str) -> Arrays:
     out: Arrays = {}
     try:
-        with zipfile.ZipFile(io.BytesIO(data)) as archive:
-            _check_sizes(archive, len(data), source)
+        with zipfile.ZipFile(data) as archive:
+            _check_sizes(archive, size, source)
             for member in archive.infolist():
                 name = member.filename.removesuffix(".npy")
                 if name in out:
@@ -177,9 +189,9 @@ def _check_sizes(archive: zipfile.ZipFile, size: int, source: str) -> None:
 
 def read_npy(path: str) -> NDArray[Any]:
     """The array in a `.npy`. Raises RelayError for truncated and invalid files."""
-    data = _contents(path)
     try:
-        return _npy(io.BytesIO(data), len(data), path)
+        with _opened(path) as file:
+            return _npy(file, os.fstat(file.fileno()).st_size, path)
     except _BAD_FILE as error:
         if isinstance(error, RelayError):
             raise
@@ -199,11 +211,23 @@ def _npy(file: IO[bytes], size: int, source: str) -> NDArray[Any]:
     expected = array_bytes(shape, dtype.itemsize)
     if expected is None or expected > size:
         raise _invalid(source, f"an array of shape {shape} and {dtype} in {size} bytes"[:200])
-    read = file.read(expected)
-    if len(read) != expected:
-        raise _invalid(source, f"an array of {expected} bytes is cut off after {len(read)}")
-    values: NDArray[Any] = np.ndarray(shape, dtype, read, order="F" if fortran else "C")
-    return values.astype(f"={dtype.kind}{dtype.itemsize}", order="C")
+    values: Any = np.empty(shape[::-1] if fortran else shape, dtype)
+    count = _read_into(file, memoryview(values.reshape(-1).view(np.uint8)))
+    if count != expected:
+        raise _invalid(source, f"an array of {expected} bytes is cut off after {count}")
+    return (values.T if fortran else values).astype(f"={dtype.kind}{dtype.itemsize}", order="C", copy=False)
+
+
+def _read_into(file: IO[bytes], target: memoryview) -> int:
+    """Fill a buffer in pieces, as long as there are bytes, so that no second copy of a large array is made."""
+    position = 0
+    while position < len(target):
+        piece = file.read(min(_PIECE, len(target) - position))
+        if not piece:
+            break
+        target[position : position + len(piece)] = piece
+        position += len(piece)
+    return position
 
 
 def _invalid(

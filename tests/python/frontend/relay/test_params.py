@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import struct
+import tracemalloc
 import zipfile
 from pathlib import Path
 from typing import Any
@@ -86,6 +87,21 @@ def test_npz_of_other_orders() -> None:
     values = read_params(npz(a=np.asfortranarray(value), b=value.astype(">f8")))
     assert_same(values, {"a": value, "b": value})
     assert values["a"].flags.c_contiguous
+
+
+def test_large_arrays_are_read_once(tmp_path: Path) -> None:
+    """Reading takes the memory of the arrays, not that of the file and of copies besides."""
+    path = tmp_path / "large.npz"
+    large = np.arange(1 << 20, dtype=np.float32)
+    np.savez(path, a=large, b=large[::-1])
+    tracemalloc.start()
+    try:
+        values = read_params(path)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert_same(values, {"a": large, "b": large[::-1]})
+    assert peak < 1.2 * 2 * large.nbytes
 
 
 def test_mapping() -> None:
