@@ -58,17 +58,17 @@ def _inputs(files: Sequence[tuple[str, str, bytes]]) -> list[Input]:
     return [Input(data, name, kind) for kind, name, data in files]
 
 
-def _mutate(given: Input, rng: random.Random) -> bytes:
-    return mutated(given.kind, given.data, rng)
+def _mutate(file: Input, rng: random.Random) -> bytes:
+    return mutated(file.kind, file.data, rng)
 
 
-def _read(given: Input) -> str:
-    read_bytes(given.kind, given.data)
+def _read(file: Input) -> str:
+    read_bytes(file.kind, file.data)
     return "accepted"
 
 
-def _convert(given: Input) -> str:
-    read_bytes(given.kind, given.data, convert=True)
+def _convert(file: Input) -> str:
+    read_bytes(file.kind, file.data, convert=True)
     return "accepted"
 
 

@@ -46,7 +46,7 @@ _JSON_VALUES: tuple[Any, ...] = (
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """A file that a reader is given. kind: the format, for readers of several."""
+    """A file for a reader. kind: the format, for readers of several."""
 
     data: bytes
     name: str
@@ -77,11 +77,11 @@ class Format:
         """A run from the command line; returns its exit status."""
         return run(options, self.inputs(files), self._mutate, self._read)
 
-    def _mutate(self, given: Input, rng: random.Random) -> bytes:
-        return self.mutate(given.data, rng)
+    def _mutate(self, file: Input, rng: random.Random) -> bytes:
+        return self.mutate(file.data, rng)
 
-    def _read(self, given: Input) -> str:
-        return self.read(given.data)
+    def _read(self, file: Input) -> str:
+        return self.read(file.data)
 
 
 Mutate = Callable[[Input, random.Random], bytes]
@@ -225,20 +225,20 @@ def fuzz(
     return report
 
 
-def _attempt(report: Report, given: Input, read: Read, slow: float, label: str) -> str:
+def _attempt(report: Report, file: Input, read: Read, slow: float, label: str) -> str:
     """Read one input and enter the outcome; the reason if it is a failure, else ""."""
     report.runs += 1
     start, outcome, problem = time.process_time(), "", ""
     try:
-        outcome = read(given)
+        outcome = read(file)
     except MetaError as error:
         outcome = type(error).__name__
-    except (Exception, RecursionError, MemoryError):  # noqa: BLE001 - whatever it is, it is what this looks for
+    except (Exception, RecursionError, MemoryError):  # noqa: BLE001  # any other error is a failure
         problem = traceback.format_exc(limit=-4)
     if outcome:
-        report.outcomes[f"{given.kind} {outcome}".strip()] += 1
+        report.outcomes[f"{file.kind} {outcome}".strip()] += 1
     seconds = time.process_time() - start
-    report.worst = max(report.worst, (seconds, f"{label}, {len(given.data)} bytes"))
+    report.worst = max(report.worst, (seconds, f"{label}, {len(file.data)} bytes"))
     return problem or (f"took {seconds:.1f} s" if seconds > slow else "")
 
 

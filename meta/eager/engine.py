@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
-from meta.eager.gradient_graph import Edge, Edges, GradientNode, Leaf, accumulate_lock, modified
+from meta.eager.gradient_graph import Edge, Edges, GradientNode, Leaf, accumulate_lock, modification_error
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import (
     check_replacement,
@@ -220,7 +220,7 @@ def _apply(
     for x, then in node.versions:
         count = x._version
         if count is not None and count[0] != then:
-            raise modified(rule.op, x, then)
+            raise modification_error(rule.op, x, then)
     edges = node.edges if route is None else _pruned(node.edges, route)
     needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
     if rule.unavailable:

@@ -64,7 +64,7 @@ LEAF_REMEDY = "write under `with meta.no_grad():`, or to x.detach() of a copy"
 """For a write to a leaf of a graph."""
 
 
-def modified(op: str, x: NDArray, then: int) -> GradientError:
+def modification_error(op: str, x: NDArray, then: int) -> GradientError:
     """A value `x` that the gradient of `op` reads was written in place since `then`, its version when it was saved."""
     return GradientError(
         op,
@@ -75,7 +75,7 @@ def modified(op: str, x: NDArray, then: int) -> GradientError:
     )
 
 
-def written(op: str, x: NDArray) -> NDArray:
+def record_write(op: str, x: NDArray) -> NDArray:
     """Check that `x` may be written in place, count the write, and return `x`.
 
     Raises GradientError for an array in a gradient graph while gradients are recorded."""

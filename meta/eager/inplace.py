@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
-from meta.eager.gradient_graph import Leaf, version_of, written
+from meta.eager.gradient_graph import Leaf, record_write, version_of
 from meta.errors import GradientError, TypeInferenceError
 from meta.modes import modes
 from meta.parts import Writes
@@ -48,14 +48,14 @@ def write_result(x: NDArray, function: Callable[[Any, Any], Any], other: Any) ->
     op = function.__name__
     if not modes.grad_enabled or (x._node is None and getattr(other, "_node", None) is None):
         value = fitted(op, x, function(x, other))
-        allocation.copy_into(value._data, written(op, x)._data)
+        allocation.copy_into(value._data, record_write(op, x)._data)
         return x
     if isinstance(x._node, Leaf):
-        written(op, x)
+        record_write(op, x)
     before = x._twin()
     value = fitted(op, x, function(before, before if other is x else other))
     if value._node is None:
-        allocation.copy_into(value._data, written(op, x)._data)
+        allocation.copy_into(value._data, record_write(op, x)._data)
         return x
     _check_unshared(op, x)
     x._version = Writes((version_of(x) + 1,))

@@ -10,7 +10,7 @@ from meta._generated.methods import TensorMethods
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.eager.gradient_graph import Leaf, register_hook, set_requires_grad, written
+from meta.eager.gradient_graph import Leaf, record_write, register_hook, set_requires_grad
 from meta.eager.host import HostValues
 from meta.eager.indexing import Index, assigned_dtype, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result
@@ -122,7 +122,7 @@ class NDArray(HostValues, TensorMethods):
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
-        allocation.copy_into(value._data, written("update", self)._data)
+        allocation.copy_into(value._data, record_write("update", self)._data)
 
     def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> NDArray:
         """This array, after `function(self, other)` was written into it: what `+=` and the like do."""
@@ -275,7 +275,7 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     check_value(source.shape, target[items].shape)
     if not hasattr(value, "dtype"):
         numpy_arrays.check_range(source, x.dtype)
-    written("setitem", x)
+    record_write("setitem", x)
     target[items] = source
 
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 from meta.backend.memory import allocation
 from meta.backend.tvm import devices
-from meta.eager.gradient_graph import written
+from meta.eager.gradient_graph import record_write
 from meta.eager.ndarray import NDArray
 from meta.ir.type import TensorType, TupleType
 from meta.op.dispatch import CallInfo, Kernel, choose
@@ -136,7 +136,7 @@ def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
 
     def run(*args: Any) -> Any:
         outs = [
-            written(op.name, args[target])
+            record_write(op.name, args[target])
             if target is not None
             else NDArray(allocation.empty(t.shape, t.dtype, t.device), t)  # type: ignore[arg-type]
             for target, t in zip(targets, types, strict=True)

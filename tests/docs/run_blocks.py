@@ -96,12 +96,12 @@ def _run_command(example: doctest.Example, path: Path, line: int) -> bool:
     return _compare(example.source, example.want, completed.stdout + status, path, line)
 
 
-def _compare(source: str, wanted: str, printed: str, path: Path, line: int) -> bool:
+def _compare(source: str, expected: str, printed: str, path: Path, line: int) -> bool:
     """Whether an example printed what the page says. If not, print the difference."""
     checker = doctest.OutputChecker()
-    if checker.check_output(wanted, printed, _OPTIONS):
+    if checker.check_output(expected, printed, _OPTIONS):
         return True
-    difference = checker.output_difference(doctest.Example(source, wanted), printed, _OPTIONS)
+    difference = checker.output_difference(doctest.Example(source, expected), printed, _OPTIONS)
     print(f"{path}:{line + 1}: {source}", difference, sep="")
     return False
 

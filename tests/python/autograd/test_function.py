@@ -204,11 +204,11 @@ def test_freed_with_the_graph() -> None:
 
 
 def test_rejects_saved_values_written_in_place() -> None:
-    from meta.eager.gradient_graph import written
+    from meta.eager.gradient_graph import record_write
 
     x = leaf(3)
     y = Cube.apply(x).sum()
     with meta.no_grad():
-        written("update", x)
+        record_write("update", x)
     with pytest.raises(GradientError, match=r"\[Cube\] a value .* modified in place"):
         y.backward()

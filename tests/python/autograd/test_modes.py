@@ -9,7 +9,7 @@ import pytest
 
 import meta
 from meta.autograd import is_grad_enabled
-from meta.eager.gradient_graph import written
+from meta.eager.gradient_graph import record_write
 from meta.errors import GradientError
 
 
@@ -86,7 +86,7 @@ def test_modes_are_local_to_a_thread() -> None:
 def test_rejects_saved_values_written_in_place() -> None:
     x, w = leaf(), meta.ones((3,))
     y = (x * w).sum()
-    written("update", w)
+    record_write("update", w)
     with pytest.raises(
         GradientError,
         match=r"\[multiply\] a value of shape \(3,\) that its gradient needs was modified in place \(version 1, saved",
@@ -97,7 +97,7 @@ def test_rejects_saved_values_written_in_place() -> None:
 def test_rejects_saved_values_written_through_an_alias() -> None:
     x, w = leaf(), meta.ones((3,))
     y = (x * w).sum()
-    written("update", w.detach().reshape((3, 1)))
+    record_write("update", w.detach().reshape((3, 1)))
     with pytest.raises(GradientError, match="modified in place"):
         y.backward()
 
@@ -106,7 +106,7 @@ def test_rejects_saved_results_written_in_place() -> None:
     x = leaf()
     y = meta.exp(x)
     with meta.no_grad():
-        written("update", y)
+        record_write("update", y)
     with pytest.raises(GradientError, match=r"\[exp\] a value .* modified in place"):
         y.sum().backward()
 
@@ -114,7 +114,7 @@ def test_rejects_saved_results_written_in_place() -> None:
 def test_allows_writes_to_values_that_no_gradient_reads() -> None:
     x, c = leaf(), meta.ones((3,))
     y = (x + c).sum()
-    written("update", c)
+    record_write("update", c)
     y.backward()
     assert x.grad is not None
 
@@ -122,8 +122,8 @@ def test_allows_writes_to_values_that_no_gradient_reads() -> None:
 def test_writes_to_arrays_in_a_graph() -> None:
     x = leaf()
     with pytest.raises(GradientError, match=r"\[update\] the array of shape \(3,\) written in place is a leaf"):
-        written("update", x)
+        record_write("update", x)
     with pytest.raises(GradientError, match=r"computed from arrays that require grad.*no_grad"):
-        written("update", x * 2)
+        record_write("update", x * 2)
     with meta.no_grad():
-        written("update", x)
+        record_write("update", x)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.eager.gradient_graph import written
+from meta.eager.gradient_graph import record_write
 from meta.testing import check
 
 THREADS, ROUNDS = 8, 40
@@ -81,7 +81,7 @@ def test_concurrently_created_aliases_share_one_version() -> None:
         x = meta.ones((2,))
         aliases = run_in_threads(lambda _, x=x: x.detach())
         for alias in aliases:
-            written("update", alias)  # type: ignore[arg-type]
+            record_write("update", alias)  # type: ignore[arg-type]
         assert x._version == [THREADS]
 
 

@@ -20,9 +20,9 @@ from tests.python.recorded import array, assert_equal, check_ir
 X = (2, 3)
 
 
-def adjoint(module, wanted=None):
+def adjoint(module, names=None):
     with passes.PassContext(verify=True):
-        return check_ir(passes.auto_diff(wanted)(module))
+        return check_ir(passes.auto_diff(names)(module))
 
 
 def eager_gradients(function, arrays, dys):

@@ -34,11 +34,11 @@ def check(program: Any, model: Any, *inputs: Any) -> None:
             _same(actual, value)
 
 
-def _same(got: Any, value: Any) -> None:
+def _same(result: Any, value: Any) -> None:
     if isinstance(value, list):
-        assert len(got) == len(value)
-        for item, reference in zip(got, value, strict=True):
+        assert len(result) == len(value)
+        for item, reference in zip(result, value, strict=True):
             _same(item, reference)
         return
-    assert got.numpy().dtype == value.dtype
-    np.testing.assert_allclose(got.numpy(), value, rtol=1e-5, atol=1e-6)
+    assert result.numpy().dtype == value.dtype
+    np.testing.assert_allclose(result.numpy(), value, rtol=1e-5, atol=1e-6)

@@ -41,8 +41,8 @@ def compiled(function, **options):
     return torch.compile(function, backend=compile_backend, **options)
 
 
-def close(got, expected):
-    torch.testing.assert_close(got, expected, rtol=1e-4, atol=1e-5)
+def close(result, expected):
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 def test_training_steps_and_a_varying_batch():

@@ -49,8 +49,8 @@ def branch() -> tuple[Branch, Any]:
     return module, torch.export.export(module, (X,), dynamic_shapes=sizes)
 
 
-def close(got: Any, expected: torch.Tensor) -> None:
-    np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
+def close(result: Any, expected: torch.Tensor) -> None:
+    np.testing.assert_allclose(result.detach().numpy(), expected.detach().numpy(), rtol=1e-5, atol=1e-6)
 
 
 def test_exported_branches_and_loops(branch: tuple[Branch, Any]) -> None:

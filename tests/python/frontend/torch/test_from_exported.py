@@ -58,8 +58,8 @@ def arrays(*tensors: torch.Tensor) -> list[meta.NDArray]:
     return [meta.array(x.detach().numpy()) for x in tensors]
 
 
-def close(got: Any, expected: torch.Tensor) -> None:
-    np.testing.assert_allclose(got.detach().numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-6)
+def close(result: Any, expected: torch.Tensor) -> None:
+    np.testing.assert_allclose(result.detach().numpy(), expected.detach().numpy(), rtol=1e-4, atol=1e-6)
 
 
 def test_results_state_and_statistics_are_torchs(network: tuple[Network, Any]) -> None:
