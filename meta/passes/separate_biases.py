@@ -12,6 +12,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.compute import TEImplementation
+from meta.dtype import HALVES
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var, arg_types
 from meta.ir.type import TensorType
 from meta.ir.visitor import Scope, reads, rewrite, walk, walk_blocks
@@ -25,7 +26,8 @@ _MOST_READERS = 2
 @function_pass("separate_biases")
 def separate_biases(function: FunctionExpr) -> FunctionExpr:
     """Add the bias of a `dense` on a CPU that a library computes in each of its one or two readers, if all of them are
-    elementwise operators of its shape that TVM computes. Results stay the same up to rounding."""
+    elementwise operators of its shape that TVM computes. Halves stay as they are. Results stay the same up to
+    rounding."""
     biases = _separable(function)
     if not biases:
         return function
@@ -54,8 +56,9 @@ def _separable(function: FunctionExpr) -> dict[Var, Atom]:
     for binding in walk(function):
         call = binding.value
         bias: Any = call.args[2] if _is_plain(call, "dense") else None
-        # Other variables may not be known where the readers are.
-        if bias is not None and (isinstance(bias, Constant) or bias in function.params) and _runs_on_cpu(call, False):
+        # Other variables may not be known where the readers are, and halves would be rounded once more.
+        is_known = isinstance(bias, Constant) or bias in function.params
+        if bias is not None and is_known and bias.type.dtype not in HALVES and _runs_on_cpu(call, False):
             biases[binding.var] = bias
     counts = dict.fromkeys(biases, 0)
     for binding in walk(function):

@@ -21,9 +21,9 @@ X, W, B = (8, 16, 48), (80, 48), (80,)
 Y = (8, 16, 80)
 
 
-def calls(body: Callable[..., list[Any]], **shapes: tuple[int, ...]) -> list[tuple[str, bool]]:
+def calls(body: Callable[..., list[Any]], dtype: str = "float32", **shapes: tuple[int, ...]) -> list[tuple[str, bool]]:
     """The operators of a program after the pass, and whether each is a product with a bias."""
-    types = {name: tensor_type(shape, "float32") for name, shape in ({"x": X, "w": W, "b": B} | shapes).items()}
+    types = {name: tensor_type(shape, dtype) for name, shape in ({"x": X, "w": W, "b": B} | shapes).items()}
     after = separate_biases(program(types, body))
     found = [b.value for b in walk(after.main) if isinstance(b.value, Call)]
     return [(c.op_name, c.op_name == "dense" and c.args[2] is not None) for c in found]
@@ -53,6 +53,11 @@ def test_each_reader_adds_the_bias() -> None:
 )
 def test_the_library_adds_the_bias_of_others(body: Callable[..., list[Any]]) -> None:
     assert ("dense", True) in calls(body)
+
+
+@pytest.mark.parametrize(("dtype", "kept"), [("float64", False), ("bfloat16", True)])
+def test_halves_are_rounded_once(dtype: str, kept: bool) -> None:
+    assert (("dense", True) in calls(lambda ops, x, w, b: [ops.relu(ops.dense(x, w, b))], dtype)) == kept
 
 
 def test_small_products_which_tvm_computes_keep_their_biases() -> None:
