@@ -54,7 +54,7 @@ def join_updates(function: FunctionExpr) -> FunctionExpr:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _MomentumStep:
     """velocity, parameter: the variables of the new values.  operands: x, dx and v of sgd."""
 
     velocity: Var
@@ -64,7 +64,7 @@ class _Step:
     momentum: float
 
 
-def _steps(function: FunctionExpr) -> list[_Step]:
+def _steps(function: FunctionExpr) -> list[_MomentumStep]:
     """The steps of gradient descent with momentum among the writes of a function."""
     counts = use_counts(function)
     calls = {b.var: b.value for b in walk(function) if isinstance(b.value, Call)}
@@ -78,7 +78,7 @@ def _steps(function: FunctionExpr) -> list[_Step]:
 
 def _step(
     new: Var, x: Var, written: Mapping[Any, Var], calls: Mapping[Var, Call], counts: Counter[Var]
-) -> _Step | None:
+) -> _MomentumStep | None:
     """The step whose new parameter a variable is; None for others."""
     kind, change = x.type, _plain(calls.get(new), "subtract", "add")
     if change is None or not isinstance(kind, TensorType) or kind.dtype not in _DTYPES or change.args[0] is not x:
@@ -93,7 +93,7 @@ def _step(
         v: Any = written[velocity]
         if kept is not None and kept[0] is v and v is not x and getattr(dx, "type", None) == kind == v.type:
             rate = scaled[1] if change.op_name == "subtract" else -scaled[1]
-            return _Step(velocity, new, (x, dx, v), rate, kept[1])  # type: ignore[arg-type]
+            return _MomentumStep(velocity, new, (x, dx, v), rate, kept[1])  # type: ignore[arg-type]
     return None
 
 

@@ -15,7 +15,7 @@ import torch
 import torch.distributed as dist
 
 from meta.backend.torch import waiting
-from meta.backend.torch.waiting import Place
+from meta.backend.torch.waiting import WaitingPlace
 from meta.errors import CommunicationError
 
 ANSWER_SECONDS = 3.0
@@ -45,7 +45,7 @@ class ProcessGroup:
         """Collectives so far."""
         return waiting.entered(self._calls)
 
-    def enter(self, operator: str) -> Place:
+    def enter(self, operator: str) -> WaitingPlace:
         """The place of the next collective."""
         return waiting.enter(self._calls, f"{operator}, call {self.calls + 1} of group '{self.name}'")
 
@@ -117,7 +117,7 @@ class ProcessGroup:
 
     # --- failures ----------------------------------------------------------------------------------------------------
 
-    def wait(self, work: Any, operator: str, place: Place) -> None:
+    def wait(self, work: Any, operator: str, place: WaitingPlace) -> None:
         """Wait for a collective on the CPU. Raises RuntimeError for a failure, here or on another rank, and
         CommunicationError for a rank that waits for this one somewhere else."""
         if operator == "send_receive":  # gloo closes the connections of messages that time out
@@ -134,7 +134,7 @@ class ProcessGroup:
                 raise RuntimeError("it failed on another rank")
             self._look_around(operator, place)
 
-    def _look_around(self, where: str, place: Place) -> None:
+    def _look_around(self, where: str, place: WaitingPlace) -> None:
         found = waiting.rank_elsewhere(place, self.ranks)
         if found is not None:
             (rank, what), own = found, self.ranks[self.rank]
@@ -146,7 +146,7 @@ class ProcessGroup:
             )
 
     @contextmanager
-    def reporting(self, name: str, place: Place) -> Generator[None, None, None]:
+    def reporting(self, name: str, place: WaitingPlace) -> Generator[None, None, None]:
         """Raise CommunicationError for a failed collective: it names the operator and the ranks that do not answer."""
         try:
             yield
@@ -162,7 +162,7 @@ class ProcessGroup:
                 "restart the ranks from their last checkpoint; meta.distributed.init(timeout=...) bounds the wait",
             ) from error
 
-    def _silent(self, place: Place) -> str:
+    def _silent(self, place: WaitingPlace) -> str:
         """The ranks of the group that do not report a failure of this call too, for a message."""
         try:
             store, key = waiting.store(), _failures(place)
@@ -222,7 +222,7 @@ class ProcessGroup:
                 where, problem, "all ranks running the same program", "look at the output of the others"
             ) from error
 
-    def _texts(self, where: str, what: str, place: Place, own: str) -> list[str]:
+    def _texts(self, where: str, what: str, place: WaitingPlace, own: str) -> list[str]:
         store, start = waiting.store(), time.monotonic()
         said, read = (
             [f"meta/{place.channel}/{place.number}/{part}/{rank}" for rank in self.ranks] for part in ("said", "read")
@@ -249,7 +249,7 @@ class ProcessGroup:
         return texts
 
 
-def _failures(place: Place) -> str:
+def _failures(place: WaitingPlace) -> str:
     """Where ranks report that a collective failed."""
     return f"meta/failed/{place.channel}/{place.number}"
 

@@ -22,7 +22,7 @@ _numbers: dict[str, int] = {}
 the store may be the same."""
 
 
-class Place(NamedTuple):
+class WaitingPlace(NamedTuple):
     """channel: the kind of place and the group.  number: from 1.  what: for messages."""
 
     channel: str
@@ -42,10 +42,10 @@ def channel(kind: str, group: str, ranks: tuple[int, ...]) -> str:
     return name
 
 
-def enter(name: str, what: str) -> Place:
+def enter(name: str, what: str) -> WaitingPlace:
     """The next place of a channel."""
     _numbers[name] += 1
-    return Place(name, _numbers[name], what)
+    return WaitingPlace(name, _numbers[name], what)
 
 
 def entered(name: str) -> int:
@@ -53,7 +53,7 @@ def entered(name: str) -> int:
     return _numbers[name]
 
 
-def rank_elsewhere(place: Place, ranks: tuple[int, ...]) -> tuple[int, str] | None:
+def rank_elsewhere(place: WaitingPlace, ranks: tuple[int, ...]) -> tuple[int, str] | None:
     """A rank that will not come to a place because it waits for this rank somewhere else, and what it waits for.
 
     Raises RuntimeError when the store does not answer."""

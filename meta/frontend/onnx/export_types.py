@@ -44,7 +44,7 @@ class UnwritableError(Exception):
 
 
 @dataclass(frozen=True, slots=True)
-class Signature:
+class OperatorSignature:
     """Of an operator in one opset. inputs, outputs: variables of types, such as "T", or dtypes; "" for others.
     variadic: whether the last input and output stand for any number.  allowed: the dtypes of each variable."""
 
@@ -73,7 +73,7 @@ def _repeated(variables: Sequence[str], is_variadic: bool) -> Iterator[str]:
 
 
 @cache
-def signature(kind: str, opset: int) -> Signature:
+def signature(kind: str, opset: int) -> OperatorSignature:
     """The signature of ONNX's operator `kind`. Variables that stand for several types at once are left out."""
     import onnx.defs
 
@@ -90,7 +90,7 @@ def signature(kind: str, opset: int) -> Signature:
         )
 
     lasts = tuple(bool(ps) and ps[-1].option == option for ps in (schema.inputs, schema.outputs))
-    return Signature(variables(schema.inputs), variables(schema.outputs), (lasts[0], lasts[1]), allowed)
+    return OperatorSignature(variables(schema.inputs), variables(schema.outputs), (lasts[0], lasts[1]), allowed)
 
 
 def casts(kind: str, opset: int, bound: Mapping[str, str]) -> dict[str, str]:

@@ -15,7 +15,7 @@ from meta.frontend.relay.text.value_actions import Metadata, Pair, Token, token_
 _UNKNOWN = ast.UnknownType()
 
 
-class Signature(NamedTuple):
+class FunctionSignature(NamedTuple):
     type_params: tuple[str, ...]
     params: tuple[ast.Var, ...]
     attrs: dict[str, Any]
@@ -110,7 +110,7 @@ class Actions(ExpressionActions):
 
     # --- functions ---
 
-    def signature(self, children: list[Any]) -> Signature:
+    def signature(self, children: list[Any]) -> FunctionSignature:
         type_params, parameters, _, result = children
         if result is not None:
             self.depth -= 1
@@ -124,7 +124,7 @@ class Actions(ExpressionActions):
             else:
                 params.append(each)
                 self.symbols.declare("%" + each.name, each)
-        return Signature(type_params or (), tuple(params), attrs, result or _UNKNOWN)
+        return FunctionSignature(type_params or (), tuple(params), attrs, result or _UNKNOWN)
 
     def parameters(self, children: list[Any]) -> list[Any]:
         return children
@@ -136,7 +136,7 @@ class Actions(ExpressionActions):
     def virtual_device(self, children: list[Any]) -> None:
         """Devices in the program are ignored."""
 
-    def _function(self, signature: Signature, body: ast.Expr, place: ast.Place) -> ast.RelayFunction:
+    def _function(self, signature: FunctionSignature, body: ast.Expr, place: ast.Place) -> ast.RelayFunction:
         self.symbols.close()
         type_params, params, attrs, result = signature
         return ast.RelayFunction(params, body, result, type_params, attrs, place)
