@@ -203,8 +203,8 @@ def _value_and_gradient(f: Callable[..., Any], args: tuple[Any, ...], primals: A
     """The scalar that f returns, and its gradient in the structure of `primals`."""
     out, pullback = vjp(f, *args)
     if not is_tensor(out) or out.size != 1 or not dtypes.is_float(out.dtype):
-        shown = repr(out.type) if is_tensor(out) else f"a {type(out).__name__}"
-        raise ArgumentError("hessian", f"f returns {shown}", "one floating tensor of one element", "sum it: y.sum()")
+        text = repr(out.type) if is_tensor(out) else f"a {type(out).__name__}"
+        raise ArgumentError("hessian", f"f returns {text}", "one floating tensor of one element", "sum it: y.sum()")
     gradients = pullback(ones_of(out))
     return out, gradients if isinstance(primals, tuple) else gradients[0]
 

@@ -123,6 +123,6 @@ def _described(value: Any) -> str:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    shown = ", ".join(f"'{name!s:.60}'" for name in names[:_SHOWN])
+    listed = ", ".join(f"'{name!s:.60}'" for name in names[:_SHOWN])
     more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return (shown + more) or "nothing"
+    return (listed + more) or "nothing"

@@ -140,5 +140,5 @@ def _show(name: str, value: Any) -> None:
     """A line for each tensor of the result, and its values."""
     for path, tensor in named_leaves(value, lambda v: not isinstance(v, tuple), name):
         values: Any = tensor.numpy()
-        shown = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
-        print(f"{path}: {tensor.type!r}\n{shown}")
+        text = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
+        print(f"{path}: {tensor.type!r}\n{text}")

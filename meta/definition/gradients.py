@@ -68,8 +68,8 @@ def _fields(name: str, what: str, value: Any, count: int, location: str) -> tupl
     fields = as_tuple(value)
     if several and len(fields) == count:
         return fields
-    shown = f"has {len(fields)} gradients" if several else f"is of class {type(value).__name__}"
-    raise GradientError(name, f"{what} {shown}", f"a tuple or list of {count} gradients", location=location or None)
+    problem = f"has {len(fields)} gradients" if several else f"is of class {type(value).__name__}"
+    raise GradientError(name, f"{what} {problem}", f"a tuple or list of {count} gradients", location=location or None)
 
 
 def _checked(checks: _Checks, function: GradientFunction) -> GradientFunction:

@@ -173,8 +173,8 @@ class NDArray(HostValues, TensorMethods):
         elif gradient is None or getattr(gradient, "_type", None) is self._type:
             self._grad = gradient
         else:
-            shown = getattr(gradient, "type", type(gradient).__name__)
-            raise GradientError("grad", f"the gradient is {shown}", f"None, or an array: {self.type!r}")
+            kind = getattr(gradient, "type", type(gradient).__name__)
+            raise GradientError("grad", f"the gradient is {kind}", f"None, or an array: {self.type!r}")
 
     @property
     def requires_grad(self) -> bool:

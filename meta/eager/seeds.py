@@ -142,9 +142,7 @@ def check_gradient(
     actual = gradient.type if isinstance(gradient, kind) else None  # type: ignore[attr-defined]
     if actual is expected:
         return
-    shown = (
-        repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
-    )
+    text = repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
     if actual is None:
         remedy = (
             "return a tensor, or declare the argument non_differentiable" if gradient is None else "return a tensor"
@@ -157,7 +155,7 @@ def check_gradient(
         remedy = f'move it: .to("{expected.device}")'
     else:
         return
-    problem = f"the gradient of {argument} is {shown}"
+    problem = f"the gradient of {argument} is {text}"
     raise GradientError(subject, problem, f"the argument's type {expected!r}", remedy, location=location)
 
 
@@ -170,7 +168,7 @@ def _differ(a: Any, b: Any) -> bool:
 def check_replacement(gradient: Any, replaced: Any) -> None:
     """Raise GradientError unless what a hook returned can take the place of the gradient."""
     if not isinstance(replaced, type(gradient)) or replaced.type is not gradient.type:
-        shown = repr(replaced.type) if isinstance(replaced, TensorLike) else type(replaced).__name__  # type: ignore[attr-defined]
+        text = repr(replaced.type) if isinstance(replaced, TensorLike) else type(replaced).__name__  # type: ignore[attr-defined]
         raise GradientError(
-            "register_hook", f"a hook returned {shown}", f"None or a tensor of the gradient's type {gradient.type!r}"
+            "register_hook", f"a hook returned {text}", f"None or a tensor of the gradient's type {gradient.type!r}"
         )

@@ -40,11 +40,11 @@ class OperatorUse:
         """`lines 4, 9, 12`, `node conv1` or `model.py:4`; at most `most` places."""
         if not self.places:
             return ""
-        shown = ", ".join(map(_place, self.places[:most])) + (", ..." if self.count > most else "")
+        listed = ", ".join(map(_place, self.places[:most])) + (", ..." if self.count > most else "")
         if any(isinstance(place, str) and _FILE_AND_LINE.search(place) for place in self.places):
-            return shown
+            return listed
         word = "line" if isinstance(self.places[0], int) else "node"
-        return f"{_plural(word, self.count)} {shown}"
+        return f"{_plural(word, self.count)} {listed}"
 
 
 @dataclass(frozen=True, slots=True)

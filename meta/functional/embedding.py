@@ -84,8 +84,8 @@ def _check(weight: Any, indices: Any, offsets: Any, mode: str, per_sample_weight
     if weight.ndim != 2:
         raise ArgumentError(name, f"'weight' has shape {tuple(weight.shape)}", "(rows, features)")
     if indices.ndim not in (1, 2) or not is_int(indices.dtype) or (offsets is None) != (indices.ndim == 2):
-        shown = "None" if offsets is None else f"of shape {tuple(offsets.shape)}"
-        problem = f"indices are {indices.dtype} of shape {tuple(indices.shape)}, offsets {shown}"
+        text = "None" if offsets is None else f"of shape {tuple(offsets.shape)}"
+        problem = f"indices are {indices.dtype} of shape {tuple(indices.shape)}, offsets {text}"
         raise ArgumentError(name, problem, "integer indices (bags, length), or (n,) with offsets")
     if offsets is not None and (offsets.ndim != 1 or not is_int(offsets.dtype)):
         raise ArgumentError(name, f"offsets are {offsets.dtype} of shape {tuple(offsets.shape)}", "integers, (bags,)")

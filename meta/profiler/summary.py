@@ -43,11 +43,11 @@ def rows(events: Sequence[Event]) -> list[Row]:
 def cells(listed: Sequence[Row], limit: int | None) -> list[tuple[str, ...]]:
     """The texts of a table, with a last row for what `limit` leaves out. Shares are of the time without compilation."""
     whole = sum(row.own for row in listed if row.kind != "compile")
-    shown, rest = listed[:limit], listed[limit:] if limit is not None else ()
+    head, rest = listed[:limit], listed[limit:] if limit is not None else ()
     out = [
         (row.kind, _name(row), str(row.calls), f"{row.microseconds:.1f}", f"{row.own:.1f}", _share([row], whole),
          _lines(row.lines))
-        for row in shown
+        for row in head
     ]  # fmt: skip
     if rest:
         calls, own = sum(row.calls for row in rest), sum(row.own for row in rest)

@@ -204,12 +204,12 @@ def _definition(op: Op, name: str, module: str, entry: str) -> str:
         ]
         function = _standard_function(op, row.call, name)
     facts = {"pattern": op.pattern, "amp": op.amp, "amp_args": op.amp_args, "outputs": op.outputs}
-    shown = "".join(f"    {fact}={value!r},\n" for fact, value in facts.items() if value)
+    rows = "".join(f"    {fact}={value!r},\n" for fact, value in facts.items() if value)
     args = "".join(f"    {_argument(op, arg)},\n" for arg in op.schema.args)
     schema = f'SCHEMA = Schema(\n    "{name}",\n{args})'
     definition = (
         f'@meta.define(\n    "{module}::{name}",\n    SCHEMA,\n    gradient={entry},\n    tvm=compute.{name},\n'
-        f"    reference=reference.{name},\n{shown})\n{function}"
+        f"    reference=reference.{name},\n{rows})\n{function}"
     )
     parts = ["compute", "reference", *(["gradient"] if "gradient." in entry else [])]
     types = "from meta.schema import Arg, Bool, Choice, Device, DType, Float, Int, IntTuple, Number, "

@@ -226,8 +226,8 @@ def symbolic(case: Case) -> None:
         except TypeInferenceError as error:
             refusals.append(error.summary)
             continue
-        shown = ", ".join(f"{name} = {size}" for name, size in sizes.items())
-        _check_same_type(f"with {shown} its type function", inferred, concrete, sizes)
+        text = ", ".join(f"{name} = {size}" for name, size in sizes.items())
+        _check_same_type(f"with {text} its type function", inferred, concrete, sizes)
     if len(refusals) == 2:
         raise Skip(f"its type function takes numbers only: {refusals[0]}")
 
@@ -292,8 +292,8 @@ def autocast(case: Case) -> None:
         with meta.amp.autocast(low):
             results = flat_results(variant.fresh().run())
         for i, (result, kind) in enumerate(zip(results, _parts(inferred), strict=True)):
-            shown = f"under autocast({low!r}) result {i} is {result.type!r}, by the rule {case.op.amp!r} {kind!r}"
-            assert not isinstance(kind, TensorType) or not kind.is_static or result.type is kind, shown
+            text = f"under autocast({low!r}) result {i} is {result.type!r}, by the rule {case.op.amp!r} {kind!r}"
+            assert not isinstance(kind, TensorType) or not kind.is_static or result.type is kind, text
         _compare_roughly(f"under autocast({low!r})", results, case.run(), FORWARD[low][0] * 4)
     if not applies:
         raise Skip(f"its mixed-precision rule {case.op.amp!r} casts none of these arguments")

@@ -152,5 +152,5 @@ def _eager(case: Case) -> list[Any]:
 
 def _compare_types(what: str, actual: list[Any], expected: list[Any]) -> None:
     for i, (a, b) in enumerate(zip(actual, expected, strict=False)):
-        shown = f"{what} result {i} is {getattr(a, 'type', a)!r}, eager {getattr(b, 'type', b)!r}"
-        assert not isinstance(b, NDArray) or (isinstance(a, NDArray) and a.type is b.type), shown
+        text = f"{what} result {i} is {getattr(a, 'type', a)!r}, eager {getattr(b, 'type', b)!r}"
+        assert not isinstance(b, NDArray) or (isinstance(a, NDArray) and a.type is b.type), text

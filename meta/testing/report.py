@@ -76,8 +76,8 @@ def _table(findings: Sequence[Finding], samples: int) -> list[str]:
     width = max(map(len, rows), default=0)
     lines = [f"  {'':{width}}  " + "  ".join(f"{f'sample {i}':9}" for i in range(samples)).rstrip()]
     for check, cells in rows.items():
-        shown = [cells[None]] if None in cells else [cells.get(i, "") for i in range(samples)]
-        lines.append(f"  {check:{width}}  " + "  ".join(f"{cell:9}" for cell in shown).rstrip())
+        columns = [cells[None]] if None in cells else [cells.get(i, "") for i in range(samples)]
+        lines.append(f"  {check:{width}}  " + "  ".join(f"{cell:9}" for cell in columns).rstrip())
     return lines
 
 
