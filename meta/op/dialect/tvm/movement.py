@@ -73,7 +73,12 @@ def roll(x: Any, shift: Any, axis: tuple[int, ...]) -> Any:
     shift_position = {a % rank: n for n, a in enumerate(axis)}
 
     def source_index(n: int, i: Any) -> Any:
-        return i if n not in shift_position else modulo(i - shift[shift_position[n]], x.shape[n])
+        if n not in shift_position:
+            return i
+        source = i - shift[shift_position[n]]
+        if isinstance(shift, tuple):
+            return modulo(source, x.shape[n])
+        return tirx.Select(source < 0, source + x.shape[n], source)  # `_shifts` are in [0, size); a division is slow
 
     return te.compute(x.shape, lambda *i: x(*(source_index(n, j) for n, j in enumerate(i))), "roll")
 
