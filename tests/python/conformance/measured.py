@@ -22,7 +22,7 @@ _ALL = 10**6
 
 
 @dataclass(frozen=True, slots=True)
-class Row:
+class Measurement:
     """The newest result of an entry in one dtype and mode.
 
     mode: "eager", "compiled", "strided", or "" for bad input.  derivatives: whether they were asked for.  samples: so
@@ -44,7 +44,7 @@ class Row:
     def key(self) -> tuple[str, str, str]:
         return self.entry, self.dtype, self.mode
 
-    def replaces(self, other: Row) -> bool:
+    def replaces(self, other: Measurement) -> bool:
         """Whether this row, the newer one, says more than the other: it asked for as much, or a sample failed."""
         asked = (self.derivatives, self.samples) >= (other.derivatives, other.samples)
         return asked or any(failed for _, failed in self.counts.values())
@@ -66,7 +66,7 @@ class Row:
         return Result(self.entry, counts, list(self.notes))
 
 
-def _parsed(line: str) -> Row:
+def _parsed(line: str) -> Measurement:
     entry, dtype, mode, derivatives, samples, date, code, *shares, notes = line.split("\t")
     counts: dict[str, tuple[int, int]] = {}
     for check, share in zip(_COLUMNS, shares, strict=True):
@@ -74,17 +74,17 @@ def _parsed(line: str) -> Row:
             passed, checked = map(int, share.split("/"))
             counts[check] = (passed, checked - passed)
     kept_notes = tuple(json.loads(notes)) if notes else ()
-    return Row(entry, dtype, mode, derivatives == "1", int(samples), date, code, counts, kept_notes)
+    return Measurement(entry, dtype, mode, derivatives == "1", int(samples), date, code, counts, kept_notes)
 
 
-def read(path: Path = STORE) -> list[Row]:
+def read(path: Path = STORE) -> list[Measurement]:
     """The rows of a file; none if there is no such file."""
     return [_parsed(line) for line in path.read_text().splitlines()[1:]] if path.exists() else []
 
 
-def write(rows: Iterable[Row], path: Path = STORE) -> None:
+def write(rows: Iterable[Measurement], path: Path = STORE) -> None:
     """Keep one row of each entry, dtype and mode."""
-    best: dict[tuple[str, str, str], Row] = {}
+    best: dict[tuple[str, str, str], Measurement] = {}
     for row in sorted(rows, key=lambda row: row.date):
         if row.key not in best or row.replaces(best[row.key]):
             best[row.key] = row
@@ -92,18 +92,18 @@ def write(rows: Iterable[Row], path: Path = STORE) -> None:
     path.write_text("\n".join(lines) + "\n")
 
 
-def rows_of(path: Path) -> list[Row]:
+def rows_of(path: Path) -> list[Measurement]:
     """The rows of a file that a run has kept. Lines without a date are of the file's last change."""
     date = time.strftime("%Y-%m-%d %H:%M", time.gmtime(path.stat().st_mtime))
     lines = [json.loads(line) for line in path.read_text().splitlines(keepends=True) if line.endswith("\n")]
     return [row for line in lines for row in _split({"date": date, **line})]
 
 
-def _split(line: Mapping[str, Any]) -> list[Row]:
+def _split(line: Mapping[str, Any]) -> list[Measurement]:
     """One kept result as a row for each mode. An entry without samples of a dtype has an empty row."""
     result, settings = decoded(line), line["settings"]
     modes = {mode for _, mode, _ in result.counts} or {"eager"}
-    rows: list[Row] = []
+    rows: list[Measurement] = []
     for mode in sorted(modes):
         counts = {
             check: (count["passed"], count["failed"])
@@ -115,7 +115,9 @@ def _split(line: Mapping[str, Any]) -> list[Row]:
         dtype = line["dtype"] if mode else ""
         derivatives = line["dtype"] in settings.get("gradients", ())
         rows.append(
-            Row(result.entry, dtype, mode, derivatives, asked or _ALL, line["date"], line["code"][:8], counts, notes)
+            Measurement(
+                result.entry, dtype, mode, derivatives, asked or _ALL, line["date"], line["code"][:8], counts, notes
+            )
         )
     return rows
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.python.conformance import measured
 from tests.python.conformance.checks import Result
-from tests.python.conformance.measured import Row
+from tests.python.conformance.measured import Measurement
 from tests.python.conformance.opinfos import ENTRIES
 from tests.python.conformance.report import CHECKS, Report, escape, share, table
 
@@ -37,7 +37,7 @@ def explanation(entry: str, note: str) -> str:
     return ""
 
 
-def results(rows: Iterable[Row]) -> list[Result]:
+def results(rows: Iterable[Measurement]) -> list[Result]:
     """The results by entry, all dtypes and modes together."""
     whole: dict[str, Result] = {}
     for row in rows:
@@ -48,7 +48,7 @@ def results(rows: Iterable[Row]) -> list[Result]:
     return list(whole.values())
 
 
-def page(rows: Sequence[Row], version: str) -> str:
+def page(rows: Sequence[Measurement], version: str) -> str:
     """The page."""
     entries = [row for row in rows if "backward_ops" not in row.counts]
     alone = [row.result() for row in rows if "backward_ops" in row.counts]
@@ -76,7 +76,7 @@ def page(rows: Sequence[Row], version: str) -> str:
     return "\n\n".join(sections) + "\n"
 
 
-def _sum(rows: Iterable[Row], check: str) -> Counter[str]:
+def _sum(rows: Iterable[Measurement], check: str) -> Counter[str]:
     pairs = [row.counts.get(check, (0, 0)) for row in rows]
     return Counter(passed=sum(p for p, _ in pairs), failed=sum(f for _, f in pairs))
 
@@ -86,7 +86,7 @@ def _percent(count: Counter[str]) -> str:
     return f"{share(count)}, {100 * count['passed'] / checked:.2f} %" if checked else "not measured"
 
 
-def _goals(rows: Sequence[Row], alone: Sequence[Result]) -> str:
+def _goals(rows: Sequence[Measurement], alone: Sequence[Result]) -> str:
     """The goals, and what was measured. An entry is reached if a sample gives torch's results, and clean if all do."""
     names = ENTRIES.read_text().split()
     reached = {row.entry for row in rows if row.counts.get("forward", (0, 0))[0]}
@@ -111,9 +111,9 @@ def _goals(rows: Sequence[Row], alone: Sequence[Result]) -> str:
     return table(("goal", "at least", "measured"), lines)
 
 
-def _by_mode(rows: Sequence[Row]) -> str:
+def _by_mode(rows: Sequence[Measurement]) -> str:
     """For each dtype and mode: entries with samples, of how many that were run; samples by check; the days."""
-    groups: dict[tuple[str, int], list[Row]] = {}
+    groups: dict[tuple[str, int], list[Measurement]] = {}
     for row in rows:
         if row.mode:
             groups.setdefault((row.dtype, MODES.index(row.mode)), []).append(row)
