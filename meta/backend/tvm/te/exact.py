@@ -120,7 +120,7 @@ def keep_conditions(func: Any) -> Any:
     overwrites its operand."""
 
     def replace(comparison: Any) -> Any:
-        if dtype_of(comparison.a) not in dtypes.INTS or not _has_two_variables(comparison):
+        if dtype_of(comparison.a) not in dtypes.INTS or _has_loads(comparison) or not _has_two_variables(comparison):
             return comparison
         name = type(comparison).__name__
         return tvm.tirx.call_intrin("bool", _operators()[name], comparison.a, comparison.b)
@@ -137,6 +137,14 @@ def keep_conditions(func: Any) -> Any:
         return tvm.tirx.if_then_else(kept(call.args[0]), *call.args[1:])
 
     return tvm.structural_map(func, [(tvm.tirx.Select, of_select), (tvm.Call, of_call)])
+
+
+def _has_loads(x: Any) -> bool:
+    """Whether an expression reads elements. Their width stays as it is where TVM narrows positions, and LoopPartition
+    divides no loop by them."""
+    loads: list[Any] = []
+    tvm.structural_walk(x, (tvm.TensorLoad, loads.append))
+    return bool(loads)
 
 
 def _has_two_variables(x: Any) -> bool:
