@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
@@ -17,7 +17,6 @@ from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, Global
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, leaf_types, stored
-from meta.op.dispatch import CallInfo
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
@@ -32,14 +31,6 @@ _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
 _GPU_OP_PATTERN = {**_OP_PATTERN, "reduce": 3}
 """On GPUs, reductions fuse with the elementwise operators before them, which have more elements than those after."""
-
-MOST_JOINED: Final = 4
-"""Tensors in a concatenation that is fused with other operators, at most. Where many are items of tuples, as gradients
-in a bucket may be, TVM's FuseOps confuses the items."""
-
-
-def _joins_many(info: CallInfo) -> bool:
-    return info.op.name == "concatenate" and len(info.args[0]) > MOST_JOINED
 
 
 def _variable_name(name: str) -> str:
@@ -301,8 +292,7 @@ class Lowering:
             func = prim_func(kernel_spec).without_attr("global_symbol")
             takes_sizes = any(isinstance(arg, SizeSpec) for arg in kernel_spec.args)
             numbers = _GPU_OP_PATTERN if choice.info.device.kind == "cuda" else _OP_PATTERN
-            alone = takes_sizes or _joins_many(choice.info)
-            pattern = numbers.get("opaque" if alone else kernel_spec.pattern)
+            pattern = numbers.get("opaque" if takes_sizes else kernel_spec.pattern)
             func = func if pattern is None else func.with_attr("op_pattern", pattern)
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
             self.ops[target.name_hint] = choice.implementation.name

@@ -30,7 +30,7 @@ class Rebuilder:
         return rebuilt(function, body)
 
     def sequence(self, body: Any) -> Any:
-        blocks = [tvm.BindingBlock([n for b in block.bindings for n in self.binding(b)]) for block in body.blocks]
+        blocks = [type(block)([n for b in block.bindings for n in self.binding(b)]) for block in body.blocks]
         return tvm.SeqExpr(blocks, self.operand(body.body))
 
     def binding(self, binding: Any) -> list[Any]:

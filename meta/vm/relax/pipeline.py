@@ -18,6 +18,7 @@ from meta.vm.relax.inplace import update_in_place
 from meta.vm.relax.order import order_kernels
 from meta.vm.relax.reuse import write_over_operands
 from meta.vm.relax.storage import assign_memory
+from meta.vm.relax.tuple_items import fuse_operators
 from meta.vm.relax.workspace import lift_workspaces
 
 
@@ -99,7 +100,7 @@ def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]
         return lowered.module, kernels
     module = _without_dead_code(lowered.module)  # a dead user of a tensor would keep it from being fused
     with tvm.PassContext(config={"relax.FuseOps.max_depth": MOST_FUSED}):
-        module = _sequence("ConvertToDataflow", "AnnotateTIROpPattern", "FuseOps")(module)
+        module = fuse_operators(_sequence("ConvertToDataflow", "AnnotateTIROpPattern")(module))
     for target, function in module.functions.items():
         if isinstance(function, tvm.RelaxFunction) and function.attrs and "Primitive" in function.attrs:
             kernels[target.name_hint] = _members(function, kernels)

@@ -1,0 +1,77 @@
+"""Fusion of operators that read items of several tuples.
+
+TVM's FuseOps gives a group of operators one parameter for each item that it reads of a tuple from outside. It inserts
+the items of one tuple after the other, in the order of a hash table, at the positions that the tuples had before: if
+one of them has several items, a tuple behind it loses its own. The group then has a variable without a value, and
+FuseTIR refuses it. Items that are variables of their own are not parts of groups, which take them as parameters.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+from typing import Any
+
+from meta.backend.tvm import adapter as tvm
+from meta.vm.relax.aliases import Rebuilder
+
+
+def fuse_operators(module: Any) -> Any:
+    """The module with groups of operators as functions of their own. It has dataflow blocks, and its PrimFuncs their
+    patterns."""
+    fused = tvm.relax_transform.FuseOps()(module)
+    names = {name for function in _functions(fused) for name in _confused_tuples(function, fused)}
+    return tvm.relax_transform.FuseOps()(_with_items_apart(module, names)) if names else fused
+
+
+def _functions(module: Any) -> list[Any]:
+    return [f for f in module.functions.values() if isinstance(f, tvm.RelaxFunction)]
+
+
+def _confused_tuples(function: Any, module: Any) -> Iterator[str]:
+    """The names of the tuples of which groups read items, where one group reads several of one tuple and also another.
+
+    Where FuseOps lost items, the tuple behind them is an argument as a whole."""
+    bindings = list(_bindings(function.body))
+    sources = {b.var: b.value.tuple_value for b in bindings if isinstance(b.value, tvm.RelaxTupleGetItem)}
+    for call in (b.value for b in bindings if isinstance(b.value, tvm.RelaxCall)):
+        callee = module.functions.get(call.op) if isinstance(call.op, tvm.GlobalVar) else None
+        if not isinstance(callee, tvm.RelaxFunction) or not callee.attrs or "Primitive" not in callee.attrs:
+            continue
+        tuples = [arg if isinstance(arg.ty, tvm.TupleType) else sources.get(arg) for arg in call.args]
+        counts = Counter(source.name for source in tuples if source is not None)
+        if len(counts) > 1 and max(counts.values()) > 1:
+            yield from counts
+
+
+def _bindings(body: Any) -> Iterator[Any]:
+    for block in body.blocks:
+        for binding in block.bindings:
+            yield binding
+            if isinstance(binding.value, tvm.RelaxIf):
+                yield from _bindings(binding.value.true_branch)
+                yield from _bindings(binding.value.false_branch)
+
+
+class _ItemsApart(Rebuilder):
+    """Binds items of the named tuples to variables that FuseOps takes for results."""
+
+    def __init__(self, names: set[str]) -> None:
+        super().__init__(lambda rebuilder, var, value: None)
+        self.names = names
+
+    def binding(self, binding: Any) -> list[Any]:
+        item = binding.value
+        if not isinstance(item, tvm.RelaxTupleGetItem) or getattr(item.tuple_value, "name", "") not in self.names:
+            return super().binding(binding)
+        variable = tvm.RelaxVar(binding.var.name, binding.var.ty)
+        self.substitution[binding.var] = variable
+        return [tvm.VarBinding(variable, self.value(item))]
+
+
+def _with_items_apart(module: Any, names: set[str]) -> Any:
+    functions = {
+        name: _ItemsApart(names).function(f) if isinstance(f, tvm.RelaxFunction) else f
+        for name, f in module.functions.items()
+    }
+    return tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))
