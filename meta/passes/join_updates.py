@@ -69,7 +69,8 @@ def _steps(function: FunctionExpr) -> list[_MomentumStep]:
     counts = use_counts(function)
     calls = {b.var: b.value for b in walk(function) if isinstance(b.value, Call)}
     results = function.body.results
-    written = {results[i]: function.params[p] for i, p in function.attrs[MUTATES].items()}
+    mutated: dict[int, int] = function.attrs[MUTATES]
+    written = {results[i]: function.params[p] for i, p in mutated.items()}
     found = (_step(new, x, written, calls, counts) for new, x in written.items() if isinstance(new, Var))
     steps = [step for step in found if step is not None]
     shared = Counter(step.velocity for step in steps)

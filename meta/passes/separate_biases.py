@@ -40,12 +40,12 @@ def separate_biases(function: FunctionExpr) -> FunctionExpr:
         if not isinstance(call, Call):
             return None
         if is_separated(binding.var):
-            return scope.call_expr(call.op, (*call.args[:2], None))
+            return scope.call_expr(call.op, (*call.args[:2], None))  # type: ignore[arg-type]
         if not any(map(is_separated, call.args)):
             return None
         add = get("add")
         args = [scope.call(add, (arg, biases[arg])) if is_separated(arg) else arg for arg in call.args]
-        return scope.call_expr(call.op, tuple(args))
+        return scope.call_expr(call.op, tuple(args))  # type: ignore[arg-type]
 
     return rewrite(function, counted("separate_biases", rule))
 
@@ -54,13 +54,13 @@ def _separable(function: FunctionExpr) -> dict[Var, Atom]:
     """The results of products whose biases are to be added by their readers -> the biases."""
     biases: dict[Var, Atom] = {}
     for binding in walk(function):
-        call = binding.value
+        call: Any = binding.value
         bias: Any = call.args[2] if _is_plain(call, "dense") else None
         # Other variables may not be known where the readers are, and halves would be rounded once more.
         is_known = isinstance(bias, Constant) or bias in function.params
         if bias is not None and is_known and bias.type.dtype not in HALVES and _runs_on_cpu(call, False):
             biases[binding.var] = bias
-    counts = dict.fromkeys(biases, 0)
+    counts: dict[Any, int] = dict.fromkeys(biases, 0)
     for binding in walk(function):
         for atom in set(reads(binding.value)) & biases.keys():
             is_taker = _is_elementwise(binding.value, atom) and _runs_on_cpu(binding.value, True)
