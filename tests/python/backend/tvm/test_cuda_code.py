@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterator
 from typing import Any
@@ -12,8 +13,8 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import Compiled, KernelSpec, prim_func
-from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.kernel import Compiled, KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.gpu import checks
 from meta.device import device
 from meta.ir.type import TensorType, Value, tensor_type
@@ -251,3 +252,19 @@ def test_codes_of_imports_are_read_by_kind(target: Any, monkeypatch: pytest.Monk
     ((kind, code),) = library.import_codes(library.compile_functions({"kernel": function}, target))
     assert kind == "cuda"
     assert b"kernel_kernel" in code
+
+
+def test_small_buffers_between_kernels_are_on_the_device(target: Any) -> None:
+    """A kernel that gets the address of a buffer on the host's stack ends in an illegal access."""
+    x, y = (TensorSpec((rows, 8), "float32") for rows in (4096, 1))
+
+    def compute(x: Any) -> Any:
+        k = tvm.te.reduce_axis((0, 4096))
+        total = tvm.te.compute((1, 8), lambda i, j: tvm.te.sum(x[k, j], k), "total")
+        return tvm.te.compute((1, 8), lambda i, j: tvm.tirx.exp(total[i, j]), "y")
+
+    function = patterns.schedule(prim_func(KernelSpec("it", compute, (x,), (y,), "reduce")), "reduce", target)
+    code = library.compile_functions({"it": function}, target).inspect_source("ll")
+    sizes = [math.prod(map(int, b.shape)) for b in blocks.list_buffers(function) if str(b.scope()) == "global"]
+    assert [size for size in sizes if 0 < 4 * size < 1024 and size != 8], "sums of parts are on the way to the sums"
+    assert "TVMBackendAllocWorkspace" in code
