@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from functools import cache
 from math import prod
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from meta import dtype as dtypes
 from meta.dim import around
@@ -160,7 +160,10 @@ def _multiplications(call: CallInfo) -> Any:
 _NEAR_ELEMENTS = 1 << 16
 
 
-def attention_fits_tiles(dtype: str, q: tuple[int, ...], k: tuple[int, ...], v: tuple[int, ...]) -> bool:
+_Sizes = tuple[int, ...]
+
+
+def attention_fits_tiles(dtype: str, q: _Sizes, k: _Sizes, v: _Sizes) -> bool:
     """Whether TVM computes attention with operands of these shapes in register tiles of any CPU, without a rest."""
     return dtype == "float32" and q[-1] % 32 == v[-1] % 32 == k[-2] % 32 == q[-2] % 4 == 0
 
@@ -171,7 +174,8 @@ def _attention_in_tiles(call: CallInfo) -> Any:
     q, k, v = call.tensors()[:3]
     is_spread = prod(q.shape[:-2]) >= (os.cpu_count() or 1)
     is_near = max(prod(x.shape[-2:]) for x in (k, v)) <= _NEAR_ELEMENTS
-    fits = is_spread and is_near and attention_fits_tiles(q.dtype, q.shape, k.shape, v.shape)
+    shapes = [cast(_Sizes, x.shape) for x in (q, k, v)]  # limits are for calls of known sizes
+    fits = is_spread and is_near and attention_fits_tiles(q.dtype, *shapes)
     return _multiplications(call) if fits else None
 
 

@@ -35,8 +35,9 @@ def _confused_tuples(function: Any, module: Any) -> Iterator[str]:
     bindings = list(_bindings(function.body))
     sources = {b.var: b.value.tuple_value for b in bindings if isinstance(b.value, tvm.RelaxTupleGetItem)}
     for call in (b.value for b in bindings if isinstance(b.value, tvm.RelaxCall)):
-        callee = module.functions.get(call.op) if isinstance(call.op, tvm.GlobalVar) else None
-        if not isinstance(callee, tvm.RelaxFunction) or not callee.attrs or "Primitive" not in callee.attrs:
+        callee: Any = module.functions.get(call.op) if isinstance(call.op, tvm.GlobalVar) else None
+        attributes = callee.attrs if isinstance(callee, tvm.RelaxFunction) else None
+        if not attributes or "Primitive" not in attributes:
             continue
         tuples = [arg if isinstance(arg.ty, tvm.TupleType) else sources.get(arg) for arg in call.args]
         counts = Counter(source.name for source in tuples if source is not None)

@@ -87,13 +87,13 @@ class Scan:
     def _columns(self, shape: Any, index: Index, buffers: list[Any]) -> None:
         """The same for a block of columns, whose results are independent of each other."""
         read, write = buffers
-        *index, block = index
+        *others, block = index
         first = block * _like(_COLUMNS, block)
         count = tirx.min(shape[-1] - first, _like(_COLUMNS, first))
 
         def steps(lanes: Any) -> None:
             with script_tirx.serial(0, shape[self.axis]) as step, lanes() as lane:
-                before = (*index[: self.axis], self._position(shape, step), *index[self.axis :])
+                before = (*others[: self.axis], self._position(shape, step), *others[self.axis :])
                 self._step(total, lane, read, write, (*before, first + lane))
 
         total = registers(_COLUMNS, self.wide)
