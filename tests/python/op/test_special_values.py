@@ -241,3 +241,14 @@ def test_incomplete_gamma_functions_of_the_smallest_numbers() -> None:
     a = meta.array([5e-324, 1e-310, 1e-300, 1e-20], dtype="float64")
     np.testing.assert_allclose(meta.igamma(a, 0.5).numpy(), 1.0, rtol=1e-15)
     np.testing.assert_allclose(meta.igammac(a, 0.5).numpy(), 0.0, atol=1e-15)
+
+
+def test_the_reference_of_zeta_and_logit() -> None:
+    """zeta(1, q) is infinite for any q, and logit of integers rounds 1 - eps to float32, as in torch."""
+    ones, q = meta.array([1.0, 1.0]), meta.array([math.nan, 2.0])
+    flags = meta.array([True, False])
+    for dialect in ("tvm", "reference"):
+        with meta.with_dialect([dialect]):
+            assert meta.zeta(ones, q).numpy().tolist() == [math.inf] * 2
+            expected = torch.logit(torch.tensor([True, False]), 1e-5).numpy()
+            np.testing.assert_allclose(meta.logit(flags, 1e-5).numpy(), expected, rtol=1e-6)

@@ -104,5 +104,5 @@ elementwise({
     "igammac": by_element(_igammac),
     "lgamma": by_element(_lgamma),
     "polygamma": lambda x, n: by_element(_polygamma(n))(x),
-    "zeta": by_element(_zeta),
+    "zeta": lambda s, q: np.where(s == 1, np.inf, by_element(_zeta)(s, q)),  # also where q is NaN
 })  # fmt: skip

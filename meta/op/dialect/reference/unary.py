@@ -155,7 +155,7 @@ elementwise({
     "log1p": _on_floats(np.log1p),
     "log2": _on_floats(np.log2),
     "logical_not": np.logical_not,
-    "logit": _on_floats(logit),
+    "logit": lambda x, eps: logit(x if x.dtype.kind in "fc" else x.astype(np.float32), eps),  # 1 - eps rounds
     "negative": np.negative,
     "rad2deg": _on_floats(lambda x: x * (180 / math.pi)),
     "reciprocal": _on_floats(lambda x: 1 / x),
