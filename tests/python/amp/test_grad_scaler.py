@@ -210,7 +210,7 @@ def test_names_of_the_state_in_a_program():
     step, _, _ = training()
     main = tracing.record(step, (array(6, 8), array(6, 1), array()), {}).main
     updated = {main.params[index].name for index in main.attrs["mutates"].values()}
-    assert {"scaler.factor", "scaler.good_steps", "optimizer.w", "optimizer.w.velocity", "seen"} <= updated
+    assert {"scaler.factor", "scaler.good_steps", "optimizer.w", "optimizer.w.velocity", "counter"} <= updated
     assert "optimizer.learning_rate" not in updated
 
 

@@ -14,7 +14,11 @@ from meta.distributed import mesh
 from meta.errors import CommunicationError
 
 RANK, RANKS = distributed.rank(), distributed.world_size()
-DTYPES = ("bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64")
+DTYPES = (
+    "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
+    "complex128",
+)  # fmt: skip
+COMPLEX = ("complex64", "complex128")
 SHAPES = ((), (RANKS,), (2 * RANKS, 3), (RANKS, 0))
 
 
@@ -42,12 +46,14 @@ def check_reductions_of_all_dtypes() -> None:
     for dtype in DTYPES:
         for shape in SHAPES:
             for name, function in functions.items():
-                if name in {"bool": ("sum", "product"), "complex64": ("max", "min")}.get(dtype, ()):
+                if name in {"bool": ("sum", "product"), **dict.fromkeys(COMPLEX, ("max", "min"))}.get(dtype, ()):
                     continue
                 x = _tensor(RANK, shape, dtype)
                 expected = function.reduce(_all(shape, dtype)).astype(_wide(x).dtype)
                 _equal(distributed.all_reduce(x, name), expected, (dtype, shape, name))
-    tolerances = {"float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-12, "complex64": 1e-6}
+    tolerances = {
+        "float16": 1e-3, "bfloat16": 1e-2, "float32": 1e-6, "float64": 1e-12, "complex64": 1e-6, "complex128": 1e-12,
+    }  # fmt: skip
     for dtype, tolerance in tolerances.items():
         x, expected = _tensor(RANK, (2 * RANKS, 3), dtype), np.mean(_all((2 * RANKS, 3), dtype), 0)
         for result, part in (

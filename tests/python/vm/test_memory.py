@@ -128,21 +128,21 @@ def test_placed_tensors_start_at_their_offset(dtype: str) -> None:
 
 
 def test_buffers_of_kernels_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The kernel of cross_entropy's gradient allocates a matrix as large as the logits."""
-    monkeypatch.setattr(workspace, "LEAST_BYTES", 4 * 32 * 10)
+    """The kernel of igamma allocates matrices of float64."""
+    matrix = 8 * 32 * 10
+    monkeypatch.setattr(workspace, "LEAST_BYTES", matrix)
 
-    def body(ops: Any, x: Any, target: Any, dy: Any) -> Any:
-        logits = ops.cumsum(x, axis=1)
-        return ops.cumsum(ops.cross_entropy_dx(logits, target, dy), axis=1)
+    def body(ops: Any, x: Any) -> Any:
+        a = ops.cumsum(ops.exp(x), axis=1)
+        return ops.cumsum(ops.igamma(a, a), axis=1)
 
-    x, dy = randoms((32, 10), ())
-    target = meta.array(np.arange(32) % 10)
-    module = program({"x": (32, 10), "target": target.type, "dy": ()}, body)
+    (x,) = randoms((32, 10))
+    module = program({"x": (32, 10)}, body)
     executor = meta.vm.compile(module)
-    assert_same(executor(x, target, dy), run(module, x, target, dy))
-    memory = executor.memory(x, target, dy)
-    assert memory.workspace < 4 * 32 * 10
-    assert memory.intermediates == 3 * 4 * 32 * 10
+    assert_same(executor(x), run(module, x), rtol=1e-5)
+    memory = executor.memory(x)
+    assert memory.workspace < matrix
+    assert memory.intermediates >= x.nbytes + matrix
 
 
 @pytest.mark.parametrize("name", ["exp", "transpose"])
@@ -183,4 +183,4 @@ def test_small_kernels_run_before_the_one_that_writes_over_their_operand(monkeyp
     (x,) = randoms((128, 96))
     executor = meta.vm.compile(module)
     assert_same(executor(x), run(module, x), rtol=1e-4, atol=1e-2)
-    assert executor.memory(x).intermediates == x.nbytes
+    assert executor.memory(x).intermediates == 2 * x.nbytes
