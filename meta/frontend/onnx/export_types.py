@@ -45,8 +45,11 @@ class UnwritableError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class OperatorSignature:
-    """Of an operator in one opset. inputs, outputs: variables of types, such as "T", or dtypes; "" for others.
-    variadic: whether the last input and output stand for any number.  allowed: the dtypes of each variable."""
+    """The types that an operator of ONNX takes and returns in one opset.
+
+    inputs, outputs: for each tensor its type variable, such as "T", or its dtype if that is fixed; "" for the rest.
+    variadic: whether the last input, and the last output, may be repeated.
+    allowed: the dtypes that each type variable may have."""
 
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
@@ -74,7 +77,9 @@ def _repeated(variables: Sequence[str], is_variadic: bool) -> Iterator[str]:
 
 @cache
 def signature(kind: str, opset: int) -> OperatorSignature:
-    """The signature of ONNX's operator `kind`. Variables that stand for several types at once are left out."""
+    """The signature of ONNX's operator `kind`.
+
+    It leaves out the type variable of variadic inputs or outputs that may differ in type, as those of Loop."""
     import onnx.defs
 
     schema = onnx.defs.get_schema(kind, opset)
