@@ -1,11 +1,19 @@
-"""Calls that rules of passes emit."""
+"""Calls that rules of passes match and emit."""
 
 from __future__ import annotations
 
 from typing import Any
 
+from meta.ir.expr import Call
 from meta.ir.visitor import Scope
 from meta.op.registry import get
+
+
+def plain_call(value: object, *ops: str) -> Call | None:
+    """A call without attributes for which no dialect has been chosen, of one of `ops` if any are named; else None."""
+    if not isinstance(value, Call) or value.dialect is not None or value.attrs:
+        return None
+    return value if not ops or value.op_name in ops else None
 
 
 def emit(scope: Scope, name: str, *args: Any) -> Any:

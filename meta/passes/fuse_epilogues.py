@@ -22,6 +22,7 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts
 from meta.op.dispatch import CallInfo, Implementation, first_accepting
 from meta.op.registry import Op, get
+from meta.passes.emission import plain_call
 from meta.passes.manager import counted, function_pass
 from meta.passes.simplify import producer
 
@@ -50,7 +51,7 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
         return None if conv is None else {"bias": None, "other": None, "relu": False} | _arguments(conv)
 
     def bias_add(binding: Binding, scope: Scope) -> Expr | None:
-        call = _plain(binding)
+        call = plain_call(binding.value)
         arguments = convolution(scope, call.args[0]) if call is not None else None
         if call is None or arguments is None or arguments["bias"] is not None or arguments["other"] is not None:
             return None
@@ -59,7 +60,7 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
         return _fused(scope, call, arguments | {"bias": bias}) if axis % x.type.ndim == channels else None
 
     def add(binding: Binding, scope: Scope) -> Expr | None:
-        call = _plain(binding)
+        call = plain_call(binding.value)
         for y, other in (call.args, call.args[::-1]) if call is not None else ():
             arguments = convolution(scope, y)
             if call is not None and arguments is not None and arguments["other"] is None and _is_like(other, call.type):
@@ -67,16 +68,11 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
         return None
 
     def relu(binding: Binding, scope: Scope) -> Expr | None:
-        call = _plain(binding)
+        call = plain_call(binding.value)
         arguments = convolution(scope, call.args[0]) if call is not None else None
         return None if call is None or arguments is None else _fused(scope, call, arguments | {"relu": True})
 
     return {"bias_add": bias_add, "add": add, "relu": relu}
-
-
-def _plain(binding: Binding) -> Call | None:
-    call = binding.value
-    return call if isinstance(call, Call) and call.dialect is None and not call.attrs else None
 
 
 def _arguments(call: Call) -> dict[str, Any]:
@@ -115,7 +111,7 @@ def _runs_in_tiles(implementation: Implementation, info: CallInfo) -> bool:
 
 def _packed(binding: Binding, scope: Scope) -> Expr | None:
     """A convolution with a constant kernel on a CPU, packed; None for others."""
-    call = _plain(binding)
+    call = plain_call(binding.value)
     if call is None or not isinstance(call.op, Op):
         return None
     arguments = {"bias": None, "other": None, "relu": False} | _arguments(call)

@@ -13,6 +13,7 @@ from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Tuple, TupleGetItem,
 from meta.ir.visitor import Rule, Scope, by_op, rewrite, walk
 from meta.op.dispatch import CallInfo, first_accepting
 from meta.op.registry import get
+from meta.passes.emission import plain_call
 from meta.passes.manager import counted, function_pass
 
 _Key = tuple[Any, ...]
@@ -28,8 +29,8 @@ def join_gradients(function: FunctionExpr) -> FunctionExpr:
 
 def _table(function: FunctionExpr) -> dict[str, Rule]:
     calls = [b.value for b in walk(function) if isinstance(b.value, Call)]
-    sums = {_key(c) for c in calls if _is_plain(c, "layer_norm_dwb")}
-    scales = {_key(c): c.args[1] for c in calls if _is_plain(c, "layer_norm_dx") and _key(c) in sums}
+    sums = {_key(c) for c in calls if plain_call(c, "layer_norm_dwb")}
+    scales = {_key(c): c.args[1] for c in calls if plain_call(c, "layer_norm_dx") and _key(c) in sums}
     joined: dict[_Key, Var] = {}
 
     def gradients(call: Call, scope: Scope) -> Var | None:
@@ -51,22 +52,18 @@ def _table(function: FunctionExpr) -> dict[str, Rule]:
         return joined[key]
 
     def dx(binding: Binding, scope: Scope) -> Expr | None:
-        call = binding.value
-        joint = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dx") else None
+        call = plain_call(binding.value, "layer_norm_dx")
+        joint = None if call is None else gradients(call, scope)
         return None if joint is None else TupleGetItem(joint, 0, binding.span)
 
     def dwb(binding: Binding, scope: Scope) -> Expr | None:
-        call = binding.value
-        joint = gradients(call, scope) if isinstance(call, Call) and _is_plain(call, "layer_norm_dwb") else None
+        call = plain_call(binding.value, "layer_norm_dwb")
+        joint = None if call is None else gradients(call, scope)
         if joint is None:
             return None
         return Tuple((scope.get_item(joint, 1), scope.get_item(joint, 2)), binding.span)
 
     return {"layer_norm_dx": dx, "layer_norm_dwb": dwb}
-
-
-def _is_plain(call: Call, op: str) -> bool:
-    return call.op_name == op and call.dialect is None and not call.attrs
 
 
 def _key(call: Call) -> _Key:

@@ -18,6 +18,7 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts, walk
 from meta.modes import modes
 from meta.op.registry import get
+from meta.passes.emission import plain_call
 from meta.passes.manager import counted, function_pass
 
 _DTYPES: Final = frozenset({"float32", "float64"})
@@ -81,12 +82,12 @@ def _step(
     new: Var, x: Var, written: Mapping[Any, Var], calls: Mapping[Var, Call], counts: Counter[Var]
 ) -> _MomentumStep | None:
     """The step whose new parameter a variable is; None for others."""
-    kind, change = x.type, _plain(calls.get(new), "subtract", "add")
+    kind, change = x.type, plain_call(calls.get(new), "subtract", "add")
     if change is None or not isinstance(kind, TensorType) or kind.dtype not in _DTYPES or change.args[0] is not x:
         return None
     scaled = _scaled(change.args[1], calls, counts)
     velocity: Any = scaled[0] if scaled is not None else None
-    total = _plain(calls.get(velocity), "add") if velocity in written else None
+    total = plain_call(calls.get(velocity), "add") if velocity in written else None
     if scaled is None or total is None:
         return None
     for decayed, dx in (total.args[:2], total.args[1::-1]):
@@ -100,15 +101,10 @@ def _step(
 
 def _scaled(value: Any, calls: Mapping[Var, Call], counts: Counter[Var]) -> tuple[Any, float] | None:
     """x and number of x * number, where only one operator reads the product."""
-    product = _plain(calls.get(value), "multiply") if isinstance(value, Var) and counts[value] == 1 else None
+    product = plain_call(calls.get(value), "multiply") if isinstance(value, Var) and counts[value] == 1 else None
     if product is None:
         return None
     for x, number in (product.args[:2], product.args[1::-1]):
         if isinstance(number, (int, float)) and isinstance(x, Var):
             return x, float(number)
     return None
-
-
-def _plain(value: Call | None, *ops: str) -> Call | None:
-    """A call of one of these operators for which no dialect was chosen."""
-    return value if value is not None and value.op_name in ops and value.dialect is None and not value.attrs else None

@@ -18,6 +18,7 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import Scope, reads, rewrite, walk, walk_blocks
 from meta.op.dispatch import CallInfo, first_accepting
 from meta.op.registry import Op, get
+from meta.passes.emission import plain_call
 from meta.passes.manager import counted, function_pass
 
 _MOST_READERS = 2
@@ -55,7 +56,7 @@ def _separable(function: FunctionExpr) -> dict[Var, Atom]:
     biases: dict[Var, Atom] = {}
     for binding in walk(function):
         call: Any = binding.value
-        bias: Any = call.args[2] if _is_plain(call, "dense") else None
+        bias: Any = call.args[2] if plain_call(call, "dense") else None
         # Other variables may not be known where the readers are, and halves would be rounded once more.
         is_known = isinstance(bias, Constant) or bias in function.params
         if bias is not None and is_known and bias.type.dtype not in HALVES and _runs_on_cpu(call, False):
@@ -71,14 +72,9 @@ def _separable(function: FunctionExpr) -> dict[Var, Atom]:
     return {var: bias for var, bias in biases.items() if 1 <= counts[var] <= _MOST_READERS}
 
 
-def _is_plain(value: Any, op: str) -> bool:
-    """Whether a value is a call of an operator for which no dialect has been chosen."""
-    return isinstance(value, Call) and value.op_name == op and value.dialect is None and not value.attrs
-
-
 def _is_elementwise(value: Any, operand: Atom) -> bool:
     """Whether a value is a call of an elementwise operator on tensors of the shape of its operand."""
-    if not isinstance(value, Call) or not isinstance(value.op, Op) or not _is_plain(value, value.op.name):
+    if not isinstance(value, Call) or not isinstance(value.op, Op) or plain_call(value) is None:
         return False
     if value.op.view or value.op.pattern not in ("elemwise", "broadcast") or not isinstance(value.type, TensorType):
         return False
