@@ -73,6 +73,23 @@ def test_polygamma_and_zeta(dialect: str) -> None:
 
 
 @pytest.mark.parametrize("dialect", ["tvm", "reference"])
+def test_polygamma_and_zeta_of_the_largest_numbers(dialect: str) -> None:
+    """Far from 0, zeta(s, q) is q**(1 - s) / (s - 1), and polygamma(n, x) is (-1)**(n + 1) (n - 1)! / x**n."""
+    with meta.with_dialect(dialect):
+        for n, x in ((1, 1e300), (1, 1e160), (2, 1e150), (3, 1e107)):
+            expected = (-1.0) ** (n + 1) * math.factorial(n - 1) * x**-n
+            assert meta.polygamma(n, meta.array([x], dtype="float64")).item() == pytest.approx(expected, rel=1e-12)
+        q = [1e300, 1e160, 1e110]
+        zeta = meta.zeta(1.5, meta.array(q, dtype="float64")).numpy()
+        np.testing.assert_allclose(zeta, [2 * v**-0.5 for v in q], rtol=1e-12)
+        ends = [meta.polygamma(n, meta.array([math.inf, -math.inf], dtype="float32")).tolist() for n in (1, 2)]
+        np.testing.assert_array_equal(ends, [[0.0, math.nan]] * 2)
+        limits = meta.zeta(math.inf, meta.array([0.5, 1.0, 2.0, math.inf], dtype="float64"))
+        np.testing.assert_array_equal(limits.numpy(), [math.inf, 1.0, 0.0, 0.0])
+        assert meta.zeta(2.0, meta.array([math.inf])).tolist() == [0.0]
+
+
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_polygamma_below_zero_follows_the_recurrence(n: int, dialect: str) -> None:
     """psi(n, x + 1) - psi(n, x) = (-1)**n n! / x**(n + 1) (Abramowitz and Stegun, 6.4.6)."""

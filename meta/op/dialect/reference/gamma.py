@@ -27,12 +27,13 @@ def _zeta(s: float, q: float) -> float:
         return math.nan
     w = q + 20
     total = sum(float(np.power(q + k, -s)) for k in range(20))
-    last = float(np.power(w, -s))
-    total += last * w / (s - 1) + last / 2
-    factor = s * last / w
+    integral = float(np.power(w, 1 - s))  # times s - 1; w**-s is 0 for the largest q
+    last, order = integral / w, min(s, 1000.0)  # of larger orders the series is 0, not infinity times 0
+    total += integral / (s - 1) + last / 2
+    factor = order * last / w
     for j, number in enumerate(_BERNOULLI):
         total += factor * number / math.factorial(2 * j + 2)
-        factor *= (s + 2 * j + 1) * (s + 2 * j + 2) / (w * w)
+        factor *= (order + 2 * j + 1) * (order + 2 * j + 2) / w / w
     return total
 
 
@@ -58,6 +59,8 @@ def _polygamma(n: int) -> Callable[[float], float]:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def run(x: float) -> float:
+        if x == -math.inf:
+            return math.nan
         if x <= 0 and x == np.floor(x):
             return math.copysign(math.inf, scale) if x == 0 else math.inf
         total = 0.0

@@ -28,6 +28,8 @@ _BERNOULLI: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6
                      -174611 / 330, 854513 / 138, -236364091 / 2730)  # fmt: skip
 """The Bernoulli numbers of even index, from the second."""
 _SHIFT: Final = 10
+_LARGEST_ORDER: Final = 1000.0
+"""Of zeta in the factors of its series, whose terms are 0 from there on: infinity times 0 would be NaN."""
 """Terms that are summed one by one before an asymptotic series takes over."""
 
 
@@ -62,29 +64,29 @@ def digamma(x: Expr) -> Expr:
     return let(let(select(x > zero, x, one - x), of_positive), reflected)
 
 
-def zeta_positive(s: Expr, q: Expr, power: Callable[[Expr], Expr] | None = None) -> Expr:
+def zeta_positive(s: Expr, q: Expr, power: Callable[[Expr, int], Expr] | None = None) -> Expr:
     """The sum of (q + k)**-s over k >= 0 for s > 1 and q > 0, by the formula of Euler and Maclaurin (23.1.30).
 
-    power: computes w**-s, by default in the C library."""
-    one, power = const(q, 1), power or (lambda w: libm("pow")(w, -s))
-    total = power(q)
+    power: computes w**(e - s) for e of 0 or 1, by default in the C library."""
+    one, power = const(q, 1), power or (lambda w, e: libm("pow")(w, const(q, e) - s))
+    total = power(q, 0)
     for k in range(1, _SHIFT):
-        total = total + power(q + const(q, k))
+        total = total + power(q + const(q, k), 0)
 
-    def with_tail(w: Expr, last: Expr) -> Expr:
-        value = total + last * w / (s - one) + const(q, 0.5) * last
-
+    def with_tail(w: Expr, integral: Expr) -> Expr:
+        # Of the largest q, w**-s is below all numbers, and this integral (times s - 1) is not.
         def series(inverse: Expr, square: Expr) -> Expr:
-            tail, factor = value, s * last * inverse
+            last, order = integral * inverse, tirx.min(s, const(q, _LARGEST_ORDER))
+            tail, factor = total + integral / (s - one) + const(q, 0.5) * last, order * last * inverse
             for j, number in enumerate(_BERNOULLI):
                 tail = tail + factor * const(q, number / math.factorial(2 * j + 2))
-                factor = factor * (s + const(q, 2 * j + 1)) * (s + const(q, 2 * j + 2)) * square
+                factor = factor * (order + const(q, 2 * j + 1)) * (order + const(q, 2 * j + 2)) * square
             return tail
 
         return bound(series, one / w, one / (w * w))
 
     shifted = q + const(q, _SHIFT)
-    return bound(with_tail, shifted, power(shifted))
+    return bound(with_tail, shifted, power(shifted, 1))
 
 
 def _reciprocal_power(w: Expr, exponent: int) -> Expr:
@@ -130,7 +132,7 @@ def polygamma(x: Expr, n: int) -> Expr:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def reflected(value: Expr) -> Expr:
-        is_pole = tirx.EQ(x, tirx.floor(x))
+        is_pole = tirx.And(tirx.EQ(x, tirx.floor(x)), x > const(x, -_INF))
         derivative = let(_cotangent(x), lambda c: _horner(_cotangent_derivative(n), c))
         mirrored = const(x, (-1.0) ** (n + 1)) * (const(x, (-1.0) ** n * math.pi ** (n + 1)) * derivative - value)
         pole = select(tirx.EQ(x, zero), const(x, math.copysign(_INF, scale)), const(x, _INF))
@@ -139,7 +141,7 @@ def polygamma(x: Expr, n: int) -> Expr:
     positive = select(x > zero, x, one - x)
 
     def of_positive(q: Expr) -> Expr:
-        return const(x, scale) * zeta_positive(const(x, n + 1), q, lambda w: _reciprocal_power(w, n + 1))
+        return const(x, scale) * zeta_positive(const(x, n + 1), q, lambda w, e: _reciprocal_power(w, n + 1 - e))
 
     return let(let(positive, of_positive), reflected)
 
