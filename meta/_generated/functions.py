@@ -8689,7 +8689,7 @@ _r_threshold = _s_threshold.fast
 
 
 def threshold(x: T, threshold: float = 0.0, value: float = 0.0) -> T:
-    """x above `threshold`, `value` elsewhere.
+    """x above `threshold`, `value` elsewhere; with integers, both are truncated.
     x: Input of any shape.
     threshold: Elements up to this value are replaced.
     value: Value that replaces them.

@@ -1434,7 +1434,7 @@ class TensorMethods(Casts):
         return meta.tanh(self)
 
     def threshold(self, threshold: float = 0.0, value: float = 0.0) -> Self:
-        """x above `threshold`, `value` elsewhere.
+        """x above `threshold`, `value` elsewhere; with integers, both are truncated.
         threshold: Elements up to this value are replaced.
         value: Value that replaces them.
         """

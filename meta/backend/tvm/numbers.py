@@ -56,8 +56,11 @@ class Parameter:
     def value(self, args: Sequence[Any]) -> float:
         """The parameter for these arguments; of uint64 the int64 of the same bits.
 
-        Raises ArithmeticError or ValueError for values without one, such as the logarithm of a negative number."""
-        value = rounded(_evaluate(self.expression, args), self.dtype)
+        Raises ArithmeticError for values without one, such as the logarithm of a negative number."""
+        try:
+            value = rounded(_evaluate(self.expression, args), self.dtype)
+        except ValueError as error:
+            raise ArithmeticError(*error.args) from error
         return value - (1 << 64) if self.dtype == "uint64" and value >= 1 << 63 else value
 
 

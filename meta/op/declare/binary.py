@@ -265,6 +265,7 @@ def addcmul(x: TensorType, x1: rules.ScalarOrType, x2: rules.ScalarOrType, value
     rules.require_number("x", out)
     is_whole = not isinstance(value, float) or value.is_integer() or dtypes.is_inexact(out.dtype)
     rules.require(is_whole, f"value is {value}, the operands are {out.dtype}", "an integer", "cast one to a float")
+    rules.require_held(value, out.dtype)
     return out
 
 

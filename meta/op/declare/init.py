@@ -74,8 +74,17 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     )
     if dtype is None:
         dtype = "float32" if any(isinstance(v, float) for v in (first, last, step)) else "int64"
-    exact = all(isinstance(v, int) for v in (first, last, step))
-    size = max(int(-((first - last) // step) if exact else math.ceil((last - first) / step)), 0)
+    if all(isinstance(v, int) for v in (first, last, step)):
+        size = max(int(-((first - last) // step)), 0)
+    else:
+        values = (last - first) / step
+        rules.require(
+            math.isfinite(values),
+            f"start={first}, stop={last}, step={step}: {values} values",
+            "a finite number of values",
+            "use a larger step",
+        )
+        size = max(math.ceil(values), 0)
     for value in (first, first + (size - 1) * step) if size else ():
         _require_finite(value, "int64" if dtype == "bool" else dtype)
     return tensor_type((size,), dtype, device)

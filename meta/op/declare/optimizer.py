@@ -30,6 +30,9 @@ def _declare(schema: Schema, states: tuple[str, ...], doc: str) -> None:
         for name, state in state_types.items():
             rules.require_float(name, state)
         scalars = [t for t in arguments.values() if isinstance(t, TensorType)]
+        for number in arguments.values():
+            if isinstance(number, int):
+                rules.require_held(number, x.dtype)
         for t in scalars:
             rules.require(t.ndim == 0, f"a number has shape {rules.show(t.shape)}", "a number or a 0-d tensor")
         rules.same_device(x, dx, *arrays, *scalars)

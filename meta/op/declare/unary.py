@@ -129,9 +129,16 @@ standard_unary(
     schema=unary.softplus,
     amp="never",
 )
-standard_unary(
-    "threshold", "x above `threshold`, `value` elsewhere.", result="same", accepts="number", schema=unary.threshold
-)
+
+
+@declare("threshold", schema=unary.threshold, pattern="elemwise", method=True)
+def threshold(x: TensorType, threshold: float, value: float) -> TensorType:
+    """x above `threshold`, `value` elsewhere; with integers, both are truncated."""
+    rules.require_number("x", x)
+    for number in (threshold, value):
+        rules.require_held(number, x.dtype)
+    return x
+
 
 # Predicates.
 standard_unary("isfinite", "Whether each element is neither infinite nor NaN.", result="bool", complex="analytic")

@@ -123,3 +123,48 @@ def test_ranges_of_floats():
         meta.linspace(-1e39, 1e39, 3)
     with pytest.raises(MetaError, match=r"\[linspace\] the number 300 does not fit into int8; expected -128 to 127"):
         meta.linspace(0, 300, 3, dtype="int8")
+
+
+def test_integers_refuse_numbers_that_they_do_not_hold():
+    x = meta.array([1, 2, 3], dtype="int32")
+    calls: list[Callable[[Any, float], Any]] = [
+        lambda x, n: meta.threshold(x, n, 0), lambda x, n: meta.threshold(x, 0, n), lambda x, n: meta.full_like(x, n),
+    ]  # fmt: skip
+    for call in calls:
+        for number in (2**31, math.nan, math.inf):
+            with pytest.raises(MetaError, match=r"\] the number \S+ does not fit into int32; expected -2147483648 to"):
+                call(x, number)
+    with pytest.raises(MetaError, match=r"\[addcmul\] the number 2147483648 does not fit into int32"):
+        meta.addcmul(x, x, x, 2**31)
+    with pytest.raises(MetaError, match=r"\[sgd\] an integer of 1329 bits does not fit into float32"):
+        meta.sgd(meta.ones((2,)), meta.ones((2,)), meta.zeros((2,)), 10**400)
+
+
+def test_thresholds_of_integers_are_truncated():
+    x = np.arange(-2, 3)
+    for dialect in ("tvm", "reference"):
+        with meta.with_dialect(dialect):
+            for threshold, value in ((-0.5, 9.7), (0.5, -9.7), (-1.5, 3.0)):
+                expected = torch.threshold(torch.from_numpy(x), threshold, value).tolist()
+                assert meta.threshold(meta.array(x), threshold, value).tolist() == expected
+
+
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
+def test_rounding_to_decimals_beyond_the_dtype(dialect: str):
+    """A number has no decimals where its product with the power overflows, and is 0 of powers beyond the dtype."""
+    values = np.array([1e38, -5e7, 1.25, 0.0, math.inf, math.nan], "float32")
+    with meta.with_dialect(dialect):
+        for decimals in (3, 38, 39, 309, 10**6):
+            expected = [*values[:2], 1.25, *values[3:]]
+            np.testing.assert_array_equal(meta.round(meta.array(values), decimals).numpy(), np.float32(expected))
+            expected = [0.0, -0.0, 0.0, 0.0, math.inf, math.nan]
+            lost = meta.round(meta.array(values), -max(decimals, 39)).numpy()
+            np.testing.assert_array_equal(lost, np.float32(expected))
+
+
+def test_ranges_without_a_finite_number_of_values():
+    with pytest.raises(MetaError, match=r"\[arange\] start=0.0, stop=1.0, step=5e-324: inf values; expected a finite"):
+        meta.arange(0.0, 1.0, 5e-324)
+    assert meta.arange(2**63, 5).shape == (0,)
+    assert meta.arange(0, 5, 2**63).tolist() == [0]
+    assert meta.arange(0, 2**64 - 1, 2**63, dtype="uint64").tolist() == [0, 2**63]

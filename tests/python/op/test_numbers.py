@@ -220,3 +220,13 @@ def test_linspace(start: float, stop: float, num: int, dtype: str) -> None:
     np.testing.assert_allclose(result, np.linspace(start, stop, num), rtol=1e-6 if dtype == "float32" else 1e-14)
     assert result[0] == np.asarray(start, dtype)
     assert num == 1 or result[-1] == np.asarray(stop, dtype)
+
+
+def test_ranges_of_unsigned_numbers_leave_other_ranges_their_kernel() -> None:
+    assert meta.arange(2**63, 2**63 + 2, dtype="uint64").tolist() == [2**63, 2**63 + 1]
+    for dtype in ("uint64", "float32"):
+        meta.arange(3, 9, dtype=dtype)
+        before = set(kernel._kernels)
+        for n in (5, 7):
+            assert meta.arange(n, 3 * n, n, dtype=dtype).tolist() == [n, 2 * n]
+        assert set(kernel._kernels) == before

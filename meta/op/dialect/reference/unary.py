@@ -82,9 +82,15 @@ def round_to(x: Array, decimals: int) -> Array:
         return x
     if decimals == 0 or x.dtype.kind != "f":
         return np.rint(x)
-    power = np.asarray(10.0 ** abs(decimals)).astype(x.dtype)
-    nearest = np.rint(x * power) / power if decimals > 0 else np.rint(x / power) * power
-    return np.where(np.isinf(x), x, nearest)
+    power = _as(float(f"1e{abs(decimals)}"), x)
+    if decimals > 0:
+        return np.where(np.isfinite(x * power), np.rint(x * power) / power, x)
+    return np.where(np.isinf(x), x, x * 0 if np.isinf(power) else np.rint(x / power) * power)
+
+
+def _as(number: float, x: Array) -> Array:
+    """A number in the dtype of an array."""
+    return np.asarray(number).astype(x.dtype)
 
 
 def nan_to_num(x: Array, nan: float, posinf: float | None, neginf: float | None) -> Array:
@@ -181,7 +187,7 @@ elementwise({
     "tan": _on_floats(np.tan),
     "tanh": _on_floats(np.tanh),
     "tanh_dx": lambda y, dy: dy * (1 - y * y),
-    "threshold": lambda x, threshold, value: np.where(x <= threshold, np.asarray(value).astype(x.dtype), x),
+    "threshold": lambda x, threshold, value: np.where(x <= _as(threshold, x), _as(value, x), x),
     "threshold_dx": lambda x, dy, threshold: np.where(x <= threshold, 0, dy),
     "trunc": np.trunc,
 })  # fmt: skip

@@ -66,8 +66,10 @@ def full_like(x: Any, fill_value: Any, dtype: str | None, *, out: Any) -> Any:
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Any) -> Any:
     first = 0 if stop is None else start
     value_dtype = _arange_dtype(out[0].dtype, first, step)
-    if out[0].dtype == "uint64" and max(first, stop or 0) > dtypes.int_range("int64")[1]:
-        value_dtype, step = "uint64", step % (1 << 64)
+    # Numbers that the kernel takes at run time have 64 bits.
+    if out[0].dtype == "uint64" and any(isinstance(v, int) and v >= 1 << 63 for v in (first, stop)):
+        value_dtype = "uint64"
+    first, step = _wrapped(first, value_dtype), _wrapped(step, value_dtype)
     return te.compute(
         out[0].shape,
         lambda i: cast(
@@ -75,6 +77,15 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
         ),
         "arange",
     )
+
+
+def _wrapped(value: Any, dtype: str) -> Any:
+    """An int with the bits that it has in a 64-bit integer `dtype`: of an empty range, or a range of one value, the
+    start or the step may lie outside."""
+    if dtype == "float64" or not isinstance(value, int):
+        return value
+    low, _ = dtypes.int_range(dtype)
+    return (value - low) % (1 << 64) + low
 
 
 def _arange_dtype(dtype: str, *values: Any) -> str:

@@ -89,12 +89,17 @@ def logit(x: Expr, eps: float | None) -> Expr:
 
 
 def round_to(x: Expr, decimals: int) -> Expr:
-    """The nearest multiple of 10**-decimals; infinities stay."""
+    """The nearest multiple of 10**-decimals; infinities stay, and so do numbers whose product with 10**decimals
+    overflows, because they have no further decimals."""
     if decimals == 0 or not is_float(x):
         return rounding(tirx.nearbyint)(x)
-    power = const(x, 10.0 ** abs(decimals))
-    nearest = tirx.nearbyint(x * power) / power if decimals > 0 else tirx.nearbyint(x / power) * power
-    return select(tirx.abs(x) < const(x, math.inf), nearest, x)
+    number = float(f"1e{abs(decimals)}")
+    power, infinity = const(x, number), const(x, math.inf)
+    if decimals > 0:
+        return let(x * power, lambda y: select(tirx.abs(y) < infinity, tirx.nearbyint(y) / power, x))
+    # Of a power beyond the dtype, 0 is the nearest multiple.
+    nearest = x * const(x, 0) if number > dtypes.largest(dtype_of(x)) else tirx.nearbyint(x / power) * power
+    return select(tirx.abs(x) < infinity, nearest, x)
 
 
 def signbit(x: Expr) -> Expr:
