@@ -83,6 +83,7 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "matmul", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
     Limit("torch", "dense", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
     Limit("torch", "*_attention*", "cuda", "multiplications", least=8_000_000, measured="H200, 2026-11-21"),
+    Limit("triton", "*_attention*", "cuda", "multiplications", least=8_000_000, measured="H200, 2026-11-23"),
     Limit("torch", "concatenate", "cuda", "joined elements", least=8_388_608, measured="H200, 2026-11-21"),
     Limit("torch", "conv?d", "cuda", "multiplications", least=2_500_000, measured="H200, 2026-11-21"),
     Limit("torch", "conv?d_dx", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),

@@ -1,4 +1,5 @@
-"""The Triton dialect: kernels that a program registers, as functions that launch Triton kernels on torch tensors.
+"""The Triton dialect: attention, and kernels that a program registers as functions that launch Triton kernels on torch
+tensors.
 
     triton_dialect = meta.dialect("triton")
 
@@ -8,7 +9,7 @@
 
     triton_dialect.implement("celu", pointwise(celu_of_a_number))    # from a @triton.jit function of numbers
 
-Users register all of its kernels, which run on the current stream of the thread, eagerly, in programs and CUDA graphs.
+All of them run on the current stream of the thread, eagerly, in programs and CUDA graphs.
 With TRITON_INTERPRET=1 in the environment, kernels run in Triton's interpreter, on the CPU too: for tests. Optional.
 """
 

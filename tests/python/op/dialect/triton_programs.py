@@ -172,6 +172,51 @@ def pointwise_in_programs_of_unknown_sizes() -> None:
         DIALECT.remove("add")
 
 
+def attention() -> None:
+    """One and several blocks of keys, of sizes that do not fill them; all results against the reference."""
+    for heads, queries, keys, features, values in (((2, 1), 70, 90, 20, 8), ((1,), 30, 140, 16, 60), ((), 0, 3, 4, 4)):
+        for causal, scale in ((False, None), (True, 0.3)):
+            shapes = (queries, features), (keys, features), (keys, values), (queries, values)
+            operands = [_floats(*heads, *shape) for shape in shapes]
+            results = []
+            for dialect in ("triton", "reference"):
+                with meta.with_dialect(dialect):
+                    y, lse = meta.scaled_dot_product_attention(*operands[:3], causal=causal, scale=scale)
+                    gradients = meta.scaled_dot_product_attention_dx(
+                        *operands[:3], y, lse, operands[3], causal=causal, scale=scale
+                    )
+                results.append([y, lse, *gradients])
+            for actual, expected in zip(*results, strict=True):
+                np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def attention_with_infinite_scores() -> None:
+    for value in (np.inf, -np.inf, np.nan):
+        q, k, v, dy = (abs(_floats(2, 20, 8).numpy()) + 0.1 for _ in range(4))
+        k[0, 3, 0] = q[1, 5, 0] = value
+        results = []
+        for dialect in ("triton", "reference"):
+            operands = [meta.array(x) for x in (q, k, v)]
+            with meta.with_dialect(dialect):
+                y, lse = meta.scaled_dot_product_attention(*operands)
+                results.append([y, lse, *meta.scaled_dot_product_attention_dx(*operands, y, lse, meta.array(dy))])
+        for actual, expected in zip(*results, strict=True):
+            np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
+
+
+def attention_is_refused_above_the_sizes_of_its_blocks() -> None:
+    wide = meta.explain("scaled_dot_product_attention", *(_floats(2, 4, 136) for _ in range(3)))
+    assert "136 features of q, at most 128" in str(wide)
+    exact = meta.explain("scaled_dot_product_attention", *(_floats(2, 4, 72) for _ in range(3)))
+    assert "more than 64 features of float32 without TF32" in str(exact)
+    torch.backends.cuda.matmul.allow_tf32 = True
+    try:
+        fast = meta.explain("scaled_dot_product_attention", *(_floats(2, 4, 72) for _ in range(3)))
+        assert fast.chosen == "triton"
+    finally:
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+
 def errors() -> None:
     for wrong in (lambda x: x, 3, None):
         with pytest.raises(ArgumentError, match=r"a function compiled by triton\.jit; decorate it with @triton\.jit"):
