@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from meta import dtype as dtypes
+from meta.files.into_memory import allocate
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.weights import DTYPES
 from meta.limits import array_bytes
@@ -112,7 +113,7 @@ def _external(tensor: Any, where: str, folder: str | None) -> Any:
 
     path = _external_path(tensor, where, folder)
     code, shape, size = int(tensor.dtype), tuple(map(int, tensor.shape)), int(tensor.nbytes)
-    data: Any = np.empty(size, np.uint8)
+    data: Any = allocate((size,), np.uint8)
     try:
         with open(path, "rb") as file:
             file.seek(tensor.offset or 0)

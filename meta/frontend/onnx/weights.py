@@ -15,6 +15,7 @@ from typing import BinaryIO
 import numpy as np
 import numpy.typing as npt
 
+from meta.files.into_memory import allocate
 from meta.limits import MAX_DIMENSIONS
 
 Arrays = dict[str, npt.NDArray[np.generic]]
@@ -124,7 +125,7 @@ class _WeightReader:
         name = self.bytes_of(names[0].content, names[0].end).decode("utf-8", "strict")
         if len(dims) > MAX_DIMENSIONS or math.prod(dims) * np.dtype(dtype).itemsize != size or name in self.arrays:
             raise _Unexpected
-        array = np.empty(dims, dtype)
+        array = allocate(dims, dtype)
         self.file.seek(raw[0].content)
         if self.file.readinto(memoryview(array).cast("B")) != size:  # type: ignore[attr-defined]
             raise _Unexpected

@@ -7,50 +7,53 @@ u8 bits, u16 lanes, i64 for each dimension, i64 length of the data in bytes, dat
 from __future__ import annotations
 
 import struct
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from meta.files.into_memory import allocate, fill
 from meta.frontend.relay.dtypes import NUMPY_DTYPES
 from meta.frontend.relay.errors import RelayError
 from meta.limits import MAX_DIMENSIONS, array_bytes
 
 _MAGIC = 0xDD5E40F096B4A13F
 _HEADER = struct.Struct("<QQiiiBBH")
-_INT64 = struct.Struct("<q")
 # Codes of DLPack: 0 int, 1 uint, 2 float, 4 bfloat.
 _KINDS = {0: "int", 1: "uint", 2: "float", 4: "bfloat"}
 
 
-def read_array(data: memoryview, start: int, source: str) -> tuple[NDArray[Any], str, int]:
-    """The array that starts at byte `start`, Relay's name of its dtype, and the position after it.
+def read_array(file: IO[bytes], left: int, source: str) -> tuple[NDArray[Any], str, int]:
+    """The array at the position of a file, Relay's name of its dtype, and how many bytes are left after it.
 
-    source: the name of the data in errors. The array owns its data. Raises RelayError if the bytes are not an array;
-    nothing is allocated for a size beyond the bytes."""
-    if len(data) - start < _HEADER.size:
-        raise _invalid(source, f"{len(data) - start} bytes are left where an array starts")
-    magic, _, _, _, rank, code, bits, lanes = _HEADER.unpack_from(data, start)
+    left: the bytes from the position to the end of the file.  source: the name of the data in errors. The array owns
+    its data, which is read into it. Raises RelayError if the bytes are not an array; nothing is allocated for a size
+    beyond the bytes."""
+    header = file.read(_HEADER.size)
+    if len(header) < _HEADER.size:
+        raise _invalid(source, f"{len(header)} bytes are left where an array starts")
+    magic, _, _, _, rank, code, bits, lanes = _HEADER.unpack(header)
     if magic != _MAGIC:
         raise _invalid(source, f"an array starts with {magic:#x} and not with {_MAGIC:#x}")
     if not 0 <= rank <= MAX_DIMENSIONS:
         raise _invalid(source, f"an array of {rank} dimensions")
     dtype = _dtype(code, bits, lanes, source)
-    position = start + _HEADER.size
-    if len(data) - position < 8 * (rank + 1):
+    sizes = file.read(8 * (rank + 1))
+    if len(sizes) < 8 * (rank + 1):
         raise _invalid(source, "the shape of an array is cut off")
-    shape = struct.unpack_from(f"<{rank}q", data, position)
-    position += 8 * rank
-    (length,) = _INT64.unpack_from(data, position)
-    position += 8
+    *dimensions, length = struct.unpack(f"<{rank + 1}q", sizes)
+    shape = tuple(dimensions)
+    left -= len(header) + len(sizes)
     kind = np.dtype(NUMPY_DTYPES[dtype])
     if array_bytes(shape, kind.itemsize) != length:
         raise _invalid(source, f"an array of shape {shape} and {dtype} has {length} bytes of data")
-    if length > len(data) - position:
-        raise _invalid(source, f"an array of {length} bytes is cut off after {len(data) - position}")
-    words: NDArray[Any] = np.frombuffer(data, "<u1" if dtype == "bool" else kind, length // kind.itemsize, position)
-    values: NDArray[Any] = np.not_equal(words, 0) if dtype == "bool" else np.array(words)
-    return np.reshape(values, shape), dtype, position + length
+    if length > left:
+        raise _invalid(source, f"an array of {length} bytes is cut off after {left}")
+    words: NDArray[Any] = allocate(shape, "<u1" if dtype == "bool" else kind)
+    count = fill(file, memoryview(words.reshape(-1).view(np.uint8)))
+    if count < length:
+        raise _invalid(source, f"an array of {length} bytes is cut off after {count}")
+    return np.not_equal(words, 0) if dtype == "bool" else words, dtype, left - length
 
 
 def _dtype(code: int, bits: int, lanes: int, source: str) -> str:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import io
 import os
 import struct
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Generator, Mapping
@@ -19,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from meta.errors import ArgumentError
+from meta.files.into_memory import StoredMember, allocate, fill
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.ndarray_format import read_array
 from meta.limits import MAX_EXPANSION, MAX_EXPANSION_FREE, array_bytes
@@ -26,8 +28,6 @@ from meta.limits import MAX_EXPANSION, MAX_EXPANSION_FREE, array_bytes
 _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")
 _ZIP = b"PK"
-_PIECE = 1 << 16
-"""Bytes that are read at once: the C library serves such buffers without asking the system for memory."""
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
 # The exceptions of zipfile, zlib and numpy.lib.format for invalid files.
 _BAD_FILE = (
@@ -37,6 +37,7 @@ _BAD_FILE = (
     EOFError,
     RuntimeError,
     SyntaxError,
+    tokenize.TokenError,
     RecursionError,
     struct.error,
     zlib.error,
@@ -69,10 +70,12 @@ def read_params(params: Params) -> Arrays:
 
 
 def _read(file: IO[bytes], source: str) -> Arrays:
-    start = file.read(len(_ZIP))
-    if start == _ZIP:
-        return _from_npz(file, file.seek(0, os.SEEK_END), source)
-    return _from_binary(memoryview(start + file.read()), source)
+    is_zip = file.read(len(_ZIP)) == _ZIP
+    size = file.seek(0, os.SEEK_END)
+    if is_zip:
+        return _from_npz(file, size, source)
+    file.seek(0)
+    return _from_binary(file, size, source)
 
 
 @contextmanager
@@ -109,44 +112,45 @@ def _array(name: str, value: Any) -> NDArray[Any]:
 # --- the binary of relay.save_param_dict ---
 
 
-def _from_binary(data: memoryview, source: str) -> Arrays:
-    if len(data) < 8 or _UINT64.unpack_from(data)[0] != _MAGIC:
+def _from_binary(file: IO[bytes], size: int, source: str) -> Arrays:
+    start = file.read(16)
+    if len(start) < 16 or _UINT64.unpack_from(start)[0] != _MAGIC:
         raise _invalid(source, "neither an .npz nor the binary of relay.save_param_dict")
-    count, position = _count(data, 16, source)
+    count, left = _count(file, size - 16, source)
     names: list[str] = []
     for _ in range(count):
-        length, position = _count(data, position, source)
+        length, left = _count(file, left, source)
         try:
-            names.append(bytes(data[position : position + length]).decode("utf-8"))
+            names.append(file.read(length).decode("utf-8"))
         except UnicodeDecodeError as error:
             raise _invalid(source, f"the name of parameter {len(names)} is not UTF-8") from error
-        position += length
+        left -= length
     if len(set(names)) != len(names):
         raise _invalid(source, "two parameters have one name")
-    arrays, position = _count(data, position, source)
+    arrays, left = _count(file, left, source)
     if arrays != count:
         raise _invalid(source, f"{count} names and {arrays} arrays")
     out: Arrays = {}
     for name in names:
-        values, dtype, position = read_array(data, position, f"{source}, parameter {name!r}")
-        out[name] = _as_bfloat16(values) if dtype == "bfloat16" else values
-    if position != len(data):
-        raise _invalid(source, f"{len(data) - position} bytes after the last parameter")
+        array, dtype, left = read_array(file, left, f"{source}, parameter {name!r}")
+        values: Any = array
+        out[name] = values.view(_bfloat16()) if dtype == "bfloat16" else values
+    if left:
+        raise _invalid(source, f"{left} bytes after the last parameter")
     return out
 
 
-def _count(data: memoryview, position: int, source: str) -> tuple[int, int]:
-    """The u64 at a position, which the number of remaining bytes bounds, and the position after it."""
-    if len(data) - position < 8:
+def _count(file: IO[bytes], left: int, source: str) -> tuple[int, int]:
+    """The u64 at the position of the file, at most the bytes that follow it, and the number of those.
+
+    left: the bytes from the position to the end."""
+    data = file.read(8)
+    if len(data) < 8:
         raise _invalid(source, "the file is cut off")
-    (count,) = _UINT64.unpack_from(data, position)
-    if count > len(data) - position - 8:
-        raise _invalid(source, f"a length of {count} where {len(data) - position - 8} bytes are left")
-    return count, position + 8
-
-
-def _as_bfloat16(words: NDArray[Any]) -> NDArray[Any]:
-    return np.array(np.ndarray(words.shape, _bfloat16(), words.tobytes()))
+    (count,) = _UINT64.unpack(data)
+    if count > left - 8:
+        raise _invalid(source, f"a length of {count} where {left - 8} bytes are left")
+    return count, left - 8
 
 
 def _bfloat16() -> np.dtype[Any]:
@@ -167,13 +171,23 @@ def _from_npz(data: IO[bytes], size: int, source: str) -> Arrays:
                 name = member.filename.removesuffix(".npy")
                 if name in out:
                     raise _invalid(source, f"two parameters {name!r}")
-                with archive.open(member) as file:
-                    out[name] = _npy(file, member.file_size, f"{source}, parameter {name!r}")
+                out[name] = _member(archive, data, member, f"{source}, parameter {name!r}")
     except (*_BAD_FILE, zipfile.BadZipFile) as error:
         if isinstance(error, RelayError):
             raise
         raise _invalid(source, f"{type(error).__name__}: {error}"[:200]) from error
     return out
+
+
+def _member(archive: zipfile.ZipFile, data: IO[bytes], member: zipfile.ZipInfo, source: str) -> NDArray[Any]:
+    if member.compress_type != zipfile.ZIP_STORED:
+        with archive.open(member) as file:
+            return _npy(file, member.file_size, source)
+    stored = StoredMember(archive, data, member)
+    values = _npy(stored, member.file_size, source)
+    if not stored.left and stored.crc != member.CRC:
+        raise _invalid(source, f"its checksum is not that of its {member.file_size} bytes")
+    return values
 
 
 def _check_sizes(archive: zipfile.ZipFile, size: int, source: str) -> None:
@@ -198,12 +212,13 @@ def read_npy(path: str) -> NDArray[Any]:
         raise _invalid(path, f"{type(error).__name__}: {error}"[:200], "an array written by numpy.save") from error
 
 
-def _npy(file: IO[bytes], size: int, source: str) -> NDArray[Any]:
+def _npy(file: IO[bytes] | StoredMember, size: int, source: str) -> NDArray[Any]:
     """One array, whose header is checked first: NumPy allocates the shape in the header."""
     from numpy.lib import format as npy
 
-    major, _ = npy.read_magic(file)
-    header = npy.read_array_header_1_0(file) if major == 1 else npy.read_array_header_2_0(file)
+    stream: Any = file
+    major, _ = npy.read_magic(stream)
+    header = npy.read_array_header_1_0(stream) if major == 1 else npy.read_array_header_2_0(stream)
     shape, fortran = header[:2]
     dtype: np.dtype[Any] = header[2]
     if dtype.kind not in "biuf" or dtype.itemsize == 0:
@@ -211,23 +226,11 @@ def _npy(file: IO[bytes], size: int, source: str) -> NDArray[Any]:
     expected = array_bytes(shape, dtype.itemsize)
     if expected is None or expected > size:
         raise _invalid(source, f"an array of shape {shape} and {dtype} in {size} bytes"[:200])
-    values: Any = np.empty(shape[::-1] if fortran else shape, dtype)
-    count = _read_into(file, memoryview(values.reshape(-1).view(np.uint8)))
+    values: Any = allocate(shape[::-1] if fortran else shape, dtype)
+    count = fill(file, memoryview(values.reshape(-1).view(np.uint8)))
     if count != expected:
         raise _invalid(source, f"an array of {expected} bytes is cut off after {count}")
     return (values.T if fortran else values).astype(f"={dtype.kind}{dtype.itemsize}", order="C", copy=False)
-
-
-def _read_into(file: IO[bytes], target: memoryview) -> int:
-    """Fill a buffer in pieces, as long as there are bytes, so that no second copy of a large array is made."""
-    position = 0
-    while position < len(target):
-        piece = file.read(min(_PIECE, len(target) - position))
-        if not piece:
-            break
-        target[position : position + len(piece)] = piece
-        position += len(piece)
-    return position
 
 
 def _invalid(

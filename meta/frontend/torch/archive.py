@@ -25,6 +25,7 @@ import numpy.typing as npt
 from meta.device import Device
 from meta.dtype import to_numpy
 from meta.errors import FileError
+from meta.files.into_memory import StoredMember, allocate, fill
 from meta.files.strict_json import parse_json
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.fields import bad_file, fields, integer, list_of, text
@@ -34,8 +35,6 @@ from meta.limits import MAX_PROGRAM, array_bytes
 # What zipfile and zlib raise for invalid files.
 _BAD_FILE = (OSError, ValueError, LookupError, EOFError, RuntimeError, NotImplementedError, struct.error, zlib.error)
 _MAX_MEMBERS = 1 << 17
-_NAME_LENGTH = 26
-"""Where the header of a member has the lengths of its name and of its extra field, which end it."""
 
 Memory = npt.NDArray[np.uint8]
 """The bytes of a member."""
@@ -140,20 +139,17 @@ class _Archive:
         return member
 
     def memory(self, name: str) -> Memory:
-        """The contents of a member, read into memory that arrays can have: zipfile would copy them twice."""
+        """The contents of a member, in memory that arrays can have."""
         member = self.member(name)
-        out = np.empty(member.file_size, np.uint8)
+        out = allocate((member.file_size,), np.uint8)
         try:
-            with self.zip.open(member):  # which checks its header
-                self.file.seek(member.header_offset + _NAME_LENGTH)
-                lengths: tuple[int, int] = struct.unpack("<HH", self.file.read(4))
-                self.file.seek(sum(lengths), os.SEEK_CUR)
-                size: int = self.file.readinto(out.data)  # type: ignore[attr-defined]  # buffered files have it
+            stored = StoredMember(self.zip, self.file, member)
+            size = fill(stored, out.data)
         except (*_BAD_FILE, zipfile.BadZipFile) as error:
             raise bad_file(self.source, f"{name!r}: {_described(error)}"[:200]) from error
         if size != len(out):
             raise bad_file(self.source, f"{name!r} is cut off after {size} of {len(out)} bytes"[:200])
-        if zlib.crc32(out.data) != member.CRC:
+        if stored.crc != member.CRC:
             raise bad_file(self.source, f"{name!r}: its checksum is not that of its {size} bytes"[:200])
         return out
 

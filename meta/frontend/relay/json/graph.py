@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import binascii
+import io
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, cast
@@ -145,10 +146,10 @@ class NodeGraph:
         if number not in self._decoded:
             if not 0 <= number < len(self._arrays):
                 raise self.error(f"array {number}", f"one of {len(self._arrays)} arrays", index)
-            data = memoryview(self._from_base64(self._arrays[number], index))
-            values, dtype, end = read_array(data, 0, f"{self.name}, array {number}")
-            if end != len(data):
-                raise self.error(f"{len(data) - end} bytes after array {number}", node=index)
+            data = self._from_base64(self._arrays[number], index)
+            values, dtype, left = read_array(io.BytesIO(data), len(data), f"{self.name}, array {number}")
+            if left:
+                raise self.error(f"{left} bytes after array {number}", node=index)
             self._decoded[number] = np.require(values, requirements="C"), dtype
         return self._decoded[number]
 

@@ -89,19 +89,32 @@ def test_npz_of_other_orders() -> None:
     assert values["a"].flags.c_contiguous
 
 
-def test_large_arrays_are_read_once(tmp_path: Path) -> None:
+@pytest.mark.parametrize("kind", ["npz", "params"])
+def test_large_arrays_are_read_once(kind: str, tmp_path: Path) -> None:
     """Reading takes the memory of the arrays, not that of the file and of copies besides."""
-    path = tmp_path / "large.npz"
-    large = np.arange(1 << 20, dtype=np.float32)
-    np.savez(path, a=large, b=large[::-1])
+    path = tmp_path / f"large.{kind}"
+    size = 1 << 17  # of float32: below the size from which arrays have pages of their own, which are not traced
+    arrays = {f"w{i}": np.arange(i, i + size, dtype=np.float32) for i in range(16)}
+    if kind == "npz":
+        np.savez(path, **arrays)
+    else:
+        path.write_bytes(binary(arrays))
     tracemalloc.start()
     try:
         values = read_params(path)
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()
-    assert_same(values, {"a": large, "b": large[::-1]})
-    assert peak < 1.2 * 2 * large.nbytes
+    assert_same(values, arrays)
+    assert peak < 1.2 * sum(x.nbytes for x in arrays.values())
+
+
+@pytest.mark.parametrize("kind", ["npz", "params"])
+def test_arrays_with_pages_of_their_own(kind: str, tmp_path: Path) -> None:
+    path = tmp_path / f"large.{kind}"
+    arrays = {"a": np.arange(1 << 19, dtype=np.float32).reshape(2, -1), "b": np.ones((1 << 20) + 3, np.bool_)}
+    path.write_bytes(npz(**arrays) if kind == "npz" else binary(arrays))
+    assert_same(read_params(path), arrays)
 
 
 def test_mapping() -> None:
@@ -183,6 +196,9 @@ BROKEN = {
     ),
     "header": (zipped(("a.npy", npy("__import__('os')"))), "parameter 'a'|ValueError"),
     "no npy": (zipped(("a.npy", b"hello")), "ValueError"),
+    "checksum": (npz(a=np.arange(3)).replace(b"\2" + b"\0" * 7, b"\3" + b"\0" * 7, 1), "its checksum is not that of"),
+    "member cut": (zipped(("a.npy", npy("(3,)", data=b"\0" * 11))), "12 bytes is cut off after 11"),
+    "open bracket": (zipped(("a.npy", npy("(3,", data=b"\0" * 12))), "TokenError|SyntaxError|ValueError"),
     "method": (zipped(("a", b"\0"), compression=zipfile.ZIP_LZMA), "a compression that NumPy does not write"),
 }
 
