@@ -15,7 +15,7 @@ import numpy as np
 
 from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray, asarray
-from meta.errors import DispatchError, MetaError
+from meta.errors import DispatchError, KernelError, MetaError
 from meta.interpreter.run import run
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
@@ -35,8 +35,8 @@ from tests.python.vm.special_programs import COMMON, special_values
 SAMPLES = 3
 """In one block of cases."""
 _SIZES = (0, 1, 2, 3, 5, 8, 17)
-_NUMBERS = (-3, -1, 0, 1, 2, 7, 2**31, 2**63, -(2**63), 0.5, float("inf"), float("nan"))
-_ATTRIBUTES = (*_NUMBERS, True, None, "x", (), (0,), [1, 2])
+NUMBERS = (-3, -1, 0, 1, 2, 7, 400, 2**31, 2**63, -(2**63), 10**400, 0.5, 5e-324, -1e39, float("inf"), float("nan"))
+_ATTRIBUTES = (*NUMBERS, True, None, "x", (), (0,), [1, 2])
 _LONGEST_ERROR = 10_000
 
 
@@ -52,10 +52,17 @@ def case(seed: int, index: int) -> str:
     try:
         return _problem(sample, host, rng, extreme)
     except MetaError as error:
-        length = len(str(error))
-        return f"{host.op.name}: an error of {length} characters" if length > _LONGEST_ERROR else ""
+        return refusal_problem(host, error)
     except AssertionError as error:
         return f"{host.op.name}: {error}\n{shown(host)}"
+
+
+def refusal_problem(host: OperatorCall, error: MetaError) -> str:
+    """What is wrong with an error of meta: it is not about the arguments, or endless."""
+    if isinstance(error, KernelError):
+        return f"{host.op.name}: {str(error)[:_LONGEST_ERROR]}\n{shown(host)}"
+    length = len(str(error))
+    return f"{host.op.name}: an error of {length} characters" if length > _LONGEST_ERROR else ""
 
 
 def _chosen(seed: int, index: int) -> tuple[Sample, str]:

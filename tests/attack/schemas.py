@@ -24,10 +24,19 @@ from meta.testing.arrays import to_numpy
 from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import check_types
 from meta.testing.tolerance import compare
-from tests.attack.calls import bound, compare_programs, finite, laid_out, shown, with_padding_of, write_special
+from tests.attack.calls import (
+    NUMBERS,
+    bound,
+    compare_programs,
+    finite,
+    laid_out,
+    refusal_problem,
+    shown,
+    with_padding_of,
+    write_special,
+)
 
 DIALECTS = ("tvm", "torch", "reference")
-_LONGEST_ERROR = 10_000
 _SIZES = (0, 1, 2, 3, 4, 5)
 _RANKS = (0, 1, 1, 2, 2, 3, 4, 4, 5)
 _INDICES = re.compile("indices|index|target|mask")
@@ -46,8 +55,7 @@ def case(seed: int, index: int) -> str:
     try:
         return _problem(host, rng)
     except MetaError as error:
-        length = len(str(error))
-        return f"{op.name}: an error of {length} characters" if length > _LONGEST_ERROR else ""
+        return refusal_problem(host, error)
     except AssertionError as error:
         return f"{op.name}: {error}\n{shown(host)}"
 
@@ -123,7 +131,7 @@ def _plain(arg: Arg, rng: random.Random) -> Any:
     if not arg.required and share < 0.4:
         return arg.default
     if share > 0.97:
-        return rng.choice(("x", -1, 2**40, float("inf"), None, (), [0, 0], True))
+        return rng.choice((*NUMBERS, "x", 2**40, None, (), [0, 0], True))
     name = arg.type.name.removesuffix("?")
     small = (-2, -1, 0, 1, 1, 2, 3)
     if name == "Choice":

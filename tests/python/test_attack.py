@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from meta.errors import ArgumentError, KernelError
 from meta.op.registry import get
 from meta.testing.call import OperatorCall
 from tests.attack import calls, workers
@@ -73,6 +74,15 @@ def test_saved_runs_are_merged_by_problem(tmp_path: Path) -> None:
         "  1 x wrong: KeyError: 'x'",
         "      python -m tests.attack calls --seed 2 --case 9",
     ]
+
+
+def test_errors_that_are_not_about_the_arguments_are_found() -> None:
+    call = OperatorCall(get("round"), (np.zeros(2), 400), {})
+    allowed = ArgumentError("round", "argument 'decimals' is 400", "less", "")
+    assert calls.refusal_problem(call, allowed) == ""
+    found = calls.refusal_problem(call, KernelError("round", "its TVM compute raised OverflowError", "less", ""))
+    assert found.startswith("round: [round] its TVM compute raised OverflowError; expected less")
+    assert found.endswith("round(float64[2], 400, {})")
 
 
 def test_a_call_may_have_no_results() -> None:
