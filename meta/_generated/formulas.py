@@ -69,6 +69,7 @@ FORMULAS: dict[str, Any] = {
     "xlogy": {'x1': 'fit(dy * xlogy(abs(sign(x1)), x2), x1)', 'x2': 'fit(dy * x1 / x2, x2)'},
     "all_gather": {'x': 'all_gather_grad', 'forward': 'linear'},
     "all_reduce": {'x': 'all_reduce_grad'},
+    "all_reduce_when": {'x': 'all_reduce_when(dy, when, reduction, group, ranks)', 'when': 'non_differentiable'},
     "all_to_all": {'x': 'all_to_all(dy, concat_axis, split_axis, group, ranks)', 'forward': 'linear'},
     "barrier": {'x': 'dy', 'forward': 'linear'},
     "broadcast_from": {'x': "reduce_to(dy, source, 'sum', group, ranks)", 'forward': 'linear'},

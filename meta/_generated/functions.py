@@ -1366,6 +1366,36 @@ def all_reduce(
     return _y
 
 
+_s_all_reduce_when = state(get("all_reduce_when"))
+_r_all_reduce_when = _s_all_reduce_when.fast
+
+
+def all_reduce_when(
+    x: T,
+    when: T,
+    reduction: Literal['sum', 'mean'] = 'sum',
+    group: str = 'world',
+    ranks: int = 1,
+) -> T:
+    """The sum or mean of the ranks' tensors where a condition holds, else this rank's tensor.
+    x: This rank's tensor, of one type on all ranks.
+    when: A 0-d bool tensor, equal on all ranks: whether they communicate.
+    reduction: What is computed of the ranks' elements.
+    group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
+    ranks: Number of ranks in the group; with 1, x is the result.
+    """
+    try:
+        run = _r_all_reduce_when[x._type, when._type, reduction, group, ranks, ranks.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_all_reduce_when, x, when, reduction, group, ranks)
+    _y = run(x, when)
+    if x._node is not None:
+        return record("all_reduce_when", _y, (x, when, reduction, group, ranks))
+    return _y
+
+
 _s_all_to_all = state(get("all_to_all"))
 _r_all_to_all = _s_all_to_all.fast
 

@@ -220,6 +220,10 @@ def _all_reduce(needs: Any, x: Any, reduction: Any, group: Any, ranks: Any, y: A
     return (grad_collective.all_reduce_grad(x, y, reduction, group, ranks, dy),)
 
 
+def _all_reduce_when(needs: Any, x: Any, when: Any, reduction: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.all_reduce_when(dy, when, reduction, group, ranks),)
+
+
 def _all_to_all(needs: Any, x: Any, split_axis: Any, concat_axis: Any, group: Any, ranks: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.all_to_all(dy, concat_axis, split_axis, group, ranks),)
 
@@ -1322,6 +1326,7 @@ add_rules([
     GradRule("xlogy", _xlogy, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("all_gather", _all_gather, (0,), forward="linear"),
     GradRule("all_reduce", _all_reduce, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("all_reduce_when", _all_reduce_when, (0,), saved_args=frozenset({1})),
     GradRule("all_to_all", _all_to_all, (0,), forward="linear"),
     GradRule("barrier", _barrier, (0,), forward="linear"),
     GradRule("broadcast_from", _broadcast_from, (0,), forward="linear"),

@@ -65,6 +65,7 @@ FAMILIES: dict[str, str] = {
     "xlogy": "binary",
     "all_gather": "collective",
     "all_reduce": "collective",
+    "all_reduce_when": "collective",
     "all_to_all": "collective",
     "barrier": "collective",
     "broadcast_from": "collective",

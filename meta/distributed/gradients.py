@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager, nullcontext
-from functools import partial
 from typing import Any
 
 import meta
 from meta.autograd.api import no_grad
-from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket_bytes
+from meta.distributed.buckets import BUCKET_BYTES, buckets, check_bucket_bytes
 from meta.distributed.exchanges import Exchange, add_exchange, check_step, read_only
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
@@ -71,17 +70,10 @@ class MeanGradients(Exchange):
         with no_grad():
             # The last parameters have the first gradients.
             for bucket in buckets(arrays[::-1], self.bucket_bytes):
-                gradients = [x.grad for x in bucket.arrays]
+                joined = bucket.join([x.grad for x in bucket.arrays])
                 if last is True:
-                    means = self._mean(bucket, *gradients)
+                    mean = meta.all_reduce(joined, "mean", *self.ranks)
                 else:
-                    means = meta.cond(last, partial(self._mean, bucket), _unchanged, *gradients)
-                for x, mean in zip(bucket.arrays, means, strict=True):
-                    x.grad = mean
-
-    def _mean(self, bucket: Bucket, *gradients: Any) -> tuple[Any, ...]:
-        return bucket.divide(meta.all_reduce(bucket.join(gradients), "mean", *self.ranks))
-
-
-def _unchanged(*gradients: Any) -> tuple[Any, ...]:
-    return gradients
+                    mean = meta.all_reduce_when(joined, last, "mean", *self.ranks)
+                for x, own_mean in zip(bucket.arrays, bucket.divide(mean), strict=True):
+                    x.grad = own_mean

@@ -26,7 +26,7 @@ from meta.vm.relax.build import plan_source
 from meta.vm.relax.communication import overlaps
 
 _SENT: Mapping[str, Callable[[int, int], float]] = {
-    "all_reduce": lambda ranks, size: 2 * (ranks - 1) / ranks * size,
+    **dict.fromkeys(("all_reduce", "all_reduce_when"), lambda ranks, size: 2 * (ranks - 1) / ranks * size),
     "all_gather": lambda ranks, size: (ranks - 1) * size,
     "reduce_scatter": lambda ranks, size: (ranks - 1) / ranks * size,
     "all_to_all": lambda ranks, size: (ranks - 1) / ranks * size,

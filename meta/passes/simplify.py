@@ -304,6 +304,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "sum_to": (_same_type,),
     "device_copy": (_same_type,),
     "all_reduce": (_one_rank,),
+    "all_reduce_when": (_one_rank,),
     "all_gather": (_one_rank,),
     "reduce_scatter": (_one_rank,),
     "broadcast_from": (_one_rank,),

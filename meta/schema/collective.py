@@ -20,6 +20,14 @@ all_reduce = Schema(
     _group,
     _ranks,
 )
+all_reduce_when = Schema(
+    "all_reduce_when",
+    _x,
+    Arg("when", Tensor, doc="A 0-d bool tensor, equal on all ranks: whether they communicate."),
+    _mean,
+    _group,
+    _ranks,
+)
 all_gather = Schema(
     "all_gather", _x, Arg("axis", Int, 0, doc="Axis along which the ranks' tensors are concatenated."), _group, _ranks
 )

@@ -256,7 +256,7 @@ class Executor(Generic[P, R]):
         self._check_devices(record)
         agree_on(module)
         source = prepare(module, self.device, self.memory_budget)
-        loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.checked)
+        loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
         if loaded.destinations is not None and not repays(source, loaded.destinations, self._stable):
             loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)

@@ -63,6 +63,16 @@ def all_reduce(x: TensorType, reduction: str, group: str, ranks: int) -> TensorT
     return x
 
 
+@declare("all_reduce_when", schema=collective.all_reduce_when, complex="as_is")
+def all_reduce_when(x: TensorType, when: TensorType, reduction: str, group: str, ranks: int) -> TensorType:
+    """The sum or mean of the ranks' tensors where a condition holds, else this rank's tensor."""
+    _check_ranks(ranks)
+    _check_reduction(x, reduction)
+    problem = f"'when' has dtype {when.dtype} and shape {when.shape}"
+    rules.require(when.dtype == "bool" and when.ndim == 0, problem, "a 0-d bool tensor")
+    return x
+
+
 @declare("all_gather", schema=collective.all_gather, complex="as_is")
 def all_gather(x: TensorType, axis: int, group: str, ranks: int) -> TensorType:
     """The tensors of all ranks concatenated along an axis in the order of the ranks, on every rank."""

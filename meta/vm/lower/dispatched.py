@@ -51,9 +51,9 @@ class Source:
         return bool(self.calls) or any(any(open_calls(f)) for f in self.module.functions.values())
 
     @property
-    def checked(self) -> bool:
-        """Whether some call reads positions on the host to check them."""
-        return any(choice.checked for choice in self.choices.listed())
+    def reads_values(self) -> bool:
+        """Whether some call reads values on the host: positions to check, or whether to communicate."""
+        return any(choice.checked or choice.info.op.name == "all_reduce_when" for choice in self.choices.listed())
 
 
 def prepare(module: Module, device: Device, budget: int | None = None) -> Source:

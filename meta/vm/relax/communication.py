@@ -35,7 +35,8 @@ IN_FLIGHT: Final = 128 << 20
 _FEEDERS: Final = 3
 """How many kernels in a row, the last before a collective, run as soon as they can."""
 _COLLECTIVE: Final = re.compile(
-    r"meta\.torch\.(all_reduce|all_gather|reduce_scatter|broadcast_from|reduce_to|all_to_all|send_receive)\.\w+"
+    r"meta\.torch\.(all_reduce|all_reduce_when|all_gather|reduce_scatter|broadcast_from|reduce_to|all_to_all|"
+    r"send_receive)\.\w+"
 )
 
 
@@ -93,8 +94,8 @@ class _Order:
         self.bytes = {k.index: _bytes(k) for k in lives.kernels if collective(k.step.value)}
         self.lazy = kernels_of_state(lives, state)
         self.most_ahead, self.most_in_flight = self.limits()
-        self.eager = self.feeders()
         self.settled = self.last_kernels()
+        self.eager = self.feeders()
         self.urgent: set[int] = set()
         self.waiting = [sum(not self.lazy[i] for i in k.after) for k in lives.kernels]
         self.done = [False] * len(lives.kernels)
@@ -124,14 +125,21 @@ class _Order:
     # --- what kind each kernel is of ---------------------------------------------------------------------------------
 
     def feeders(self) -> set[int]:
-        """Collectives, and kernels before them whose results nothing else needs."""
+        """Collectives, and kernels before them whose results nothing else needs, or updates alone: accumulated
+        gradients are also written to the sums."""
         feeders = {i for i in self.bytes if not self.lazy[i]}
         last = feeders
         for _ in range(_FEEDERS):
             before = {j for i in last for j in self.kernels[i].after}
-            last = {j for j in before if self.kernels[j].before <= feeders and not self.lazy[j]} - feeders
+            last = {j for j in before if self.feeds(j, feeders) and not self.lazy[j]} - feeders
             feeders |= last
         return feeders
+
+    def feeds(self, index: int, feeders: Set[int]) -> bool:
+        """Whether nothing but these kernels, and updates that read the same results, needs a kernel."""
+        kernel = self.kernels[index]
+        others = kernel.before - feeders
+        return others <= self.settled and all(set(kernel.writes) & set(self.kernels[i].reads) for i in others)
 
     def last_kernels(self) -> set[int]:
         last: set[int] = set()

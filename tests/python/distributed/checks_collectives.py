@@ -120,6 +120,8 @@ _DIFFERENTIABLE: dict[str, Callable[[Any], Any]] = {
     "max": lambda x: distributed.all_reduce(x, "max"),
     "min": lambda x: distributed.all_reduce(x, "min"),
     "product": lambda x: distributed.all_reduce(x, "product"),
+    "when": lambda x: meta.all_reduce_when(x, meta.array(True), "mean", "world", RANKS),
+    "when not": lambda x: meta.all_reduce_when(x, meta.array(False), "sum", "world", RANKS),
     "barrier": lambda x: distributed.barrier(x),
     "gather": lambda x: distributed.all_gather(x, 1),
     "scatter": lambda x: distributed.reduce_scatter(x, 0, "mean"),
@@ -197,6 +199,20 @@ def check_programs_call_every_collective() -> None:
         for result, expected in zip(meta.vm.compile(meta.trace(calls), device="cpu")(x), calls(x), strict=True):
             assert result.dtype == dtype
             _equal(result, _wide(expected), dtype)
+
+
+def check_conditions_of_reductions() -> None:
+    """In every dtype, eagerly and in one program for both."""
+    group = mesh.as_group("test", None)
+    for dtype in DTYPES[1:]:
+        x = _tensor(RANK, (2, 3), dtype)
+        total = np.add.reduce(_all((2, 3), dtype)).astype(_wide(x).dtype)
+        for when, expected in ((True, total), (False, _wide(x))):
+            _equal(meta.all_reduce_when(x, meta.array(when), "sum", *group), expected, (dtype, when))
+    run = meta.vm.compile(meta.trace(lambda x, when: meta.all_reduce_when(x + x, when, "mean", *group)), device="cpu")
+    x, every = _tensor(RANK, (3,), "float64"), _all((3,), "float64")
+    for when in (True, False, True):
+        np.testing.assert_allclose(run(x, meta.array(when)).numpy(), 2 * (np.mean(every, 0) if when else every[RANK]))
 
 
 def check_autocast_keeps_the_dtype_of_what_is_sent() -> None:

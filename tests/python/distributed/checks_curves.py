@@ -1,111 +1,121 @@
-"""Checks that a ResNet-18 and a GPT learn on several processes as on one with the whole batch."""
+"""Checks that the losses and the parameters of every network are those of one process with the whole batch, for every
+pass on a training step, in float64 and in float32."""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from functools import cache, partial
+from typing import Any, NamedTuple
 
 import numpy as np
 
 import meta
-from meta import distributed, nn, optim
-from tests.python.distributed.checks_training import MODELS, _compare
-from tests.python.distributed.training import BATCH, OPTIMIZERS, RANK, RANKS
-
-WIDTHS = (4, 6, 8, 10)
-
-
-class Block(meta.Model):
-    def build(self, inputs: int, outputs: int) -> None:
-        stride = 1 if inputs == outputs else 2
-        self.conv1, self.norm1 = nn.Conv2d(inputs, outputs, 3, stride, padding=1, bias=False), nn.BatchNorm2d(outputs)
-        self.conv2, self.norm2 = nn.Conv2d(outputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs)
-        self.shortcut = nn.Conv2d(inputs, outputs, 1, stride, bias=False) if stride == 2 else None
-
-    def forward(self, x: Any) -> Any:
-        y = self.norm2(self.conv2(meta.relu(self.norm1(self.conv1(x)))))
-        return meta.relu(y + (x if self.shortcut is None else self.shortcut(x)))
+from meta import distributed, optim
+from tests.python.distributed.models import NETWORKS, ResNet18, pictures
+from tests.python.distributed.training import (
+    RANK,
+    RANKS,
+    STEPS,
+    Training,
+    assert_equal_training,
+    interpreted,
+    new_step,
+    of_one_process,
+    values_of,
+)
 
 
-class ResNet18(meta.Model):
-    """Its layers on images of 8x8, with few channels."""
+class Division(NamedTuple):
+    """How ranks divide a step.
 
-    def build(self) -> None:
-        self.conv, self.norm = nn.Conv2d(2, WIDTHS[0], 3, padding=1, bias=False), nn.BatchNorm2d(WIDTHS[0])
-        sizes = [(max(0, i - 1 + j), i) for i in range(4) for j in range(2)]
-        self.blocks = nn.Sequential(*(Block(WIDTHS[min(a, b)], WIDTHS[b]) for a, b in sizes))
-        self.head = nn.Linear(WIDTHS[-1], 3)
+    wrap: called with a step, a plan of tensor_parallel, and the least size of a bucket.
+    parts: the number of parts of the batch.  programs: whether the pass needs the program of a step."""
 
-    def forward(self, x: Any) -> Any:
-        return self.head(self.blocks(meta.relu(self.norm(self.conv(x)))).mean((2, 3)))
+    wrap: Callable[[Any, Mapping[str, Any], int | None], Any]
+    parts: int = RANKS
+    programs: bool = False
 
 
-class GPT(meta.Model):
-    def build(self) -> None:
-        self.embedding, self.positions = nn.Embedding(11, 8), nn.Embedding(5, 8)
-        self.layers = nn.Sequential(*(Causal() for _ in range(2)))
-        self.norm, self.head = nn.LayerNorm(8), nn.Linear(8, 11)
-
-    def forward(self, x: Any) -> Any:
-        h = self.layers(self.embedding(x) + self.positions(meta.arange(5)))
-        return self.head(self.norm(h)).reshape(-1, 11)
+@cache
+def _grid() -> Any:
+    return distributed.DeviceMesh({"outer": RANKS // 2, "inner": 2}, device="cpu")
 
 
-class Causal(meta.Model):
-    def build(self) -> None:
-        self.layer = nn.TransformerEncoderLayer(8, 2, 16, dropout=0.0, batch_first=True, norm_first=True)
-
-    def forward(self, x: Any) -> Any:
-        return self.layer(x, is_causal=True)
+def _data_parallel(step: Any, bucket: int | None, group: Any = None) -> Any:
+    return distributed.data_parallel(group, **({} if bucket is None else {"bucket_bytes": bucket}))(step)
 
 
-def pictures(generator: Any, dtype: str) -> tuple[Any, Any]:
-    return generator.standard_normal((BATCH, 2, 8, 8)).astype(dtype), generator.integers(0, 3, BATCH)
+def _zero(stage: int, step: Any, bucket: int | None, group: Any = None) -> Any:
+    return distributed.zero(stage, group, bucket_bytes=bucket)(step)
 
 
-def _letters(generator: Any, dtype: str) -> tuple[Any, Any]:
-    return generator.integers(0, 11, (BATCH, 5)), generator.integers(0, 11, BATCH * 5)
+def _tensor_and(then: Callable[..., Any], step: Any, plan: Mapping[str, Any], bucket: int | None) -> Any:
+    return then(distributed.tensor_parallel(plan, _grid()["inner"])(step), bucket, _grid()["outer"])
 
 
-MODELS["resnet18"] = ResNet18, pictures
-MODELS["gpt"] = GPT, _letters
-OPTIMIZERS["slow sgd"] = optim.with_optimizer(optim.SGD, 0.002, momentum=0.9)
-WRAPS = [distributed.data_parallel(bucket_bytes=1), *(distributed.zero(stage, bucket_bytes=1) for stage in (1, 2, 3))]
-"""Every tensor travels alone: kernels that join and split dozens of tensors take long to compile."""
+def _data_and_zero(stage: int, step: Any, plan: Any, bucket: int | None) -> Any:
+    return _data_parallel(_zero(stage, step, bucket, _grid()["inner"]), bucket, _grid()["outer"])
 
 
-def _synchronised(wrap: Any) -> Any:
-    def wrapped(step: Any) -> Any:
-        distributed.sync_batch_norm(step.model)
-        return wrap(step)
-
-    return wrapped
-
-
-def check_two_transformers() -> None:
-    for wrap in WRAPS:
-        _compare(wrap, [("gpt", "slow sgd", dtype, False) for dtype in ("float64", "float32")])
-        _compare(wrap, [("transformer", "slow sgd", "float64", False)])
-
-
-def check_two_resnet18_with_statistics_of_all_ranks() -> None:
-    for wrap in WRAPS:
-        _compare(_synchronised(wrap), [("resnet18", "slow sgd", "float64", False)])
-    _compare(_synchronised(WRAPS[0]), [("resnet18", "slow sgd", "float32", False)])
+ONE_AXIS = {
+    "data_parallel": Division(lambda step, plan, bucket: _data_parallel(step, bucket)),
+    **{
+        f"zero_{stage}": Division(lambda step, plan, bucket, stage=stage: _zero(stage, step, bucket))
+        for stage in (1, 2, 3)
+    },
+    "tensor_parallel": Division(
+        lambda step, plan, bucket: distributed.tensor_parallel(plan)(step), parts=1, programs=True
+    ),
+}
+TWO_AXES = {
+    "data_and_tensor_parallel": Division(partial(_tensor_and, _data_parallel), RANKS // 2, programs=True),
+    "zero_3_and_tensor_parallel": Division(partial(_tensor_and, partial(_zero, 3)), RANKS // 2, programs=True),
+    **{f"data_parallel_and_zero_{stage}": Division(partial(_data_and_zero, stage)) for stage in (1, 2, 3)},
+}
 
 
-def check_four_data_parallel_and_zero() -> None:
-    mesh = distributed.DeviceMesh({"outer": 2, "inner": -1}, device="cpu")
+def _losses(network: str, step: Any, dtype: str, run: Callable[..., Any], parts: int) -> list[float]:
+    """Of a few steps, means over the ranks, which get the parts of a batch."""
+    generator, values = np.random.default_rng(1), list[float]()
+    own = RANK * parts // RANKS
+    for _ in range(STEPS):
+        x, y = (np.split(each, parts)[own] for each in NETWORKS[network].batch(generator, dtype))
+        loss = run(meta.array(x), meta.array(y))
+        values.append((loss if parts == 1 else distributed.all_reduce(loss, "mean")).item())
+    return values
 
-    def wrap(step: Any) -> Any:
-        inner = distributed.zero(3, mesh["inner"], bucket_bytes=1)
-        return distributed.data_parallel(mesh["outer"], bucket_bytes=1)(inner(step))
 
-    _compare(wrap, [(model, "slow sgd", "float64", False) for model in ("gpt", "transformer")])
-    _compare(wrap, [("gpt", "slow sgd", "float32", False)])
-    _compare(_synchronised(wrap), [("resnet18", "slow sgd", "float64", False)])
+def _new_step(network: str, dtype: str) -> Any:
+    return new_step(NETWORKS[network].model, NETWORKS[network].optimizer, dtype)
 
 
-def check_two_resnet18_with_local_statistics() -> None:
+def _of_one(network: str, dtype: str) -> Training:
+    step = _new_step(network, dtype)
+    return _losses(network, step, dtype, step, 1), values_of(step.model)
+
+
+def _compare(division: Division) -> None:
+    for network in NETWORKS:
+        for dtype in "float64", "float32":
+            what = f"{network} {dtype}"
+            one = of_one_process(f"curve {what}", partial(_of_one, network, dtype))
+            step = _new_step(network, dtype)
+            if network == "resnet18" and division.parts > 1:
+                group = _grid()["outer"] if division.parts < RANKS else None
+                distributed.sync_batch_norm(step.model, group)
+            # Kernels that join and divide dozens of tensors take long to compile.
+            step = division.wrap(step, NETWORKS[network].plan, None if network == "mlp" else 1)
+            run = interpreted(step) if division.programs else step
+            assert_equal_training(step, _losses(network, step, dtype, run, division.parts), one, dtype, what)
+
+
+CHECKS: dict[str, Callable[[], None]] = {
+    **{f"check_{name}": partial(_compare, division) for name, division in ONE_AXIS.items()},
+    **({f"check_{name}": partial(_compare, division) for name, division in TWO_AXES.items()} if RANKS > 2 else {}),
+}
+
+
+def check_resnet18_with_local_statistics() -> None:
     """One process computes the mean of the losses of the parts, each with its own statistics."""
 
     def losses(wrap: Any) -> list[float]:
@@ -120,7 +130,7 @@ def check_two_resnet18_with_local_statistics() -> None:
         step = optim.TrainStep(forward, optim.SGD(model, 0.01, 0.9))
         step = wrap(step) if wrap else step
         generator, out = np.random.default_rng(1), list[float]()
-        for _ in range(4):
+        for _ in range(STEPS):
             x, y = pictures(generator, "float64")
             if wrap:
                 x, y = np.split(x, RANKS)[RANK], np.split(y, RANKS)[RANK]
@@ -129,5 +139,6 @@ def check_two_resnet18_with_local_statistics() -> None:
         return out
 
     expected = losses(None)
-    for wrap in WRAPS[:3]:  # stage 3 takes a Model
+    # Stage 3 takes a Model.
+    for wrap in (distributed.data_parallel(bucket_bytes=1), *(distributed.zero(s, bucket_bytes=1) for s in (1, 2))):
         np.testing.assert_allclose(losses(wrap), expected, 1e-9)

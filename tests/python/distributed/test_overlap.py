@@ -270,11 +270,29 @@ def test_items_of_many_tuples_are_joined() -> None:
     assert "concatenate" in text
 
 
-def test_programs_that_branch_keep_whole_collectives() -> None:
-    model = nn.Linear(2, 2)
+def test_accumulated_gradients_are_sent_while_the_backward_pass_runs() -> None:
+    model = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(8, 8), nn.Tanh())))
     step = optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss, accumulate=2)
-    step = distributed.data_parallel(GROUP, broadcast=False)(step)
-    source = prepare(standard()(step.record(meta.ones((4, 2)), meta.ones((4, 2))).module), CPU)
+    step = distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)(step)
+    source = prepare(standard()(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module), CPU)
+    assert source.reads_values
+    text = _text(plan_source(source, fuse=True)[1].module["main"])
+    products = [line for line in text.splitlines() if "matmul" in line or line.startswith(("start", "wait"))]
+    total, dx = "fused_matmul1_multiply_add1", "fused_matmul_tanh_dx"  # the sum of a weight's gradients, and dx
+    assert products[:3] == [total, "start all_reduce_when 0", dx], text
+    assert products[3:6] == [total, "start all_reduce_when 1", dx], text
+    assert products[6:9] == [total, "start all_reduce_when 2", "start all_reduce_when 3"], text
+    (gradients,) = distributed.plan(step, meta.ones((4, 8)), meta.ones((4, 8))).collectives
+    assert (gradients.operator, gradients.calls) == ("all_reduce_when", 4)
+    assert gradients.meanwhile > 2 * 2 * 8 * 8 * 4
+
+
+def test_programs_that_branch_keep_whole_collectives() -> None:
+    def total(x: Any, when: Any) -> Any:
+        return meta.cond(when, lambda y: meta.all_reduce(y, "sum", *GROUP), lambda y: y, x)
+
+    module = meta.trace(total).record(meta.ones(3), meta.array(True)).module
+    source = prepare(standard()(module), CPU)
     text = str(plan_source(source, fuse=True)[1].module)
     assert "meta.torch.all_reduce" in text
     assert ".start" not in text

@@ -14,7 +14,7 @@ from meta.dim import sym
 from meta.distributed import shard
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.type import tensor_type
-from tests.python.distributed.checks_tensor import LAYERS, VOCABULARY, Encoder
+from tests.python.distributed.models import LAYERS, VOCABULARY, Encoder
 from tests.python.distributed.test_partition import collectives
 
 TP = distributed.Group("tp", 2)

@@ -10,12 +10,15 @@ import torch
 
 import meta
 from meta import distributed, nn, optim
+from meta.interpreter.run import run as interpret
+from meta.random.generator import default_generator
 
 RANK, RANKS = distributed.rank(), distributed.world_size()
 BATCH, STEPS = 8, 4
 
 OPTIMIZERS: dict[str, Callable[..., Any]] = {
     "sgd": optim.with_optimizer(optim.SGD, 0.1, momentum=0.9, weight_decay=0.01),
+    "slow sgd": optim.with_optimizer(optim.SGD, 0.002, momentum=0.9),
     "adamw": optim.with_optimizer(optim.AdamW, 0.01),
 }
 
@@ -36,6 +39,25 @@ def vectors(generator: Any, dtype: str) -> tuple[Any, Any]:
 def new_step(model: Callable[[], Any], optimizer: str, dtype: str, **options: Any) -> Any:
     meta.random.seed(0)
     return OPTIMIZERS[optimizer](model().to(dtype=dtype), loss=meta.cross_entropy, **options)
+
+
+def interpreted(step: Any) -> Callable[..., Any]:
+    """A step whose program runs operator by operator: what it computes, without compiling it."""
+    records: list[Any] = []
+
+    def run(*args: Any) -> Any:
+        if not records:
+            records.append(step.record(*args))
+        (record,) = records
+        keys = [(draws.generator or default_generator).draw(count=draws.count) for draws in record.random]
+        arrays = [*args, *(x for _, x in record.state), *keys]
+        with meta.autograd.no_grad():
+            results = interpret(record.module, *arrays)
+            for i, changed in record.main.attrs["mutates"].items():
+                arrays[changed].update(results[i])
+        return results[0]
+
+    return run
 
 
 Training: TypeAlias = "tuple[list[float], dict[str, Any]]"

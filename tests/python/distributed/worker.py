@@ -1,7 +1,7 @@
 """One of several processes that run checks together: `python -m tests.python.distributed.worker FOLDER MODULE,MODULE`.
 
-A module of checks has functions `check_*()` that every rank runs, in the order of the file. The outcome of each is
-written to FOLDER: nothing, or the traceback."""
+A module of checks has functions `check_*()` that every rank runs, in the order of the file and of a dict CHECKS. The
+outcome of each is written to FOLDER: nothing, or the traceback."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ import meta
 def main(folder: str, modules: str, only: str = "") -> None:
     meta.distributed.init(timeout=240)
     outcomes: dict[str, str] = {}
-    checks = {n: f for m in modules.split(",") for n, f in vars(import_module(f"{__package__}.{m}")).items()}
+    loaded = [vars(import_module(f"{__package__}.{name}")) for name in modules.split(",")]
+    checks = {name: check for module in loaded for name, check in {**module, **module.get("CHECKS", {})}.items()}
     for name, check in checks.items():
         if name.startswith("check_") and only in name:
             meta.random.seed(0)

@@ -26,7 +26,10 @@ def group_rank(group: str, ranks: int, device: Any) -> Any:
     return np.int64(0)
 
 
-for _name in ("all_reduce", "all_gather", "reduce_scatter", "broadcast_from", "reduce_to", "all_to_all", "barrier"):
+for _name in (
+    "all_reduce", "all_reduce_when", "all_gather", "reduce_scatter", "broadcast_from", "reduce_to", "all_to_all",
+    "barrier",
+):  # fmt: skip
     DIALECT.implement(_name, _identity, accepts=_refuse_ranks)
 DIALECT.implement("send_receive", send_receive, accepts=_refuse_ranks)
 DIALECT.implement("group_rank", group_rank, accepts=_refuse_ranks)

@@ -89,6 +89,14 @@ def all_reduce(x: Any, reduction: str, group: str, ranks: int, *, out: Any) -> N
     _communicate("all_reduce", group, ranks, x, out, steps, reduction)
 
 
+def all_reduce_when(x: Any, when: Any, reduction: str, group: str, ranks: int, *, out: Any) -> None:
+    """The processor decides: on a GPU it waits for the condition."""
+    if when:
+        all_reduce(x, reduction, group, ranks, out=out)
+    else:
+        out.copy_(x)
+
+
 def all_gather(x: Any, axis: int, group: str, ranks: int, *, out: Any) -> None:
     def steps(members: ProcessGroup) -> Steps:
         own, target = _bytes(x.contiguous()), _bytes(out)
@@ -198,6 +206,7 @@ def group_rank(group: str, ranks: int, device: Any, *, out: Any) -> None:
 
 
 for _function in (
-    all_reduce, all_gather, reduce_scatter, broadcast_from, reduce_to, all_to_all, send_receive, barrier, group_rank,
+    all_reduce, all_reduce_when, all_gather, reduce_scatter, broadcast_from, reduce_to, all_to_all, send_receive,
+    barrier, group_rank,
 ):  # fmt: skip
     DIALECT.implement(_function.__name__, _function, complex=_function is not group_rank)
