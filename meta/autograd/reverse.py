@@ -17,7 +17,7 @@ from meta.autograd.lifted_calls import function_call
 from meta.autograd.tangents import flowing, rule_for
 from meta.eager.seeds import add_up, zeros_of
 from meta.modes import modes
-from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rule
 from meta.op.registry import Op, as_type
 
 _next_order = count().__next__
@@ -90,7 +90,7 @@ class ReverseLevel(Level):
         check_in_place(self, op, args)
         values = self.values(args)
         out: Any = call(op, values)
-        rule = gradient_rules().get(op.name)
+        rule = gradient_rule(op.name)
         results = as_tuple(out)
         if rule is None or not modes.grad_enabled or not all(map(is_tensor, results)):
             return out

@@ -14,7 +14,7 @@ from meta.autograd.transpose import transposed
 from meta.eager.seeds import add_up, zeros_of
 from meta.errors import MetaError
 from meta.ir.type import TensorType
-from meta.op.grad.rule import GradRule, as_tuple, conjugated, gradient_rules
+from meta.op.grad.rule import GradRule, as_tuple, conjugated, gradient_rule
 from meta.op.registry import Op, as_type
 from meta.tree import leaves_of
 
@@ -24,7 +24,7 @@ def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) 
 
     args: in schema order.  tangents: in their place, those of the tensors, None for a constant.
     Raises GradientError for an argument with a tangent whose derivative is not implemented."""
-    rule = gradient_rules().get(op.name)
+    rule = gradient_rule(op.name)
     if rule is None or not all(map(is_tensor, results)):
         return (None,) * len(results)
     with_tangents = [p for p in rule.differentiable if _any(tangents[p])]

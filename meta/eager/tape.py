@@ -9,7 +9,7 @@ from meta import dtype as dtypes
 from meta.eager.gradient_graph import Edge, Edges, GradientNode, next_order, version_of
 from meta.eager.ndarray import NDArray
 from meta.modes import modes
-from meta.op.grad.rule import GradRule, conjugated, gradient_rules
+from meta.op.grad.rule import GradRule, conjugated, gradient_rule
 from meta.op.registry import get
 from meta.parts import Writes
 
@@ -101,7 +101,7 @@ _plans: dict[str, tuple[GradRule | None, bool, bool]] = {}
 def _plan(op: str) -> tuple[GradRule | None, bool, bool]:
     """The rule of an operator, and two facts that make recording cheap: whether its only tensor is its first argument,
     and whether its results are values and a constant that the gradient reads, such as their indices or a mask."""
-    rule = gradient_rules().get(op)
+    rule = gradient_rule(op)
     args = get(op).schema.args
     single = (
         rule is not None and rule.differentiable == (0,) and [a.type.role for a in args if a.is_tensor] == ["tensor"]

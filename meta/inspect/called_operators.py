@@ -30,7 +30,7 @@ def operators_called(function: Callable[..., Any], *, methods: bool = False) -> 
         seen.add(id(current))
         if not isinstance(current, FunctionType):
             continue
-        if current.__module__ == "meta._generated.functions":
+        if str(current.__module__).startswith("meta._generated.operators."):
             names.add(current.__name__)
             continue
         stack += [cell.cell_contents for cell in current.__closure__ or () if _has_contents(cell)]

@@ -13,7 +13,7 @@ from meta.inspect.called_operators import operators_called
 from meta.inspect.sources import PACKAGE, location, location_of_function
 from meta.op.grad.entry import SETTINGS
 from meta.op.grad.formula import find_function, result_names
-from meta.op.grad.rule import GradRule, gradient_rules
+from meta.op.grad.rule import GradRule, gradient_rule
 from meta.op.registry import Op, all_ops
 
 TABLE = PACKAGE / "op/grad/derivatives.yaml"
@@ -68,7 +68,7 @@ class Gradient:
 
 def gradient(op: Op) -> Gradient:
     """The gradient of an operator."""
-    rule = gradient_rules().get(op.name)
+    rule = gradient_rule(op.name)
     state, reason = _state(op, rule)
     entry = op.gradient if op.gradient is not None else FORMULAS.get(op.name, {})
     where = line_in_table(op.name) if op.gradient is None else None
@@ -91,7 +91,7 @@ def _called(name: str) -> Called:
     op = {op.name: op for op in all_ops()}.get(name)
     if op is None:
         return Called(name, "missing")
-    return Called(name, *_state(op, gradient_rules().get(name)))
+    return Called(name, *_state(op, gradient_rule(name)))
 
 
 def _formulas(op: Op, entry: Any) -> tuple[GradientFormula, ...]:

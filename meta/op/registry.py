@@ -17,6 +17,7 @@ from keyword import iskeyword
 from pkgutil import iter_modules
 from typing import Any, Literal, get_args
 
+from meta._generated.table import ALIASES, FAMILIES
 from meta.dtype import is_complex
 from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
 from meta.ir.lookup import set_op_lookup
@@ -173,7 +174,9 @@ _ops: dict[str, Op] = {}
 _aliases: dict[str, str] = {}
 """Alias -> name of the operator."""
 _revisions: Counter[str] = Counter()
+_DECLARATIONS = "meta.op.declare"
 _loaded = False
+"""Whether all families are imported; until then, a look-up imports the family of its operator."""
 
 
 def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callable[[TypeFunction], TypeFunction]:
@@ -211,6 +214,9 @@ def add(op: Op) -> Op:
 
 
 def _check(op: Op) -> None:
+    if op.family == USER:
+        for name in op.names:
+            owner(name)  # imports the family that has the name
     if op.name in _ops:
         raise RegistryError("registry", f"operator '{op.name}' is declared twice", "one declaration a name")
     for name in op.names:
@@ -266,17 +272,32 @@ def load() -> None:
     global _loaded
     if _loaded:
         return
+    for module in iter_modules(import_module(_DECLARATIONS).__path__):
+        _load_family(module.name)
     _loaded = True
+
+
+def _load_family(family: str) -> None:
+    """Import the declarations of a family."""
+    module = f"{_DECLARATIONS}.{family}"
     try:
-        package = import_module("meta.op.declare")
-        for module in iter_modules(package.__path__):
-            import_module(f"meta.op.declare.{module.name}")
+        import_module(module)
     except BaseException:
-        _loaded = False
-        for op in list(_ops.values()):
-            if op.family != USER and f"meta.op.declare.{op.family}" not in sys.modules:
+        if module not in sys.modules:
+            for op in [op for op in list(_ops.values()) if op.family == family]:
                 remove(op.name)  # its module was interrupted, and declares it again
         raise
+
+
+def _load_owner(name: str) -> Op | None:
+    """The operator with this name or alias after the import of its family, None if this package has none."""
+    if SEPARATOR not in name:
+        family = FAMILIES.get(ALIASES.get(name, name))
+        if family is not None:
+            _load_family(family)
+        else:
+            load()  # an operator that the table does not list yet
+    return _ops.get(_aliases.get(name, name))
 
 
 def get(name: str) -> Op:
@@ -284,11 +305,9 @@ def get(name: str) -> Op:
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         wrong = f"the name is of class {type(name).__name__}"
         raise RegistryError("registry", wrong, 'a name, such as "softmax"')
-    op = _ops.get(name)
+    op = _ops.get(name) or owner(name) or _of_plugins(name)
     if op is None:
         load()
-        op = _ops.get(_aliases.get(name, name)) or _of_plugins(name)
-    if op is None:
         hint = did_you_mean(name, [*_ops, *_aliases])
         raise RegistryError("registry", f"none of {len(_ops)} operators is called '{name}'", remedy=hint)
     return op
@@ -309,14 +328,12 @@ def find(op: str | Callable[..., Any]) -> Op:
 
 def owner(name: str) -> Op | None:
     """The operator with this name or alias, None if the name is free."""
-    load()
-    return _ops.get(_aliases.get(name, name))
+    return _ops.get(_aliases.get(name, name)) or _load_owner(name)
 
 
 def names() -> set[str]:
     """The names and aliases of the operators without a namespace."""
-    load()
-    return {name for name in (*_ops, *_aliases) if SEPARATOR not in name}
+    return {name for name in (*FAMILIES, *ALIASES, *_ops, *_aliases) if SEPARATOR not in name}
 
 
 def all_ops() -> Iterator[Op]:

@@ -13,7 +13,7 @@ from meta.autograd.finite_differences import gradcheck, gradgradcheck
 from meta.autograd.transforms import jvp
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array, asarray
-from meta.op.grad.rule import GradRule, as_tuple, gradient_rules
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rule
 from meta.testing.arrays import to_numpy, to_torch
 from meta.testing.call import OperatorCall, flat_results
 from meta.testing.generic import make_call, to_float64, tolerance_of
@@ -33,7 +33,7 @@ def is_differentiable(sample: Sample) -> bool:
     """Whether the sample has gradients to test: it declares so, or its operator has one for a floating tensor of it."""
     if sample.grad is not None:
         return sample.grad
-    rule = gradient_rules().get(sample.op)
+    rule = gradient_rule(sample.op)
     if rule is None or sample.check is not None:
         return False
     index = sample.operator.schema.index
@@ -49,7 +49,7 @@ def differentiable_positions(rule: GradRule) -> list[int]:
 
 def gradient_inputs(call: OperatorCall) -> list[int]:
     """Indices into `call.arrays()` of the floating arrays that have a gradient."""
-    rule = gradient_rules().get(call.op.name)
+    rule = gradient_rule(call.op.name)
     positions = differentiable_positions(rule) if rule is not None else []
     pairs = zip(call.arrays(), call.positions(), strict=True)
     return [i for i, (a, position) in enumerate(pairs) if position in positions and dtypes.is_float(str(a.dtype))]
@@ -203,7 +203,8 @@ def _float64_leaves(sample: Sample) -> tuple[OperatorCall, list[int]]:
 def pure_function(call: OperatorCall) -> Any:
     """The call as a function of its arrays. It copies arrays that the operator overwrites and returns the results that
     have gradients."""
-    rule, index = gradient_rules()[call.op.name], call.op.schema.index
+    rule, index = gradient_rule(call.op.name), call.op.schema.index
+    assert rule is not None
     overwritten = {index[name] for name in call.op.inplace.values()}
     copied = [position in overwritten for position in call.positions()]
 

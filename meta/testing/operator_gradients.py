@@ -12,7 +12,7 @@ from meta.eager.ndarray import NDArray, array
 from meta.interpreter.run import run
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
-from meta.op.grad.rule import gradient_rules
+from meta.op.grad.rule import gradient_rule
 from meta.testing.arrays import to_numpy
 from meta.testing.call import OperatorCall, flat_results
 from meta.testing.derivatives import gradient_inputs, pure_function
@@ -49,7 +49,7 @@ def traced_gradient(case: Case) -> None:
 
 def _differentiable_inputs(case: Case) -> list[int]:
     """Positions among the arrays of those that have a gradient; raises Skip if there is none."""
-    rule = gradient_rules().get(case.op.name)
+    rule = gradient_rule(case.op.name)
     if rule is None:
         raise Skip("it is declared non_differentiable")
     positions = gradient_inputs(case.call)
@@ -81,7 +81,8 @@ def _check_finite(case: Case) -> None:
     """Raise Skip unless there are floating results, and all of them are finite."""
     import numpy as np
 
-    rule = gradient_rules()[case.op.name]
+    rule = gradient_rule(case.op.name)
+    assert rule is not None
     flows = [r for i, r in enumerate(case.run()) if rule.outputs < 0 or i in rule.differentiable_outputs]
     if not any(isinstance(r, NDArray) and dtypes.is_float(r.dtype) for r in flows):
         raise Skip("no result with a gradient is floating")

@@ -8,7 +8,7 @@ from typing import Any
 
 from meta.ir.expr import Atom, Call
 from meta.ir.type import TupleType, Type
-from meta.op.grad.rule import GradRule, gradient_rules
+from meta.op.grad.rule import GradRule, gradient_rule
 from meta.op.registry import Op, check_registered
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Tensor, TensorList
@@ -62,4 +62,4 @@ def rule_of(op: Any) -> GradRule | None:
     if isinstance(op, ProgramOp):
         return op.rule
     check_registered(op)
-    return gradient_rules().get(op.name)
+    return gradient_rule(op.name)

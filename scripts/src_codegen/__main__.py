@@ -15,10 +15,11 @@ ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS: Mapping[str, Callable[[Sequence[Op]], str]] = {
     "meta/_generated/formulas.py": formulas.render,
     "meta/_generated/functions.py": functions.render,
-    "meta/_generated/gradients.py": gradients.render,
     "meta/_generated/methods.py": methods.render,
     "meta/_generated/table.py": table.render,
 }
+FAMILIES = ("meta/_generated/operators", "meta/_generated/gradients")
+"""Folders with a module for each family."""
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -27,21 +28,34 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--check", action="store_true", help="write nothing; exit with status 1 if a file is stale")
     check = parser.parse_args(argv).check
     ops = tuple(all_ops())
-    texts = {path: render(ops) for path, render in OUTPUTS.items()} | dict(docs.render(ops))
+    texts: dict[str, str | None] = {path: render(ops) for path, render in OUTPUTS.items()}
+    texts |= {**functions.render_families(ops), **gradients.render_families(ops), **docs.render(ops)}
+    texts |= dict.fromkeys(_families_on_disk() - set(texts))  # their family was renamed or removed
     stale = [path for path, text in texts.items() if _read(ROOT / path) != text]
     if check:
         for path in stale:
             before = (_read(ROOT / path) or "").splitlines()
-            fresh = texts[path].splitlines()
+            fresh = (texts[path] or "").splitlines()
             diff = difflib.unified_diff(before, fresh, f"{path} (on disk)", f"{path} (fresh)", lineterm="")
             print("\n".join(list(diff)[:40]))
         print(f"{len(stale)} of {len(texts)} generated files are stale" if stale else "generated files are fresh")
         return int(bool(stale))
     for path in stale:
+        text = texts[path]
+        if text is None:
+            (ROOT / path).unlink()
+            print(f"removed {path}")
+            continue
         (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
-        (ROOT / path).write_text(texts[path], encoding="utf-8")
+        (ROOT / path).write_text(text, encoding="utf-8")
         print(f"wrote {path}")
     return 0
+
+
+def _families_on_disk() -> set[str]:
+    """The paths of the modules that have a family each."""
+    modules = (path for folder in FAMILIES for path in (ROOT / folder).glob("[!_]*.py"))
+    return {path.relative_to(ROOT).as_posix() for path in modules}
 
 
 def _read(path: Path) -> str | None:

@@ -1,8 +1,9 @@
-"""meta/_generated/functions.py: the typed public functions, which are also the eager fast path."""
+"""meta/_generated/operators/<family>.py: the typed public functions, which are also the eager fast path; and
+meta/_generated/functions.py, which has those of all families and imports a family at the first use of one."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 from meta.op.codegen.functions import remembered_items, typed_function
 from meta.op.registry import Op
@@ -14,7 +15,7 @@ _IMPORTS = """
 # A number among the operands has no type to look up: the AttributeError sends the call the general way.
 # pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-# pyright: reportInvalidTypeVarUse=false
+# pyright: reportInvalidTypeVarUse=false, reportUnusedImport=false
 
 from __future__ import annotations
 
@@ -42,15 +43,48 @@ T = TypeVar("T", bound=TensorMethods)
 """
 
 
+_ALL = """
+# ruff: noqa: F403
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from meta._generated.table import ALIASES, FAMILIES
+
+if TYPE_CHECKING:
+{imports}else:
+
+    def __getattr__(name: str) -> Any:
+        family = FAMILIES.get(ALIASES.get(name, name))
+        if family is None:
+            raise AttributeError(f"module {{__name__!r}} has no attribute {{name!r}}")
+        value = globals()[name] = getattr(import_module(f"meta._generated.operators.{{family}}"), name)
+        return value
+"""
+
+
 def render(ops: Sequence[Op]) -> str:
+    """The module with the functions of all families."""
+    imports = "".join(f"    from meta._generated.operators.{family} import *\n" for family in by_family(ops))
+    return header("The public operators, imported by family at the first use of one.") + _ALL.format(imports=imports)
+
+
+def render_families(ops: Sequence[Op]) -> Mapping[str, str]:
+    """The modules of the families, by path."""
+    return {
+        f"meta/_generated/operators/{family}.py": _family(family, group) for family, group in by_family(ops).items()
+    }
+
+
+def _family(family: str, ops: Sequence[Op]) -> str:
     from scripts.src_codegen.gradients import differentiable_positions
 
-    parts = [header("The public operators, eager and traced."), _IMPORTS]
-    for family, group in by_family(ops).items():
-        parts.append(f"\n# --- {family} " + "-" * (113 - len(family)) + "\n")
-        for op in group:
-            parts.append(_function(op, differentiable_positions(op)))
-            parts.extend(f"\n{alias} = {op.name}\n" for alias in op.aliases)
+    parts = [header(f"The public operators of the family {family}, eager and traced."), _IMPORTS]
+    for op in ops:
+        parts.append(_function(op, differentiable_positions(op)))
+        parts.extend(f"\n{alias} = {op.name}\n" for alias in op.aliases)
     return "".join(parts)
 
 

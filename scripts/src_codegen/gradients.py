@@ -1,4 +1,4 @@
-"""meta/_generated/gradients.py: gradient functions compiled from meta/op/grad/derivatives.yaml."""
+"""meta/_generated/gradients/<family>.py: gradient functions compiled from meta/op/grad/derivatives.yaml."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from scripts.src_codegen.layout import by_family, header
 TABLE = Path(__file__).resolve().parents[2] / "meta/op/grad/derivatives.yaml"
 _IMPORTS = """
 # ruff: noqa: A002, E501
-# pyright: reportPrivateUsage=false
+# pyright: reportPrivateUsage=false, reportUnusedImport=false
 
 from __future__ import annotations
 
@@ -91,22 +91,26 @@ def differentiable_positions(op: Op) -> tuple[int, ...]:
     return entries()[op.name].positions
 
 
-def render(ops: Sequence[Op]) -> str:
-    table = entries()
-    modules = sorted({m for op in ops for formula in table[op.name].compiled() for m in formula.imports})
-    parts = [header("Gradients of the operators."), _IMPORTS]
+def render_families(ops: Sequence[Op]) -> Mapping[str, str]:
+    """The modules of the families, by path."""
+    return {
+        f"meta/_generated/gradients/{family}.py": _family(family, group) for family, group in by_family(ops).items()
+    }
+
+
+def _family(family: str, ops: Sequence[Op]) -> str:
+    table = [entries()[op.name] for op in ops if entries()[op.name].positions]
+    if not table:
+        return header(f"Gradients of the operators of the family {family}: none.")
+    modules = sorted({m for entry in table for formula in entry.compiled() for m in formula.imports})
+    parts = [header(f"Gradients of the operators of the family {family}."), _IMPORTS]
     parts += [f"from meta.op.grad import {m} as grad_{m}\n" for m in modules]
     parts.append("from meta.op.grad.rule import GradRule, add_rules\n")
-    rules: list[str] = []
-    for group in by_family(ops).values():
-        for op in group:
-            entry = table[op.name]
-            if entry.positions:
-                parts.append("\n\n" + function_source(entry))
-                if isinstance(entry.forward, Formula):
-                    parts.append("\n\n" + forward_source(entry))
-                rules.append(_rule(entry))
-    return "".join([*parts, "\n\nadd_rules([\n", *rules, "])\n"])
+    for entry in table:
+        parts.append("\n\n" + function_source(entry))
+        if isinstance(entry.forward, Formula):
+            parts.append("\n\n" + forward_source(entry))
+    return "".join([*parts, "\n\nadd_rules([\n", *map(_rule, table), "])\n"])
 
 
 def _rule(entry: GradientEntry) -> str:

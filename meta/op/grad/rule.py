@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field, replace
 from importlib import import_module
 from typing import Any, Literal, cast
 
+from meta._generated.table import FAMILIES
 from meta.errors import GradientError
 from meta.op.grad.support import conjugate
 from meta.op.registry import get, owner
@@ -87,16 +88,21 @@ def _conjugated(rule: GradRule) -> GradientFunction:
 
 
 _rules: dict[str, GradRule] = {}
-_loaded = False
+_loaded_families: set[str] = set()
 
 
-def gradient_rules() -> Mapping[str, GradRule]:
-    """The rules by operator name. Generated code fills the table at the first call: it imports every gradient."""
-    global _loaded
-    if not _loaded:
-        import_module("meta._generated.gradients")
-        _loaded = True
-    return _rules
+def gradient_rule(op: str) -> GradRule | None:
+    """The rule of the operator with this name, None if it has none. The first call for a family imports the generated
+    module that adds the rules of that family."""
+    rule = _rules.get(op)
+    if rule is not None:
+        return rule
+    family = FAMILIES.get(op)
+    if family is None or family in _loaded_families:
+        return None
+    import_module(f"meta._generated.gradients.{family}")
+    _loaded_families.add(family)
+    return _rules.get(op)
 
 
 def add_rules(added: Iterable[GradRule]) -> None:

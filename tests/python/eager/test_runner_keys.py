@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta._generated import functions
+from meta._generated.operators import pool
 from meta.definition.functions import public_function
 from meta.eager.call import state
 from meta.eager.known_items import KnownItems
@@ -97,7 +97,7 @@ def test_items_that_compare_equal(name: str, good: Any, wrong: Any) -> None:
 
 
 def test_equal_items_share_an_entry() -> None:
-    items: KnownItems = vars(functions)["_i_max_pool2d"]
+    items: KnownItems = vars(pool)["_i_max_pool2d"]
     meta.max_pool2d(POOLED, (2, 3))
     *_, parts = items[(2, 3), (), (0, 0), (1, 1)]
     for _ in range(2):

@@ -8,7 +8,7 @@ from meta import inspect
 from meta.inspect.called_operators import operators_called
 from meta.ir.expr import Call, FunctionExpr, operands
 from meta.ir.visitor import walk
-from meta.op.grad.rule import gradient_rules
+from meta.op.grad.rule import gradient_rule
 from meta.op.registry import Op, all_ops, names
 from meta.passes import auto_diff
 from meta.testing.derivatives import gradient_inputs, is_differentiable
@@ -25,7 +25,7 @@ OF_THE_WALK = frozenset({"add", "zeros", "reshape", "broadcast_to", "stop_gradie
 @cache
 def emitted(name: str) -> frozenset[str]:
     """The operators that the gradient of an operator calls, and its formula of forward mode."""
-    rule = gradient_rules().get(name)
+    rule = gradient_rule(name)
     if rule is None:
         return frozenset()
     functions = [rule.function, *([rule.forward] if callable(rule.forward) else [])]

@@ -12,7 +12,7 @@ import yaml
 
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten._row import Direct
-from meta.op.grad.rule import gradient_rules
+from meta.op.grad.rule import gradient_rule
 from meta.op.registry import Op, get, names
 
 LINEAR_BY_HAND = {"alias", "stack"}
@@ -54,7 +54,7 @@ def test_operators_have_gradients_where_torch_has() -> None:
         texts = formulas(entry).values()
         differentiable = any(not text.startswith(("non_differentiable", "not_implemented")) for text in texts)
         differentiable = differentiable and entry.get("output_differentiability", [True])[0]
-        rule = gradient_rules().get(op.name)
+        rule = gradient_rule(op.name)
         if differentiable != (rule is not None):
             wrong.append(f"{name} is {op.name}, in torch {'' if differentiable else 'not '}differentiable")
     assert not wrong
@@ -72,7 +72,7 @@ def test_elementwise_operators_are_those_of_torch() -> None:
 def test_linear_operators_are_linear_in_torch() -> None:
     wrong: list[str] = []
     for name, op, entry in rows():
-        rule = gradient_rules().get(op.name)
+        rule = gradient_rule(op.name)
         if rule is not None and rule.forward == "linear" and name not in LINEAR_BY_HAND:
             marks = {"auto_linear"} & {str(e.get("result")) for e in entries()[name]}
             wrong += [] if marks else [f"{name} is {op.name}: {entry.get('result')}"]

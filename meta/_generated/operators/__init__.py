@@ -1,0 +1,1 @@
+"""The public operators, a generated module for each family."""
