@@ -6,8 +6,11 @@ pooling and its gradient are loops (`schedule.cpu.max_pool`).
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import reduce
+from itertools import product
 from math import inf, prod
+from operator import add
 from typing import Any
 
 from meta import dtype as dtypes
@@ -26,6 +29,9 @@ _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
 _LANES = 32
 """Threads of a GPU that share a large window: one warp."""
+_MOST_TERMS = 16
+"""Windows that cover an element, up to which a thread of a GPU adds their parts in one expression, with all loads in
+flight at once; the sum of a reduction would go through memory."""
 _MIN_SHARED_ELEMENTS = 128
 """Elements of a window from which on several threads share it."""
 
@@ -94,11 +100,14 @@ def _max(x: Any, axes: _Axes, kind: str) -> Any:
 
 
 def _flat_index(position: list[Any], axes: _Axes, dtype: str) -> Any:
-    """The index of a position in the flattened plane."""
+    """The index of a position in the flattened plane.
+
+    Computed in 32 bits if these hold it: GPUs take several instructions for a product of 64."""
     flat = position[0]
     for p, axis in zip(position[1:], axes[1:], strict=True):
         flat = flat * axis.size + p
-    return flat.astype(dtype)
+    is_narrow = 2 * prod(axis.size for axis in axes) < 1 << 31
+    return flat.astype("int32").astype(dtype) if is_narrow else flat.astype(dtype)
 
 
 def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, Any]:
@@ -194,26 +203,39 @@ def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
     if kind == "cpu":
         return planes.max_dx(dy, indices, shape)
 
-    def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
-        is_largest = indices(n, c, *i) == _flat_index(list(h), axes, indices.dtype)
-        return tirx.Select(is_largest, widen(dy(n, c, *i)), tirx.const(0, accumulation_dtype(dy.dtype)))
+    dtype = dtype_of(indices)
 
-    return _gather(shape, dy.dtype, axes, share, "max_pool_dx")
+    def share(h: Sequence[Any], n: Any, c: Any, i: list[Any], nearest: list[Any], conditions: list[Any]) -> Any:
+        """A window that does not cover h has its maximum elsewhere. For one that does not exist, the compared index is
+        no position. (It is arithmetic on positions, which GPUs do in 32 bits, once for several channels.)"""
+        del conditions
+        distances = [tirx.max(a - b, b - a) for a, b in zip(i, nearest, strict=True) if a is not b]
+        outside = [tirx.min(reduce(add, distances), 1) * (axes[0].size + 1)] if distances else []
+        index = _flat_index([h[0] - sum(outside), *h[1:]], axes, dtype)
+        is_largest = indices(n, c, *nearest) == index
+        return opaque_select(is_largest, widen(dy(n, c, *nearest)), tirx.const(0, accumulation_dtype(dy.dtype)))
+
+    return _gather(shape, dy.dtype, axes, share, "max_pool_dx", kind)
 
 
-def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str) -> Any:
-    """The sum, at each position h, of `share(h, n, c, i)` over the windows i that cover it."""
-    j = [te.reduce_axis((0, axis.candidates), f"j{a}") for a, axis in enumerate(axes)]
-    single = all(axis.candidates == 1 for axis in axes)
+def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str, kind: str) -> Any:
+    """The sum, at each position h, of `share(h, n, c, i, nearest, conditions)` over candidates i for windows that cover
+    it. nearest: the windows that exist; i itself where all do.  conditions: that a window covers the position."""
 
-    def element(n: Any, c: Any, *h: Any) -> Any:
-        covering = [axis.covering(p, 0 if single else q) for axis, p, q in zip(axes, h, j, strict=True)]
-        conditions = [condition for _, some in covering for condition in some]
-        i = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, covering, strict=True)]
-        value = _where(conditions, share(h, n, c, i), tirx.const(0, accumulation_dtype(dtype)))
-        return value if single else te.sum(value, j)
+    def of_window(n: Any, c: Any, h: Any, j: Sequence[Any]) -> Any:
+        covering = [axis.covering(p, q) for axis, p, q in zip(axes, h, j, strict=True)]
+        i = [window for window, _ in covering]
+        nearest = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, covering, strict=True)]
+        return share(h, n, c, i, nearest, [condition for _, some in covering for condition in some])
 
-    return narrow(te.compute(shape, element, name), dtype)
+    counts = [axis.candidates for axis in axes]
+    if prod(counts) <= (_MOST_TERMS if kind == "cuda" else 1):
+        terms = [*product(*map(range, counts))]
+        return narrow(
+            te.compute(shape, lambda n, c, *h: reduce(add, (of_window(n, c, h, j) for j in terms)), name), dtype
+        )
+    j = [te.reduce_axis((0, count), f"j{a}") for a, count in enumerate(counts)]
+    return narrow(te.compute(shape, lambda n, c, *h: te.sum(of_window(n, c, h, j), j), name), dtype)
 
 
 def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
@@ -240,11 +262,15 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     return te.compute(total.shape, mean, "avg_pool")
 
 
-def _avg_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool) -> Any:
-    def share(h: tuple[Any, ...], n: Any, c: Any, i: list[Any]) -> Any:
-        return widen(dy(n, c, *i)) / _elements(axes, i, include_pad, accumulation_dtype(dy.dtype))
+def _avg_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool, kind: str) -> Any:
+    dtype = accumulation_dtype(dy.dtype)
 
-    return _gather(shape, dy.dtype, axes, share, "avg_pool_dx")
+    def share(h: Sequence[Any], n: Any, c: Any, i: list[Any], nearest: list[Any], conditions: list[Any]) -> Any:
+        del h, i
+        part = widen(dy(n, c, *nearest)) / _elements(axes, nearest, include_pad, dtype)
+        return _where(conditions, part, tirx.const(0, dtype))
+
+    return _gather(shape, dy.dtype, axes, share, "avg_pool_dx", kind)
 
 
 def max_pool(x: Any, *window_args: Any, kind: str) -> Any:
@@ -265,10 +291,10 @@ def avg_pool(x: Any, *args: Any) -> Any:
     return _avg(x, windows.pool_windows(_spatial(x.shape), *window_args), include_pad)
 
 
-def avg_pool_dx(dy: Any, shape: _Ints, *args: Any, out: Any) -> Any:
+def avg_pool_dx(dy: Any, shape: _Ints, *args: Any, out: Any, kind: str) -> Any:
     *window_args, include_pad = args
     extents = out[0].shape
-    return _avg_dx(dy, extents, windows.pool_windows(_spatial(extents), *window_args), include_pad)
+    return _avg_dx(dy, extents, windows.pool_windows(_spatial(extents), *window_args), include_pad, kind)
 
 
 def adaptive_max_pool(x: Any, size: _Ints, *, out: Any, kind: str) -> Any:
@@ -289,9 +315,9 @@ def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
     return _avg(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
 
 
-def adaptive_avg_pool_dx(dy: Any, shape: _Ints, *, out: Any) -> Any:
+def adaptive_avg_pool_dx(dy: Any, shape: _Ints, *, out: Any, kind: str) -> Any:
     extents = out[0].shape
-    return _avg_dx(dy, extents, windows.adaptive_pool_windows(_spatial(extents), _spatial(dy.shape)), False)
+    return _avg_dx(dy, extents, windows.adaptive_pool_windows(_spatial(extents), _spatial(dy.shape)), False, kind)
 
 
 _COMPUTES = {

@@ -32,11 +32,12 @@ LARGE = [
 """Windows that several threads share."""
 
 
-def build_serial_kernel(op: str, x: Any, *args: Any) -> tuple[Callable[[Any], list[Any]], int]:
-    """A function of an array like x that returns the results of an operator's CUDA kernels; the number of kernels."""
+def build_serial_kernel(op: str, *args: Any) -> tuple[Callable[..., list[Any]], int]:
+    """A function of arrays like those in `args` that returns the results of an operator's CUDA kernels; the number of
+    kernels."""
     gpu = tvm.Target({"kind": "cuda", "arch": "sm_90", **LIMITS}, host=targets.target("cpu"))
     operator = get(op)
-    types = tuple(to_cuda(as_type(a)) for a in operator.schema.bind(op, (x, *args), {}))
+    types = tuple(to_cuda(as_type(a)) for a in operator.schema.bind(op, args, {}))
     info = CallInfo(operator, types, operator.declare(*types), CUDA)
     payload = next(i for i in implementations(operator) if i.dialect.name == "tvm").payload
     spec = shape_generic.spec(payload, info, symbolic=False)
@@ -52,9 +53,9 @@ def build_serial_kernel(op: str, x: Any, *args: Any) -> tuple[Callable[[Any], li
     serial = tvm.structural_map(patterns.schedule(prim_func(spec), spec.pattern, gpu), (tvm.For, to_serial))
     kernel = library.compile_functions({"kernel": relax_alignment(serial)}, targets.target("cpu"))["kernel"]
 
-    def run(x: Any) -> list[Any]:
+    def run(*arrays: Any) -> list[Any]:
         outs = [meta.zeros(t.shape, dtype=t.dtype) for t in flat_types((info.out,))]
-        kernel(x._data, *(out._data for out in outs))
+        kernel(*(x._data for x in (*arrays, *outs)))
         return [out.numpy() for out in outs]
 
     return run, kernels
@@ -88,6 +89,28 @@ def test_max_pooling_of_large_windows_in_two_kernels(case: Any) -> None:
 def test_adaptive_max_pooling_with_indices_in_one_kernel(case: Any) -> None:
     shape, size = case
     check_pooling(f"adaptive_max_pool{len(shape) - 2}d_with_indices", shape, (size,), kernels=1)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize(
+    ("shape", "args"),
+    [
+        ((2, 1, 13, 11), (3, 2, 1, 1, True)),
+        ((2, 1, 16, 12), (3, 1, (0, 0), 2, False)),
+        ((1, 2, 12, 9), ((5, 2), (2, 3), (2, 1), 1, False)),
+        ((2, 1, 8, 8, 32), ((3, 3, 1), (2, 2, 1), (1, 1, 0), (1, 1, 1), False)),  # images with channels last
+        ((2, 1, 8, 16, 32), ((2, 3, 1), (2, 1, 1), (0, 0, 0), (1, 1, 1), False)),
+    ],
+)
+def test_gradients_of_max_pooling_in_one_kernel(shape: tuple[int, ...], args: Any, dtype: str) -> None:
+    op = f"max_pool{len(shape) - 2}d"
+    for fill in CONTENTS.values():
+        x = meta.array(fill(np.random.default_rng(0).standard_normal(shape)).astype(dtype))
+        y, indices = getattr(meta, f"{op}_with_indices")(x, *args)
+        dy = meta.array(np.random.default_rng(1).integers(-8, 8, y.shape).astype(dtype))
+        run, count = build_serial_kernel(f"{op}_dx", dy, indices, shape, *args)
+        assert count == 1
+        np.testing.assert_array_equal(run(dy, indices)[0], getattr(meta, f"{op}_dx")(dy, indices, shape, *args).numpy())
 
 
 def test_max_pooling_with_a_thread_per_result() -> None:

@@ -26,6 +26,8 @@ _VECTOR_LANES: Final = 4
 """Elements of one load: 16 bytes of float32."""
 _MAX_THREAD_ELEMENTS: Final = 8
 _VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
+_INDEX_DTYPE: Final = "int64"
+"""May be read beside them, in two loads for a vector."""
 _CHOICE: Final = ".if_then_else"
 _LEAST_ROW: Final = 32
 """Elements of a row, at least, along which vectors of a block are loaded that is not elementwise."""
@@ -108,8 +110,9 @@ def _choose_vector_lanes(block: ComputeBlock) -> int:
     """Elements per load and store: 4 for a static block of floats that whole blocks of threads cover, if all arithmetic
     is in float32, else 1."""
     total = blocks.volume(block.extents)
-    buffers = (*block.written_buffers, *block.read_buffers)
-    if not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in buffers):
+    if not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in block.written_buffers):
+        return 1
+    if not all(str(buffer.dtype) in (*_VECTOR_DTYPES, _INDEX_DTYPE) for buffer in block.read_buffers):
         return 1
     if any(str(buffer.dtype) == "int32" for buffer in block.written_buffers):  # its arithmetic has none
         return 1
