@@ -39,7 +39,8 @@ def random_program(seed: int, dtype: str) -> Callable[[Any, Any], list[Any]]:
         values, results = [x, y], []
         for _ in range(8):
             a = rng.choice(values[-4:])
-            b = rng.choice([rng.choice(values), rng.choice(special_values(dtype))])
+            special = rng.choice(special_values(dtype))
+            b = rng.choice([rng.choice(values), special, _library(a).full_like(a, special)])
             if rng.random() < 0.2:
                 result = rng.choice(UNARY)(a)
             else:
@@ -87,13 +88,41 @@ def test_identities_of_numbers_without_limits(dtype: str) -> None:
     assert_wraps(program, *special_inputs(dtype)[:2])
 
 
+def _library(x: Any) -> Any:
+    return np if isinstance(x, np.ndarray) else meta
+
+
+DIVISORS: dict[str, Callable[[Any], Any]] = {
+    "zeros": lambda x: _library(x).zeros_like(x),
+    "selected zeros": lambda x: _library(x).where(x == x, _library(x).full_like(x, 0), x),
+    "positions": lambda x: _library(x).arange(x.shape[0], dtype=x.dtype),
+}
+
+
+@pytest.mark.parametrize("name", DIVISORS)
+@pytest.mark.parametrize("dtype", ["int64", "uint32"])
+def test_divisors_that_the_compiler_knows(name: str, dtype: str) -> None:
+    """TVM refuses to divide by zeros that it knows. Each quotient is a program, in which the divisor is fused."""
+    x = meta.array(np.array([7, 5, 0, dtypes.int_range(dtype)[0], 3]).astype(dtype))
+
+    def quotient(x: Any) -> list[Any]:
+        return [x // DIVISORS[name](x)]
+
+    def guarded_remainder(x: Any) -> list[Any]:
+        divisor = DIVISORS[name](x)
+        return [_library(x).where(divisor == 0, x, x % divisor)]
+
+    for program in (quotient, guarded_remainder):
+        assert_wraps(program, x)
+
+
 @pytest.mark.parametrize("dtype", ["int32", "int64"])
 def test_sums_and_products(dtype: str) -> None:
     high = dtypes.int_range(dtype)[1]
     x = meta.array(np.array([[high, high - 1, 3], [high, 7, -2], [-high, -high, -high]], dtype))
 
     def program(x: Any) -> list[Any]:
-        library = np if isinstance(x, np.ndarray) else meta
+        library = _library(x)
         wide = [f(x, axis=axis) for axis in (0, 1) for f in (library.sum, library.prod, library.cumsum)]
         product = library.matmul(x, x)
         return [v for r in (*wide, product) for v in (r, r + 1 > r, r * 3 + high, r - high < r)]

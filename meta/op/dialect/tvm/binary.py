@@ -29,6 +29,7 @@ from meta.backend.tvm.te.elementwise import (
 from meta.backend.tvm.te.exact import opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.scan import common_divisors, squarings
+from meta.backend.tvm.te.select import divisor_that_never_traps
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)
@@ -145,14 +146,10 @@ def _divide_integers(
     """An integer division that avoids the two cases that processors trap: by 0, and the least integer by -1.
 
     by_minus_one: the result for b == -1. Division by 0 gives 0."""
-    one, zero = const(b, 1), const(b, 0)
-    unsigned = dtype_of(b).startswith("u")
-    by_zero = tirx.EQ(b, zero)
-    if unsigned:
-        return select(by_zero, zero, function(a, select(by_zero, one, b)))
-    negated = tirx.EQ(b, const(b, -1))
-    quotient = function(a, select(tirx.Or(by_zero, negated), one, b))
-    return select(by_zero, zero, select(negated, by_minus_one(), quotient))
+    zero, quotient = const(b, 0), function(a, divisor_that_never_traps(b))
+    if not dtype_of(b).startswith("u"):
+        quotient = select(tirx.EQ(b, const(b, -1)), by_minus_one(), quotient)
+    return select(tirx.EQ(b, zero), zero, quotient)
 
 
 _POWERS: dict[float, Callable[[Expr], Expr]] = {
@@ -335,8 +332,6 @@ def lcm(x1: Any, x2: Any, *, out: Any) -> Any:
         return x if dtype_of(x).startswith("u") else select(x < const(x, 0), const(x, 0) - x, x)
 
     def multiple(*i: Any) -> Expr:
-        divisor = divisors(*i)
-        is_zero = tirx.EQ(divisor, const(divisor, 0))
-        return tirx.truncdiv(size(a(*i)), select(is_zero, const(divisor, 1), divisor)) * size(b(*i))
+        return tirx.truncdiv(size(a(*i)), divisor_that_never_traps(divisors(*i))) * size(b(*i))
 
     return te.compute(out[0].shape, multiple, "lcm")
