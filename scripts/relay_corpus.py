@@ -7,7 +7,8 @@ A result is right when it equals the expected one exactly (integers and booleans
 most 1e-5 of the larger of its own magnitude and the root mean square of its tensor (floats): an element that is nearly
 zero where terms of the usual size cancel cannot be exact to more. JSON and text of one program must give the same
 module, up to the digits of float constants that text leaves out. Networks without expected outputs are run with
-parameters drawn by the recipe in the directory's README, and the VM is compared with the interpreter.
+parameters drawn by the recipe in the directory's README, and the VM is compared with the interpreter. Where they differ,
+the VM's results are right if the program in float64 shows that the interpreter's are further off.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ from meta.ir.printer import to_text
 from meta.tree import leaves_of
 
 TOLERANCE = 1e-5
+Outputs = list[np.ndarray[Any, Any]]
 STAGES = ("text", "json", "run", "vm")
 
 
@@ -162,9 +164,25 @@ def check(case: Case, vm: bool) -> None:
     # Text numbers parameters of one name, which are one input.
     values = [inputs[name] if name in inputs else inputs[name.rstrip("0123456789")] for name in text.inputs]
     ran = _attempt(case, "run", lambda: interpret(text.module, *[meta.array(v) for v in values]), expected)
-    if vm:
-        executor = meta.vm.compile(text.module)
-        _attempt(case, "vm", lambda: executor(*[meta.array(v) for v in values]), ran if expected is None else expected)
+    if not vm:
+        return
+    executor = meta.vm.compile(text.module)
+    results = _attempt(case, "vm", lambda: executor(*[meta.array(v) for v in values]), expected or ran)
+    if expected is None and ran and results and "vm" in case.failed and _is_nearer(case, values, results, ran):
+        del case.failed["vm"]
+
+
+def _is_nearer(case: Case, values: list[np.ndarray[Any, Any]], results: Outputs, others: Outputs) -> bool:
+    """Whether all `results` of a program differ less than `others` from those of the program in float64."""
+    wide = {name: _widened(value) for name, value in (parameters(case) or {}).items()}
+    exact = imported(case.path.read_text().replace("float32", "float64"), wide).module
+    truth = flat(interpret(exact, *[meta.array(_widened(v)) for v in values]))
+    errors = [[np.abs(x - t).max() for x, t in zip(each, truth, strict=True)] for each in (results, others)]
+    return all(a < b for a, b in zip(*errors, strict=True))
+
+
+def _widened(value: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return value.astype("float64") if value.dtype == np.float32 else value
 
 
 def _check_json(case: Case, params: Any, text: ConvertedProgram) -> None:

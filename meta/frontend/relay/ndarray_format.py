@@ -49,7 +49,7 @@ def read_array(file: IO[bytes], left: int, source: str) -> tuple[NDArray[Any], s
         raise _invalid(source, f"an array of shape {shape} and {dtype} has {length} bytes of data")
     if length > left:
         raise _invalid(source, f"an array of {length} bytes is cut off after {left}")
-    words: NDArray[Any] = allocate(shape, "<u1" if dtype == "bool" else kind)
+    words: Any = allocate(shape, "<u1" if dtype == "bool" else kind)
     count = fill(file, memoryview(words.reshape(-1).view(np.uint8)))
     if count < length:
         raise _invalid(source, f"an array of {length} bytes is cut off after {count}")
