@@ -7,8 +7,8 @@ A result is right when it equals the expected one exactly (integers and booleans
 most 1e-5 of the larger of its own magnitude and the root mean square of its tensor (floats): an element that is nearly
 zero where terms of the usual size cancel cannot be exact to more. JSON and text of one program must give the same
 module, up to the digits of float constants that text leaves out. Networks without expected outputs are run with
-parameters drawn by the recipe in the directory's README, and the VM is compared with the interpreter. Where they differ,
-the VM's results are right if the program in float64 shows that the interpreter's are further off.
+parameters drawn by the recipe in the directory's README, and the VM is compared with the interpreter. Where they
+differ, the VM's results are right if the program in float64 shows that the interpreter's are further off.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import keyword
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -181,10 +182,16 @@ def _rebuild(spec: Any) -> Any:
 
 
 def argument_names(arguments: Tree, names: Any) -> tuple[str, ...]:
-    """Names of the parameters of forward: those that torch keeps, `arg0` and so on without them."""
+    """Names of the parameters of forward: those that torch keeps, without them `arg0` and so on and the keywords.
+    Where a keyword is no name that a parameter can have, all are numbered."""
     args, kwargs = arguments.children
-    count = len(args.children) + len(kwargs.children)
-    listed = [str(name) for name in names or ()]
-    if len(listed) != count or len(set(listed)) != count or not all(name.isidentifier() for name in listed):
-        listed = [f"arg{i}" for i in range(len(args.children))] + [str(key) for key in kwargs.keys]
-    return tuple(listed)
+    numbered = [f"arg{i}" for i in range(len(args.children) + len(kwargs.children))]
+    keywords = [str(key) for key in kwargs.keys]
+    for listed in ([str(name) for name in names or ()], [*numbered[: len(args.children)], *keywords]):
+        if len(set(listed)) == len(listed) == len(numbered) and all(map(_is_parameter_name, listed)):
+            return tuple(listed)
+    return tuple(numbered)
+
+
+def _is_parameter_name(name: str) -> bool:
+    return name.isidentifier() and not keyword.iskeyword(name)

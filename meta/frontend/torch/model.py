@@ -139,7 +139,7 @@ class ExportedModel(Model):
     def record(self, *args: Any, **kwargs: Any) -> tracing.Record:
         """Trace a call; the program's state is named as in torch. Without arguments: of the exported types."""
         if not args and not kwargs and self._inputs:
-            args, kwargs = self._example()
+            args = self._example()
         names = {id(x): name for name, x in (*self.constants.items(), *self._state.items())}
         return tracing.record(self.forward, args, kwargs, names)
 
@@ -154,14 +154,15 @@ class ExportedModel(Model):
             with errors_located(TorchProgramError, UnsupportedError, "torch", lambda: "the outputs"):
                 self.record()
 
-    def _example(self) -> tuple[tuple[Any, ...], dict[str, Any]]:
-        """The types of the inputs, as arguments."""
+    def _example(self) -> tuple[Any, ...]:
+        """The types of the inputs, as arguments by position: a file may have keywords that are no names."""
         types: list[Any] = [each.type for each in self._inputs]
         unknown = [each.path for each in self._inputs if isinstance(each.type, SymDim)]
         if unknown:
             raise ArgumentError("torch", f"the number '{unknown[0]}' was exported as dynamic", "its value",
                                 "pass the arguments of a call")  # fmt: skip
-        return self._program.arguments.build(iter(types))
+        args, kwargs = self._program.arguments.build(iter(types))
+        return *args, *kwargs.values()
 
     def _run(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> Any:
         values = self._flattened(args, kwargs)

@@ -13,6 +13,7 @@ import meta
 from meta.dim import sym
 from meta.errors import FileError, MetaError
 from meta.frontend.torch import TorchProgramError, UnsupportedError, examine, from_exported, load
+from meta.frontend.torch.archive import read_file
 from meta.frontend.torch.size_text import parse_size
 from meta.frontend.torch.tree_text import parse_tree
 from scripts import fuzz_pt2
@@ -149,6 +150,37 @@ def test_broken_programs_name_the_node(
 def test_a_device_that_no_file_names(archives: list[bytes]) -> None:
     with pytest.raises(TorchProgramError, match="tensor 'x': 'abacus' is not a device; expected \"cpu\", \"cuda\""):
         fuzz_pt2.read(edited(archives[0], _device))
+
+
+@pytest.mark.parametrize(("names", "expected"), [
+    (["None", "more"], ("arg0", "more")),
+    (["x", "x"], ("arg0", "more")),
+    (["a b", "more"], ("arg0", "more")),
+    (["first", "second"], ("first", "second")),
+])  # fmt: skip
+def test_names_that_no_parameter_can_have(
+    archives: list[bytes], file: Callable[..., Path], names: list[str], expected: tuple[str, ...]
+) -> None:
+    def renamed(value: Any) -> None:
+        value["graph_module"]["module_call_graph"][0]["signature"]["forward_arg_names"] = names
+
+    path = file(edited(archives[0], renamed))
+    assert read_file(path).names == expected
+    from_exported(path)
+
+
+@pytest.mark.parametrize("key", ["class", "arg0", "a b", ""])
+def test_keywords_that_no_parameter_can_have(archives: list[bytes], file: Callable[..., Path], key: str) -> None:
+    def renamed(value: Any) -> None:
+        signature = value["graph_module"]["module_call_graph"][0]["signature"]
+        signature["forward_arg_names"] = None
+        version, arguments = json.loads(signature["in_spec"])
+        arguments["children_spec"][1]["context"] = json.dumps([key])
+        signature["in_spec"] = json.dumps([version, arguments])
+
+    path = file(edited(archives[0], renamed))
+    assert read_file(path).names == ("arg0", "arg1")
+    from_exported(path)
 
 
 def _escaping(value: Any) -> None:
