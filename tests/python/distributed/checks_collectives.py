@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from meta.errors import CommunicationError
 RANK, RANKS = distributed.rank(), distributed.world_size()
 DTYPES = (
     "bool", "uint8", "int8", "int16", "int32", "int64", "float16", "bfloat16", "float32", "float64", "complex64",
-    "complex128",
+    "complex128", "uint16", "uint32", "uint64",
 )  # fmt: skip
 COMPLEX = ("complex64", "complex128")
 SHAPES = ((), (RANKS,), (2 * RANKS, 3), (RANKS, 0))
@@ -83,6 +84,77 @@ def check_data_movement_of_all_dtypes() -> None:
                 total = np.add.reduce(every).astype(every[0].dtype)
                 _equal(distributed.reduce_scatter(x), np.split(total, RANKS, 0)[RANK], (dtype, shape))
                 _equal(distributed.reduce(x, 1), total if RANK == 1 else 0 * total, (dtype, shape))
+
+
+def _by_torch(x: Any) -> dict[str, Callable[[], Any]]:
+    """torch.distributed's collectives of a contiguous tensor; all but the reductions need an axis."""
+    import torch
+    import torch.distributed as dist
+
+    def in_place(function: Callable[..., Any], *args: Any) -> Callable[[], Any]:
+        def run() -> Any:
+            y = x.clone()
+            function(y, *args)
+            return y
+
+        return run
+
+    def into(function: Callable[..., Any], *shape: int) -> Callable[[], Any]:
+        def run() -> Any:
+            y = x.new_empty(shape)
+            function(y, x)
+            return y
+
+        return run
+
+    def ring() -> Any:
+        y = torch.empty_like(x)
+        sent = dist.P2POp(dist.isend, x, (RANK + 1) % RANKS), dist.P2POp(dist.irecv, y, (RANK - 1) % RANKS)
+        for work in dist.batch_isend_irecv(list(sent)):
+            work.wait()
+        return y
+
+    rows, *rest = x.shape
+    operations = dist.ReduceOp
+    return {
+        "sum": in_place(dist.all_reduce, operations.SUM), "max": in_place(dist.all_reduce, operations.MAX),
+        "min": in_place(dist.all_reduce, operations.MIN), "product": in_place(dist.all_reduce, operations.PRODUCT),
+        "gather": into(dist.all_gather_single, RANKS * rows, *rest),
+        "scatter": into(dist.reduce_scatter_single, rows // RANKS, *rest),
+        "broadcast": in_place(dist.broadcast, 1), "reduce": in_place(dist.reduce, 1),
+        "all_to_all": into(dist.all_to_all_single, rows, *rest), "permute": ring,
+    }  # fmt: skip
+
+
+OURS: dict[str, Callable[[Any], Any]] = {
+    **{name: partial(distributed.all_reduce, reduction=name) for name in ("sum", "max", "min", "product")},
+    "gather": distributed.all_gather, "scatter": distributed.reduce_scatter,
+    "broadcast": partial(distributed.broadcast, source=1), "reduce": partial(distributed.reduce, destination=1),
+    "all_to_all": distributed.all_to_all, "permute": lambda x: distributed.permute(x, RING),
+}  # fmt: skip
+RING = [(i, (i + 1) % RANKS) for i in range(RANKS)]
+NOT_IN_GLOO = ("int16", "uint16", "uint32", "uint64")
+"""Dtypes that torch refuses on the CPU; they are compared with NumPy."""
+NOT_IN_TORCH = {
+    # Sums of truth values, which meta has no reduction for, and products and extrema of complex numbers.
+    "bool": ("sum", "product", "scatter", "reduce"), **dict.fromkeys(COMPLEX, ("max", "min", "product")),
+}  # fmt: skip
+
+
+def check_results_are_those_of_torch() -> None:
+    """Of contiguous, transposed, cut and empty tensors."""
+    import torch
+
+    base = torch.arange(12 * RANKS).reshape(2 * RANKS, 6) % 7 + RANK
+    for dtype in (d for d in DTYPES if d not in NOT_IN_GLOO):
+        x = base.to(getattr(torch, dtype))
+        for case in (x, x.reshape(6, -1).T, x[:, 1::2], x[:, :0]):
+            for name, by_torch in _by_torch(case.contiguous()).items():
+                if name in NOT_IN_TORCH.get(dtype, ()):
+                    continue
+                desired, result = by_torch(), torch.from_dlpack(OURS[name](meta.from_dlpack(case)))
+                if name != "reduce" or RANK == 1:  # torch leaves the others' tensors undefined
+                    assert torch.equal(result, desired), (dtype, name, case.shape, case.stride())
 
 
 def check_large_unsigned_integers() -> None:
