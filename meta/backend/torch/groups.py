@@ -123,6 +123,9 @@ class ProcessGroup:
         if operator == "send_receive":  # gloo closes the connections of messages that time out
             work.wait()
             return
+        timeout = waiting.store().timeout.total_seconds()
+        # gloo's reduce_scatter has no timeout; the others report theirs first.
+        deadline = time.monotonic() + timeout + waiting.POLL.total_seconds()
         while True:
             try:
                 work.wait(waiting.POLL)
@@ -132,6 +135,8 @@ class ProcessGroup:
                     raise
             if waiting.store().check([f"{_failures(place)}/any"]):
                 raise RuntimeError("it failed on another rank")
+            if time.monotonic() > deadline:
+                raise RuntimeError(f"timed out after {timeout:g} s")
             self._look_around(operator, place)
 
     def _look_around(self, where: str, place: WaitingPlace) -> None:

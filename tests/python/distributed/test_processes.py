@@ -56,12 +56,12 @@ import os, sys, time
 import meta
 from meta import distributed
 distributed.init(timeout={seconds})
-x = meta.ones(3)
-distributed.all_reduce(x)
+x = meta.ones(4)
+distributed.{collective}(x)
 try:
     if distributed.rank() == 1:
         {fault}
-    distributed.all_reduce(x)
+    distributed.{collective}(x)
 except meta.errors.CommunicationError as error:
     print(error)
     os._exit(3)
@@ -69,23 +69,29 @@ except meta.errors.CommunicationError as error:
 
 
 @pytest.mark.parametrize(
-    ("fault", "ranks"), [("os._exit(5)", 4), ("time.sleep(12); os._exit(5)", 2)], ids=["stops", "hangs"]
-)
-def test_a_rank_that_stops_or_hangs_is_named(fault: str, ranks: int, tmp_path: Path) -> None:
-    statuses, outputs = run_processes(["-c", _FAULT.format(fault=fault, seconds=4)], ranks, tmp_path)
+    ("fault", "ranks", "collective"),
+    [
+        ("os._exit(5)", 4, "all_reduce"), ("time.sleep(14); os._exit(5)", 2, "all_reduce"),
+        ("time.sleep(14); os._exit(5)", 2, "reduce_scatter"),  # in gloo it has no timeout
+    ],
+    ids=["stops", "hangs", "hangs in reduce_scatter"],
+)  # fmt: skip
+def test_a_rank_that_stops_or_hangs_is_named(fault: str, ranks: int, collective: str, tmp_path: Path) -> None:
+    program = _FAULT.format(fault=fault, seconds=4, collective=collective)
+    statuses, outputs = run_processes(["-c", program], ranks, tmp_path)
     assert statuses == [3, 5, *[3] * (ranks - 2)], outputs
     for rank in set(range(ranks)) - {1}:
-        text = f"[all_reduce] call 2 of group 'world' failed on rank {rank}: "
+        text = f"[{collective}] call 2 of group 'world' failed on rank {rank}: "
         assert f"{text}rank 1 did not answer; " in outputs[rank] or f"{text}the store of rank 0" in outputs[rank]
     assert "rank 1 did not answer" in outputs[0]
 
 
 def test_ranks_that_wait_for_each_other_elsewhere_stop_before_the_timeout(tmp_path: Path) -> None:
     """Rank 1 comes to a call that is new, where ranks compare it, and rank 0 to one that they have compared."""
-    fault = "distributed.all_reduce(meta.ones(4))"
-    statuses, outputs = run_processes(["-c", _FAULT.format(fault=fault, seconds=200)], 2, tmp_path)
+    program = _FAULT.format(fault="distributed.all_reduce(meta.ones(5))", seconds=200, collective="all_reduce")
+    statuses, outputs = run_processes(["-c", program], 2, tmp_path)
     assert statuses == [3, 3], outputs
-    comparison = "the comparison of the call all_reduce(float32[4], sum)"
+    comparison = "the comparison of the call all_reduce(float32[5], sum)"
     call = "all_reduce, call 2 of group 'world'"
     assert f"[all_reduce] rank 0 waits for rank 1 in {call}, and rank 1 for rank 0 in {comparison}; " in outputs[0]
     assert f"[all_reduce] rank 1 waits for rank 0 in {comparison}, and rank 0 for rank 1 in {call}; " in outputs[1]
