@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Generator
+from contextlib import contextmanager
 from functools import partial
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import same_dim
-from meta.errors import LinAlgError
+from meta.errors import LinAlgError, MetaError
 from meta.ir.type import TensorType
 from meta.op import registry, rules
 
@@ -39,6 +40,22 @@ def require_square(name: str, t: TensorType) -> None:
 def info_type(x: TensorType) -> TensorType:
     """The type of `info`, an int32 for each matrix: 0, or the position, from 1, at which its factorization failed."""
     return x.with_shape(x.shape[:-2]).with_dtype("int32")
+
+
+@contextmanager
+def converging(name: str) -> Generator[None]:
+    """Raise LinAlgError in the name of an operator where a library reports that an algorithm does not converge, or that
+    it takes no infinities and NaN."""
+    try:
+        yield
+    except MetaError:
+        raise
+    except Exception as error:
+        if not type(error).__name__.endswith("LinAlgError") and "infs or NaNs" not in str(error):
+            raise
+        problem = "the algorithm does not converge for a matrix"
+        remedy = "replace infinities and NaN, for which it does not: meta.nan_to_num(x)"
+        raise LinAlgError(name, problem, "matrices of finite numbers", remedy) from error
 
 
 def require_success(name: str, info: Any, failure: Callable[[int], str], expected: str, remedy: str) -> None:

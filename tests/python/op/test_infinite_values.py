@@ -13,6 +13,7 @@ import torch
 from torch.nn import functional as F
 
 import meta
+from meta.errors import LinAlgError
 
 INF, NAN = math.inf, math.nan
 
@@ -222,3 +223,20 @@ def test_programs_shift_unsigned_numbers(name: str) -> None:
     function = getattr(meta, name)
     compiled = meta.vm.compile(meta.trace(lambda x, by: function(x, by)))(x, by)
     assert compiled.tolist() == function(x, by).tolist()
+
+
+@pytest.mark.parametrize("dialect", ["torch", "reference"])
+def test_factorizations_that_do_not_converge(dialect: str) -> None:
+    x = meta.array(np.full((2, 3, 3), math.nan))
+    factorizations = {"eig": meta.eig, "eigh": meta.eigh, "svd": meta.svd, "pinv": meta.pinv, "cofactor": meta.cofactor}
+    with meta.with_dialect(dialect):
+        for name, function in factorizations.items():
+            with pytest.raises(LinAlgError, match=rf"\[{name}\] the algorithm does not converge .*; replace inf"):
+                function(x)
+
+
+@pytest.mark.parametrize("dtype", ["int8", "uint8"])
+def test_the_reference_of_tanhshrink_has_the_digits_of_float32(dtype: str) -> None:
+    x = meta.array([0, 1, 3], dtype=dtype)
+    with meta.with_dialect("reference"):
+        np.testing.assert_allclose(meta.tanhshrink(x).numpy(), [0.0, 0.23840584, 2.0049453], rtol=1e-6)

@@ -41,5 +41,5 @@ elementwise({
     "selu": lambda x: _SELU_SCALE * np.where(x > 0, x, _SELU_ALPHA * np.expm1(x)),
     "softshrink": lambda x, lambd: np.where(np.abs(x) > lambd, x - np.sign(x) * lambd, x * 0),
     "softsign": lambda x: floating(x) / (1 + np.abs(floating(x))),  # |x| + 1 overflows integers
-    "tanhshrink": lambda x: x - np.tanh(x),
+    "tanhshrink": lambda x: floating(x) - np.tanh(floating(x)),  # NumPy has tanh of int8 in float16
 })  # fmt: skip

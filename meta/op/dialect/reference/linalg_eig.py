@@ -6,9 +6,11 @@ from typing import Any
 
 import numpy as np
 
+from meta.op import matrices
 from meta.op.dialect.reference import plain
 
 
+@matrices.converging("eig")
 def eig(x: Any) -> tuple[Any, ...]:
     return tuple(np.linalg.eig(x))
 

@@ -42,10 +42,12 @@ def qr(x: Any, complete: bool) -> Any:
     return tuple(np.linalg.qr(x, "complete" if complete else "reduced"))
 
 
+@matrices.converging("svd")
 def svd(x: Any, full_matrices: bool) -> Any:
     return tuple(np.linalg.svd(x, full_matrices))
 
 
+@matrices.converging("eigh")
 def eigh(x: Any, upper: bool) -> Any:
     return tuple(np.linalg.eigh(x, "U" if upper else "L"))
 

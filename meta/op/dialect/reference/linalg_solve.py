@@ -42,6 +42,7 @@ def det(x: Any) -> Any:
     return np.linalg.det(x)
 
 
+@matrices.converging("cofactor")
 def cofactor(x: Any) -> Any:
     # det(x) x^-T = det(u) det(vh) conj(u diag(products of the other singular values) vh), without a division by zeros.
     n = x.shape[-1]
@@ -60,6 +61,7 @@ def slogdet(x: Any) -> Any:
     return tuple(np.linalg.slogdet(x))
 
 
+@matrices.converging("pinv")
 def pinv(x: Any, atol: Any, rtol: Any, hermitian: bool) -> Any:
     m, n = x.shape[-2:]
     batch = x.shape[:-2]

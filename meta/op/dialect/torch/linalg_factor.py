@@ -55,10 +55,12 @@ def qr(x: Any, complete: bool, *, out: Any) -> None:
     _write(out, torch.linalg.qr(x, "complete" if complete else "reduced"))
 
 
+@matrices.converging("svd")
 def svd(x: Any, full_matrices: bool, *, out: Any) -> None:
     _write(out, torch.linalg.svd(x, full_matrices))
 
 
+@matrices.converging("eigh")
 def eigh(x: Any, upper: bool, *, out: Any) -> None:
     _write(out, torch.linalg.eigh(x, "U" if upper else "L"))
 

@@ -35,6 +35,7 @@ def det(x: Any, *, out: Any) -> None:
     out.copy_(torch.linalg.det(x))
 
 
+@matrices.converging("cofactor")
 def cofactor(x: Any, *, out: Any) -> None:
     # det(x) x^-T = det(u) det(vh) conj(u diag(products of the other singular values) vh), without a division by zeros.
     u, s, vh = torch.linalg.svd(x)
@@ -53,6 +54,7 @@ def slogdet(x: Any, *, out: Any) -> None:
     out[1].copy_(logabsdet)
 
 
+@matrices.converging("pinv")
 def pinv(x: Any, atol: Any, rtol: Any, hermitian: bool, *, out: Any) -> None:
     out.copy_(torch.linalg.pinv(x, atol=atol, rtol=rtol, hermitian=hermitian))
 
