@@ -21,6 +21,7 @@ CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
     ((2, 7, 7, 16), (33, 3, 3, 16), {"padding": 2, "dilation": 2}),
     ((3, 5, 4, 70), (8, 1, 1, 70), {}),
     ((2, 40, 40, 9), (9, 3, 3, 9), {"padding": 1}),
+    ((1, 5, 5, 32), (64, 3, 3, 32), {"padding": 1}),
     ((1, 10, 11, 40), (40, 5, 5, 1), {"padding": 2, "groups": 40}),
     ((2, 9, 9, 12), (12, 3, 3, 1), {"padding": (0, 1, 1, 0), "stride": 2, "groups": 12}),
 ]
@@ -74,6 +75,17 @@ def test_tiles_stay_in_registers() -> None:
     for call, expected in in_tiles.items():
         function, _ = scheduled_function(call, "cpu", symbolic=False)
         assert ("tiled_sum_local" in function.script()) == expected, call
+
+
+def test_copies_read_kernels_in_their_order() -> None:
+    """Panels of a kernel turned around are rows of lanes, which the loops read one after the other."""
+    call = sample("conv2d_dx", T(64, 3, 3, 64), T(1, 5, 5, 64), (1, 5, 5, 64), padding=1, channels_last=True)
+    function, _ = scheduled_function(call, "cpu", symbolic=False)
+    loops = function.script().partition('with T.sblock("packed")')[0].splitlines()[-3:-1]
+    assert [line.strip() for line in loops] == [
+        "for i2, i0, i1, p in T.grid(64, 3, 3, 2):",
+        "for i3 in T.vectorized(32):",
+    ]
 
 
 def test_parts_of_sums_over_pixels() -> None:

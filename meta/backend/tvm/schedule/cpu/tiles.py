@@ -31,7 +31,7 @@ def schedule_tiles(sch: Any) -> Any:
     if len(consumers) != 1 or len(all_blocks) != 2 + len(copies):
         return None
     for copy in copies:
-        schedule_spatial_block(sch, copy)
+        _schedule_copy(sch, copy)
     _tile(sch, total, consumers[0])
     return sch
 
@@ -43,6 +43,33 @@ def _inline(sch: Any, name: str) -> None:
         is_result = any(w.same_as(p) for w in block.written_buffers for p in params)
         if block.name != name and KEPT not in block.node.annotations and not is_result:
             sch.compute_inline(block.rv)
+
+
+def _schedule_copy(sch: Any, copy: ComputeBlock) -> None:
+    """Schedule a stored copy. Where its rows of lanes come from rows of the source, the loops follow the source: rows
+    that are pages apart, as the panels of a kernel turned around are, would be read without prefetches."""
+    order = _source_order(copy)
+    total = blocks.volume(copy.extents)
+    if order is None or total is None:
+        schedule_spatial_block(sch, copy)
+        return
+    loops = sch.get_loops(copy.rv)
+    outer = [loops[i] for i in order]
+    sch.reorder(*outer, loops[-1])
+    sch.vectorize(loops[-1])
+    if total >= PARALLEL_WORK:
+        sch.parallel(outer[0])
+
+
+def _source_order(copy: ComputeBlock) -> list[int] | None:
+    """The axes before the last one of a copy, in the order in which its source has them; None if the last axis is not
+    contiguous there, or the order is that of the copy."""
+    variables = [v.var for v in copy.node.iter_vars]
+    loads = blocks.list_loads(copy)
+    if len(loads) != 1 or any(blocks.uses_variable(i, variables[-1]) for i in loads[0].indices[:-1]):
+        return None
+    order = [a for i in loads[0].indices for a, v in enumerate(variables[:-1]) if blocks.uses_variable(i, v)]
+    return order if sorted(order) == list(range(len(order))) != order and len(order) == len(variables) - 1 else None
 
 
 def _tile(sch: Any, total: ComputeBlock, consumer: Any) -> None:
