@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 import pytest
 
+from benchmarks.problems import sample
+from benchmarks.schedules import scheduled_function
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, prim_func
@@ -15,6 +17,7 @@ from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction
 from meta.backend.tvm.te import math as te_math
 from meta.ir.pattern import PATTERNS
+from meta.testing.samples import T
 from tests.python.kernels_in_memory import forget_kernels
 
 Array = np.ndarray[Any, Any]
@@ -401,3 +404,9 @@ def test_cuda_schedules_bind_threads(name: str) -> None:
         func = prim_func(KernelSpec("case", compute, (TensorSpec(shape, "float32"),), outs, pattern))
         text = patterns.schedule(func, pattern, target).script()
         assert "threadIdx.x" in text
+
+
+@pytest.mark.parametrize(("shape", "has_vectors"), [((64, 32), True), ((64, 30), False)])
+def test_transposes_of_whole_tiles_have_vectors(shape: tuple[int, int], has_vectors: bool) -> None:
+    function, _ = scheduled_function(sample("transpose", T(*shape), (1, 0)), "cpu", symbolic=False)
+    assert ("T.vectorized(16)" in function.script()) == has_vectors
