@@ -29,6 +29,7 @@ class Limit:
     device: the kind of device.
     unit: what is counted, a key of `MEASURES`.
     most: None for no upper limit, 0 where the dialect is never faster.
+    vendor: of the processors that the limit is for, as the operating system names it; "" for all.
     measured: machine and date.
     """
 
@@ -38,6 +39,7 @@ class Limit:
     unit: str
     least: int = 0
     most: int | None = None
+    vendor: str = ""
     measured: str = ""
 
     def refusal(self, call: CallInfo) -> str | None:
@@ -79,6 +81,8 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "concatenate", "cpu", "joined elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "conv2d", "cpu", "kernel elements per pixel", most=4_096, measured="Xeon, 2 cores, 2026-11-22"),
     Limit("torch", "conv2d_d?", "cpu", "kernel elements per pixel", most=1_024, measured="Xeon, 2 cores, 2026-11-22"),
+    Limit("torch", "conv2d*", "cpu", "pixels in tiles", most=0, vendor="AuthenticAMD",
+          measured="EPYC, 2 cores, 2026-11-23"),
     Limit("torch", "conv2d*", "cpu", "elements of separate channels", most=0, measured="Xeon, 2 cores, 2026-11-22"),
     Limit("torch", "matmul", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
     Limit("torch", "dense", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
@@ -126,8 +130,17 @@ def limits_of(dialect: str, op: str, device: str) -> tuple[Limit, ...]:
     return tuple(
         limit
         for limit in LIMITS
-        if (limit.dialect, limit.device) == (dialect, device) and fnmatchcase(op, limit.operators)
+        if (limit.dialect, limit.device) == (dialect, device)
+        and fnmatchcase(op, limit.operators)
+        and (not limit.vendor or limit.vendor in _processor())
     )
+
+
+def _processor() -> str:
+    """Text that names the vendor of this machine's CPU."""
+    from meta.backend.tvm.target import describe_processor
+
+    return describe_processor()
 
 
 def _elements(call: CallInfo) -> Any:
@@ -190,16 +203,42 @@ def _convolution(call: CallInfo) -> Any:
     return tensors[result].size * prod(tensors[kernel].shape[1:])  # type: ignore[arg-type]
 
 
+_LEAST_LANES = 8
+"""Channels along the lanes of tiles, at least: fewer leave most of them empty."""
+
+
+def convolution_fits_tiles(op: str, kernel: tuple[Any, ...], stride: tuple[int, ...], groups: int) -> bool:
+    """Whether TVM computes a convolution of two spatial axes with channels last in register tiles.
+
+    kernel: the shape of the kernel, (out channels, *window, channels / groups)."""
+    outs, *_, ins = kernel
+    if op.endswith("_dw"):
+        return groups == 1 and ins >= _LEAST_LANES
+    if op.endswith("_dx"):
+        return groups == 1 and ins >= _LEAST_LANES and set(stride) == {1}
+    return outs >= _LEAST_LANES and (groups == 1 or (ins == 1 and groups == outs))
+
+
 def _per_pixel(call: CallInfo) -> Any:
-    """None for convolutions without results, and those that TVM does not compute in register tiles."""
-    args = call.bind()
-    is_tiled = call.tensors()[0].dtype == "float32" and args["channels_last"] and args["groups"] == 1
-    if not is_tiled or (call.op.name.endswith("_dx") and set(args["stride"]) != {1}):
+    pixels = _pixels_in_tiles(call)
+    return _kernel(call).size // pixels if pixels else None
+
+
+def _pixels_in_tiles(call: CallInfo) -> Any:
+    """None for convolutions that TVM does not compute in register tiles, and of separate channels."""
+    if call.op.name == "conv2d_transpose":
         return None
-    kernel, result = _KERNEL_AND_RESULT[call.op.name.partition("_")[2]]
-    tensors = (*call.tensors(), *call.outputs())
-    pixels = tensors[result].size // max(tensors[result].shape[-1], 1)
-    return tensors[kernel].size // pixels if pixels else None
+    args = call.bind()
+    is_dense = call.tensors()[0].dtype == "float32" and args["channels_last"] and args["groups"] == 1
+    if not is_dense or not convolution_fits_tiles(call.op.name, _kernel(call).shape, args["stride"], 1):
+        return None
+    result = args["dy"] if "dy" in args else call.outputs()[0]
+    return result.size // max(result.shape[-1], 1)
+
+
+def _kernel(call: CallInfo) -> Any:
+    """The type of the kernel of a convolution."""
+    return call.outputs()[0] if call.op.name.endswith("_dw") else call.bind()["w"]
 
 
 def _separate_channels(call: CallInfo) -> Any:
@@ -248,6 +287,7 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "multiplications": _multiplications,
     "multiplications in tiles": _attention_in_tiles,
     "kernel elements per pixel": _per_pixel,
+    "pixels in tiles": _pixels_in_tiles,
     "elements of separate channels": _separate_channels,
     "columns": _columns,
     "elements in columns": _in_columns,
@@ -257,6 +297,6 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
 }
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
 
-elements: of the first operand.  in tiles: of attention that TVM computes in register tiles.
+elements: of the first operand.  in tiles: of attention and convolutions that TVM computes in register tiles.
 real: of results that are not complex.  pixel: of the result, of all channels.
 columns: sums along an axis other than the last.  large: with a TVM kernel built for its sizes."""

@@ -11,6 +11,7 @@ import pytest
 
 import meta
 from benchmarks.crossovers import PROBLEMS, crossing, render
+from benchmarks.problems import sample
 from meta.device import device
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover
@@ -18,7 +19,7 @@ from meta.op.crossover import LIMITS, MEASURES, Limit
 from meta.op.dispatch import CallInfo
 from meta.op.registry import all_ops, as_type, get
 from meta.schema._types import TensorLike
-from meta.testing.samples import Sample
+from meta.testing.samples import Sample, T
 
 
 class Typed(TensorLike):
@@ -60,6 +61,30 @@ def test_limits_of_another_device_do_not_apply() -> None:
     problem = PROBLEMS["sort", "elements"]
     assert crossover.refusal("torch", call_info(problem(64), "cpu")) is not None
     assert crossover.refusal("torch", call_info(problem(64), "cuda")) is None
+
+
+@pytest.mark.parametrize(("processor", "is_refused"), [("vendor_id: AuthenticAMD", True), ("ARM", False)])
+def test_limits_of_another_vendor_do_not_apply(
+    processor: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    request.addfinalizer(crossover.limits_of.cache_clear)
+    monkeypatch.setattr(crossover, "_processor", lambda: processor)
+    crossover.limits_of.cache_clear()
+    x, w = T(2, 16, 16, 32), T(64, 3, 3, 32)
+    in_tiles = [
+        sample("conv2d", x, w, padding=1, channels_last=True),
+        sample("conv2d_epilogue", x, w, T(64), None, True, padding=1, channels_last=True),
+        sample("conv2d_dx", w, T(2, 16, 16, 64), x.shape, padding=1, channels_last=True),
+        sample("conv2d_dw", x, T(2, 16, 16, 64), w.shape, padding=1, channels_last=True),
+    ]
+    others = [
+        sample("conv2d_transpose", T(2, 64, 16, 16), T(64, 32, 3, 3)),
+        sample("conv2d", T(2, 32, 16, 16), T(64, 32, 3, 3)),
+        sample("conv2d_dx", w, T(2, 8, 8, 64), x.shape, padding=1, stride=2, channels_last=True),
+        sample("conv2d_dw", T(2, 16, 16, 3), T(2, 16, 16, 64), (64, 3, 3, 3), padding=1, channels_last=True),
+    ]
+    assert [crossover.refusal("torch", call_info(s, "cpu")) is not None for s in in_tiles] == [is_refused] * 4
+    assert [crossover.refusal("torch", call_info(s, "cpu")) for s in others] == [None] * 4
 
 
 def test_crossing_is_the_last_change_of_sides() -> None:

@@ -9,6 +9,7 @@ from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.op import windows
+from meta.op.crossover import convolution_fits_tiles
 from meta.op.dialect.tvm import Registrar
 from meta.op.dispatch import CallInfo
 
@@ -150,21 +151,6 @@ def _in_either_layout(function: Callable[..., Any], shape_position: int | None =
 
 # --- register tiles: two spatial axes, channels last, on CPUs ---------------------------------------------------------
 
-_LEAST_LANES: Final = 8
-"""Channels along the lanes of tiles, at least: fewer leave most of them empty."""
-
-
-def _fits_tiles(op: str, kernel: tuple[Any, ...], stride: _Ints, groups: int) -> bool:
-    """Whether a convolution with channels last is computed in register tiles.
-
-    kernel: the shape of the kernel, (out channels, *window, channels / groups)."""
-    outs, *_, ins = kernel
-    if op.endswith("_dw"):
-        return groups == 1 and ins >= _LEAST_LANES
-    if op.endswith("_dx"):
-        return groups == 1 and ins >= _LEAST_LANES and set(stride) == {1}
-    return outs >= _LEAST_LANES and (groups == 1 or (ins == 1 and groups == outs))
-
 
 def _runs_in_tiles(call: CallInfo) -> bool:
     """Whether a call with channels last runs in register tiles, in a part of the time of another layout."""
@@ -173,7 +159,7 @@ def _runs_in_tiles(call: CallInfo) -> bool:
     if call.device.kind != "cpu" or not all(t.is_static for t in tensors) or tensors[0].dtype not in _WIDE:
         return False
     kernel = args["w"].shape if "w" in args else args["shape"]
-    return args["channels_last"] and _fits_tiles(call.op.name, kernel, args["stride"], args["groups"])
+    return args["channels_last"] and convolution_fits_tiles(call.op.name, kernel, args["stride"], args["groups"])
 
 
 _WIDE: Final = ("float32", "float64")
@@ -186,7 +172,7 @@ def _in_tiles(
     if kind != "cpu" or not channels_last or not all(isinstance(d, (int, tirx.IntImm)) for d in shapes):
         return False
     sizes = tuple(int(d) for d in getattr(kernel, "shape", kernel))
-    return all(x.dtype in _WIDE for x in tensors) and _fits_tiles(op, sizes, stride, groups)
+    return all(x.dtype in _WIDE for x in tensors) and convolution_fits_tiles(op, sizes, stride, groups)
 
 
 @compute("conv2d", generic=False, prefers_channels_last=_runs_in_tiles)
