@@ -6,8 +6,6 @@ import re
 from dataclasses import dataclass
 from functools import cache
 
-from meta.errors import DeviceError, value_text
-
 KINDS: tuple[str, ...] = ("cpu", "cuda")
 _NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{{1,9}})|\((\d{{1,9}})\))?")
 
@@ -38,6 +36,8 @@ def _intern(kind: str, index: int) -> Device:
 def _parse(name: str) -> Device:
     match = _NAME.fullmatch(name)
     if match is None:
+        from meta.errors import DeviceError, value_text  # `import meta` imports this module, and does without them
+
         raise DeviceError("device", f"{value_text(name)} is not a device", '"cpu", "cuda", "cuda:N" or "cuda(N)"')
     return _intern(match[1], int(match[2] or match[3] or 0))
 
@@ -48,7 +48,11 @@ def device(name: str | Device) -> Device:
     The device need not exist on this machine until data is placed on it."""
     if isinstance(name, Device):
         return name
-    return _parse(value_text(name) if isinstance(name, int) else str(name))
+    if isinstance(name, int):
+        from meta.errors import value_text
+
+        return _parse(value_text(name))
+    return _parse(str(name))
 
 
 CPU = _intern("cpu", 0)

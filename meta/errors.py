@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import difflib
 import functools
 import os
 import sys
@@ -303,6 +302,8 @@ def did_you_mean(name: str, names: Iterable[str], limit: int = 3) -> str:
     Of many names, the last ones are compared, and long ones not at all: comparing takes time."""
     if len(name) > _COMPARED:
         return ""
+    import difflib  # takes as long to import as this module
+
     near = [each for each in names if len(each) <= _COMPARED][-_CANDIDATES:]
     matches = difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
     return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""
