@@ -77,6 +77,7 @@ class OperationGraph:
         self.handle = handle
         self._lock = Lock()
         self._selected = 0
+        self._built: int | None = None
         self._pointers: Any = None
         self._order: list[int] = []
         self._launch: Any = None
@@ -137,7 +138,7 @@ class OperationGraph:
         refusal: Exception = RuntimeError("cuDNN has no engine for the graph")
         for index in range(graph.get_execution_plan_count()):
             try:
-                graph.build_plan_at_index(index)
+                self._build_plan(index)
                 if graph.get_workspace_size_plan_at_index(index) > MAX_WORKSPACE:
                     continue
             except _error_classes() as error:
@@ -148,8 +149,14 @@ class OperationGraph:
                 break
         if not plans:
             raise refusal
-        graph.build_plan_at_index(plans[0])
         return plans
+
+    def _build_plan(self, index: int) -> None:
+        """Make a plan the one that `execute` launches. The frontend compiles the kernels of some engines each time."""
+        if index != self._built:
+            self._built = None
+            self.graph.build_plan_at_index(index)
+            self._built = index
 
     def choice(self, index: int) -> PlanChoice | None:
         """What `build_choice` builds a plan from in another process; None for a plan that cannot be rebuilt."""
@@ -168,7 +175,7 @@ class OperationGraph:
             types = module().knob_type
             self.graph.create_execution_plan(engine, {getattr(types, name): value for name, value in knobs.items()})
             index = int(self.graph.get_execution_plan_count()) - 1
-            self.graph.build_plan_at_index(index)
+            self._build_plan(index)
             if self.graph.get_workspace_size_plan_at_index(index) > MAX_WORKSPACE:
                 raise ValueError(f"the plan needs more than {MAX_WORKSPACE} bytes of scratch memory")
         except (*_error_classes(), AttributeError, TypeError) as error:
@@ -178,7 +185,7 @@ class OperationGraph:
     def select(self, index: int) -> Workspace:
         """Have `run` launch this plan; returns its scratch memory."""
         try:
-            self.graph.build_plan_at_index(index)
+            self._build_plan(index)
             size = int(self.graph.get_workspace_size_plan_at_index(index))
             self._selected, self._pointers = index, None
         except _error_classes() as error:
@@ -219,7 +226,12 @@ class OperationGraph:
         Each plan runs a few times, then the best few run longer. Among plans of similar throughput the one with the
         lowest latency wins: it has fewer kernels, and an idle device waits for the launch of each."""
         latencies = sorted((self._measure(handle, i, addresses, 3, 1), i) for i in plans)
-        times = {i: self._measure(handle, i, addresses, 5, 10) / 10 for _, i in latencies[:_FINALISTS]}
+        least = latencies[0][0]
+        finalists = [i for latency, i in latencies[:_FINALISTS] if latency <= _CLOSE * least]
+        if len(finalists) < 2:
+            return latencies[0][1]
+        runs = min(10, 1 + int(_MILLISECONDS / max(least, 1e-3)))
+        times = {i: self._measure(handle, i, addresses, 5, runs) / runs for i in finalists}
         similar = [i for i, time in times.items() if time <= _SIMILAR * min(times.values())]
         return min(similar, key=lambda i: self._measure(handle, i, addresses, 9, 1)) if len(similar) > 1 else similar[0]
 
@@ -236,6 +248,10 @@ class OperationGraph:
 
 
 _FINALISTS = 4
+_CLOSE = 1.5
+"""Ratio of latencies up to which a plan may be the fastest of many runs."""
+_MILLISECONDS = 1.0
+"""That a measurement of many runs takes, about."""
 _SIMILAR = 1.03
 """Ratio of times up to which plans count as equally fast."""
 _graphs: WeakSet[OperationGraph] = WeakSet()

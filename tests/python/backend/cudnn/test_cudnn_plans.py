@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from meta.backend.cudnn import choices, plans
+from meta.backend.cudnn import choices, frontend, plans
 from meta.backend.cudnn.c_functions import StatusError
 from meta.device import CPU
 
@@ -90,3 +90,57 @@ def test_reads_what_it_wrote() -> None:
     choices.write("cudnn-a", (3, {"TILE_SIZE": 7}))
     assert choices.read("cudnn-a") == (3, {"TILE_SIZE": 7})
     assert choices.read("cudnn-b") is None
+
+
+class BuiltPlans:
+    """A graph of the frontend that counts how often it builds plans."""
+
+    def __init__(self) -> None:
+        self.built: list[int] = []
+
+    def build_plan_at_index(self, index: int) -> None:
+        self.built.append(index)
+
+    def get_workspace_size_plan_at_index(self, index: int) -> int:
+        return index
+
+
+def operation_graph(graph: Any, monkeypatch: pytest.MonkeyPatch) -> frontend.OperationGraph:
+    monkeypatch.setattr(frontend, "_error_classes", lambda: (RuntimeError,))
+    operation: Any = frontend.OperationGraph.__new__(frontend.OperationGraph)
+    operation.graph, operation.handle, operation.description = graph, SimpleNamespace(device=CPU), "graph"
+    operation._built, operation._pointers = None, None
+    return operation
+
+
+def test_plans_that_are_selected_again_are_not_built_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = BuiltPlans()
+    operation = operation_graph(graph, monkeypatch)
+    for index in (1, 1, 0, 0, 1):
+        operation.select(index)
+    assert graph.built == [1, 0, 1]
+
+
+@pytest.mark.parametrize(
+    ("latencies", "times", "expected", "measured"),
+    [
+        ([3.0, 1.0, 1.2], [9.0, 1.0, 0.5], 2, {1, 2}),  # the first is too slow for a longer measurement
+        ([3.0, 1.0, 9.0], [1.0, 1.0, 1.0], 1, set[int]()),
+        ([1.0, 1.1, float("inf")], [1.0, 1.01, 0.1], 0, {0, 1}),  # of similar times the lower latency
+    ],
+)
+def test_the_fastest_plan(
+    latencies: list[float], times: list[float], expected: int, measured: set[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    longer: set[int] = set()
+
+    def measure(index: int, repeats: int, runs: int) -> float:
+        if repeats != 5:
+            return latencies[index]
+        longer.add(index)
+        return times[index] * runs
+
+    operation: Any = operation_graph(BuiltPlans(), monkeypatch)
+    monkeypatch.setattr(operation, "_measure", lambda handle, i, addresses, repeats, runs: measure(i, repeats, runs))
+    assert operation.fastest(None, range(3), {}) == expected
+    assert longer == measured
