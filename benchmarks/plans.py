@@ -1,4 +1,5 @@
-"""Training steps of BERT-base and of a GPT as large as GPT-2 for `python -m meta plan benchmarks.plans:bert_base`."""
+"""Training steps of BERT-base, ResNet-50 and a GPT as large as GPT-2, for `python -m meta plan
+benchmarks.plans:bert_base`."""
 
 from __future__ import annotations
 
@@ -57,6 +58,16 @@ def gpt() -> Planned:
     return _step(GPT(), GPT_TOKENS)
 
 
+def resnet50() -> Planned:
+    from benchmarks.training_steps import NETWORKS
+
+    images = tensor_type((ROWS, 3, 224, 224), "float32")
+    return _adamw(NETWORKS["resnet50"].ours()), images, tensor_type((ROWS,), "int64")
+
+
 def _step(model: meta.Model, tokens: int) -> Planned:
-    step = optim.TrainStep(model, optim.AdamW(model, 0.0001), loss=meta.cross_entropy)
-    return step, tensor_type((ROWS, tokens), "int64"), tensor_type((ROWS * tokens,), "int64")
+    return _adamw(model), tensor_type((ROWS, tokens), "int64"), tensor_type((ROWS * tokens,), "int64")
+
+
+def _adamw(model: meta.Model) -> optim.TrainStep:
+    return optim.TrainStep(model, optim.AdamW(model, 0.0001), loss=meta.cross_entropy)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-SECONDS = 300
+SECONDS = 500
 """The longest that the processes take."""
 
 
