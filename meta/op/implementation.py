@@ -48,8 +48,10 @@ class CallInfo:
         return tuple(flat_types((self.out,)))
 
     def complex_dtype(self) -> str:
-        """The first complex dtype among operands and results, "" if there is none."""
-        return next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
+        """The first complex dtype among operands and results, complex64 for a complex number alone, "" if there is
+        none."""
+        of_tensors = next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
+        return of_tensors or ("complex64" if any(isinstance(arg, complex) for arg in self.args) else "")
 
     def bind(self) -> dict[str, Any]:
         """Arguments by name."""

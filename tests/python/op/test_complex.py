@@ -352,3 +352,19 @@ def test_one_part_and_one_element_of_complex_arrays() -> None:
     np.testing.assert_array_equal(whole.numpy(), _X)
     with meta.with_dialect(["torch"]):
         assert meta.gather_nd(meta.array(_X), meta.array(np.array([1, 2, 3]))).numpy() == _X[1, 2, 3]
+
+
+@pytest.mark.parametrize("dtype", ["bool", "int32", "float32"])
+def test_complex_numbers_beside_real_arrays(dtype: str) -> None:
+    x = meta.array([1, 0], dtype=dtype)
+    host = x.numpy()
+    for number in (1j, 1 + 0j, 0j):
+        for meta_function, function in (
+            (meta.equal, np.equal), (meta.not_equal, np.not_equal), (meta.logical_and, np.logical_and),
+            (meta.logical_or, np.logical_or), (meta.logical_xor, np.logical_xor), (meta.add, np.add),
+            (meta.subtract, lambda a, b: a * (1 + 0j) - b), (meta.multiply, np.multiply),
+        ):  # fmt: skip
+            assert meta_function(x, number).tolist() == function(host, number).tolist()
+            assert meta_function(number, x).tolist() == [
+                function(np.full(2, number), value * (1 + 0j))[0].item() for value in host
+            ]

@@ -124,5 +124,5 @@ def _tensor_count(arg: Any) -> int:
 def _casts(torch: Any, call: CallInfo) -> list[Any]:
     """For each operand the dtype of torch that it is cast to, None if it has it."""
     operands = [arg for arg, declared in zip(call.args, call.op.schema.args, strict=True) if declared.is_tensor]
-    common = promoted_dtype(*[x for x in operands if not isinstance(x, TensorType) or x.dtype != "bool"])
-    return [None if t.dtype in (common, "bool") else getattr(torch, common) for t in call.tensors()]
+    common = promoted_dtype(*operands)
+    return [None if t.dtype == common else getattr(torch, common) for t in call.tensors()]
