@@ -1,11 +1,14 @@
-"""Reports about a compiled program: dialects and reasons, memory, text, time of kernels."""
+"""Reports about a compiled program: dialects and reasons, memory, text, time of kernels.
+
+The passes are imported where a report plans the program again.
+"""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
 from meta.device import Device
@@ -14,10 +17,10 @@ from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.vm.lower.choose import Choice
 from meta.vm.program import Program
-from meta.vm.relax.budget import MemoryTrade
-from meta.vm.relax.build import build_module, plan_source
-from meta.vm.relax.communication import overlaps
 from meta.vm.runner import Machine
+
+if TYPE_CHECKING:
+    from meta.vm.relax.budget import MemoryTrade
 
 RELAX_STAGES = ("relax", "planned")
 STAGES = ("traced", "optimized", *RELAX_STAGES)
@@ -43,6 +46,9 @@ def _called(choice: Choice) -> str:
 
 def _overlaps(program: Program, fuse: bool) -> list[str]:
     """A table of the collectives that travel while other kernels run; none where there are none."""
+    from meta.vm.relax.build import plan_source
+    from meta.vm.relax.communication import overlaps
+
     arena = program.loaded.destinations is not None
     _, planned = plan_source(program.source, fuse=fuse, arena=arena)
     choices = program.source.choices.packed()
@@ -118,6 +124,8 @@ def ir(program: Program, stage: str, *, fuse: bool) -> str:
 
 def relax(program: Program, stage: str, *, fuse: bool) -> Any:
     """The IRModule of TVM at a stage; raises ArgumentError for an unknown one."""
+    from meta.vm.relax.build import plan_source
+
     _check_stage("relax", stage, RELAX_STAGES)
     lowered, planned = plan_source(program.source, fuse=fuse)
     return (lowered if stage == "relax" else planned).module
@@ -155,6 +163,8 @@ class Profile:
 
 def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int) -> Profile:
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
+    from meta.vm.relax.build import build_module, plan_source
+
     _, planned = plan_source(program.source, fuse=fuse)
     device = program.source.device
     source = program.source

@@ -1,4 +1,7 @@
-"""Executables from memory, from disk, or newly built."""
+"""Executables from memory, from disk, or newly built.
+
+The passes, schedules and the compiler are imported where a program is built: one from disk does without them.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import launcher, library, parallel
@@ -24,14 +27,13 @@ from meta.locks import new_lock
 from meta.vm import lower
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.dispatched import Source, register_kernels
-from meta.vm.lower.translate import Lowered
-from meta.vm.lower.translate import lower as lower_module
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
-from meta.vm.relax.budget import MemoryTrade
-from meta.vm.relax.build import build_module, plan_source
 from meta.vm.relax.destinations import Destinations, with_destinations
-from meta.vm.relax.linked import linked, worth_processes
-from meta.vm.relax.pipeline import Planned
+
+if TYPE_CHECKING:
+    from meta.vm.lower.translate import Lowered
+    from meta.vm.relax.budget import MemoryTrade
+    from meta.vm.relax.pipeline import Planned
 
 MAX_LOADED = 64
 """Most executables that stay loaded for new executors."""
@@ -63,7 +65,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     with _lock:
         launcher.prepare()
         register_kernels(source)
-        lowered = None if _keyed_by_sources(source) else lower_module(source.module, source.choices, source.calls)
+        lowered = None if _keyed_by_sources(source) else _lowered(source)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key)
         if loaded is None:
@@ -79,8 +81,16 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     return loaded
 
 
+def _lowered(source: Source) -> Lowered:
+    from meta.vm.lower.translate import lower as lower_module
+
+    return lower_module(source.module, source.choices, source.calls)
+
+
 def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
+    from meta.vm.relax.linked import worth_processes
+
     operators = sum(choice.compiled for choice in source.choices.listed())
     if worth_processes(operators, source.device.kind):
         processes.start(operators)  # they import TVM while this process plans
@@ -143,8 +153,14 @@ def _from_disk(key: str) -> Loaded | None:
     kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
     stored = facts.get("destinations")
     destinations = Destinations.from_dict(stored) if stored is not None else None
-    trade = MemoryTrade.from_dict(facts["trade"]) if facts.get("trade") else None
+    trade = _trade(facts["trade"]) if facts.get("trade") else None
     return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
+
+
+def _trade(stored: dict[str, Any]) -> MemoryTrade:
+    from meta.vm.relax.budget import MemoryTrade
+
+    return MemoryTrade.from_dict(stored)
 
 
 def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
@@ -156,6 +172,9 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
 
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
+    from meta.vm.relax.build import build_module
+    from meta.vm.relax.linked import linked
+
     planned, memory, destinations = _planned(source, lowered, fuse, graphs)
     disk = default_cache()
     code = linked(source, planned)
@@ -178,6 +197,8 @@ def _planned(
     source: Source, lowered: Lowered | None, fuse: bool, graphs: bool
 ) -> tuple[Planned, PlannedBytes, Destinations | None]:
     """The program before code generation, the bytes that it needs, and those that its caller provides."""
+    from meta.vm.relax.build import plan_source
+
     _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     memory = planned_bytes(planned.module)
     without_allocations = with_destinations(planned.module) if graphs else None
@@ -192,6 +213,9 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | Non
     stored = library.read(disk, loaded.key) if disk is not None else None
     if stored is not None:
         return stored
+    from meta.vm.relax.build import build_module
+    from meta.vm.relax.linked import linked
+
     with _lock:
         planned, _, _ = _planned(source, None, fuse, loaded.destinations is not None)
         return linked(source, planned) or library.link(build_module(source, planned))
