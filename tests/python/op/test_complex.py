@@ -11,9 +11,11 @@ import torch
 
 import meta
 from meta import dtype as dtypes
-from meta.errors import ArgumentError, GradientError, TypeInferenceError
+from meta.eager.call import state
+from meta.errors import ArgumentError, GradientError, KernelError, TypeInferenceError
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
+from meta.op import registry
 
 Function = Callable[..., Any]
 Array = np.ndarray[Any, Any]
@@ -368,3 +370,15 @@ def test_complex_numbers_beside_real_arrays(dtype: str) -> None:
             assert meta_function(number, x).tolist() == [
                 function(np.full(2, number), value * (1 + 0j))[0].item() for value in host
             ]
+
+
+def test_errors_of_torch_name_the_operator(monkeypatch: pytest.MonkeyPatch) -> None:
+    def failing(x: torch.Tensor) -> torch.Tensor:
+        raise RuntimeError(f"no angles of {len(x)} numbers")
+
+    monkeypatch.setattr(torch, "angle", failing)
+    op_state = state(registry.get("angle"))
+    op_state.forget()
+    with pytest.raises(KernelError, match=r"\[angle\] its torch implementation raised RuntimeError: no angles of 2"):
+        meta.angle(meta.array([1j, 2.0]))
+    op_state.forget()

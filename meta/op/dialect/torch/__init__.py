@@ -10,7 +10,7 @@ from typing import Any
 
 from meta.backend.functions import Specialised, take_inputs
 from meta.device import Device
-from meta.errors import install_hint
+from meta.errors import KernelError, MetaError, install_hint, raised
 from meta.ir.promotion import promoted_dtype
 from meta.ir.type import TensorType, flat_types
 from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
@@ -101,7 +101,12 @@ def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callab
             inputs = iter(tensors[:inputs_count])
             if casts is not None:
                 inputs = (x if to is None else x.to(to) for x, to in zip(inputs, casts, strict=True))
-            result = function(*[take_inputs(arg, n, inputs) for arg, n in zip(call.args, counts, strict=True)])
+            try:
+                result = function(*[take_inputs(arg, n, inputs) for arg, n in zip(call.args, counts, strict=True)])
+            except MetaError:
+                raise
+            except Exception as error:
+                raise raised(KernelError, call.op.name, "its torch implementation", error) from error
             results = result if isinstance(result, (tuple, list)) else (result,)
             for out, value in zip(tensors[inputs_count:], results, strict=True):
                 out.copy_(value)
