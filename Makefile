@@ -76,9 +76,9 @@ bench: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m benchmarks $(BENCH_ARGS)
 
 # Every operator with a TVM kernel, small and large, forward and backward, against torch. By parts:
-# make bench-ops BENCH_OPS_ARGS="--only 'conv*' --seconds 60"
+# make bench-ops BENCH_OPS_ARGS="--only 'conv*' --seconds 60"; the page has all rows measured since build/ was removed.
 bench-ops: $(VENV)/.dev
-	$(ONE_THREAD) $(BIN)/python -m benchmarks.ops $(BENCH_OPS_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m benchmarks.ops --results build/operator-times.jsonl --page docs/operator-times.md $(BENCH_OPS_ARGS)
 
 # Every row runs in a process with its own number of threads: about 20 minutes.
 bench-train: $(VENV)/.dev

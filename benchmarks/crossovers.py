@@ -117,7 +117,8 @@ def _layer_norm_dx(work: int) -> Sample:
     return sample("layer_norm_dx", x, T(1024), x)
 
 
-_VECTORISED = ("acos", "asin", "atan", "cos", "erfinv", "exp2", "lgamma", "log10", "log2", "sin", "tan")
+_VECTORISED = ("acos", "asin", "atan", "atanh", "cos", "cosh", "erfc", "erfinv", "exp2", "lgamma", "log10", "log2",
+               "ndtr", "ndtri", "sin", "sinh", "tan")  # fmt: skip
 _VECTORISED_PAIRS = ("atan2", "floor_divide", "hypot", "power")
 
 PROBLEMS: Mapping[tuple[str, str], Problem] = {

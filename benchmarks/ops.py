@@ -1,17 +1,17 @@
-"""`python -m benchmarks.ops [--only NAME ...] [--seconds N] [--json FILE]`: operators with a TVM kernel against torch.
+"""`python -m benchmarks.ops [--only NAME ...] [--seconds N] [--results FILE] [--page FILE]`: every operator with a TVM
+kernel against torch.
 
 Each operator runs on sizes of 4 and on large sizes, forward, and forward with backward where both libraries have a
 gradient: eager calls in one process on one thread, with the dialect that dispatch chooses. The counterpart in torch is
 the reference of the operator's first sample in the tests. Operators whose names end in `_dx` and the like are measured
-as the backward of their forward operators. Rows are sorted by the ratio of the times; a run that is bounded by
-`--seconds` prints what it measured until then and how much is left.
+as the backward of their forward operators. Times are of the processor, so other processes of the machine are not
+counted. Rows are printed as they are measured, then the slow ones by ratio; a run that is bounded by `--seconds` says
+how much is left. `--results` adds the rows to a file, and `--page` writes the table of all rows of that file.
 """
 
 from __future__ import annotations
 
 import argparse
-import json
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
@@ -26,23 +26,27 @@ import numpy as np
 import torch
 
 import meta
+from benchmarks import ops_page
 from benchmarks.dialects import enlarge
+from benchmarks.ops_page import LIMIT, Measurement
 from benchmarks.problems import problems
-from benchmarks.timing import Row, Work, ratio
+from benchmarks.timing import Work, medians
 from meta.dtype import is_inexact
 from meta.errors import GradientError, MetaError
+from meta.ir.type import flat_types
 from meta.op.dispatch import implementations
 from meta.testing.arrays import to_torch
 from meta.testing.call import OperatorCall, flat_results
 from meta.testing.derivatives import is_differentiable
+from meta.testing.dialects import accepting_implementations
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T, leaves
 from tests.python.op.samples import samples
 
-LIMIT = 1.5
-"""Ratio above which a row is listed by itself."""
 LARGE = 1 << 20
 """Elements of the largest operand of a large call, about."""
+_FEWEST_ROUNDS = 5
+"""Rounds of a row whose calls take longer than the time for it."""
 _BACKWARD = ("_dx", "_dw", "_dwb", "_dxb", "_dxw", "_dxwb")
 
 
@@ -96,11 +100,13 @@ def _resized(row: Sample, side: int) -> Sample:
 
 
 def _square(row: Sample, side: int) -> Sample:
-    """The sample with sizes of `side`, the sample itself if the operator refuses those."""
+    """The sample with sizes of `side`, or less where its result would be large, as that of an embedding of so many
+    positions; the sample itself if the operator refuses those."""
     with suppress(MetaError, ValueError):
-        resized = _resized(row, side)
-        if resized.accepts("float32"):
-            return resized
+        while (result := (resized := _resized(row, side)).result_type("float32")) is not None:
+            if max((prod(t.shape) for t in flat_types((result,)) if t.is_static), default=0) <= 4 * LARGE:
+                return resized
+            side //= 2
     return row
 
 
@@ -119,19 +125,26 @@ def _large(row: Sample) -> Sample:
     return row
 
 
-def measured(problem: Problem, seconds: float) -> Iterator[Row]:
+def measured(problem: Problem, seconds: float) -> Iterator[Measurement]:
     """The rows of a call: forward, and with backward where both libraries differentiate the first result."""
     host = make_call(problem.sample, "float32")
     reference = problem.sample.ref
     assert reference is not None
     ours, theirs = host.to_meta(), host.map(to_torch)
-    name = f"{problem.sample!r} {problem.size}"
     _require_same(ours, theirs, reference)
-    yield ratio(f"{name} forward", _work(ours), _work(theirs, reference), LIMIT, seconds=seconds)
+    reference = _compact(theirs, reference)
+    yield _row(problem, "forward", ours, (_work(ours), _work(theirs, reference)), seconds)
     if is_differentiable(problem.sample):
         both = _steps(host, reference)
         if both:
-            yield ratio(f"{name} backward", *both, LIMIT, seconds=seconds)
+            yield _row(problem, "backward", ours, both, seconds)
+
+
+def _row(problem: Problem, direction: str, call: OperatorCall, both: tuple[Work, Work], seconds: float) -> Measurement:
+    times = medians(*both, seconds=seconds, fewest=_FEWEST_ROUNDS, clock=time.process_time)
+    dialect = next((i.dialect.name for i in accepting_implementations(call)), "")
+    ours, theirs = (t * 1e6 for t in times)
+    return Measurement(call.op.name, problem.size, direction, repr(problem.sample), dialect, ours, theirs)
 
 
 def _work(call: OperatorCall, function: Any = None) -> Work:
@@ -147,6 +160,22 @@ def _require_same(ours: OperatorCall, theirs: OperatorCall, reference: Any) -> N
             raise ValueError("the reference is not a function of torch with the same result")
 
 
+def _compact(theirs: OperatorCall, reference: Any) -> Any:
+    """`reference`, followed by a copy of results that are views of operands: those of meta are compact arrays."""
+    results = [t for t in flat_results(theirs.apply(reference)) if isinstance(t, torch.Tensor)]
+    memory = {x.untyped_storage().data_ptr() for x in theirs.arrays()}
+    if all(t.is_contiguous() and t.untyped_storage().data_ptr() not in memory for t in results):
+        return reference
+
+    def copied(*args: Any, **kwargs: Any) -> Any:
+        result = reference(*args, **kwargs)
+        if isinstance(result, torch.Tensor):
+            return result.clone(memory_format=torch.contiguous_format)
+        return tuple([t.clone(memory_format=torch.contiguous_format) for t in result])
+
+    return copied
+
+
 def _steps(host: OperatorCall, reference: Any) -> tuple[Work, Work] | None:
     """A forward call with the gradients of all floating operands in both libraries; None if torch has none."""
     ours, theirs = host.to_meta(), host.map(to_torch)
@@ -158,16 +187,20 @@ def _steps(host: OperatorCall, reference: Any) -> tuple[Work, Work] | None:
     if not (y.requires_grad and expected.requires_grad and expected.is_floating_point()):
         return None
     values = np.ones(y.shape, np.float32)
-    step = _step(_work(ours), meta.array(values))
+    step = _step(_work(ours), meta.array(values), ours.arrays())
     try:
         step()
     except GradientError:  # of an operand that has none, such as the order of a function
         return None
-    return step, _step(_work(theirs, reference), torch.tensor(values))
+    return step, _step(_work(theirs, reference), torch.tensor(values), theirs.arrays())
 
 
-def _step(forward: Work, dy: Any) -> Work:
+def _step(forward: Work, dy: Any, operands: Sequence[Any]) -> Work:
+    """Forward and backward from no gradients, as a training step: the gradients of the step before are not added."""
+
     def run() -> None:
+        for x in operands:
+            x.grad = None
         first: Any = flat_results(forward())[0]
         first.backward(dy)
 
@@ -176,36 +209,39 @@ def _step(forward: Work, dy: Any) -> Work:
 
 def main(argv: Sequence[str] | None = None) -> int:
     """Measure and print. Returns 0 even if rows are slow."""
-    parser = argparse.ArgumentParser(prog="python -m benchmarks.ops", description=(__doc__ or "").split("\n")[0])
+    parser = argparse.ArgumentParser(prog="python -m benchmarks.ops", description=(__doc__ or "").split("\n\n")[0])
     parser.add_argument("--only", nargs="*", default=[], help="operators or globs (default: all)")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after about this many seconds")
     parser.add_argument("--row-seconds", type=float, default=0.2, help="time to measure one row")
-    parser.add_argument("--json", type=Path, help="also write the rows here")
+    parser.add_argument("--results", type=Path, help="add the rows to this file, lines of JSON")
+    parser.add_argument("--page", type=Path, help="write all rows of the results to this page")
     options = parser.parse_args(argv)
+    if options.page and not options.results:
+        parser.error("--page needs --results")
     torch.set_num_threads(1)
-    end, rows, left_out, remaining = time.monotonic() + options.seconds, list[Row](), list[str](), 0
+    end, rows, left_out, remaining = time.monotonic() + options.seconds, list[Measurement](), 0, 0
     for problem in problems_of(options.only):
         if time.monotonic() > end:
             remaining += 1
             continue
         try:
-            rows.extend(measured(problem, options.row_seconds))
+            for row in measured(problem, options.row_seconds):
+                print(row, flush=True)
+                rows.append(row)
+                if options.results:
+                    options.results.parent.mkdir(parents=True, exist_ok=True)
+                    ops_page.add(options.results, row)
         except (MetaError, RuntimeError, ValueError, TypeError, NotImplementedError) as error:
-            left_out.append(f"{problem.sample!r} {problem.size}: {str(error).splitlines()[0][:90]}")
-    _print(rows, left_out, remaining)
-    if options.json:
-        options.json.write_text(json.dumps([row.to_json() for row in rows], indent=1) + "\n")
-    return 0
-
-
-def _print(rows: Sequence[Row], left_out: Sequence[str], left: int) -> None:
-    for row in sorted(rows, key=lambda r: -r.measured):
-        print(f"{row.measured:8.2f} x {row.value:12.1f} us {row.reference or 0:12.1f} us  {row.name}")
-    print(*(f"left out: {line}" for line in left_out), sep="\n")
+            left_out += 1
+            print(f"left out: {problem.sample!r} {problem.size}: {str(error).splitlines()[0][:90]}", flush=True)
+    for row in sorted(rows, key=lambda r: -r.ratio):
+        if row.ratio > LIMIT:
+            print(f"slow {row}")
     if rows:
-        slow = sum(not row.holds for row in rows)
-        middle = statistics.median(row.measured for row in rows)
-        print(f"TOTAL rows={len(rows)} median={middle:.2f} over_{LIMIT}={slow} left_out={len(left_out)} not_run={left}")
+        print(f"{ops_page.total(rows)} left_out={left_out} not_run={remaining}")
+    if options.page and options.results.exists():
+        options.page.write_text(ops_page.page(ops_page.read(options.results), meta.__version__, torch.__version__))
+    return 0
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from dataclasses import asdict, dataclass
 from typing import Any
 
 Work = Callable[[], Any]
+Clock = Callable[[], float]
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,33 +38,35 @@ class Row:
         return asdict(self) | {"measured": self.measured, "holds": self.holds}
 
 
-def medians(*works: Work, seconds: float = 1.0, rounds: int = 31) -> list[float]:
+def medians(
+    *works: Work, seconds: float = 1.0, rounds: int = 31, fewest: int | None = None, clock: Clock = time.perf_counter
+) -> list[float]:
     """Median seconds per call of each function.
 
-    The functions take turns, so a slow phase of the machine slows all of them. Each turn is long enough to time."""
+    The functions take turns, so a slow phase of the machine slows all of them. Each turn is long enough to time.
+
+    fewest: so many rounds are enough where more take longer than `seconds`; None for `rounds`.
+    clock: seconds; `time.process_time` leaves out the time of other processes.
+    """
     for work in works:
         for _ in range(3):
             work()
-    counts = [_count(work, seconds / rounds / len(works)) for work in works]
+    once = [max(_time(work, 1, clock), _time(work, 1, clock), 1e-7) for work in works]
+    counts = [max(1, int(seconds / rounds / len(works) / each)) for each in once]
+    turns = rounds if fewest is None else max(fewest, min(rounds, int(seconds / sum(once))))
     samples: list[list[float]] = [[] for _ in works]
-    for _ in range(rounds):
+    for _ in range(turns):
         for work, count, sample in zip(works, counts, samples, strict=True):
-            sample.append(_time(work, count))
+            sample.append(_time(work, count, clock))
     return [statistics.median(sample) for sample in samples]
 
 
-def _count(work: Work, seconds: float) -> int:
-    """The number of calls that take about `seconds`."""
-    once = max(_time(work, 1), _time(work, 1), 1e-7)
-    return max(1, int(seconds / once))
-
-
-def _time(work: Work, count: int) -> float:
+def _time(work: Work, count: int, clock: Clock) -> float:
     turns = range(count)
-    start = time.perf_counter()
+    start = clock()
     for _ in turns:
         work()
-    return (time.perf_counter() - start) / count
+    return (clock() - start) / count
 
 
 def ratio(name: str, ours: Work, torch_work: Work, limit: float, *, per: int = 1, seconds: float = 1.5) -> Row:

@@ -34,7 +34,8 @@ def build_runner(call: CallInfo) -> Runner:
     plain = "tensors" not in roles and len(call.tensors()) == len(roles)
     if plain and len(roles) <= 3:
         return _SIMPLE[len(roles)](kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
-    return _general(kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
+    build = _list if roles == ["tensors"] else _general
+    return build(kernel, allocation.allocator(call.outputs()[0]), call.outputs()[0])
 
 
 def _nullary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
@@ -74,6 +75,17 @@ def _ternary(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Ru
 
 
 _SIMPLE = (_nullary, _unary, _binary, _ternary)
+
+
+def _list(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
+    """A result of one list of tensors."""
+
+    def run(xs: Sequence[NDArray]) -> NDArray:
+        out = new()
+        kernel(*[x._data for x in xs], out)
+        return NDArray(out, out_type)
+
+    return run
 
 
 def _general(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:

@@ -56,8 +56,8 @@ class Limit:
 
 
 LIMITS: tuple[Limit, ...] = (
-    Limit("torch", "matmul", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
-    Limit("torch", "dense", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "matmul", "cpu", "multiplications", least=1_000, measured="EPYC, 2 cores, 2026-11-23"),
+    Limit("torch", "dense", "cpu", "multiplications", least=1_000, measured="EPYC, 2 cores, 2026-11-23"),
     Limit("torch", "*_attention*", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "*_attention*", "cpu", "multiplications in tiles", most=0, measured="Xeon, 2 cores, 2026-11-23"),
     Limit("torch", "sort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
@@ -67,7 +67,10 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "asin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "atan", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "atan2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "atanh", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "cos", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "cosh", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "erfc", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "erfinv", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "exp2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "floor_divide", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
@@ -75,8 +78,11 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "lgamma", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log10", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "ndtr", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "ndtri", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "power", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "sin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "sinh", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "tan", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "concatenate", "cpu", "joined elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "conv2d", "cpu", "kernel elements per pixel", most=4_096, measured="Xeon, 2 cores, 2026-11-22"),

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.errors import MetaError
-from meta.ir.type import TensorType, tensor_type
+from meta.ir.type import TensorType, Type, tensor_type
 from meta.op.registry import Op, get
 from meta.schema._types import TensorLike
 from meta.tree import flatten, leaves_of
@@ -178,13 +178,16 @@ class Sample:
 
     def accepts(self, dtype: str) -> bool:
         """Whether the type function accepts this call with floating tensors in `dtype`."""
+        return self.result_type(dtype) is not None
+
+    def result_type(self, dtype: str) -> Type | None:
+        """The type of the result with floating tensors in `dtype`; None if the type function refuses the call."""
         op = self.operator
         arguments = self.map(lambda t, _: _Typed(tensor_type(t.shape, t.dtype_in(dtype))))
         try:
-            op.infer(op.schema.bind(op.name, *arguments))
+            return op.infer(op.schema.bind(op.name, *arguments))
         except MetaError:
-            return False
-        return True
+            return None
 
     def numpy(self, dtype: str = "") -> tuple[tuple[Any, ...], dict[str, Any]]:
         """Positional and keyword arguments with NumPy arrays for tensors."""

@@ -9,11 +9,14 @@ import pytest
 import torch
 
 import meta
-from benchmarks import distributed, ops, pytorch, train
+from benchmarks import distributed, ops, ops_page, pytorch, train
 from benchmarks.bert import Bert, Sizes, TorchBert
+from benchmarks.ops_page import Measurement
 from benchmarks.relay_networks import Twin
 from benchmarks.training_steps import NETWORKS, _cpu_peak
+from meta.op.registry import get
 from meta.testing.arrays import to_torch
+from meta.testing.call import OperatorCall
 from meta.testing.samples import Sample, T
 
 
@@ -97,8 +100,31 @@ def test_operators_are_measured_small_and_large_forward_and_backward(capsys: pyt
     assert max(ops._elements(p.sample) for p in ops.problems_of(["tanh"])) == 1 << 20
     assert ops.main(["--only", "tanh", "argmax", "--row-seconds", "0.001", "--seconds", "30"]) == 0
     *rows, total = capsys.readouterr().out.strip().splitlines()
-    assert sum("backward" in row for row in rows) == 2  # of tanh
+    assert sum("backward" in row for row in rows if not row.startswith("slow")) == 2  # of tanh
     assert "TOTAL rows=6" in total
+
+
+def test_rows_of_operators_are_kept_and_make_a_page(tmp_path: Path) -> None:
+    results, page = tmp_path / "rows", tmp_path / "page.md"
+    slow = Measurement("tanh", "4", "forward", "tanh-4x4", "tvm", 3.0, 1.0)
+    other = Measurement("sum", "large", "backward", "sum-9x9", "torch", 1.0, 2.0)
+    for row in (Measurement("tanh", "4", "forward", "tanh-4x4", "tvm", 9.0, 1.0), slow, other):
+        ops_page.add(results, row)
+    assert ops_page.read(results) == [slow, other]  # the last row of each name
+    page.write_text(ops_page.page(ops_page.read(results), "1", "2"))
+    text = page.read_text()
+    assert "| `tanh-4x4` | 4 | forward | 3.0 | 1.0 | 3.00 |" in text
+    assert "`sum-9x9`" not in text
+    assert "| `sum` | torch |  |  |  | 0.50 |" in text
+
+
+def test_views_of_torch_are_copied_before_they_are_compared() -> None:
+    x = torch.ones(3, 4)
+    call = OperatorCall(get("transpose"), (x,), {})
+    assert ops._compact(call, torch.neg) is torch.neg
+    result = ops._compact(call, torch.t)(x)
+    assert result.is_contiguous()
+    assert result.data_ptr() != x.data_ptr()
 
 
 def test_references_of_other_shapes_are_left_out() -> None:

@@ -18,13 +18,10 @@ def _is_number(value: Any) -> bool:
 def atan2_grad(needs: tuple[bool, ...], x1: Any, x2: Any, dy: Any) -> tuple[Any, Any]:
     """dy * x2 / r**2 and -dy * x1 / r**2 with r = hypot(x1, x2), divided by r twice because r**2 may leave the range of
     the dtype; 0 at the origin, where the angle has no gradient."""
-    origin = meta.logical_and(meta.equal(x1, 0), meta.equal(x2, 0))
+    origin = meta.equal(meta.hypot(x1, x2), 0)
     r = meta.hypot(meta.where(origin, 1, x1), x2)
-
-    def gradient(part: Any, x: Any) -> Any:
-        return fit(meta.where(origin, 0.0, dy * (part / r) / r), x)
-
-    return gradient(x2, x1) if needs[0] else None, gradient(-x1, x2) if needs[1] else None
+    scaled = meta.where(origin, 0, dy) / r
+    return fit(scaled * (x2 / r), x1) if needs[0] else None, fit(-scaled * (x1 / r), x2) if needs[1] else None
 
 
 def power_dx1(x1: Any, x2: Any, dy: Any) -> Any:

@@ -189,6 +189,14 @@ def equal_extents(a: Any, b: Any) -> bool:
     return bool(tvm.structural_equal(a, b))
 
 
+def computes_of_positions(block: ComputeBlock) -> bool:
+    """Whether values depend on positions, and not only on the elements there."""
+    without_loads = tvm.structural_map(
+        block.node.body.value, (tvm.TensorLoad, lambda load: tvm.tirx.const(0, str(load.source.dtype)))
+    )
+    return any(uses_variable(without_loads, v.var) for v in block.node.iter_vars if not is_one(v.dom.extent))
+
+
 def volume(extents: Sequence[Any]) -> int | None:
     """The product of the extents, or None if one of them is symbolic."""
     total = 1

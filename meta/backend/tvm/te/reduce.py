@@ -107,6 +107,18 @@ def position_key(x: Expr, largest: bool) -> Expr:
     return order_key(select(tirx.EQ(x, const(x, 0)), const(x, 0), x) if is_float(x) else x, largest)
 
 
+def if_extremum(x: Expr, extremum: Expr, value: Expr, otherwise: Expr) -> Expr:
+    """`value` if x, one of several elements, equals the largest or smallest of them, which has the key `extremum`. 0.0
+    and -0.0 are equal, and so are NaN. If the extremum is not NaN, none of the elements is."""
+    if not is_float(x):
+        return select(tirx.EQ(order_key(x, largest=True), extremum), value, otherwise)
+    highest = from_order_key(extremum, accumulation_dtype(dtype_of(x)))
+    x = cast(x, dtype_of(highest))
+    # By bits: of a disjunction, TVM makes branches.
+    equal = tirx.EQ(x, highest).astype("int32") | tirx.isnan(x).astype("int32")
+    return select(tirx.NE(equal, const(equal, 0)), value, otherwise)
+
+
 def from_order_key(key: Expr, dtype: str) -> Expr:
     """The value, of `dtype`, whose key is `key`."""
     if dtype == "bool":

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
 from functools import partial
@@ -20,7 +20,7 @@ Index = tuple[Any, ...]
 
 _BLOCK: Final = 8
 """Elements of a row that are combined by halves, before the result for the elements before them is."""
-_COLUMNS: Final = 16
+COLUMNS: Final = 16
 """Columns whose results are in vector registers at once."""
 
 
@@ -60,8 +60,7 @@ class Scan:
         if not x.shape:
             return te.compute((), lambda: tirx.const(self.start, self.dtype) if self.exclusive else self._read(x()))
         if kind == "cpu" and self.axis < len(x.shape) - 1:
-            body, others = self._columns, [*x.shape[: self.axis], *x.shape[self.axis + 1 :]]
-            others[-1] = tirx.floordiv(others[-1] + _like(_COLUMNS - 1, others[-1]), _like(_COLUMNS, others[-1]))
+            body, others = self._columns, in_blocks([*x.shape[: self.axis], *x.shape[self.axis + 1 :]])
         elif kind == "cpu" and self.by_halves:
             body, others = self._row_by_halves, list(x.shape[:-1])
         else:
@@ -88,31 +87,24 @@ class Scan:
         """The same for a block of columns, whose results are independent of each other."""
         read, write = buffers
         *others, block = index
-        first = block * _like(_COLUMNS, block)
-        count = tirx.min(shape[-1] - first, _like(_COLUMNS, first))
-
-        def steps(lanes: Any) -> None:
-            with script_tirx.serial(0, shape[self.axis]) as step, lanes() as lane:
-                before = (*others[: self.axis], self._position(shape, step), *others[self.axis :])
-                self._step(total, lane, read, write, (*before, first + lane))
-
-        total = registers(_COLUMNS, self.wide)
-        with script_tirx.vectorized(_like(0, count), _like(_COLUMNS, count)) as lane:
+        total = registers(COLUMNS, self.wide)
+        with script_tirx.vectorized(like(0, block), like(COLUMNS, block)) as lane:
             total[lane] = tirx.const(self.start, self.wide)
-        with script_tirx.If(tirx.EQ(count, _like(_COLUMNS, count))):
-            with script_tirx.Then():
-                steps(lambda: script_tirx.vectorized(_like(0, count), _like(_COLUMNS, count)))
-            with script_tirx.Else():
-                steps(lambda: script_tirx.serial(_like(0, count), count))
+
+        def add(lane: Any, step: Any, column: Any) -> None:
+            before = (*others[: self.axis], self._position(shape, step), *others[self.axis :])
+            self._step(total, lane, read, write, (*before, column))
+
+        each_column(shape, self.axis, block, add)
 
     def _row_by_halves(self, shape: Any, index: Index, buffers: list[Any]) -> None:
         """The results along the last axis, in blocks: the additions of a block but for one wait for no other block."""
         read, write = buffers
         total, length = registers(1, self.wide), shape[-1]
-        size = _like(_BLOCK, length)
+        size = like(_BLOCK, length)
         total[0] = tirx.const(self.start, self.wide)
         with script_tirx.serial(0, tirx.floordiv(length, size)) as block:
-            positions = [(*index, self._position(shape, block * size + _like(n, length))) for n in range(_BLOCK)]
+            positions = [(*index, self._position(shape, block * size + like(n, length))) for n in range(_BLOCK)]
             parts = registers(_BLOCK, self.wide)
             for n, position in enumerate(positions):
                 parts[n] = self._read(read[position])
@@ -132,7 +124,7 @@ class Scan:
 
     def _position(self, shape: Any, step: Any) -> Any:
         """The position along the axis of a step."""
-        return shape[self.axis] - _like(1, step) - step if self.reverse else step
+        return shape[self.axis] - like(1, step) - step if self.reverse else step
 
     def _step(self, totals: Any, lane: Any, read: Any, write: Any, position: Index) -> None:
         """Combine an element with a result, and write the result before or after."""
@@ -144,25 +136,26 @@ class Scan:
             write[position] = self._written(totals[lane])
 
 
-def running_positions(keys: Any, axis: int, largest: bool) -> Any:
-    """For each element of `keys`, integers, the position of the largest (or smallest) up to it along an axis, as int64:
-    the last of equal ones."""
-    if not keys.shape:
-        return te.compute((), lambda: _int(0), "running")
+def in_blocks(shape: Sequence[Any]) -> list[Any]:
+    """The shape with the number of blocks of columns in place of columns."""
+    *others, columns = shape
+    return [*others, tirx.floordiv(columns + like(COLUMNS - 1, columns), like(COLUMNS, columns))]
 
-    def row(index: Index, buffers: list[Any]) -> None:
-        read, write = buffers
-        best = registers(1, "int64")
-        best[0] = _int(0)
-        with script_tirx.serial(0, keys.shape[axis]) as step:
-            element = (*index[:axis], step, *index[axis:])
-            key, best_key = read[element], read[(*index[:axis], best[0], *index[axis:])]
-            with script_tirx.If(key >= best_key if largest else key <= best_key), script_tirx.Then():
-                best[0] = step
-            write[element] = best[0]
 
-    others = [*keys.shape[:axis], *keys.shape[axis + 1 :]]
-    return te.extern([keys.shape], [keys], nest(others, row), dtype="int64", name="running")
+def each_column(shape: Any, axis: int, block: Any, step: Callable[[Any, Any, Any], None]) -> None:
+    """`step(lane, position along the axis, column)` in order for all columns of a block, whole blocks in vectors."""
+    first = block * like(COLUMNS, block)
+    count = tirx.min(shape[-1] - first, like(COLUMNS, first))
+
+    def steps(lanes: Any) -> None:
+        with script_tirx.serial(0, shape[axis]) as position, lanes() as lane:
+            step(lane, position, first + lane)
+
+    with script_tirx.If(tirx.EQ(count, like(COLUMNS, count))):
+        with script_tirx.Then():
+            steps(lambda: script_tirx.vectorized(like(0, count), like(COLUMNS, count)))
+        with script_tirx.Else():
+            steps(lambda: script_tirx.serial(like(0, count), count))
 
 
 def replace_index(index: Index, axis: int, position: Any) -> Index:
@@ -229,10 +222,6 @@ def nest(shape: Any, body: Callable[[Index, list[Any]], None]) -> Callable[[Any,
     return loops
 
 
-def _int(value: int) -> Any:
-    return tirx.const(value, "int64")
-
-
-def _like(value: int, index: Any) -> Any:
+def like(value: int, index: Any) -> Any:
     """A number in the dtype of an index."""
     return tirx.const(value, dtype_of(index))

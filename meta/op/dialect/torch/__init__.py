@@ -48,22 +48,24 @@ def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promot
         DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real, complex_only=True)
 
 
-def vectorised(table: Mapping[str, str], *, takes_complex: bool = False, promote: bool = False) -> None:
-    """Implement elementwise operators by functions of torch whose kernels for the CPU have vector instructions, where
-    TVM's kernels call the C library number by number: for float32 and float64, from the size on that
-    meta.op.crossover has.
+def vectorised(
+    table: Mapping[str, str | Callable[[Any], Function]], *, takes_complex: bool = False, promote: bool = False
+) -> None:
+    """Implement elementwise operators by functions of torch with `out` whose kernels for the CPU have vector
+    instructions, where TVM's kernels call the C library number by number: for float32 and float64, from the size on
+    that meta.op.crossover has. Functions are given as for `complex_only`.
 
     takes_complex: complex calls on any device, too.  promote: as for `complex_only`."""
     accepts = _refuse_scalar_real if takes_complex else _refuse_scalar
-    for name, path in table.items():
-        DIALECT.implement(name, Specialised(_vectorised(path, promote)), accepts=accepts)
+    for name, source in table.items():
+        DIALECT.implement(name, Specialised(_vectorised(source, promote)), accepts=accepts)
 
 
-def _vectorised(path: str, promote: bool) -> Callable[[CallInfo], Callable[..., None]]:
+def _vectorised(source: str | Callable[[Any], Function], promote: bool) -> Callable[[CallInfo], Callable[..., None]]:
     def build(call: CallInfo) -> Callable[..., None]:
         if call.complex_dtype():
-            return _returning(path, promote)(call)
-        function = _named(import_module("torch"), path)
+            return _returning(source, promote)(call)
+        function = _function(import_module("torch"), source)
         return lambda *tensors: function(*tensors[:-1], out=tensors[-1])
 
     return build
@@ -92,7 +94,7 @@ def _refuse_real(call: CallInfo) -> str | None:
 def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callable[[CallInfo], Callable[..., None]]:
     def build(call: CallInfo) -> Callable[..., None]:
         torch: Any = import_module("torch")
-        function = _named(torch, source) if isinstance(source, str) else source(torch)
+        function = _function(torch, source)
         counts = [_tensor_count(arg) for arg in call.args]
         casts = _casts(torch, call) if promote else None
         inputs_count = sum(counts)
@@ -116,8 +118,10 @@ def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callab
     return build
 
 
-def _named(torch: Any, path: str) -> Function:
-    for name in path.split("."):
+def _function(torch: Any, source: str | Callable[[Any], Function]) -> Function:
+    if not isinstance(source, str):
+        return source(torch)
+    for name in source.split("."):
         torch = getattr(torch, name)
     return torch
 

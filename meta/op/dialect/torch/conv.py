@@ -41,7 +41,8 @@ def conv(
 ) -> None:
     x, w, out = _channels_first(channels_last, x, w, out)
     data, pad, _ = _pad_asymmetric(x, padding)
-    _aten.convolution.out(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups, out=out)
+    # Variants with `out` of torch.ops copy the result too, and parse their arguments in Python.
+    out.copy_(torch.convolution(data, w, None, stride, pad, dilation, False, [0] * len(pad), groups))
 
 
 def _conv2d(call: CallInfo) -> Callable[..., Any]:
@@ -130,7 +131,14 @@ def conv_dw(
 def conv_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
 ) -> None:
-    conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, False, out=out)
+    rank = x.ndim - 2
+    pads = windows.pads(padding, rank)
+    steps, spread, rest = (windows.per_axis("", v, rank, 0) for v in (stride, dilation, output_padding))
+    if windows.symmetric(pads) and all(r < max(s, d) for r, s, d in zip(rest, steps, spread, strict=True)):
+        before = [b for b, _ in pads]
+        out.copy_(torch.convolution(x, w, None, steps, before, spread, True, rest, groups))
+    else:
+        conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, False, out=out)
 
 
 def _unsupported(call: CallInfo) -> str | None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
-from meta.backend.tvm.te.scan import Index, nest
+from meta.backend.tvm.te.scan import Index, like, nest
 from meta.op.dialect.tvm import Registrar
 from meta.op.dispatch import CallInfo
 
@@ -68,9 +68,11 @@ def _shifts(call: CallInfo) -> dict[str, tuple[int, ...]]:
 
 
 @compute("roll", vectors=_shifts)
-def roll(x: Any, shift: Any, axis: tuple[int, ...]) -> Any:
+def roll(x: Any, shift: Any, axis: tuple[int, ...], *, kind: str) -> Any:
     rank = len(x.shape)
     shift_position = {a % rank: n for n, a in enumerate(axis)}
+    if kind == "cpu" and shift_position and not isinstance(shift, tuple):
+        return _rolled_rows(x, shift, shift_position)
 
     def source_index(n: int, i: Any) -> Any:
         if n not in shift_position:
@@ -83,18 +85,42 @@ def roll(x: Any, shift: Any, axis: tuple[int, ...]) -> Any:
     return te.compute(x.shape, lambda *i: x(*(source_index(n, j) for n, j in enumerate(i))), "roll")
 
 
+def _rolled_rows(x: Any, shift: Any, shift_position: Mapping[int, int]) -> Any:
+    """The two parts of each row, one after the other: in a loop over the result, the position of each element is a
+    selection, which is not vectorised. shift_position: axis -> position in `shift`."""
+    last, length = len(x.shape) - 1, x.shape[-1]
+
+    def row(index: Index, buffers: list[Any]) -> None:
+        read, shifts, write = buffers
+        source = [_rolled(i, shifts[shift_position[a]], x.shape[a]) if a in shift_position else i
+                  for a, i in enumerate(index)]  # fmt: skip
+        end = shifts[shift_position[last]] if last in shift_position else like(0, length)
+        with script_tirx.serial(like(0, length), end) as i:
+            write[(*index, i)] = read[(*source, i + (length - end))]
+        with script_tirx.serial(like(0, length), length - end) as i:
+            write[(*index, i + end)] = read[(*source, i)]
+
+    return te.extern([x.shape], [x, shift], nest(x.shape[:-1], row), dtype=str(x.dtype), name="roll")
+
+
+def _rolled(position: Any, shift: Any, size: Any) -> Any:
+    return tirx.Select(position < shift, position - shift + size, position - shift)
+
+
 def _pad_vector(call: CallInfo) -> dict[str, tuple[int, ...]]:
     """The widths (before, after) of all axes as one vector."""
     return {"pad_width": call.args[1]}
 
 
 @compute("pad", vectors=_pad_vector)
-def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
+def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any, kind: str) -> Any:
     if mode == "wrap":
         return _pad_by_wrapping(x, pad_width, out[0].shape)
     if mode != "constant":
         return _pad_by_copies(x, pad_width, _COPY_POSITIONS[mode], out[0].shape)
     value = constant(pad_value, x.dtype)
+    if kind == "cpu" and x.shape and not isinstance(pad_width, tuple):
+        return _padded_rows(x, pad_width, value, out[0].shape)
 
     def element(*i: Any) -> Any:
         inner = [j - pad_width[2 * n] for n, j in enumerate(i)]
@@ -102,6 +128,30 @@ def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any) -> Any:
         return tirx.if_then_else(tirx.all(*inside), x(*inner), value) if inside else x()
 
     return te.compute(out[0].shape, element, "pad")
+
+
+def _padded_rows(x: Any, pad_width: Any, value: Any, shape: Any) -> Any:
+    """The parts of each row, one after the other: in a loop over the result, every element is a branch."""
+    length, size = shape[-1], x.shape[-1]
+    zero, last = like(0, length), 2 * (len(shape) - 1)
+
+    def row(index: Index, buffers: list[Any]) -> None:
+        read, widths, write = buffers
+        source = [i - widths[2 * a] for a, i in enumerate(index)]
+        inside = [c for i, d in zip(source, x.shape, strict=False) for c in (i >= 0, i < d)]
+        before = widths[last]
+        first = tirx.min(tirx.max(before, zero), length)
+        end = tirx.max(tirx.min(before + size, length), first)
+        start = first if not inside else tirx.Select(tirx.all(*inside), first, length)
+        stop = end if not inside else tirx.Select(tirx.all(*inside), end, length)
+        with script_tirx.serial(zero, start) as i:
+            write[(*index, i)] = value
+        with script_tirx.serial(zero, stop - start) as i:
+            write[(*index, i + start)] = read[(*source, i + start - before)]
+        with script_tirx.serial(zero, length - stop) as i:
+            write[(*index, i + stop)] = value
+
+    return te.extern([shape], [x, pad_width], nest(shape[:-1], row), dtype=str(x.dtype), name="pad")
 
 
 def _pad_by_copies(x: Any, pad_width: Any, position: Callable[[Any, Any], Any], shape: Any) -> Any:

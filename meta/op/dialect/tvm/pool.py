@@ -18,6 +18,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.schedule.cpu import max_pool as planes
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
+from meta.backend.tvm.te.reduce import elements_of, reduce_axes
 from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows
 from meta.op import windows
@@ -262,6 +263,14 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     return te.compute(total.shape, mean, "avg_pool")
 
 
+def _whole_mean(x: Any) -> Any:
+    """The mean of each plane, by the schedule of rows."""
+    dtype, axes = accumulation_dtype(x.dtype), tuple(range(2, len(x.shape)))
+    total = reduce_axes(x, axes, te.sum, elements_of(x, dtype), "sum_pool")
+    count = tirx.const(prod(_spatial(x.shape)), dtype)
+    return te.compute(total.shape, lambda *i: (total(*i) / count).astype(x.dtype), "avg_pool")
+
+
 def _avg_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool, kind: str) -> Any:
     dtype = accumulation_dtype(dy.dtype)
 
@@ -312,11 +321,17 @@ def adaptive_max_pool_dx(dy: Any, indices: Any, shape: _Ints, *, out: Any, kind:
 
 
 def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
+    if _spatial(x.shape) and prod(_spatial(out[0].shape)) == 1:
+        return _whole_mean(x)
     return _avg(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
 
 
 def adaptive_avg_pool_dx(dy: Any, shape: _Ints, *, out: Any, kind: str) -> Any:
     extents = out[0].shape
+    if prod(_spatial(dy.shape)) == 1:
+        share = tirx.const(prod(_spatial(extents)), accumulation_dtype(dy.dtype))
+        zeros = [0] * (len(extents) - 2)
+        return te.compute(extents, lambda n, c, *_: (widen(dy(n, c, *zeros)) / share).astype(dy.dtype), "avg_pool_dx")
     return _avg_dx(dy, extents, windows.adaptive_pool_windows(_spatial(extents), _spatial(dy.shape)), False, kind)
 
 

@@ -18,6 +18,7 @@ from meta.backend.tvm.te.reduce import (
     count_elements,
     elements_of,
     from_order_key,
+    if_extremum,
     order_key,
     position_key,
     prod,
@@ -26,7 +27,8 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
-from meta.backend.tvm.te.scan import Scan, replace_index, running_positions
+from meta.backend.tvm.te.running import running_extrema
+from meta.backend.tvm.te.scan import Scan
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
@@ -89,11 +91,7 @@ def _extremum_position(name: str, largest: bool) -> None:
             flat: Expr = tirx.const(0, "int64")
             for d in axes:
                 flat = flat * x.shape[d] + i[d]
-            return select(
-                tirx.EQ(position_key(x(*i), largest), read_reduced(extremum, axes, i)),
-                cast(flat, position_dtype),
-                largest_position,
-            )
+            return if_extremum(x(*i), read_reduced(extremum, axes, i), cast(flat, position_dtype), largest_position)
 
         return store_result(reduce_axes(x, axes, te.min, position, f"{name}_position"), axes, out[0], name)
 
@@ -278,11 +276,8 @@ _scan("logcumsumexp", _log_add_exp, -math.inf)
 
 def _running(name: str, largest: bool) -> None:
     @compute(name, pattern="opaque")
-    def run(x: Any, axis: int) -> Any:
-        axis = axis % max(len(x.shape), 1)
-        keys = te.compute(x.shape, lambda *i: position_key(x(*i), largest), "key")
-        positions = running_positions(keys, axis, largest)
-        return te.compute(x.shape, lambda *i: x(*replace_index(i, axis, positions(*i))), f"{name}_values"), positions
+    def run(x: Any, axis: int, *, kind: str) -> Any:
+        return running_extrema(x, axis % max(len(x.shape), 1), largest, lambda e: position_key(e, largest), kind)
 
 
 _running("cummax", largest=True)

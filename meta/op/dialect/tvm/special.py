@@ -196,8 +196,7 @@ def log_ndtr(x: Expr) -> Expr:
 def entr(x: Expr) -> Expr:
     zero = const(x, 0)
     at_most_zero = select(x < zero, const(x, -_INF), x)  # 0 at 0, NaN for NaN
-    is_positive = x > zero
-    return select(is_positive, -x * te_math.log(select(is_positive, x, const(x, 1))), at_most_zero)
+    return select(x > zero, -x * te_math.log(x), at_most_zero)
 
 
 # --- Bessel functions
@@ -237,7 +236,7 @@ def unscaled(scaled: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 
 
 elementwise({
-    "entr": of_float64(entr),
+    "entr": entr,
     "erfcx": of_float64(erfcx),
     "erfinv": of_float64(erfinv),
     "i0": of_float64(unscaled(i0e)),

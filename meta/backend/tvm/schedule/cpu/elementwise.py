@@ -36,8 +36,9 @@ _UNROLL_LIMIT: Final = 56
 """Extent below which LLVM unrolls a loop completely and then does not vectorise it."""
 _MIN_TAIL_VECTORS: Final = 4
 """Vectors of a loop from which on it is vectorised with a tail if no vector divides it."""
-_TILE_SIZE: Final = 16
-"""Rows and columns of a transpose's tile: one 64-byte cache line of float32."""
+_TILE_SIZE: Final = 8
+"""Rows and columns of a transpose's tile. Rows of a power of 2 of elements share the 8 to 12 ways of a set of the
+first-level cache: with tiles of 16 rows, 1024x1024 elements took 1450 us instead of 650."""
 
 
 def schedule_elementwise(sch: Any) -> Any:
@@ -243,14 +244,7 @@ def _elements_of_random_block(block: ComputeBlock) -> int:
 def _computes_of_positions(block: ComputeBlock) -> bool:
     """Whether values depend on positions, as those of triangles do. A loop over flat memory would compute the positions
     of each element by divisions: the lower triangle of 1024x1024 took twice as long."""
-    if _has_random_bits(block):
-        return False
-    without_loads = tvm.structural_map(
-        block.node.body.value, (tvm.TensorLoad, lambda load: tirx.const(0, str(load.source.dtype)))
-    )
-    return any(
-        blocks.uses_variable(without_loads, v.var) for v in block.node.iter_vars if not blocks.is_one(v.dom.extent)
-    )
+    return not _has_random_bits(block) and blocks.computes_of_positions(block)
 
 
 def _without_keys(block: ComputeBlock) -> list[Any]:

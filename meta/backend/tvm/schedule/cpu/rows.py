@@ -168,11 +168,12 @@ def _split_sums(sch: Any, all_blocks: list[ComputeBlock]) -> dict[str, int]:
             sch.add_unit_loop(block.rv)
     for block in reductions:
         native = targets.lanes(block.element_bits)
-        extent = block.extents[-1]
+        extent = _join_reduced_axes(sch, block)
         if isinstance(extent, int) and extent < _MIN_SUM_VECTORS * native:
             continue
         is_long = isinstance(extent, int) and extent >= _LONG_ROW_VECTORS * native
-        registers = _SUM_REGISTERS if is_long and extent % (_SUM_REGISTERS * native) < native else 1
+        is_long = is_long and extent % (_SUM_REGISTERS * native) < native
+        registers = _SUM_REGISTERS if is_long or _is_whole_product(block) else 1
         kept_axes = len(block.kinds.rstrip("R"))
         register_factor = [registers] if registers > 1 else []
         *_, lane = sch.split(sch.get_loops(block.rv)[-1], factors=[None, *register_factor, native])
@@ -184,6 +185,36 @@ def _split_sums(sch: Any, all_blocks: list[ComputeBlock]) -> dict[str, int]:
             partial = sch.rfactor(sch.get_loops(partial)[-2], kept_axes)
             lane_axes[str(sch.get(partial).name_hint)] = 2
     return lane_axes
+
+
+def _is_whole_product(block: ComputeBlock) -> bool:
+    """Whether the block multiplies all elements of a symbolic number: in one register, multiplications would wait for
+    each other. Of sums, `summation` adds several numbers at once."""
+    is_whole = blocks.volume(block.extents_of("S")) == 1 and blocks.volume(block.extents_of("R")) is None
+    return is_whole and isinstance(block.node.body, tvm.BufferStore) and isinstance(block.node.body.value, tvm.tirx.Mul)
+
+
+def _join_reduced_axes(sch: Any, block: ComputeBlock) -> Any:
+    """Fuse the loops over the last two axes if they are adjacent in the memory of all operands, and return the extent
+    of the last loop. Of the flat positions of three axes, TVM would not get rid of divisions by symbolic extents."""
+    reduced = [v.var for v in block.node.iter_vars][len(block.kinds.rstrip("R")) :]
+    if len(reduced) < 2 or blocks.computes_of_positions(block):
+        return block.extents[-1]
+    for load in blocks.list_loads(block):
+        if not _is_still(load.indices, reduced[-2:]) and not (
+            len(load.indices) >= 2
+            and all(i.same_as(v) for i, v in zip(load.indices[-2:], reduced[-2:], strict=True))
+            and _is_still(load.indices[:-2], reduced[-2:])
+            and blocks.equal_extents(blocks.as_int(load.source.shape[-1]), block.extents[-1])
+        ):
+            return block.extents[-1]
+    sch.fuse(*sch.get_loops(block.rv)[-2:])
+    return blocks.volume(block.extents[-2:])
+
+
+def _is_still(indices: Sequence[Any], variables: Sequence[Any]) -> bool:
+    """Whether no index depends on the variables."""
+    return not any(blocks.uses_variable(i, v) for v in variables for i in indices)
 
 
 def _vectorize_partial_sums(sch: Any, block: ComputeBlock, lane_axes: int) -> None:

@@ -1,0 +1,123 @@
+"""Rows of `python -m benchmarks.ops`: their file of results, and the page with the table of all operators."""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Iterable, Sequence
+from dataclasses import asdict, dataclass
+from datetime import date
+from pathlib import Path
+
+from benchmarks.crossovers import machine_name
+
+LIMIT = 1.5
+"""Ratio above which a row is slow."""
+COLUMNS = (("4", "forward"), ("4", "backward"), ("large", "forward"), ("large", "backward"))
+"""Size and direction of the rows of an operator, as columns of the table."""
+
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """Microseconds of one call in meta and in torch.
+
+    size: "4" or "large".  direction: "forward", or "backward" for both passes.  call: the operator with its arguments.
+    dialect: of the forward kernel, "" for views.
+    """
+
+    op: str
+    size: str
+    direction: str
+    call: str
+    dialect: str
+    ours: float
+    theirs: float
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.theirs
+
+    def __str__(self) -> str:
+        times = f"{self.ratio:8.2f} x {self.ours:12.1f} us {self.theirs:12.1f} us"
+        return f"{times}  {self.call} {self.size} {self.direction} {self.dialect}"
+
+
+def add(path: Path, row: Measurement) -> None:
+    """Append a row to a file of results."""
+    with path.open("a") as file:
+        file.write(json.dumps(asdict(row)) + "\n")
+
+
+def read(path: Path) -> list[Measurement]:
+    """The rows of a file of results, the last one of each operator, size and direction."""
+    rows = (Measurement(**json.loads(line)) for line in path.read_text().splitlines())
+    return list({(row.op, row.size, row.direction): row for row in rows}.values())
+
+
+def total(rows: Sequence[Measurement]) -> str:
+    """One line: how many rows there are, their median ratio, and how many are slow."""
+    ratios = [row.ratio for row in rows]
+    slow = sum(ratio > LIMIT for ratio in ratios)
+    return f"TOTAL rows={len(rows)} median={statistics.median(ratios):.2f} over_{LIMIT}={slow}"
+
+
+def page(rows: Sequence[Measurement], version: str, torch_version: str) -> str:
+    """The page."""
+    operators = {row.op for row in rows}
+    stamp = f"{machine_name('cpu')}, one thread, {date.today().isoformat()}, meta {version}, torch {torch_version}"
+    sections = [
+        "# Operators against torch",
+        _INTRODUCTION.format(stamp=stamp, operators=len(operators)),
+        "| rows | number | median ratio | above 1 | above 1.5 |\n| --- | ---: | ---: | ---: | ---: |\n"
+        + "\n".join(_summaries(rows)),
+        "## Rows above 1.5",
+        _table(("call", "size", "pass", "meta, us", "torch, us", "ratio"), _slow(rows), numbers=3),
+        "## All operators",
+        _COLUMNS_TEXT,
+        _table(("operator", "dialect", "4", "4, backward", "large", "large, backward"), _by_operator(rows), numbers=4),
+    ]
+    return "\n\n".join(sections) + "\n"
+
+
+_INTRODUCTION = """\
+`make bench-ops` measures the {operators} operators that have a kernel of TVM and a counterpart in torch, and writes
+this page: {stamp}.
+
+A ratio is the time of an eager call of meta, divided by that of the call of torch that computes the same: medians of
+rounds in turn, processor time. Operands have sizes of 4, or about a million elements (large). Rows with backward are a
+forward and a backward pass with gradients of all operands. Dispatch chooses the dialect, as in every call. Where torch
+returns a view of an operand, its time includes a copy, because meta's results are compact."""
+
+_COLUMNS_TEXT = "Ratios; nothing where torch has no such call, or one of the libraries no gradient."
+
+
+def _summaries(rows: Sequence[Measurement]) -> Iterable[str]:
+    groups = [("all", list(rows))]
+    for size, direction in COLUMNS:
+        groups.append((f"{size}, {direction}", [r for r in rows if (r.size, r.direction) == (size, direction)]))
+    for name, group in groups:
+        ratios = [row.ratio for row in group]
+        if ratios:
+            above = [sum(ratio > bound for ratio in ratios) for bound in (1, LIMIT)]
+            yield f"| {name} | {len(ratios)} | {statistics.median(ratios):.2f} | {above[0]} | {above[1]} |"
+
+
+def _slow(rows: Sequence[Measurement]) -> Iterable[Sequence[str]]:
+    for row in sorted(rows, key=lambda r: -r.ratio):
+        if row.ratio > LIMIT:
+            yield (f"`{row.call}`", row.size, row.direction, f"{row.ours:.1f}", f"{row.theirs:.1f}", f"{row.ratio:.2f}")
+
+
+def _by_operator(rows: Sequence[Measurement]) -> Iterable[Sequence[str]]:
+    ratios = {(row.op, row.size, row.direction): f"{row.ratio:.2f}" for row in rows}
+    dialects = {(row.op, row.size): row.dialect for row in rows}
+    for op in sorted({row.op for row in rows}):
+        used = dict.fromkeys(dialects.get((op, size), "") for size in ("4", "large"))
+        cells = [ratios.get((op, *column), "") for column in COLUMNS]
+        yield (f"`{op}`", ", ".join(filter(None, used)), *cells)
+
+
+def _table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers: int) -> str:
+    """A table of Markdown whose last columns are numbers."""
+    rule = ["---"] * (len(head) - numbers) + ["---:"] * numbers
+    return "\n".join("| " + " | ".join(line) + " |" for line in (head, rule, *rows))
