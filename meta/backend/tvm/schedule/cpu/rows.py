@@ -198,7 +198,7 @@ def _join_reduced_axes(sch: Any, block: ComputeBlock) -> Any:
     """Fuse the loops over the last two axes if they are adjacent in the memory of all operands, and return the extent
     of the last loop. Of the flat positions of three axes, TVM would not get rid of divisions by symbolic extents."""
     reduced = [v.var for v in block.node.iter_vars][len(block.kinds.rstrip("R")) :]
-    if len(reduced) < 2 or blocks.computes_of_positions(block):
+    if len(reduced) < 2 or 1 in block.extents[-2:] or blocks.computes_of_positions(block):
         return block.extents[-1]
     for load in blocks.list_loads(block):
         if not _is_still(load.indices, reduced[-2:]) and not (
