@@ -131,14 +131,7 @@ def conv_dw(
 def conv_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
 ) -> None:
-    rank = x.ndim - 2
-    pads = windows.pads(padding, rank)
-    steps, spread, rest = (windows.per_axis("", v, rank, 0) for v in (stride, dilation, output_padding))
-    if windows.symmetric(pads) and all(r < max(s, d) for r, s, d in zip(rest, steps, spread, strict=True)):
-        before = [b for b, _ in pads]
-        out.copy_(torch.convolution(x, w, None, steps, before, spread, True, rest, groups))
-    else:
-        conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, False, out=out)
+    conv_dx(w, x, tuple(out.shape), stride, padding, dilation, groups, False, out=out)
 
 
 def _unsupported(call: CallInfo) -> str | None:
