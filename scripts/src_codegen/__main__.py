@@ -29,10 +29,13 @@ def main(argv: Sequence[str] | None = None) -> int:
     check = parser.parse_args(argv).check
     ops = tuple(all_ops())
     texts: dict[str, str | None] = {path: render(ops) for path, render in OUTPUTS.items()}
-    texts |= {**functions.render_families(ops), **gradients.render_families(ops), **docs.render(ops)}
+    texts |= {**functions.render_families(ops), **gradients.render_families(ops)}
     texts |= dict.fromkeys(_families_on_disk() - set(texts))  # their family was renamed or removed
-    stale = [path for path, text in texts.items() if _read(ROOT / path) != text]
+    if not check:
+        _write(texts)
+    texts |= docs.render(ops)  # reads the modules of gradients
     if check:
+        stale = _stale(texts)
         for path in stale:
             before = (_read(ROOT / path) or "").splitlines()
             fresh = (texts[path] or "").splitlines()
@@ -40,7 +43,18 @@ def main(argv: Sequence[str] | None = None) -> int:
             print("\n".join(list(diff)[:40]))
         print(f"{len(stale)} of {len(texts)} generated files are stale" if stale else "generated files are fresh")
         return int(bool(stale))
-    for path in stale:
+    _write(texts)
+    return 0
+
+
+def _stale(texts: Mapping[str, str | None]) -> list[str]:
+    """The paths at which another text is, or a file that should not be there."""
+    return [path for path, text in texts.items() if _read(ROOT / path) != text]
+
+
+def _write(texts: Mapping[str, str | None]) -> None:
+    """Write what is stale; remove the files without a text."""
+    for path in _stale(texts):
         text = texts[path]
         if text is None:
             (ROOT / path).unlink()
@@ -49,7 +63,6 @@ def main(argv: Sequence[str] | None = None) -> int:
         (ROOT / path).parent.mkdir(parents=True, exist_ok=True)
         (ROOT / path).write_text(text, encoding="utf-8")
         print(f"wrote {path}")
-    return 0
 
 
 def _families_on_disk() -> set[str]:
