@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from meta.dim import Dim
+from meta.dim import Dim, same_dim
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules, windows
 from meta.op.registry import declare
@@ -59,7 +59,7 @@ def non_max_suppression(
     rules.same_device(boxes, scores)
     rules.require_rank("boxes", boxes, 3)
     rules.require_same_shape(scores=scores, boxes_without_corners=boxes.with_shape(boxes.shape[:2]))
-    rules.require(boxes.shape[2] == 4, f"'boxes' has shape {rules.show(boxes.shape)}", "(batch, n, 4)")
+    rules.require(same_dim(boxes.shape[2], 4), f"'boxes' has shape {rules.show(boxes.shape)}", "(batch, n, 4)")
     indices = scores.with_dtype("int64")
     return TupleType((indices, indices.with_shape(scores.shape[:1])))
 

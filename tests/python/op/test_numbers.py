@@ -12,9 +12,14 @@ from tvm import te, tirx, topi
 
 import meta
 from meta.backend.tvm import kernel, shape_generic
+from meta.backend.tvm.compute import TEImplementation
+from meta.device import CPU
 from meta.eager.call import invoke, state
-from meta.errors import KernelError
+from meta.errors import KernelError, MetaError
+from meta.ir.type import Value
 from meta.op import registry
+from meta.op.dispatch import CallInfo, implementations
+from meta.op.registry import as_type
 from meta.schema import Arg, Float, Schema, Tensor
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample
@@ -230,3 +235,29 @@ def test_ranges_of_unsigned_numbers_leave_other_ranges_their_kernel() -> None:
         for n in (5, 7):
             assert meta.arange(n, 3 * n, n, dtype=dtype).tolist() == [n, 2 * n]
         assert set(kernel._kernels) == before
+
+
+@pytest.mark.parametrize("row", [row for row in samples() if row in first_rows()], ids=repr)
+def test_kernels_serve_every_shape(row: Sample, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No declaration or compute needs sizes as numbers, which would give each size a kernel, unless it says so."""
+    specification = shape_generic.spec
+    symbolic: list[bool] = []
+
+    def recorded(*args: Any, **options: Any) -> Any:
+        symbolic.append(options["symbolic"])
+        return specification(*args, **options)
+
+    monkeypatch.setattr(shape_generic, "spec", recorded)
+    monkeypatch.setattr(kernel, "_load_or_build", lambda s: kernel.Compiled(len, kernel._unscheduled(s).parameters))
+    monkeypatch.setattr(kernel, "_kernels", {})
+    monkeypatch.setattr(kernel, "_older", {})
+    call = make_call(row, row.run_dtypes(())[0]).to_meta()
+    try:
+        args = tuple(map(as_type, row.operator.schema.bind(row.op, call.bound_arguments(), {})))
+        info = CallInfo(row.operator, args, row.operator.infer(args), CPU)
+        payload = next(i.payload for i in implementations(row.operator) if i.dialect.name == "tvm")
+    except (MetaError, StopIteration):
+        return
+    if isinstance(payload, TEImplementation) and payload.generic and not isinstance(info.out, Value):
+        shape_generic.kernel(payload, info)
+        assert False not in symbolic
