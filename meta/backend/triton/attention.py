@@ -189,7 +189,7 @@ _LEAST_WIDTH = 16
 
 def tf32_allowed() -> bool:
     """Whether products of float32 may round their operands to TF32."""
-    return torch.backends.cuda.matmul.allow_tf32
+    return bool(torch.backends.cuda.matmul.allow_tf32)
 
 
 def _precision(dtype: torch.dtype) -> str:

@@ -235,6 +235,25 @@ def test_factorizations_that_do_not_converge(dialect: str) -> None:
                 function(x)
 
 
+@pytest.mark.parametrize("shape", [(2, 5, 0), (0, 5, 3), (2, 5, 0, 3)], ids=str)
+def test_losses_of_no_element(shape: tuple[int, ...]) -> None:
+    """Sums over several axes of no element divide by none of their sizes, which would end the process."""
+    x, target = meta.zeros(shape), meta.zeros((shape[0], *shape[2:]), dtype="int64")
+    for reduction in ("sum", "mean"):
+        total = meta.nll_loss(x, target, reduction=reduction).item()
+        assert total == 0.0 if reduction == "sum" else math.isnan(total)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "complex128"])
+def test_eigenvalues_near_the_limit_of_the_dtype(dtype: str) -> None:
+    """LAPACK writes outside of its arrays for some of them."""
+    matrix = np.array([[2.0, 1.0], [1.0, 2.0]])
+    scale = 2.0**126 if dtype == "float32" else 2.0**1000
+    values, vectors = meta.eig(meta.array(np.stack([matrix, matrix * scale])).cast(dtype))
+    np.testing.assert_allclose(np.sort(values.numpy().real / [[1.0], [scale]], -1), [[1.0, 3.0]] * 2, rtol=1e-6)
+    np.testing.assert_allclose(abs(vectors.numpy()), 0.5**0.5, rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8"])
 def test_the_reference_of_tanhshrink_has_the_digits_of_float32(dtype: str) -> None:
     x = meta.array([0, 1, 3], dtype=dtype)

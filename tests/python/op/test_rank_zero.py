@@ -54,6 +54,23 @@ def test_reductions_of_one_element(axis: int | None):
     assert (total.item(), x.grad.item(), meta.argmin(x, axis).item()) == (6.25, 5.0, 0)
 
 
+UNARY = [op for op in OPS if sum(arg.is_tensor and arg.required for arg in op.schema.args) == 1]
+
+
+@pytest.mark.parametrize("op", [op for op in UNARY if op.family != "collective"], ids=lambda op: op.name)
+def test_the_reference_takes_axis_0(op: Op):
+    x = meta.array(2.5)
+    try:
+        results = getattr(meta, op.name)(x, axis=0)
+    except MetaError:
+        x = meta.array(3)
+        results = getattr(meta, op.name)(x, axis=0)
+    with meta.with_dialect("reference"):
+        expected = getattr(meta, op.name)(x, axis=0)
+    for ours, theirs in zip(*([r] if hasattr(r, "shape") else r for r in (results, expected)), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-6)
+
+
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32", "float64"])
 def test_equal_zeros(dtype: str):
     host = np.array([[-0.0, 0.0, -0.0] * 7, [0.0, -0.0, 0.0] * 7])

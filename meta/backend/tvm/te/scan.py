@@ -58,7 +58,8 @@ class Scan:
     def of(self, x: Any, kind: str) -> Any:
         """The results for x, on a device of a kind."""
         if not x.shape:
-            return te.compute((), lambda: tirx.const(self.start, self.dtype) if self.exclusive else self._read(x()))
+            first = tirx.const(self.start, self.dtype) if self.exclusive else self._written(self._read(x()))
+            return te.compute((), lambda: first)
         if kind == "cpu" and self.axis < len(x.shape) - 1:
             body, others = self._columns, in_blocks([*x.shape[: self.axis], *x.shape[self.axis + 1 :]])
         elif kind == "cpu" and self.by_halves:

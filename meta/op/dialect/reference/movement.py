@@ -26,7 +26,7 @@ def pad(x: Any, pad_width: tuple[int, ...], pad_value: float, mode: Any) -> Any:
     return x
 
 
-DIALECT.implement("flip", np.flip)
+DIALECT.implement("flip", lambda x, axis: np.flip(x, axis) if x.ndim else x)
 DIALECT.implement("pad", pad)
 DIALECT.implement("repeat", np.repeat)
 DIALECT.implement("roll", np.roll)

@@ -16,8 +16,13 @@ Array = Any
 Axis = tuple[int, ...] | None
 
 
+def _axes(x: Array, axis: Any) -> Any:
+    """The axes for NumPy, which has none of a number: there the axis 0 of operators is left out."""
+    return () if x.ndim == 0 and isinstance(axis, tuple) else axis
+
+
 def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda x, axis, keepdims: function(widen(x), axis=axis, keepdims=keepdims)
+    return lambda x, axis, keepdims: function(widen(x), axis=_axes(x, axis), keepdims=keepdims)
 
 
 def _restore_axes(y: Array, x: Array, axis: Axis) -> Array:
@@ -29,7 +34,7 @@ def _restore_axes(y: Array, x: Array, axis: Axis) -> Array:
 
 
 def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
-    x = floating(widen(x))
+    x, axis = floating(widen(x)), _axes(x, axis)
     maximum = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
     shift = np.where(np.isfinite(maximum), maximum, 0)
     total = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
@@ -37,14 +42,14 @@ def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
 
 
 def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
-    x, y, dy = widen(x), widen(y), widen(dy)
+    x, y, dy, axis = widen(x), widen(y), widen(dy), _axes(x, axis)
     share = (x == _restore_axes(y, x, axis)).astype(x.dtype)
     return share * _restore_axes(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
 
 
 def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     """dy times the product of the other elements; NaN at NaN."""
-    x, dy = widen(x), widen(dy)
+    x, dy, axis = widen(x), widen(dy), _axes(x, axis)
     axes = tuple(range(x.ndim)) if axis is None else tuple(a % x.ndim for a in axis)
     outer_axes = tuple(a for a in range(x.ndim) if a not in axes)
     length = math.prod(x.shape[a] for a in axes)
@@ -103,12 +108,12 @@ def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
 
 def _moment(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda x, axis, correction, keepdims: function(
-        floating(widen(x)), axis=axis, ddof=correction, keepdims=keepdims
+        floating(widen(x)), axis=_axes(x, axis), ddof=correction, keepdims=keepdims
     )
 
 
 def _truth(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda x, axis, keepdims: function(x != 0, axis=axis, keepdims=keepdims)
+    return lambda x, axis, keepdims: function(x != 0, axis=_axes(x, axis), keepdims=keepdims)
 
 
 plain({

@@ -30,7 +30,7 @@ _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
 _LANES = 32
 """Threads of a GPU that share a large window: one warp."""
-_MOST_TERMS = 16
+_MOST_TERMS = 32
 """Windows that cover an element, up to which a thread of a GPU adds their parts in one expression, with all loads in
 flight at once; the sum of a reduction would go through memory."""
 _MIN_SHARED_ELEMENTS = 128

@@ -196,11 +196,15 @@ def _is_whole_product(block: ComputeBlock) -> bool:
 
 def _join_reduced_axes(sch: Any, block: ComputeBlock) -> Any:
     """Fuse the loops over the last two axes if they are adjacent in the memory of all operands, and return the extent
-    of the last loop. Of the flat positions of three axes, TVM would not get rid of divisions by symbolic extents."""
+    of the last loop. Of the flat positions of three axes, TVM would not get rid of divisions by symbolic extents, nor
+    of those of temporary buffers, whose strides it changes: by a size of 0 they end the process."""
     reduced = [v.var for v in block.node.iter_vars][len(block.kinds.rstrip("R")) :]
     if len(reduced) < 2 or 1 in block.extents[-2:] or blocks.computes_of_positions(block):
         return block.extents[-1]
+    params = list(sch.mod["main"].params)
     for load in blocks.list_loads(block):
+        if not any(load.source.same_as(p) for p in params):
+            return block.extents[-1]
         if not _is_still(load.indices, reduced[-2:]) and not (
             len(load.indices) >= 2
             and all(i.same_as(v) for i, v in zip(load.indices[-2:], reduced[-2:], strict=True))

@@ -27,7 +27,7 @@ _VECTOR_LANES: Final = 4
 _MAX_THREAD_ELEMENTS: Final = 8
 _VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
 _INDEX_DTYPE: Final = "int64"
-"""May be read beside them, in two loads for a vector."""
+"""May be compared beside them, in two loads for a vector; other vectors of it do not compile."""
 _CHOICE: Final = ".if_then_else"
 _LEAST_ROW: Final = 32
 """Elements of a row, at least, along which vectors of a block are loaded that is not elementwise."""
@@ -112,7 +112,8 @@ def _choose_vector_lanes(block: ComputeBlock) -> int:
     total = blocks.volume(block.extents)
     if not all(str(buffer.dtype) in _VECTOR_DTYPES for buffer in block.written_buffers):
         return 1
-    if not all(str(buffer.dtype) in (*_VECTOR_DTYPES, _INDEX_DTYPE) for buffer in block.read_buffers):
+    others = {str(buffer.dtype) for buffer in block.read_buffers} - set(_VECTOR_DTYPES)
+    if others and not (others == {_INDEX_DTYPE} and _only_compares_indices(block)):
         return 1
     if any(str(buffer.dtype) == "int32" for buffer in block.written_buffers):  # its arithmetic has none
         return 1
@@ -120,6 +121,18 @@ def _choose_vector_lanes(block: ComputeBlock) -> int:
         return 1
     fits = total is not None and total % (_VECTOR_LANES * _BLOCK_THREADS) == 0
     return _VECTOR_LANES if fits and not _computes_in_halves(block) else 1
+
+
+def _only_compares_indices(block: ComputeBlock) -> bool:
+    """Whether elements of `_INDEX_DTYPE` are compared with positions, and nothing else."""
+    compared = list[Any]()
+
+    def visit(comparison: Any) -> None:
+        compared.extend(side for side in (comparison.a, comparison.b) if isinstance(side, tvm.TensorLoad))
+
+    tvm.structural_walk(block.node.body, (tvm.tirx.EQ, visit))
+    loads = [load for load in blocks.list_loads(block) if str(load.source.dtype) == _INDEX_DTYPE]
+    return all(any(load.same_as(side) for side in compared) for load in loads)
 
 
 def _is_along_rows(block: ComputeBlock) -> bool:
