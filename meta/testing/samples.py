@@ -68,7 +68,7 @@ class T:
         rng = np.random.default_rng(zlib.crc32(seed.encode()))
         actual = self.dtype_in(dtype)
         if actual == "bool":
-            return rng.random(self.shape) < 0.5
+            return np.asarray(rng.random(self.shape) < 0.5)
         if dtypes.is_complex(actual):
             return (self._floats(rng) + 1j * self._floats(rng)).astype(actual)
         if dtypes.is_float(actual):

@@ -151,7 +151,7 @@ def test_refusals_say_what_a_checker_returns() -> None:
 
 def test_limits_are_those_of_dispatch() -> None:
     limits = next(k for k in describe("matmul").kernels if k.dialect == "torch").limits
-    assert any(text.startswith("cpu: from 50_000 multiplications (") for text in limits)
+    assert any(text.startswith("cpu: from 1_000 multiplications (") for text in limits)
 
 
 def test_dialects_that_are_off_are_listed(monkeypatch: pytest.MonkeyPatch) -> None:

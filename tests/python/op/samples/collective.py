@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
 import torch
 
 from meta.errors import TypeInferenceError
@@ -20,7 +19,7 @@ SAMPLES = [
     Sample("all_reduce", T(2, 3), ref=_identity),
     Sample("all_reduce", T(3, dtype="int32"), "max", ref=_identity),
     Sample("all_reduce", T(2, 3), "product", ref=_identity, id="product"),
-    Sample("all_reduce_when", T(2, 3), np.array(True), "mean", ref=_identity),
+    Sample("all_reduce_when", T(2, 3), T(dtype="bool"), "mean", ref=_identity),
     Sample("all_to_all", T(2, 3), 0, 1, ref=_identity),
     Sample("barrier", T(2, 3), ref=_identity),
     Sample("broadcast_from", T(2, 3), ref=_identity),
