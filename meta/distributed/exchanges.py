@@ -21,16 +21,21 @@ class Exchange:
     ranks: the group that takes part."""
 
     ranks: Group
+    _compared = ""
+    """The types of the last call's arguments, which the ranks have compared."""
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        """Raise CommunicationError for arguments of other types than on the other ranks. Programs are compared when
-        they are compiled."""
+        """Raise CommunicationError for arguments of other types than on the other ranks, which are compared where they
+        differ from those of the last call. Programs are compared by their executor."""
         if modes.trace is None and self.ranks.ranks > 1:
             from meta.backend.torch.groups import find_group
 
             types = ", ".join(f"{x.dtype}{list(x.shape)}" if isinstance(x, NDArray) else type(x).__name__ for x in args)
+            if types == self._compared:
+                return
             remedy = "divide batches by meta.distributed.batch_part, which refuses unequal parts or pads them"
-            find_group("TrainStep", *self.ranks).agree_on("TrainStep", "the list of arguments", f"({types})", remedy)
+            find_group("TrainStep", *self.ranks).compare("TrainStep", "the list of arguments", f"({types})", remedy)
+            self._compared = types
 
     def parameters(self) -> AbstractContextManager[None]:
         return nullcontext()

@@ -35,7 +35,7 @@ from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, 
 from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
 from meta.vm.lower.dispatched import output_types, prepare
 from meta.vm.program import Program
-from meta.vm.ranks import agree_on
+from meta.vm.ranks import Turns, agree_on
 from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner, shared_results
 
@@ -84,6 +84,7 @@ class Executor(Generic[P, R]):
         self._lock = new_lock("program")
         self._revision = tracing.revision()
         self._stable: frozenset[int] = frozenset()
+        self._turns = Turns()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
@@ -237,6 +238,9 @@ class Executor(Generic[P, R]):
         program = self._compile(record, module)
         finish = finisher(traced, indices)
         plain = program.run
+        if program.digest:
+            self._turns.compiled(program.digest)
+            plain = self._turns.checked(plain, program.digest)
         run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if traced.left else plain
         tracked = None
         if traced.left:
@@ -254,7 +258,7 @@ class Executor(Generic[P, R]):
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
-        agree_on(module)
+        digest = agree_on(module)
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
         if loaded.destinations is not None and not repays(source, loaded.destinations, self._stable):
@@ -268,7 +272,7 @@ class Executor(Generic[P, R]):
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
-        return Program(record, module, source, loaded, constants, machine, run)
+        return Program(record, module, source, loaded, constants, machine, run, digest=digest)
 
     def _check_devices(self, record: tracing.Record) -> None:
         for p in record.main.params:

@@ -189,6 +189,13 @@ class ProcessGroup:
         new: ranks that run the same program have compared the same before."""
         if (what, own) in self._agreed:
             return
+        self.compare(where, what, own, remedy)
+        if len(self._agreed) == _MOST_AGREED:
+            self._agreed.clear()
+        self._agreed.add((what, own))
+
+    def compare(self, where: str, what: str, own: str, remedy: str) -> None:
+        """Raise CommunicationError unless all ranks describe `what` in the same words now."""
         texts = self._exchange(where, f"{what} {own}", own)
         for rank, text in zip(self.ranks, texts, strict=True):
             if text != texts[0]:
@@ -196,9 +203,6 @@ class ProcessGroup:
                     where, f"{what} is {texts[0]} on rank {self.ranks[0]}, and {text} on rank {rank}",
                     "the same on all ranks", remedy,
                 )  # fmt: skip
-        if len(self._agreed) == _MOST_AGREED:
-            self._agreed.clear()
-        self._agreed.add((what, own))
 
     def agree_on_program(self, name: str, what: str, digest: str) -> None:
         """Raise CommunicationError unless all ranks have one digest of what they run."""

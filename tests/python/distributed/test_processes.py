@@ -51,6 +51,14 @@ def test_training_in_two_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     _run("checks_training,checks_tensor", 4, tmp_path / "four", "four")
 
 
+@pytest.mark.parametrize("step", ["eager", "compiled"])
+def test_unequal_numbers_of_rows_that_both_ranks_had(
+    step: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STEP", step)
+    _run("checks_rows", 2, tmp_path)
+
+
 _FAULT = """
 import os, sys, time
 import meta
