@@ -159,5 +159,6 @@ def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spread
 def _part(batch: int, height: int, width: int) -> tuple[int, int]:
     """Images and rows of pixels of a part of a sum over pixels: few rounding errors, and operands in the cache."""
     if height * width <= _PIXELS:
-        return next(n for n in range(min(batch, _PIXELS // (height * width)), 0, -1) if batch % n == 0), height
+        most = max(min(batch, _PIXELS // max(height * width, 1)), 1)
+        return next(n for n in range(most, 0, -1) if batch % n == 0), height
     return 1, next(n for n in range(max(min(height, _PIXELS // width), 1), 0, -1) if height % n == 0)

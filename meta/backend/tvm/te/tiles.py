@@ -118,7 +118,7 @@ def cache_block(batch: int, rows: int, tile_rows: int, image_bytes: int) -> tupl
     """Images and rows of pixels whose operand fits in a part of the cache: whole images, or rows of one."""
     if image_bytes <= _CACHE_BYTES:
         most = max(_CACHE_BYTES // max(image_bytes, 1), 1)
-        return next(n for n in range(min(batch, most), 0, -1) if batch % n == 0), rounded_up(rows, tile_rows)
+        return next(n for n in range(max(min(batch, most), 1), 0, -1) if batch % n == 0), rounded_up(rows, tile_rows)
     tiles = _tiles(rows, tile_rows)
     most = max(_CACHE_BYTES * tiles // image_bytes, 1)
     return 1, tile_rows * next(n for n in range(min(tiles, most), 0, -1) if tiles % n == 0)

@@ -110,3 +110,11 @@ def test_cache_blocks_divide_the_tiles() -> None:
     assert images == 1
     assert rows % 2 == 0
     assert rounded_up(55, 2) % rows == 0
+
+
+@pytest.mark.parametrize("shape", [(0, 6, 5, 16), (2, 6, 5, 16)], ids=str)
+def test_no_image(shape: tuple[int, ...]) -> None:
+    """A batch of none has a kernel, too."""
+    x, w = meta.zeros(shape), meta.zeros((2, 3, 3, 16, 8))
+    y = meta.conv2d_packed(x, w, 16, None, None, False, padding=1)
+    assert y.shape[0] == shape[0]
