@@ -4,5 +4,5 @@ atomic         a file is replaced at once, or stays as it was
 signing        signatures that only this user can make
 safetensors    named arrays and text, in the safetensors format
 strict_json    JSON text that anyone may have written
-into_memory    bytes read into memory of arrays
+into_memory    files read straight into arrays
 """

@@ -1,4 +1,4 @@
-"""Bytes of files, read into memory that arrays can have, without a copy besides."""
+"""Files read straight into the memory of arrays, without another copy."""
 
 from __future__ import annotations
 
@@ -21,8 +21,8 @@ _PIECE = 1 << 16
 """Bytes that are read at once: they are in the processor's cache for their checksum, and zipfile's copies of them take
 no memory from the system."""
 
-_OWN_PAGES = 1 << 20
-"""Bytes from which an array has pages of its own."""
+_LEAST_MAPPED = 1 << 20
+"""An array of at least this many bytes is mapped separately, in small pages."""
 
 
 class Readable(Protocol):
@@ -41,8 +41,8 @@ def allocate(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     take as long with either."""
     kind = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
-    if size >= _OWN_PAGES and hasattr(mmap, "MAP_ANONYMOUS"):
-        with contextlib.suppress(OSError):  # NumPy has the error for memory that there is not
+    if size >= _LEAST_MAPPED and hasattr(mmap, "MAP_ANONYMOUS"):
+        with contextlib.suppress(OSError):  # where memory runs out, NumPy raises the error
             pages: Any = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.ndarray(tuple(shape), kind, pages)
     return np.empty(shape, kind)

@@ -35,7 +35,7 @@ from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, 
 from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
 from meta.vm.lower.dispatched import output_types, prepare
 from meta.vm.program import Program
-from meta.vm.ranks import Turns, agree_on
+from meta.vm.ranks import LastProgram, agree_on
 from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner, shared_results
 
@@ -84,7 +84,7 @@ class Executor(Generic[P, R]):
         self._lock = new_lock("program")
         self._revision = tracing.revision()
         self._stable: frozenset[int] = frozenset()
-        self._turns = Turns()
+        self._last_program = LastProgram()
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
@@ -239,8 +239,8 @@ class Executor(Generic[P, R]):
         finish = finisher(traced, indices)
         plain = program.run
         if program.digest:
-            self._turns.compiled(program.digest)
-            plain = self._turns.checked(plain, program.digest)
+            self._last_program.set(program.digest)
+            plain = self._last_program.compare_before(plain, program.digest)
         run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if traced.left else plain
         tracked = None
         if traced.left:

@@ -29,24 +29,24 @@ def agree_on(module: Module) -> str:
     return digest
 
 
-class Turns:
-    """The programs of an executor that communicate, which ranks compare again at a call of another one than the last:
-    ranks that get other sizes would exchange what does not belong together."""
+class LastProgram:
+    """The communicating program that an executor ran last. Ranks compare programs again when a call runs another one:
+    with unequal sizes, collectives of different programs would exchange data."""
 
     def __init__(self) -> None:
-        self._last = ""
+        self._digest = ""
 
-    def compiled(self, digest: str) -> None:
-        """Note a program that the ranks have just compared, for the call that it is compiled for."""
-        self._last = digest
+    def set(self, digest: str) -> None:
+        """Record a program that the ranks have just compared, because the next call compiled it."""
+        self._digest = digest
 
-    def checked(self, run: Runner, digest: str) -> Runner:
-        """A program's call, after the comparison that it needs."""
+    def compare_before(self, run: Runner, digest: str) -> Runner:
+        """`run`, preceded by a comparison if the last call ran another program."""
 
         def compared(inputs: Any) -> Any:
-            if self._last != digest:
+            if self._digest != digest:
                 _compare("call", digest)
-                self._last = digest
+                self._digest = digest
             return run(inputs)
 
         return compared
