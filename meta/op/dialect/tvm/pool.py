@@ -7,6 +7,7 @@ pooling and its gradient are loops (`schedule.cpu.max_pool`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import inf, prod
@@ -206,11 +207,11 @@ def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
 
     dtype = dtype_of(indices)
 
-    def share(h: Sequence[Any], n: Any, c: Any, i: list[Any], nearest: list[Any], conditions: list[Any]) -> Any:
+    def share(h: Sequence[Any], n: Any, c: Any, window: _Candidate) -> Any:
         """A window that does not cover h has its maximum elsewhere. For one that does not exist, the compared index is
-        no position. (It is arithmetic on positions, which GPUs do in 32 bits, once for several channels.)"""
-        del conditions
-        distances = [tirx.max(a - b, b - a) for a, b in zip(i, nearest, strict=True) if a is not b]
+        outside of the plane. (GPUs compute it from positions in 32 bits, once for several channels.)"""
+        nearest = window.nearest
+        distances = [tirx.max(a - b, b - a) for a, b in zip(window.index, nearest, strict=True) if a is not b]
         outside = [tirx.min(reduce(add, distances), 1) * (axes[0].size + 1)] if distances else []
         index = _flat_index([h[0] - sum(outside), *h[1:]], axes, dtype)
         is_largest = indices(n, c, *nearest) == index
@@ -219,15 +220,25 @@ def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
     return _gather(shape, dy.dtype, axes, share, "max_pool_dx", kind)
 
 
+@dataclass(frozen=True, slots=True)
+class _Candidate:
+    """A window that may cover a position. index: by axis.  nearest: of the windows that exist; `index` itself where all
+    do.  conditions: that it exists and covers the position."""
+
+    index: list[Any]
+    nearest: list[Any]
+    conditions: list[Any]
+
+
 def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str, kind: str) -> Any:
-    """The sum, at each position h, of `share(h, n, c, i, nearest, conditions)` over candidates i for windows that cover
-    it. nearest: the windows that exist; i itself where all do.  conditions: that a window covers the position."""
+    """The sum, at each position h, of `share(h, n, c, candidate)` over the candidates for windows that cover it."""
 
     def of_window(n: Any, c: Any, h: Any, j: Sequence[Any]) -> Any:
         covering = [axis.covering(p, q) for axis, p, q in zip(axes, h, j, strict=True)]
-        i = [window for window, _ in covering]
+        index = [window for window, _ in covering]
         nearest = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, covering, strict=True)]
-        return share(h, n, c, i, nearest, [condition for _, some in covering for condition in some])
+        conditions = [condition for _, some in covering for condition in some]
+        return share(h, n, c, _Candidate(index, nearest, conditions))
 
     counts = [axis.candidates for axis in axes]
     if prod(counts) <= (_MOST_TERMS if kind == "cuda" else 1):
@@ -274,10 +285,9 @@ def _whole_mean(x: Any) -> Any:
 def _avg_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool, kind: str) -> Any:
     dtype = accumulation_dtype(dy.dtype)
 
-    def share(h: Sequence[Any], n: Any, c: Any, i: list[Any], nearest: list[Any], conditions: list[Any]) -> Any:
-        del h, i
-        part = widen(dy(n, c, *nearest)) / _elements(axes, nearest, include_pad, dtype)
-        return _where(conditions, part, tirx.const(0, dtype))
+    def share(_: Sequence[Any], n: Any, c: Any, window: _Candidate) -> Any:
+        part = widen(dy(n, c, *window.nearest)) / _elements(axes, window.nearest, include_pad, dtype)
+        return _where(window.conditions, part, tirx.const(0, dtype))
 
     return _gather(shape, dy.dtype, axes, share, "avg_pool_dx", kind)
 
