@@ -163,7 +163,7 @@ def _problem(host: OperatorCall, rng: random.Random) -> str:
         for dialect in DIALECTS:
             _compare_dialect(host, results, dialect)
     if rng.random() < 0.02:
-        compare_programs(host, results, compiled=rng.random() < 0.3)
+        compare_programs(host, compiled=rng.random() < 0.3)
     return ""
 
 
