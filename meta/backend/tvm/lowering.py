@@ -1,5 +1,5 @@
-"""TVM's lowering of scheduled functions, after changes of divisions in indices and of bindings of bfloat16; then the
-expansion of random bits and registers for nested values."""
+"""TVM's lowering of scheduled functions, after changes of divisions in indices and for bfloat16; then the expansion of
+random bits and registers for nested values."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.bfloat16 import repeat_bfloat16_bindings, serialize_bfloat16_copies
 from meta.backend.tvm.te.floors import truncate_offset_floors
-from meta.backend.tvm.te.let import repeat_bfloat16_bindings
 from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"
@@ -47,7 +47,9 @@ def _allocates(func: Any) -> bool:
 def _pipeline() -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
     floors = _each_function(truncate_offset_floors, "TruncateOffsetFloors")
-    lower = tvm.Sequential([floors, _each_function(repeat_bfloat16_bindings, "RepeatBindings"), lower])
+    bindings = _each_function(repeat_bfloat16_bindings, "RepeatBindings")
+    copies = _each_function(serialize_bfloat16_copies, "SerializeCopies")
+    lower = tvm.Sequential([floors, bindings, copies, lower])
     stack = _each_function(_small_buffers_on_stack, "SmallBuffersOnStack")
     return (
         lower,

@@ -101,7 +101,7 @@ def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """`body` of a variable bound to `value`.
 
     A float32 value, which most often loads halves where it loads bfloat16, is repeated instead, and LLVM merges the
-    copies; `meta.backend.tvm.te.let` says why."""
+    copies; `meta.backend.tvm.te.bfloat16` says why."""
     if dtype_of(value) == "float32":
         return body(value)
     return te_math.bind(value, body)

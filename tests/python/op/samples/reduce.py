@@ -164,6 +164,7 @@ SAMPLES = [
     Sample("cummax", T(3, 4, 5, distinct=True), 1, ref=running(torch.cummax)),
     Sample("cummax", T(30, dtype="uint8", high=3), 0, ref=running(torch.cummax), id="ties"),
     Sample("cummin", T(3, 5, distinct=True), -1, ref=running(torch.cummin)),
+    Sample("cummin", T(2, 37, distinct=True), 1, ref=running(torch.cummin), id="blocks"),
     Sample("logcumsumexp", T(3, 4, 5, low=-5, high=5), 1, ref=logcumsumexp),
     Sample("logcumsumexp", T(3, 5, low=-5, high=5), -1, True, True, ref=logcumsumexp, grad=False),
     Sample("max_dx", T(3, 4, distinct=True), T(3), T(3), 1, ref=extremum_dx(torch.amax), grad=False),

@@ -1,12 +1,15 @@
-"""Loads of bfloat16 in the values of bindings, which TVM's legalisation skips."""
+"""Values of bfloat16 that TVM's legalisation skips: loads in bindings, and vectors of copies."""
 
 from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+import meta
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.te.let import repeat_bfloat16_bindings
+from meta.backend.tvm.te.bfloat16 import repeat_bfloat16_bindings
 
 DEPTH = 5
 
@@ -57,3 +60,23 @@ def test_values_of_dtype_bfloat16_are_repeated() -> None:
         return tvm.tirx.Let(var, load, var.astype("float32") + var.astype("float32"))
 
     assert count(repeat_bfloat16_bindings(function_of_loads(bound, targets.target("cpu"))))[0] == 0
+
+
+def test_copies_of_computed_values() -> None:
+    """One row of results is a vector of copies of a sum, beside a row of other results."""
+
+    def of_row(column: Any, rows: Any) -> Any:
+        return meta.broadcast_to(meta.exp(column) * column, rows.shape), rows + column
+
+    column, rows = (meta.cast(meta.array(np.linspace(-2, 2, n, dtype="float32")), "bfloat16") for n in (40, 40 * 64))
+    column, rows = meta.reshape(column, (40, 1)), meta.reshape(rows, (40, 64))
+    for result, expected in zip(meta.vm.compile(of_row)(column, rows), of_row(column, rows), strict=True):
+        np.testing.assert_array_equal(result.numpy(), expected.numpy())
+
+
+def test_blocks_without_a_new_extremum() -> None:
+    """Such a block of a row is a vector of copies of the extremum before it."""
+    numbers = np.concatenate([np.arange(16), np.zeros(20), np.full(3, 20.0)]).astype("float32")
+    values, positions = meta.cummax(meta.cast(meta.array(numbers), "bfloat16"), 0)
+    np.testing.assert_array_equal(values.numpy().astype("float32"), np.maximum.accumulate(numbers))
+    assert positions.numpy()[-4:].tolist() == [15, 36, 37, 38]
