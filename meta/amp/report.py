@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 from meta import tracing
 from meta.dtype import itemsize
@@ -93,15 +93,18 @@ class AmpReport:
 
 @checked
 def report(
-    step: Any, *args: Any, dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None, **kwargs: Any
+    step: Any, *args: Any, dtype: str | None = None, overrides: Mapping[str, Amp] | None = None, **kwargs: Any
 ) -> AmpReport:
     """The precision of every operator of a program in mixed precision, why, and the casts; nothing is run.
 
-    step: a Model, a traced function, a training step, an IR Module, or a function.  args, kwargs: those of a call.
-    dtype, overrides: as in `meta.passes.auto_cast`, which is applied. A step with `autocast` inside has its casts
-    already, and gets no more. Raises ArgumentError for something that cannot be traced."""
-    policy = check_policy("report", dtype, overrides)
-    module = auto_cast(dtype, policy)(_traced(step, args, kwargs))
+    step: a Model, a traced function, a training step, an IR Module, a function, or what `meta.vm.compile` made of one,
+        with its passes.  args, kwargs: those of a call.
+    dtype, overrides: as in `meta.passes.auto_cast`, which is applied. A step with `autocast` inside, or one compiled
+        with that pass, has its casts already, and gets no more.  dtype: by default that of these casts, or bfloat16.
+    Raises ArgumentError for something that cannot be traced."""
+    policy = check_policy("report", dtype or "bfloat16", overrides)
+    module = _traced(step, args, kwargs)
+    module = auto_cast(dtype or _low_precision(module), policy)(module)
     operators: dict[tuple[str, str, str], int] = {}
     casts: dict[tuple[str, str, str], list[int]] = {}
     arguments = set(module.main.params)
@@ -123,14 +126,26 @@ def report(
 
 
 def _traced(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Module:
+    from meta.vm import Executor, LoadedExecutor  # eager calls in mixed precision need no virtual machine
+    from meta.vm.gradient import with_left_gradients
+
     if isinstance(step, Module):
         return step
+    if isinstance(step, Executor):
+        return cast("Executor[..., Any]", step).module(*args, **kwargs)
     traced: Callable[..., Any] | None = getattr(step, "record", None)
-    if traced is None and not callable(step):
+    if isinstance(step, LoadedExecutor) or (traced is None and not callable(step)):
         problem = f"the step is {type(step).__name__}"
         raise ArgumentError("report", problem, "a Model, a function, a training step or an IR Module")
     record = tracing.record(step, args, kwargs) if traced is None else traced(*args, **kwargs)
-    return record.module
+    return with_left_gradients(record)[0].module
+
+
+def _low_precision(module: Module) -> str:
+    """The dtype that a program casts float32 to most often, bfloat16 if it does not."""
+    casts = [call for call in _calls(module) if call.op_name == "cast"]
+    pairs = [tuple(t.dtype for t in flat_types((*arg_types(call.args), call.type))) for call in casts]
+    return max(("bfloat16", "float16"), key=lambda low: pairs.count(("float32", low)))
 
 
 def _calls(module: Module) -> Iterator[Call]:

@@ -127,6 +127,8 @@ class TrainStep(CheckedArguments):
         object.__setattr__(self, name, value)
 
     def __call__(self, *args: Any) -> Any:
+        if self.loss is not None and not args:
+            raise ArgumentError("TrainStep", "0 arguments", "the model's input, then the other arguments of the loss")
         if self.exchange is not None:
             self.exchange.before_call(args)
         with nullcontext() if self.exchange is None else self.exchange.parameters():

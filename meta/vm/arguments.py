@@ -131,8 +131,12 @@ def refuse_writes(record: tracing.Record, inputs: Sequence[NDArray], converted: 
 
 
 def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ArgumentError for an array of another library, which would silently become a constant of the program."""
+    """Raise ArgumentError for an array of another library, which would silently become a constant of the program, and
+    for a traced value."""
     arguments = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
+    for name, _ in named_leaves(arguments, lambda v: isinstance(v, TensorLike) and not isinstance(v, NDArray)):
+        hint = "call what the program was compiled from; it becomes a part of the new program"
+        raise ArgumentError("vm", f"a compiled program is traced: '{name}' is a traced value", "arrays", hint)
     for name, value in named_leaves(arguments, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike)):
         kind = f"{type(value).__module__}.{type(value).__name__}"
         raise ArgumentError(

@@ -117,6 +117,12 @@ class Executor(Generic[P, R]):
         """The specialisation for arguments of these types, compiled if need be."""
         return self._specialised(args, kwargs)[0]
 
+    def module(self, *args: P.args, **kwargs: P.kwargs) -> Module:
+        """The program of a call with these arguments as it is before the standard passes: traced, and rewritten by
+        `passes`. Nothing is compiled or run."""
+        args, kwargs = with_arrays((args, kwargs), self.device)
+        return self._rewritten(with_left_gradients(self._trace(args, kwargs))[0])
+
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
         program, inputs = self._specialised(args, kwargs)
@@ -230,11 +236,7 @@ class Executor(Generic[P, R]):
 
     def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
         record, indices = with_left_gradients(traced)
-        module = record.module
-        for each in self._passes:
-            module = each(module)
-        if self._passes:
-            check_rewritten(record, module)
+        module = self._rewritten(record)
         program = self._compile(record, module)
         finish = finisher(traced, indices)
         plain = program.run
@@ -247,6 +249,15 @@ class Executor(Generic[P, R]):
             tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))]
         recorder = GradientRecorder(run, record, module, traced.result.count(), self._compile, finish)
         return replace(program, run=recorder.runner(), tracked=tracked, traced=traced, left=indices)
+
+    def _rewritten(self, record: tracing.Record) -> Module:
+        """The module of a record after the user's passes, which may not change what it takes and returns."""
+        module = record.module
+        for each in self._passes:
+            module = each(module)
+        if self._passes:
+            check_rewritten(record, module)
+        return module
 
     def _compile(self, record: tracing.Record, module: Module) -> Program:
         from meta.passes.separate_results import separate_results

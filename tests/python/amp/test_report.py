@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import re
 
 import numpy as np
@@ -84,11 +85,57 @@ def test_a_report_of_a_step_with_autocast_inside_adds_nothing():
     assert meta.amp.report(step, x).cast_count == 3  # x, w, bias: the result stays in bfloat16
 
 
+def test_a_report_finds_the_dtype_of_the_casts_that_a_step_has():
+    model, x = model_and_input()
+
+    def step(x):
+        with meta.amp.autocast("float16"):
+            return model(x)
+
+    report = meta.amp.report(step, x)
+    assert [(c.source, c.target, c.calls) for c in report.casts] == [("float32", "float16", 3)]
+    assert [o.dtype for o in report.operators] == ["float16"]
+
+
+def _without_lines(report):
+    return report.operators, [dataclasses.replace(c, line="") for c in report.casts]
+
+
+def test_a_report_of_an_executor_is_that_of_its_step():
+    model, x = model_and_input()
+    step = meta.optim.sgd.with_sgd(0.01)(model, loss=meta.cross_entropy)
+    args = (x, meta.zeros((2,), "int64"))
+    expected = _without_lines(meta.amp.report(step, *args))
+    assert _without_lines(meta.amp.report(meta.vm.compile(step), *args)) == expected
+    low = meta.vm.compile(step, passes=meta.passes.auto_cast("bfloat16"))
+    assert _without_lines(meta.amp.report(low, *args)) == expected
+    assert _without_lines(meta.amp.report(meta.vm.compile(step.record(*args).module))) == expected
+
+
+@pytest.mark.parametrize("leaves_gradients", [False, True])
+def test_a_report_of_an_executor_counts_the_casts_of_its_passes(leaves_gradients):
+    model, x = model_and_input()
+
+    def step(x):
+        loss = meta.sum(model(x))
+        if leaves_gradients:
+            loss.backward()
+        return loss
+
+    low = meta.vm.compile(step, passes=meta.passes.auto_cast("float16"))
+    report = meta.amp.report(low, x)
+    assert {c.target for c in report.casts} == {"float16", "float32"}
+    assert _without_lines(report) == _without_lines(meta.amp.report(step, x, dtype="float16"))
+
+
 def test_a_report_of_nothing_that_runs_is_refused():
     with pytest.raises(
         ArgumentError, match=r"\[report\] the step is int; expected a Model, a function, a training step"
     ):
         meta.amp.report(3)
+    step = meta.optim.sgd.with_sgd(0.01)(model_and_input()[0], loss=meta.cross_entropy)
+    with pytest.raises(ArgumentError, match=r"\[TrainStep\] 0 arguments; expected the model's input, then"):
+        meta.amp.report(step)
 
 
 def test_a_report_prints_two_tables_and_totals():

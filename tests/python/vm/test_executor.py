@@ -51,6 +51,17 @@ def test_replaced_parameters_keep_their_memory() -> None:
     assert_same([total, w], [dw.sum(), expected])
 
 
+def test_refuses_traced_values() -> None:
+    executor = meta.vm.compile(lambda x: meta.relu(x))
+    with pytest.raises(ArgumentError, match=r"\[vm\] a compiled program is traced: 'argument 0' is a traced value; "):
+        meta.trace(lambda x: executor(x)).record(meta.ones((2,)))
+
+
+def test_module_is_what_the_passes_leave() -> None:
+    executor = meta.vm.compile(lambda x: meta.matmul(x, x), passes=meta.passes.auto_cast("bfloat16"))
+    assert "bfloat16" in str(executor.module(np.ones((2, 2), "float32")))
+
+
 def test_names_wrong_inputs() -> None:
     executor = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.add(x, y)))
     x, wrong = randoms((2, 3), (3, 3))
