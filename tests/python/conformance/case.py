@@ -7,6 +7,7 @@ from typing import Any
 
 import torch
 from torch.autograd import forward_ad
+from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._pytree import tree_flatten, tree_unflatten
 
 import meta
@@ -100,8 +101,9 @@ class Case:
         return [torch.zeros_like(x) if g is None else g for g, x in zip(first, leaves, strict=True)]
 
     def exact_gradients(self, cotangents: dict[int, torch.Tensor], second: bool = False) -> list[torch.Tensor]:
-        """`gradients` of the widened sample."""
-        return self._wide().gradients(cotangents, second)
+        """`gradients` of the widened sample. torch's fused attention has no second gradient, its other one has."""
+        with sdpa_kernel(SDPBackend.MATH):
+            return self._wide().gradients(cotangents, second)
 
     def tangents(self) -> list[torch.Tensor]:
         """A tangent for each leaf."""

@@ -43,6 +43,13 @@ def test_values_dtypes_and_gradients_are_compared(monkeypatch: pytest.MonkeyPatc
     assert _failed(refused) == set()
 
 
+def test_second_gradients_of_attention_have_exact_values() -> None:
+    op = database()["nn.functional.scaled_dot_product_attention"]
+    case = Case(op, samples(op, torch.float32, 2, True)[1])
+    cotangents = case.cotangents()
+    assert [g.dtype for g in case.exact_gradients(cotangents, second=True)] == [torch.float64] * 3
+
+
 def test_bad_input_has_to_be_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     def accepts(x: Any, **_: Any) -> Any:
         return meta.flip(x, 0) if x.ndim else x
