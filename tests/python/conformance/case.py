@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from contextlib import nullcontext
 from typing import Any
 
 import torch
@@ -102,7 +103,7 @@ class Case:
 
     def exact_gradients(self, cotangents: dict[int, torch.Tensor], second: bool = False) -> list[torch.Tensor]:
         """`gradients` of the widened sample. torch's fused attention has no second gradient, its other one has."""
-        with sdpa_kernel(SDPBackend.MATH):
+        with sdpa_kernel(SDPBackend.MATH) if second else nullcontext():
             return self._wide().gradients(cotangents, second)
 
     def tangents(self) -> list[torch.Tensor]:
