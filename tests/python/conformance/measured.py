@@ -41,8 +41,9 @@ class Measurement:
     notes: tuple[str, ...]
 
     @property
-    def key(self) -> tuple[str, str, str]:
-        return self.entry, self.dtype, self.mode
+    def key(self) -> tuple[str, str, str, bool]:
+        """What the row measures. Some backward operators are entries, too."""
+        return self.entry, self.dtype, self.mode, "backward_ops" in self.counts
 
     def replaces(self, other: Measurement) -> bool:
         """Whether this row, the newer one, says more than the other: it asked for as much, or a sample failed."""
@@ -84,7 +85,7 @@ def read(path: Path = STORE) -> list[Measurement]:
 
 def write(rows: Iterable[Measurement], path: Path = STORE) -> None:
     """Keep one row of each entry, dtype and mode."""
-    best: dict[tuple[str, str, str], Measurement] = {}
+    best: dict[tuple[str, str, str, bool], Measurement] = {}
     for row in sorted(rows, key=lambda row: row.date):
         if row.key not in best or row.replaces(best[row.key]):
             best[row.key] = row

@@ -59,6 +59,16 @@ def test_a_newer_row_replaces_one_of_no_more_samples_and_failures_always(
     assert [row.date for row in measured.read(tmp_path / "store.tsv")] == [dates[kept_date]]
 
 
+def test_backward_operators_that_are_entries_have_two_rows(tmp_path: Path) -> None:
+    entry, alone = _result("native_dropout_backward", forward=""), Result("native_dropout_backward")
+    alone.add("backward_ops", "eager", torch.float32, "")
+    files = [_file(tmp_path / "a", "2026-01-02 00:00", 2, entry), _file(tmp_path / "b", "2026-01-03 00:00", 20, alone)]
+    page.update(files, tmp_path / "store.tsv", tmp_path / "page.md")
+    text = (tmp_path / "page.md").read_text()
+    assert "| entries of tier A reached | 405 of 411 | 1 of 411; 1 without a failure |" in text
+    assert "| calls of stand-alone backward operators | all | 1/1, 100.00 % |" in text
+
+
 def test_the_page_lists_failures_with_explanations_and_reasons_of_skipped_samples(tmp_path: Path) -> None:
     zero = "linalg.norm.subgradients_at_zero"
     each = (_result("tanh", forward="", backward="-torch refuses it: <no>"), _result("sinh", forward="off"),
