@@ -65,7 +65,7 @@ def test_backward_operators_that_are_entries_have_two_rows(tmp_path: Path) -> No
     files = [_file(tmp_path / "a", "2026-01-02 00:00", 2, entry), _file(tmp_path / "b", "2026-01-03 00:00", 20, alone)]
     page.update(files, tmp_path / "store.tsv", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
-    assert "| entries of tier A reached | 405 of 411 | 1 of 411; 1 without a failure |" in text
+    assert "| entries of tier B reached | 150 of 158 | 1 of 158; 1 without a failure |" in text
     assert "| calls of stand-alone backward operators | all | 1/1, 100.00 % |" in text
 
 
