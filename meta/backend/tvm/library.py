@@ -35,11 +35,10 @@ def compile_functions(functions: dict[str, Any], target: Any, *, asserts: bool =
 
     asserts: keep the assertions, among them those that TVM adds on the types and shapes of the arguments. Calls of
     operators have checked these, and without them LLVM needs a fifth less time for a kernel."""
-    from meta.backend.tvm.lowering import needless_passes, pipeline  # modules from disk do without them
+    from meta.backend.tvm.lowering import needless_passes, options, pipeline  # modules from disk do without them
 
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
-    disabled = needless_passes(functions.values())
-    with target, tvm.PassContext(disabled_pass=disabled, config={"tirx.disable_assert": not asserts}):
+    with target, options(asserts=asserts, disabled=needless_passes(functions.values())):
         return tvm.build_tir(module, target, pipeline())
 
 

@@ -3,7 +3,7 @@ random bits and registers for nested values."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import cache
 from math import prod
 from typing import Any, Final
@@ -21,6 +21,18 @@ _NOT_ON_HEAP: Final = "disable_lower_builtin"
 """TVM's annotation of buffers that it does not allocate on the heap."""
 _MAX_STACK_BYTES: Final = 1024
 """Bytes below which TVM puts a buffer on the stack."""
+
+
+def options(*, asserts: bool, disabled: Sequence[str] = ()) -> Any:
+    """The context of TVM's passes in which functions are lowered by `pipeline`.
+
+    asserts: keep the assertions on the types and shapes of arguments.  disabled: passes to leave out.
+
+    Loops of one iteration stay: in place of their variables, LoopPartition would write a 0 of 32 bits, also beside
+    numbers of 64 bits, which later passes refuse."""
+    partition = {"no_unroll_loop_with_extent_one": True}
+    config = {"tirx.disable_assert": not asserts, "s_tir.LoopPartition": partition}
+    return tvm.PassContext(disabled_pass=list(disabled), config=config)
 
 
 @cache

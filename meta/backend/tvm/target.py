@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
 import platform
 import sys
+import warnings
 from functools import cache
 from importlib.metadata import version
 from pathlib import Path
@@ -24,22 +26,47 @@ _CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "backend/tvm/schedule/gpu", "backend/cuda
 
 @cache
 def target(kind: str) -> Any:
-    """The TVM target for a device kind: "cpu" (LLVM for exactly this processor) or "cuda" (the current GPU).
+    """The TVM target for a device kind: "cpu" (LLVM for this processor, or for META_CPU) or "cuda" (the current GPU).
 
     Raises:
         ValueError: the kind is unknown, or TVM does not find the GPU.
     """
     if kind == "cpu":
-        return tvm.Target({"kind": "llvm", "mcpu": tvm.system_cpu(), "mtriple": tvm.system_triple()})
+        return _cpu_target(_chosen_cpu() or tvm.system_cpu())
     if kind == "cuda":
         nvrtc.install()
         return tvm.Target(tvm.Target.from_device(tvm.cuda(0)), host=target("cpu"))
     raise ValueError(f"no TVM target for device kind {kind!r}; expected 'cpu' or 'cuda'")
 
 
+def _cpu_target(name: str) -> Any:
+    return tvm.Target({"kind": "llvm", "mcpu": name, "mtriple": tvm.system_triple()})
+
+
+@cache
+def _chosen_cpu() -> str:
+    """META_CPU: the processor, by LLVM's name, that kernels are compiled for; "" for this machine's. A name that LLVM
+    does not know, or whose instructions this processor lacks, is ignored, with a warning."""
+    name = _requested_cpu()
+    if not name:
+        return ""
+    if not tvm.is_valid_cpu(name, tvm.system_triple()):
+        problem = "is no processor that LLVM knows"
+    elif lacking := sorted(instruction_sets(_cpu_target(name)) - instruction_sets(_cpu_target(tvm.system_cpu()))):
+        problem = f"has {', '.join(lacking[:5])}, which this processor lacks"
+    else:
+        return name
+    warnings.warn(f"META_CPU={name[:40]!r} {problem}; {tvm.system_cpu()} is used", UserWarning, stacklevel=2)
+    return ""
+
+
+def _requested_cpu() -> str:
+    return os.environ.get("META_CPU", "").strip()
+
+
 @cache
 def lanes(bits: int) -> int:
-    """The number of elements of `bits` bits in a vector register of this machine's CPU."""
+    """The number of elements of `bits` bits in a vector register of the CPU."""
     return max(vector_bits() // bits, 1)
 
 
@@ -52,8 +79,18 @@ def vector_bits() -> int:
 
 @cache
 def cpu_features() -> frozenset[str]:
-    """Names of this CPU's features in LLVM ("avx2", "avx512f", "neon", ...)."""
+    """Names of the CPU's features in LLVM ("avx2", "avx512f", "neon", ...)."""
     return frozenset(str(name) for name in tvm.cpu_features(target("cpu")))
+
+
+_TUNING: Final = ("allow-", "branchfusion", "ermsb", "false-deps-", "fast", "fsrm", "idiv", "macrofusion", "no-bypass-",
+                  "prefer-", "sbb-dep-", "slow-", "tuning-", "vzeroupper")  # fmt: skip
+"""Prefixes of LLVM's features that say which instructions are fast, not which ones there are."""
+
+
+def instruction_sets(target: Any) -> frozenset[str]:
+    """The features of a CPU target without which its machine code does not run."""
+    return frozenset(name for f in tvm.cpu_features(target) if not (name := str(f)).startswith(_TUNING))
 
 
 @cache
@@ -95,7 +132,7 @@ def lowering_sources(kind: str) -> list[Path]:
 @cache
 def describe_processor() -> str:
     """Text that identifies the instruction set of this CPU."""
-    system = f"{sys.platform} {platform.machine()}"
+    system = f"{sys.platform} {platform.machine()} {_requested_cpu()}".rstrip()
     try:
         with open("/proc/cpuinfo", encoding="utf-8", errors="replace") as file:
             # Only the first core: the operating system generates the entries of further cores on demand.

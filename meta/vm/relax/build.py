@@ -8,7 +8,7 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.failures import compiling
-from meta.backend.tvm.lowering import pipeline
+from meta.backend.tvm.lowering import options, pipeline
 from meta.vm.lower.dispatched import Source
 from meta.vm.lower.translate import Lowered, lower
 from meta.vm.relax.pipeline import Planned, finish, plan
@@ -41,7 +41,7 @@ def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
     mode = mode or execution_mode(planned)
     progress.stage("generate code")
     target = targets.target(source.device.kind)
-    with compiling("vm"), target, tvm.PassContext(config={"tirx.disable_assert": source.device.kind == "cuda"}):
+    with compiling("vm"), target, options(asserts=source.device.kind != "cuda"):
         module = finish(planned, target, static=source.static)
         return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=pipeline(), exec_mode=mode).mod
 

@@ -83,7 +83,7 @@ def _check_versions(header: Mapping[str, Any], path: str) -> None:
         )
     if header["processor"] == processor():
         return  # the features of this CPU would have to be asked from TVM's compiler, which takes seconds to import
-    lacking = sorted(set(header["features"]) - targets.cpu_features())
+    lacking = sorted(set(header["features"]) - targets.instruction_sets(targets.target("cpu")))
     if lacking:
         problem = f"{path} was compiled for a processor with {', '.join(lacking[:5])}, which this one lacks"
         raise FileError("load", problem, "a processor with these instructions", _REMEDY)

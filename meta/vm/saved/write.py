@@ -76,7 +76,7 @@ def versions(device: Device) -> dict[str, Any]:
         "device": str(device),
         "processor": processor(),
         "target": str(targets.target(device.kind)),
-        "features": sorted(targets.cpu_features()),
+        "features": sorted(targets.instruction_sets(targets.target("cpu"))),
     }
 
 

@@ -8,6 +8,8 @@ import numpy as np
 import pytest
 
 import meta
+from meta.dim import sym
+from meta.ir.type import tensor_type
 
 
 @pytest.mark.parametrize(("size", "dtype"), [(33, "float64"), (65, "float32")])
@@ -25,6 +27,22 @@ def test_causal_attention_gradients_of_sizes_above_a_vector(size: int, dtype: st
         expected = gradients(q, k, v, y, lse, dy)
     for ours, theirs in zip(results, expected, strict=True):
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize("shape", [(3, 11), (4, 5), (6, 6), (4, 9)], ids=str)
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_rows_with_a_tail_of_symbolically_many_images(shape: tuple[int, int], dtype: str) -> None:
+    """Positions are numbers of 64 bits, beside which LoopPartition wrote a 0 of 32 bits for the position of the tail:
+    for vectors of every width, some of these rows are whole vectors and a tail."""
+
+    @meta.trace
+    def mean(x: Any) -> Any:
+        return x.mean()
+
+    executor = meta.vm.compile(mean.record(tensor_type((sym("n"), *shape), dtype)).module)
+    x = np.random.default_rng(0).standard_normal((3, *shape)).astype(dtype)
+    (result,) = executor(meta.array(x))
+    np.testing.assert_allclose(result.numpy(), x.mean(), rtol=1e-5)
 
 
 def test_positions_compared_with_elements_keep_their_width() -> None:

@@ -15,6 +15,7 @@ from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.testing.arrays import to_torch
 from meta.testing.generic import make_call
+from tests.python.backend.tvm.processors import AVX512, schedule_for
 
 LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_memory_per_block": 49152}
 
@@ -28,7 +29,9 @@ def check_calls_reach(condition: Condition, device: str) -> None:
 
 
 @pytest.mark.parametrize("condition", [c for c in cpu_conditions() if c.attribute], ids=lambda c: c.name)
-def test_calls_on_the_cpu(condition: Condition) -> None:
+def test_calls_on_the_cpu(condition: Condition, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The calls are those of vectors of 512 bits, on which the conditions were measured."""
+    schedule_for(AVX512, monkeypatch)
     check_calls_reach(condition, "cpu")
 
 

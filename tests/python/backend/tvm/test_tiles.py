@@ -13,6 +13,7 @@ from benchmarks.problems import sample
 from benchmarks.schedules import scheduled_function
 from meta.backend.tvm.te.tiles import cache_block, choose_tile, most_rows, rounded_up
 from meta.testing.samples import T
+from tests.python.backend.tvm.processors import AVX2, AVX512, schedule_for
 
 # (x, kernel, attributes) with channels last; most have enough channels for the gradients too
 CASES: list[tuple[tuple[int, ...], tuple[int, ...], dict[str, Any]]] = [
@@ -77,14 +78,18 @@ def test_tiles_stay_in_registers() -> None:
         assert ("tiled_sum_local" in function.script()) == expected, call
 
 
-def test_copies_read_kernels_in_their_order() -> None:
+@pytest.mark.parametrize(("processor", "panels", "lanes"), [(AVX2, 4, 16), (AVX512, 2, 32)])
+def test_copies_read_kernels_in_their_order(
+    processor: str, panels: int, lanes: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Panels of a kernel turned around are rows of lanes, which the loops read one after the other."""
+    schedule_for(processor, monkeypatch)
     call = sample("conv2d_dx", T(64, 3, 3, 64), T(1, 5, 5, 64), (1, 5, 5, 64), padding=1, channels_last=True)
     function, _ = scheduled_function(call, "cpu", symbolic=False)
     loops = function.script().partition('with T.sblock("packed")')[0].splitlines()[-3:-1]
     assert [line.strip() for line in loops] == [
-        "for i2, i0, i1, p in T.grid(64, 3, 3, 2):",
-        "for i3 in T.vectorized(32):",
+        f"for i2, i0, i1, p in T.grid(64, 3, 3, {panels}):",
+        f"for i3 in T.vectorized({lanes}):",
     ]
 
 
@@ -96,8 +101,10 @@ def test_parts_of_sums_over_pixels() -> None:
     np.testing.assert_allclose(dw.numpy(), 65536 * (1 + 2**-12), rtol=1e-6)
 
 
-def test_tiles_waste_little() -> None:
-    assert choose_tile(7, 7)[1] == 7
+@pytest.mark.parametrize(("processor", "tile"), [(AVX2, (1, 4)), (AVX512, (1, 7))])
+def test_tiles_waste_little(processor: str, tile: tuple[int, int], monkeypatch: pytest.MonkeyPatch) -> None:
+    schedule_for(processor, monkeypatch)
+    assert choose_tile(7, 7) == tile
     for height, width in [(56, 56), (14, 14), (7, 7), (1, 1), (13, 17), (4, 4)]:
         rows, columns = choose_tile(height, width)
         assert 1 <= rows * columns <= most_rows()

@@ -1,0 +1,19 @@
+"""Schedules for a processor other than this one, whose functions are compared but not run."""
+
+from __future__ import annotations
+
+from functools import cache
+
+import pytest
+
+from meta.backend.tvm import target as targets
+
+AVX2, AVX512 = "znver3", "znver4"
+"""Processors with vectors of 256 and of 512 bits."""
+
+
+def schedule_for(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let schedules and targets be those of a processor, by LLVM's name."""
+    monkeypatch.setattr(targets, "_chosen_cpu", lambda: processor)
+    for function in (targets.target, targets.lanes, targets.vector_bits, targets.cpu_features):
+        monkeypatch.setattr(targets, function.__name__, cache(function.__wrapped__))
