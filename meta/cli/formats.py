@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meta.cli.model_inputs import errors_of_files
 from meta.errors import ArgumentError, NotSupportedError
 
 if TYPE_CHECKING:
@@ -87,7 +88,8 @@ def _onnx_load(request: Request) -> ImportedProgram:
 def _onnx_params(request: Request) -> Mapping[str, Any]:
     from meta.frontend.relay.params import read_params
 
-    return {} if request.params is None else read_params(request.params)
+    with errors_of_files():
+        return {} if request.params is None else read_params(request.params)
 
 
 def _torch_examine(request: Request) -> Examination:

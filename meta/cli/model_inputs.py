@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,7 @@ import numpy as np
 from meta.backend.memory.allocation import host_memory
 from meta.dim import compute, names
 from meta.dtype import is_complex, is_float
-from meta.errors import ArgumentError, NotSupportedError, did_you_mean
+from meta.errors import ArgumentError, FileError, NotSupportedError, did_you_mean
 from meta.ir.expr import Call, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk
@@ -151,13 +152,25 @@ def _draw(rng: np.random.RandomState, shape: tuple[int, ...], dtype: str, role: 
     return x.astype("float32" if dtype == "bfloat16" else dtype)
 
 
+@contextmanager
+def errors_of_files() -> Generator[None]:
+    """Raises errors of files of arrays as FileError: the model need not be one of Relay, whose readers read them."""
+    from meta.frontend.relay.errors import RelayError
+
+    try:
+        yield
+    except RelayError as error:
+        raise FileError("import", error.problem, error.expected) from error
+
+
 def _read(path: str, name: str) -> Any:
     """The array in a .npy, or in an .npz the one called `name` (or the only one)."""
     from meta.frontend.relay.params import read_npy, read_params
 
-    if not path.endswith(".npz"):
-        return read_npy(path)
-    arrays = read_params(path)
+    with errors_of_files():
+        if not path.endswith(".npz"):
+            return read_npy(path)
+        arrays = read_params(path)
     for each in (name, f"in_{name}", *(arrays if len(arrays) == 1 else ())):
         if each in arrays:
             return arrays[each]

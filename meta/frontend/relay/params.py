@@ -29,9 +29,10 @@ _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")
 _ZIP = b"PK"
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# The exceptions of zipfile, zlib and numpy.lib.format for invalid files.
+# The exceptions of zipfile, zlib and numpy.lib.format for invalid files; OverflowError where an offset is beyond 2**63.
 _BAD_FILE = (
     OSError,
+    OverflowError,
     ValueError,
     LookupError,
     EOFError,

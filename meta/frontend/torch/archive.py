@@ -32,8 +32,8 @@ from meta.frontend.torch.fields import bad_file, fields, integer, list_of, text
 from meta.frontend.torch.schema import DTYPES, read_exported
 from meta.limits import MAX_PROGRAM, array_bytes
 
-# What zipfile and zlib raise for invalid files.
-_BAD_FILE = (OSError, ValueError, LookupError, EOFError, RuntimeError, NotImplementedError, struct.error, zlib.error)
+# What zipfile and zlib raise for invalid files; OverflowError where an offset is beyond 2**63.
+_BAD_FILE = (OSError, ValueError, LookupError, EOFError, RuntimeError, OverflowError, struct.error, zlib.error)
 _MAX_MEMBERS = 1 << 17
 
 Memory = npt.NDArray[np.uint8]

@@ -157,6 +157,8 @@ def test_an_onnx_model_that_needs_values_says_how_to_give_them(
     np.savez(tmp_path / "to.npz", to=np.array([3, 2]))
     assert run(path, "--params", str(tmp_path / "to.npz"), "--run", "--interpreter", "--repeat", "0") == 0
     assert 'Tensor[(3, 2), "float32"]' in capsys.readouterr().out
+    assert run(path, "--params", str(tmp_path / "from.npz")) == 1
+    assert "[import] cannot read" in capsys.readouterr().err
     with (tmp_path / "large.onnx").open("wb") as file:
         file.truncate(1 << 32)
     assert run(str(tmp_path / "large.onnx")) == 1

@@ -78,7 +78,7 @@ def _unexpected(error: Any, text: str, source: str) -> NoReturn:
     if token is None:
         excerpt, expected = repr(error.char), error.allowed
     elif token.type == "$END":
-        excerpt, expected = "the end of the text", error.accepts or error.expected
+        excerpt, expected = "end of the text", error.accepts or error.expected
         line, column = _end(text)
     else:
         excerpt = repr(str(token) if len(token) <= 40 else token[:37] + "...")

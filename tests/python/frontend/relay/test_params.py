@@ -20,6 +20,7 @@ from meta.frontend.relay import params as params_module
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.params import read_params
 from meta.interpreter.run import run
+from tests.python.frontend.zip_files import shifted
 
 MAGIC = 0xF7E58D4F05049CB7
 ARRAY_MAGIC = 0xDD5E40F096B4A13F
@@ -179,6 +180,7 @@ BROKEN = {
     "behind": (WHOLE + b"!", "1 bytes after the last parameter"),
     "zip": (b"PK\3\4", "BadZipFile"),
     "zip cut": (npz(**VALUES)[:200], "BadZipFile"),
+    "zip of strange offsets": (shifted(npz(**VALUES), 2**64 - 1), "OverflowError|BadZipFile"),
     "pickle": (npz(a=np.array([{}], object)), r"dtype object; expected integers, floats and bool"),
     "record": (npz(a=np.zeros(2, "i4,f4")), "dtype "),
     "claimed shape": (zipped(("a.npy", npy("(1099511627776,)"))), r"shape \(1099511627776,\) and float32 in 128 bytes"),

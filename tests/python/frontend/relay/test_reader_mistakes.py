@@ -13,7 +13,7 @@ from meta.frontend.relay.text import preprocess
 from tests.python.frontend.relay.programs import graph
 
 MISTAKES = [
-    ("def @main(%x) {\n  nn.relu(%x)\n", 2, 14, "unexpected the end of the text; expected '}'"),
+    ("def @main(%x) {\n  nn.relu(%x)\n", 2, 14, "unexpected end of the text; expected '}'"),
     ("def main(%x) { %x }", 1, 5, "unexpected 'main'; expected @name"),
     ("def @main(%x: Tensor[(2, 3) float32]) { %x }", 1, 29, "unexpected 'float32'; expected ','"),
     (

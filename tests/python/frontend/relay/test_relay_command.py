@@ -55,7 +55,7 @@ def test_draws_inputs_and_takes_shapes(network: Path, capsys: pytest.CaptureFixt
         (["--input", "y=x.npz"], "there is no input 'y'; expected one of x, w"),
         (["--input", "x"], "--input NAME=VALUE"),
         (["--shape", "x=a"], "--shape NAME=1,3,224,224"),
-        (["--input", "x=missing.npz"], "cannot read missing.npz"),
+        (["--input", "x=missing.npz"], "[import] cannot read missing.npz"),
         (["--input", "x=huge.npy"], "shape (1000000, 1000000, 1000000) and float32 in 128 bytes"),
     ],
 )

@@ -17,6 +17,7 @@ from meta.frontend.torch.archive import read_file
 from meta.frontend.torch.size_text import parse_size
 from meta.frontend.torch.tree_text import parse_tree
 from scripts import fuzz_pt2
+from tests.python.frontend.zip_files import shifted
 
 
 @pytest.fixture(scope="module")
@@ -239,6 +240,12 @@ def test_broken_archives(archives: list[bytes], file: Callable[..., Path], tmp_p
         from_exported(file(fuzz_pt2.packed({"m/data.pkl": b"(.", "m/version": b"3"})))
     with pytest.raises(FileError, match=r"cannot read .*nothing.pt2: No such file"):
         from_exported(tmp_path / "nothing.pt2")
+
+
+@pytest.mark.parametrize("offset", [1, 2**31, 2**63, 2**64 - 1])
+def test_a_directory_that_lies_about_its_place(archives: list[bytes], file: Callable[..., Path], offset: int) -> None:
+    with pytest.raises(TorchProgramError, match=r"\[torch\] model.pt2: "):
+        from_exported(file(shifted(archives[0], offset)))
 
 
 def test_mutated_files_are_read_or_refused(archives: list[bytes]) -> None:
