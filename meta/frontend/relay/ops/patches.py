@@ -37,6 +37,26 @@ def _windows(x: Any, starts: tuple[Any, Any], offsets: tuple[Any, Any]) -> Any:
     return meta.take(meta.take(x, index[0], 2), index[1], 4)
 
 
+@converter("sliding_window")
+def sliding_window(call: OpCall) -> Any:
+    """The windows over the last axes, from `axis` on: the axes before, those of the windows, those in a window."""
+    (x,) = call.tensors(1)
+    axis, window, stride = call.int("axis"), call.sizes("window_shape"), call.sizes("strides")
+    first = axis + x.ndim if axis < 0 else axis
+    if not 0 <= first < x.ndim or len(window) != x.ndim - first or len(stride) != len(window):
+        call.refuse(f"windows {window} with strides {stride} from axis {axis} of {x.shape}", "one size for each axis")
+    call.check_size(*x.shape[first:])
+    count = len(window)
+    for i, (width, step) in enumerate(zip(window, stride, strict=True)):
+        place = first + 2 * i  # earlier axes are pairs by now: windows, elements in a window
+        size = int(x.shape[place])
+        if not 0 < width <= size or step < 1:
+            call.refuse(f"a window of {width} with stride {step} over {size}", "a window inside of the axis")
+        x = meta.take(x, constant(np.add.outer(np.arange(0, size - width + 1, step), np.arange(width))), place)
+    pairs = range(first, first + 2 * count)
+    return meta.transpose(x, (*range(first), *pairs[::2], *pairs[1::2]))
+
+
 @converter("image.dilation2d")
 def dilation2d(call: OpCall) -> Any:
     """The largest sum of an element and the kernel's in each window (grayscale dilation)."""

@@ -62,3 +62,42 @@ def without_weight_transform(call: OpCall) -> Any:
     w = einsum(f"ai,bj,ij{axes}->ocab", inverse, inverse, transformed)
     kernel_layout = call.text("kernel_layout", "OIHW") or "OIHW"
     return convolved(call, x, permuted(w, "OIHW", kernel_layout))
+
+
+# --- three dimensions ------------------------------------------------------------------------------------------------
+
+
+def _transforms_depth(depth: int, height: int) -> bool:
+    """Whether Relay transforms the depth of a kernel, too."""
+    return 2 < depth < 8 and depth == height
+
+
+@converter("nn.contrib_conv3d_winograd_weight_transform")
+def weight_transform_3d(call: OpCall) -> Any:
+    """A kernel (out, in, depth, n, n) transformed: (m + n - 1, m + n - 1, m + n - 1, out, in) for a cube of 3 to 7
+    elements, else (m + n - 1, m + n - 1, depth, out, in)."""
+    (w,) = call.tensors(1)
+    if w.ndim != 5 or w.shape[3] != w.shape[4]:
+        call.refuse(f"a kernel of shape {w.shape}", "(out, in, depth, n, n)")
+    matrix = constant(_matrix(call, call.int("tile_size"), int(w.shape[3])).astype(w.dtype))
+    if _transforms_depth(int(w.shape[2]), int(w.shape[3])):
+        return einsum("ia,jb,kc,oeabc->ijkoe", matrix, matrix, matrix, w)
+    return einsum("ia,jb,oedab->ijdoe", matrix, matrix, w)
+
+
+@converter("nn.contrib_conv3d_winograd_without_weight_transform")
+def without_weight_transform_3d(call: OpCall) -> Any:
+    """A convolution with a transformed kernel, of which `kernel_size` says whether the depth was transformed."""
+    x, transformed = call.tensors(2)
+    size = call.sizes("kernel_size")
+    if transformed.ndim != 5 or len(size) != 3:
+        call.refuse(f"kernel_size {size} and a transformed kernel of shape {transformed.shape}", "three and five axes")
+    depth, height, _ = size
+    matrix = _matrix(call, call.int("tile_size"), int(height))
+    inverse = constant(np.linalg.pinv(matrix).astype(x.dtype))
+    if _transforms_depth(depth, height):
+        w = einsum("ai,bj,ck,ijkoe->oeabc", inverse, inverse, inverse, transformed)
+    else:
+        w = einsum("ai,bj,ijdoe->oedab", inverse, inverse, transformed)
+    kernel_layout = call.text("kernel_layout", "OIDHW") or "OIDHW"
+    return convolved(call, x, permuted(w, "OIDHW", kernel_layout))

@@ -93,6 +93,40 @@ def test_winograd(tile: int) -> None:
         np.testing.assert_allclose(transformed, np.einsum("ia,jb,ocab->ijoc", g, g, w), rtol=1e-5, atol=1e-6)
 
 
+@pytest.mark.parametrize("kernel", [(3, 3, 3), (1, 3, 3), (2, 3, 3)])
+def test_winograd_in_three_dimensions(kernel: tuple[int, ...]) -> None:
+    x, w = RNG.randn(1, 3, 6, 7, 5).astype("float32"), RNG.randn(4, 3, *kernel).astype("float32")
+    attributes = f"padding=[0, 1, 1, 0, 1, 1], channels=4, kernel_size=[{', '.join(map(str, kernel))}]"
+    body = f"""%0 = nn.contrib_conv3d_winograd_weight_transform(%b, tile_size=2);
+  %1 = nn.contrib_conv3d_winograd_without_weight_transform(%a, %0, tile_size=2, {attributes});
+  (%0, %1, nn.conv3d(%a, %b, {attributes}))"""
+    transformed, actual, expected = evaluate(body, x, w)
+    np.testing.assert_allclose(actual, expected, rtol=1e-4, atol=1e-5)
+    g = np.array([[1, 0, 0], [0.5, -0.5, 0.5], [0.5, 0.5, 0.5], [0, 0, 1]])
+    formula = "ia,jb,kc,oeabc->ijkoe" if kernel[0] == 3 else "ia,jb,oedab->ijdoe"
+    matrices = (g, g, g) if kernel[0] == 3 else (g, g)
+    np.testing.assert_allclose(transformed, np.einsum(formula, *matrices, w), rtol=1e-5, atol=1e-6)
+
+
+@pytest.mark.parametrize(
+    ("axis", "window", "strides"), [(1, (3, 4), (2, 1)), (-1, (2,), (3,)), (0, (2, 7, 1), (1, 1, 2))]
+)
+def test_sliding_windows(axis: int, window: tuple[int, ...], strides: tuple[int, ...]) -> None:
+    x = RNG.randn(2, 8, 9).astype("float32")
+    (actual,) = evaluate(f"sliding_window(%a, axis={axis}, window_shape={[*window]}, strides={[*strides]})", x)
+    first = axis % 3
+    windows = np.lib.stride_tricks.sliding_window_view(x, window, tuple(range(first, 3)))
+    steps = tuple(slice(None, None, s) for s in strides)
+    np.testing.assert_array_equal(actual, windows[(slice(None),) * first + steps])
+
+
+@pytest.mark.parametrize("attributes", ["axis=1, window_shape=[3], strides=[1, 1]", "axis=3, window_shape=[], strides=[]",
+                                        "axis=2, window_shape=[10], strides=[1]", "axis=2, window_shape=[1], strides=[0]"])  # fmt: skip
+def test_sliding_windows_that_do_not_fit(attributes: str) -> None:
+    with pytest.raises(UnsupportedError, match="sliding_window"):
+        evaluate(f"sliding_window(%a, {attributes})", RNG.randn(2, 8, 9).astype("float32"))
+
+
 # --- quantised -------------------------------------------------------------------------------------------------------
 
 
