@@ -120,8 +120,10 @@ def test_sliding_windows(axis: int, window: tuple[int, ...], strides: tuple[int,
     np.testing.assert_array_equal(actual, windows[(slice(None),) * first + steps])
 
 
-@pytest.mark.parametrize("attributes", ["axis=1, window_shape=[3], strides=[1, 1]", "axis=3, window_shape=[], strides=[]",
-                                        "axis=2, window_shape=[10], strides=[1]", "axis=2, window_shape=[1], strides=[0]"])  # fmt: skip
+@pytest.mark.parametrize("attributes", [
+    "axis=1, window_shape=[3], strides=[1, 1]", "axis=3, window_shape=[], strides=[]",
+    "axis=2, window_shape=[10], strides=[1]", "axis=2, window_shape=[1], strides=[0]",
+])  # fmt: skip
 def test_sliding_windows_that_do_not_fit(attributes: str) -> None:
     with pytest.raises(UnsupportedError, match="sliding_window"):
         evaluate(f"sliding_window(%a, {attributes})", RNG.randn(2, 8, 9).astype("float32"))
