@@ -11,13 +11,13 @@ from collections.abc import Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib import import_module
-from importlib.util import find_spec
+from typing import Final
 
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
 from meta.locks import new_lock
 from meta.modes import modes, scoped
-from meta.op import plugins
-from meta.op.implementation import BUILT_IN as BUILT_IN
+from meta.op import families, plugins
+from meta.op.families import BUILT_IN as BUILT_IN
 from meta.op.implementation import CallInfo as CallInfo
 from meta.op.implementation import Checker as Checker
 from meta.op.implementation import Dialect as Dialect
@@ -28,29 +28,24 @@ from meta.op.registry import Op
 
 _registered: dict[str, Dialect] = {}
 """Dialects from outside of this package."""
-_loaded_families: set[str] = set()
+_LAST: Final = "reference"
+"""The dialect whose modules are imported only for calls that no other dialect accepts."""
 _lock = new_lock("dialects")
 
 
 def load_family(family: str) -> None:
-    """Import the modules of usable dialects for a family of operators, and the dialects of installed packages."""
-    if family in _loaded_families:
-        return
-    plugins.load(plugins.DIALECTS)  # outside of the lock, which a plugin in another thread may wait for
-    with _lock:
-        for name in BUILT_IN:
-            package = f"meta.op.dialect.{name}"
-            if find_spec(package) is None or find_spec(f"{package}.{family}") is None:
-                continue
-            if dialect(name).unavailable() is None:
-                import_module(f"{package}.{family}")
-        _loaded_families.add(family)
+    """Import the modules of usable dialects for a family of operators, but for those of the last dialect, and the
+    dialects of installed packages."""
+    plugins.load(plugins.DIALECTS)  # outside of the lock of `families`, which a plugin in another thread may wait for
+    for name in BUILT_IN:
+        if name != _LAST:
+            families.load(name, family)
 
 
 def _load_again(op: str | None) -> None:
     """Load the families again after a change of all operators: a dialect may have become usable."""
     if op is None:
-        _loaded_families.clear()
+        families.forget()
 
 
 on_change(_load_again)
@@ -118,7 +113,16 @@ def remove_dialect(name: str) -> None:
 def implementations(op: Op) -> list[Implementation]:
     """All implementations of `op`, highest plevel first."""
     load_family(op.family)
+    families.load(_LAST, op.family)
     return implementations_of(op.name)
+
+
+def implementation(op: Op, dialect: str) -> Implementation | None:
+    """The implementation of `op` by a dialect, None if there is none."""
+    load_family(op.family)
+    if dialect == _LAST:
+        families.load(_LAST, op.family)
+    return next((i for i in implementations_of(op.name) if i.dialect.name == dialect), None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,8 +147,23 @@ class Candidate:
 def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
     """Every implementation of the call's operator, in the order of preference, each with its refusal; those for complex
     tensors alone only if the call has one."""
+    return _asked(call, implementations(call.op), in_program)
+
+
+def foremost_candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
+    """`candidates`, without those of the last dialect if an implementation that precedes them accepts the call."""
+    load_family(call.op.family)
+    if modes.dialects is None:
+        asked = _asked(call, implementations_of(call.op.name), in_program)
+        last = dialect(_LAST).plevel
+        if any(c.refusal is None and c.implementation.plevel > last for c in asked):
+            return asked
+    return candidates(call, in_program=in_program)
+
+
+def _asked(call: CallInfo, implementations: list[Implementation], in_program: bool) -> list[Candidate]:
     is_complex = bool(call.complex_dtype())
-    ordered = [i for i in _in_order(implementations(call.op)) if is_complex or not i.complex_only]
+    ordered = [i for i in _in_order(implementations) if is_complex or not i.complex_only]
     return [Candidate(i, _preference_refusal(i, in_program) or i.refusal(call), _rank(i, ordered)) for i in ordered]
 
 
@@ -182,7 +201,7 @@ def _preference_refusal(i: Implementation, in_program: bool) -> str | None:
 
 def choose(call: CallInfo) -> Implementation:
     """The implementation that runs `call` eagerly; raises DispatchError listing every candidate and its reason."""
-    return accepting(call, candidates(call)).implementation
+    return accepting(call, foremost_candidates(call)).implementation
 
 
 def accepting(call: CallInfo, tried: Sequence[Candidate]) -> Candidate:
@@ -202,7 +221,7 @@ def accepting(call: CallInfo, tried: Sequence[Candidate]) -> Candidate:
 
 def first_accepting(call: CallInfo, *, in_program: bool = False) -> Implementation | None:
     """The implementation that would run `call`, None if no dialect accepts it. Observers are not told."""
-    tried = candidates(call, in_program=in_program)
+    tried = foremost_candidates(call, in_program=in_program)
     return next((c.implementation for c in tried if c.refusal is None), None)
 
 

@@ -19,7 +19,8 @@ from meta.errors import DispatchError, MetaError, RegistryError, line_of_functio
 from meta.ir.type import TensorType, Type, flat_types
 from meta.locks import new_lock
 from meta.modes import modes
-from meta.op import crossover
+from meta.op import crossover, families
+from meta.op.families import BUILT_IN
 from meta.op.positions import checked
 from meta.op.registry import Op, find
 
@@ -143,10 +144,6 @@ class Implementation:
         )
 
 
-BUILT_IN: tuple[str, ...] = ("cudnn", "torch", "triton", "tvm", "reference")
-"""Dialects of this package: packages under meta/op/dialect, each with a `DIALECT` and one module per family, imported
-when a call of that family is first dispatched."""
-
 _later = count(len(BUILT_IN))
 
 
@@ -230,7 +227,7 @@ class Dialect:
         override: replace an implementation that the dialect has.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
-        operator = find(op).name
+        operator = self._operator(op)
         checkers = {"accepts": accepts, "confirm": confirm, "prefers_channels_last": prefers_channels_last}
         self._check_options(operator, plevel, **checkers)
         added = Implementation(
@@ -245,6 +242,12 @@ class Dialect:
 
         return register if payload is None else register(payload)
 
+    def _operator(self, op: str | Callable[..., Any]) -> str:
+        """The name of an operator, after the import of the dialect's own implementations of its family."""
+        operator = find(op)
+        families.load_before_change(self.name, operator.family)
+        return operator.name
+
     def _check_options(self, op: str, plevel: Any, **checkers: Any) -> None:
         check_plevel(f"{self.name}.{op}", plevel, or_none=True)
         for what, checker in checkers.items():
@@ -255,7 +258,7 @@ class Dialect:
 
     def remove(self, op: str | Callable[..., Any]) -> None:
         """Remove the implementation of `op`. Raises RegistryError if there is none."""
-        name = op if isinstance(op, str) else find(op).name
+        name = self._operator(op)
         with _lock:
             if all(i.dialect is not self for i in _implementations.get(name, [])):
                 raise RegistryError(f"{self.name}.{name}", "is not registered", f"an operator that {self.name} has")
@@ -265,7 +268,7 @@ class Dialect:
         """Change the priority of the dialect, which implementations with one of their own keep; or that of its
         implementation of `op`. Raises RegistryError for anything but an int, or without such an implementation."""
         check_plevel(self.name, plevel)
-        name = op if op is None or isinstance(op, str) else find(op).name
+        name = op if op is None else self._operator(op)
         with _lock:
             if name is None:
                 self.plevel = plevel
@@ -282,7 +285,7 @@ class Dialect:
         """Remove every implementation of the dialect."""
         with _lock:
             for name in [n for n, own in _implementations.items() if any(i.dialect is self for i in own)]:
-                self.remove(name)
+                _store(name, [i for i in _implementations[name] if i.dialect is not self])
 
 
 def check_plevel(subject: str, plevel: Any, *, or_none: bool = False) -> None:

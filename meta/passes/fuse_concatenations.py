@@ -15,7 +15,7 @@ from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import Scope, by_op, rewrite, use_counts, walk
 from meta.modes import modes
-from meta.op.dispatch import CallInfo, implementations
+from meta.op.dispatch import CallInfo, implementation
 from meta.op.registry import Op
 from meta.passes.manager import counted, function_pass
 
@@ -61,4 +61,5 @@ def _tvm_accepts(call: Call) -> bool:
         return False
     types = (tuple(x.type for x in call.args[0]), *call.args[1:])
     info = CallInfo(call.op, types, kind, kind.device)  # type: ignore[arg-type]
-    return any(i.dialect.name == _DIALECT and i.refusal(info) is None for i in implementations(info.op))
+    of_tvm = implementation(info.op, _DIALECT)
+    return of_tvm is not None and of_tvm.refusal(info) is None

@@ -17,7 +17,7 @@ from meta.ir.module import Module
 from meta.ir.type import flat_types
 from meta.ir.visitor import walk
 from meta.op import positions
-from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, candidates, implementations
+from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
 from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
@@ -125,20 +125,20 @@ class Choices:
             return Choice(info, info.op.implementation, "the only implementation", ())
         if dialect is not None:
             return self._named(info, dialect)
-        tried = candidates(info, in_program=True)
+        tried = foremost_candidates(info, in_program=True)
         first_accepted = accepting(info, tried)
         refused = tuple(itertools.takewhile(lambda candidate: candidate is not first_accepted, tried))
         return Choice(info, first_accepted.implementation, first_accepted.priority, refused)
 
     def _named(self, info: CallInfo, dialect: str) -> Choice:
         """The choice where the program names the dialect."""
-        for implementation in implementations(info.op):
-            if implementation.dialect.name == dialect:
-                refusal = implementation.refusal(info)
-                if refusal is None:
-                    return Choice(info, implementation, f"plevel {implementation.plevel}", ())
-                raise DispatchError(info.op.name, f"the program asks for {dialect}: {refusal}", remedy="dispatch again")
-        raise DispatchError(info.op.name, f"the program asks for {dialect}, which does not implement it")
+        named = implementation(info.op, dialect)
+        if named is None:
+            raise DispatchError(info.op.name, f"the program asks for {dialect}, which does not implement it")
+        refusal = named.refusal(info)
+        if refusal is not None:
+            raise DispatchError(info.op.name, f"the program asks for {dialect}: {refusal}", remedy="dispatch again")
+        return Choice(info, named, f"plevel {named.plevel}", ())
 
 
 def choose_all(module: Module, device: Device) -> Choices:
