@@ -12,6 +12,8 @@ import importlib
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
+from itertools import islice
+from math import isfinite
 from threading import Lock
 from typing import Any
 from weakref import WeakSet
@@ -116,16 +118,17 @@ class OperationGraph:
         strides = channels_last_strides(shape) if channels_last else row_major_strides(shape)
         tensor.set_dim(list(shape)).set_stride(list(strides))
 
-    def build_plans(self, limit: int = 1, avoid: Sequence[str] = ()) -> list[int]:
-        """Build up to `limit` plans in the order of cuDNN's heuristics; returns their indices.
+    def build_plans(self, avoid: Sequence[str] = ()) -> range:
+        """Build the first plan, in the order of cuDNN's heuristics, that builds; returns its index and those of the
+        plans behind it, which `select` and `fastest` build.
 
         avoid: names of numerical notes that plans must not have. Raises StatusError if no plan builds."""
         try:
-            return self._build_plans(limit, avoid)
+            return self._build_plans(avoid)
         except _error_classes() as error:
             raise StatusError(self.description, "no plan", _first_line(error)) from None
 
-    def _build_plans(self, limit: int, avoid: Sequence[str]) -> list[int]:
+    def _build_plans(self, avoid: Sequence[str]) -> range:
         cudnn, graph = module(), self.graph
         graph.validate()
         graph.build_operation_graph()
@@ -134,29 +137,27 @@ class OperationGraph:
             graph.deselect_numeric_notes([getattr(cudnn.numerical_note, name) for name in avoid])
         graph.deselect_workspace_greater_than(MAX_WORKSPACE)
         graph.check_support()
-        plans: list[int] = []
         refusal: Exception = RuntimeError("cuDNN has no engine for the graph")
-        for index in range(graph.get_execution_plan_count()):
+        count = int(graph.get_execution_plan_count())
+        for index in range(count):
             try:
                 self._build_plan(index)
-                if graph.get_workspace_size_plan_at_index(index) > MAX_WORKSPACE:
-                    continue
+                return range(index, count)
             except _error_classes() as error:
                 refusal = error
-                continue
-            plans.append(index)
-            if len(plans) == limit:
-                break
-        if not plans:
-            raise refusal
-        return plans
+        raise refusal
 
-    def _build_plan(self, index: int) -> None:
-        """Make a plan the one that `execute` launches. The frontend compiles the kernels of some engines each time."""
+    def _build_plan(self, index: int) -> int:
+        """Make a plan the one that `execute` launches; returns the bytes of its scratch memory. The frontend compiles
+        the kernels of some engines each time. Raises ValueError for a plan that needs too much memory."""
         if index != self._built:
             self._built = None
             self.graph.build_plan_at_index(index)
             self._built = index
+        size = int(self.graph.get_workspace_size_plan_at_index(index))
+        if size > MAX_WORKSPACE:
+            raise ValueError(f"the plan needs more than {MAX_WORKSPACE} bytes of scratch memory")
+        return size
 
     def choice(self, index: int) -> PlanChoice | None:
         """What `build_choice` builds a plan from in another process; None for a plan that cannot be rebuilt."""
@@ -176,8 +177,6 @@ class OperationGraph:
             self.graph.create_execution_plan(engine, {getattr(types, name): value for name, value in knobs.items()})
             index = int(self.graph.get_execution_plan_count()) - 1
             self._build_plan(index)
-            if self.graph.get_workspace_size_plan_at_index(index) > MAX_WORKSPACE:
-                raise ValueError(f"the plan needs more than {MAX_WORKSPACE} bytes of scratch memory")
         except (*_error_classes(), AttributeError, TypeError) as error:
             raise StatusError(self.description, "the earlier plan does not build", _first_line(error)) from None
         return [index]
@@ -185,8 +184,7 @@ class OperationGraph:
     def select(self, index: int) -> Workspace:
         """Have `run` launch this plan; returns its scratch memory."""
         try:
-            self._build_plan(index)
-            size = int(self.graph.get_workspace_size_plan_at_index(index))
+            size = self._build_plan(index)
             self._selected, self._pointers = index, None
         except _error_classes() as error:
             raise StatusError(self.description, "plan does not build", _first_line(error)) from None
@@ -220,12 +218,15 @@ class OperationGraph:
         self._pointers = (ctypes.c_void_p * len(order))()
         self._pointers_address = ctypes.addressof(self._pointers)
 
-    def fastest(self, handle: Handle, plans: Sequence[int], addresses: Mapping[int, int]) -> int:
-        """The fastest of the plans, measured on these tensors; it overwrites the outputs.
+    def fastest(self, handle: Handle, plans: Sequence[int], limit: int, addresses: Mapping[int, int]) -> int:
+        """The fastest of the first `limit` plans that run, measured on these tensors; it overwrites the outputs.
 
         Each plan runs a few times, then the best few run longer. Among plans of similar throughput the one with the
         lowest latency wins: it has fewer kernels, and an idle device waits for the launch of each."""
-        latencies = sorted((self._measure(handle, i, addresses, 3, 1), i) for i in plans)
+        measured = ((self._measure(handle, i, addresses, 3, 1), i) for i in plans)
+        latencies = sorted(islice((m for m in measured if isfinite(m[0])), limit))
+        if not latencies:
+            return plans[0]  # which raises its error again
         least = latencies[0][0]
         finalists = [i for latency, i in latencies[:_FINALISTS] if latency <= _CLOSE * least]
         if len(finalists) < 2:

@@ -28,6 +28,8 @@ class Solution:
         self.refusal: str | None = None
         self._workspace: Workspace | None = None
         self._lock = RLock()
+        self._limit = limit
+        self._plans: Sequence[int] = ()
         try:
             self._graph = build_graph()
             self._key = choices.key(problem, self._graph.handle.device, limit, avoid)
@@ -35,11 +37,11 @@ class Solution:
             if choice and self._build(choice):
                 return
             self._graph = build_graph() if choice else self._graph
-            self._plans = self._graph.build_plans(limit, avoid)
+            self._plans = self._graph.build_plans(avoid)
         except StatusError as error:
             self.refusal = str(error)
             return
-        if len(self._plans) == 1:
+        if limit == 1 or len(self._plans) == 1:
             self._select(self._plans[0])
 
     def _build(self, choice: PlanChoice) -> bool:
@@ -77,7 +79,7 @@ class Solution:
                         "a call that ran before the capture",
                         "run it once before the capture",
                     )
-                return self._select(self._graph.fastest(handle, self._plans, addresses))
+                return self._select(self._graph.fastest(handle, self._plans, self._limit, addresses))
         return self._workspace
 
 

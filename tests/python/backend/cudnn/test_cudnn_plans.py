@@ -19,9 +19,9 @@ class Graph:
         self.handle = SimpleNamespace(device=CPU, stream=0)
         self.engine, self.calls = engine, list[str]()
 
-    def build_plans(self, limit: int, avoid: Any) -> list[int]:
+    def build_plans(self, avoid: Any) -> range:
         self.calls.append("build_plans")
-        return [0, 1, 2][:limit]
+        return range(3)
 
     def build_choice(self, choice: Any) -> list[int]:
         self.calls.append("build_choice")
@@ -142,5 +142,49 @@ def test_the_fastest_plan(
 
     operation: Any = operation_graph(BuiltPlans(), monkeypatch)
     monkeypatch.setattr(operation, "_measure", lambda handle, i, addresses, repeats, runs: measure(i, repeats, runs))
-    assert operation.fastest(None, range(3), {}) == expected
+    assert operation.fastest(None, range(3), 3, {}) == expected
     assert longer == measured
+
+
+class PlannedGraph(BuiltPlans):
+    """A graph of the frontend with the plans 0 to 5, of which 0 and 3 do not build."""
+
+    def __getattr__(self, name: str) -> Any:
+        return lambda *_: None
+
+    def get_execution_plan_count(self) -> int:
+        return 6
+
+    def build_plan_at_index(self, index: int) -> None:
+        super().build_plan_at_index(index)
+        if index in (0, 3):
+            raise RuntimeError("no such engine")
+
+
+@pytest.fixture(name="planned")
+def _planned(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An operation graph with the plans of `PlannedGraph`, each of which takes less time than those before it."""
+    modes = SimpleNamespace(heur_mode=SimpleNamespace(A=0, FALLBACK=1))
+    monkeypatch.setattr(frontend, "module", lambda: modes)
+    operation: Any = operation_graph(PlannedGraph(), monkeypatch)
+
+    def measure(_: Any, index: int, *__: Any) -> float:
+        try:
+            operation.select(index)
+        except StatusError:
+            return float("inf")
+        return 10.0 - index
+
+    monkeypatch.setattr(operation, "_measure", measure)
+    return operation
+
+
+def test_plans_are_built_when_they_are_measured(planned: Any) -> None:
+    """Whether a problem has a plan is asked while programs are prepared, also in processes that measure none."""
+    assert planned.build_plans() == range(1, 6)
+    assert planned.graph.built == [0, 1]
+
+
+@pytest.mark.parametrize(("limit", "expected"), [(1, 1), (2, 2), (3, 4), (9, 5)])
+def test_the_limit_counts_plans_that_build(limit: int, expected: int, planned: Any) -> None:
+    assert planned.fastest(None, planned.build_plans(), limit, {}) == expected
