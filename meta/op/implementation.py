@@ -73,6 +73,8 @@ class Implementation:
     eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
     complex: whether its kernels take complex tensors, None for what its dialect says.
     complex_only: whether they take no others, for which another dialect is better.
+    slow_start: whether the first call of a kernel takes long, because it measures or compiles. Programs for GPUs make
+        one on uninitialised tensors while other kernels compile; it must only write its results.
     prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
         without. None: it does not.
     own_plevel: its priority, None for that of the dialect.
@@ -90,6 +92,7 @@ class Implementation:
     prefers_channels_last: Callable[[CallInfo], bool] | None = None
     complex: bool | None = None
     complex_only: bool = False
+    slow_start: bool = False
 
     @property
     def name(self) -> str:
@@ -202,7 +205,7 @@ class Dialect:
         self, op: str | Callable[..., Any], payload: P, *, plevel: int | None = None, accepts: Checker | None = None,
         confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
         prefers_channels_last: Callable[[CallInfo], bool] | None = None, complex: bool | None = None,
-        complex_only: bool = False,
+        complex_only: bool = False, slow_start: bool = False,
     ) -> P: ...  # fmt: skip
 
     @overload
@@ -210,20 +213,20 @@ class Dialect:
         self, op: str | Callable[..., Any], *, plevel: int | None = None, accepts: Checker | None = None,
         confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
         prefers_channels_last: Callable[[CallInfo], bool] | None = None, complex: bool | None = None,
-        complex_only: bool = False,
+        complex_only: bool = False, slow_start: bool = False,
     ) -> Callable[[P], P]: ...  # fmt: skip
 
     def implement(
         self, op: str | Callable[..., Any], payload: Any = None, *, plevel: int | None = None,
         accepts: Checker | None = None, confirm: Checker | None = None, eager_only: bool = False,
         override: bool = False, prefers_channels_last: Callable[[CallInfo], bool] | None = None,
-        complex: bool | None = None, complex_only: bool = False,
+        complex: bool | None = None, complex_only: bool = False, slow_start: bool = False,
     ) -> Any:  # fmt: skip
         """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
         return a decorator.
 
         plevel: its priority, None for that of the dialect.  accepts, confirm, eager_only,
-        prefers_channels_last, complex, complex_only: see Implementation.
+        prefers_channels_last, complex, complex_only, slow_start: see Implementation.
         override: replace an implementation that the dialect has.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
@@ -232,7 +235,7 @@ class Dialect:
         self._check_options(operator, plevel, **checkers)
         added = Implementation(
             operator, self, payload, accepts, confirm, eager_only, plevel, complex=complex, complex_only=complex_only,
-            prefers_channels_last=prefers_channels_last,
+            prefers_channels_last=prefers_channels_last, slow_start=slow_start,
         )  # fmt: skip
 
         def register(payload: Any) -> Any:

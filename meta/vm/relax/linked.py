@@ -14,6 +14,7 @@ from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
 from meta.vm.lower.dispatched import Source
+from meta.vm.lower.first_calls import run_first_calls
 from meta.vm.relax.pipeline import Planned, finish
 
 FEWEST: Final = 24
@@ -57,7 +58,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     text = str(tvm.save_json(target))
     requests = [(text, asserts, share) for share in _shares(written, _SHARE * max(processes.running(), 1))]
     codes: list[Any] = [None] * len(requests)
-    for number, code in processes.compile_all(requests):
+    for number, code in processes.compile_all(requests, lambda: run_first_calls(source)):
         codes[number] = compile_functions(*requests[number]) if code is None else code
         for _ in requests[number][2]:
             progress.advance()

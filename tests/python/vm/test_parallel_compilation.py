@@ -167,9 +167,9 @@ def test_what_a_killed_process_had_is_compiled_here(fallbacks: list[Any], monkey
     killer = threading.Thread(target=kill)
     compile_all = processes.compile_all
 
-    def compile_and_kill(requests: Any) -> Any:
+    def compile_and_kill(*args: Any) -> Any:
         killer.start()
-        return compile_all(requests)
+        return compile_all(*args)
 
     monkeypatch.setattr(processes, "compile_all", compile_and_kill)
     check(results())

@@ -14,7 +14,7 @@ import subprocess
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -64,9 +64,13 @@ def running() -> int:
     return len(_workers)
 
 
-def compile_all(requests: Sequence[Request]) -> Iterator[tuple[int, Code | None]]:
+def compile_all(
+    requests: Sequence[Request], meanwhile: Callable[[], None] = lambda: None
+) -> Iterator[tuple[int, Code | None]]:
     """(number of the request, its code) in the order in which they are done; None for a request that failed, or whose
     process died. Requests begin in the order given.
+
+    meanwhile: called once, after the first requests have begun.
 
     If the caller stops early, or is interrupted, the processes end."""
     waiting: queue.SimpleQueue[tuple[int, Request]] = queue.SimpleQueue()
@@ -104,6 +108,7 @@ def compile_all(requests: Sequence[Request]) -> Iterator[tuple[int, Code | None]
     try:
         for worker in used:
             threading.Thread(target=serve, args=(worker,), name="meta compile", daemon=True).start()
+        meanwhile()
         for _ in requests:
             yield done.get()
         finished = True

@@ -162,5 +162,6 @@ for _rank in (1, 2, 3):
             _convolution,
             accepts=unsuited,
             confirm=without_plan,
+            slow_start=True,
             prefers_channels_last=None if _suffix == "_transpose" else _prefers_channels_last,
         )

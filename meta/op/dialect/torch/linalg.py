@@ -86,5 +86,5 @@ def _native_dense(call: CallInfo) -> Callable[..., Any] | None:
     return matrix_product(call, transposed_b=True, has_bias=call.args[2] is not None)
 
 
-DIALECT.implement("matmul", Native(_native_matmul, Specialised(_matmul)), accepts=_unsupported)
-DIALECT.implement("dense", Native(_native_dense, Specialised(_dense)), accepts=_unsupported)
+DIALECT.implement("matmul", Native(_native_matmul, Specialised(_matmul)), accepts=_unsupported, slow_start=True)
+DIALECT.implement("dense", Native(_native_dense, Specialised(_dense)), accepts=_unsupported, slow_start=True)

@@ -48,5 +48,5 @@ def _from_backend(name: str) -> Specialised:
     return Specialised(build)
 
 
-DIALECT.implement(_NAME, _from_backend("forward"), plevel=_PLEVEL, accepts=unsuited)
-DIALECT.implement(f"{_NAME}_dx", _from_backend("backward"), plevel=_PLEVEL, accepts=unsuited)
+DIALECT.implement(_NAME, _from_backend("forward"), plevel=_PLEVEL, accepts=unsuited, slow_start=True)
+DIALECT.implement(f"{_NAME}_dx", _from_backend("backward"), plevel=_PLEVEL, accepts=unsuited, slow_start=True)
