@@ -13,13 +13,13 @@ the first of them; a step that needs their results, or changes their operands, e
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.vm.relax.overlap import takes_addresses
-from meta.vm.relax.steps import Step, Steps, is_kernel, op_name, step_of
+from meta.vm.relax.steps import Step, Steps, elements, is_kernel, op_name, step_of
 
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
@@ -32,16 +32,18 @@ _BUNDLE_PARAMS: Final = 240
 """Parameters of a bundle, at most: CUDA passes 4 KiB of them."""
 
 
-def bundle_kernels(module: Any, kernels: Kernels) -> tuple[Any, Kernels]:
-    """`module` with small kernels of "main" bundled, and the operators in each kernel."""
-    bundler = _Bundler(module, kernels)
+def bundle_kernels(module: Any, kernels: Kernels, known: Known) -> tuple[Any, Kernels]:
+    """`module` with small kernels of "main" bundled, and the operators in each kernel.
+
+    known: receives what further modules can use."""
+    bundler = _Bundler(module, kernels, known)
     bundler.builder.update_func(bundler.name, bundler.run())
     return tvm.relax_transform.Normalize()(bundler.builder.get()), bundler.kernels
 
 
 @dataclass(frozen=True, slots=True)
 class _BundledKernel:
-    """A PrimFunc. reads, writes: the positions of the parameters that it reads and writes.
+    """A PrimFunc. reads, writes: the positions of the parameters that it reads and writes.  bytes: those of all.
 
     launch: its loops over the blocks and over the threads of a block, if it is one launch with static sizes and without
     memory of its own."""
@@ -49,47 +51,74 @@ class _BundledKernel:
     func: Any
     reads: frozenset[int]
     writes: frozenset[int]
+    bytes: int
     launch: tuple[Any, Any] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Known:
+    """What several modules with the same PrimFuncs share. kernels: by PrimFunc, None for one that takes addresses.
+    bundles: by the PrimFuncs of the members and the positions of their arguments."""
+
+    kernels: dict[Any, _BundledKernel | None] = field(default_factory=dict[Any, _BundledKernel | None])
+    bundles: dict[Any, Any] = field(default_factory=dict[Any, Any])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Member:
-    """A step that may be bundled. reads, writes: the tensors.  bytes: those of all its tensors."""
+    """A step that may be bundled. args: its tensors.  reads, writes: those that it reads and writes."""
 
     step: Step
     kernel: _BundledKernel
     grid: Any
     threads: Any
+    args: tuple[Any, ...]
     reads: frozenset[Any]
     writes: frozenset[Any]
-    bytes: int
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Bundle:
-    members: list[_Member]
+    """members: in order.  bytes: of all their tensors.  params, reads, writes: of all members.  threads: of a block."""
+
+    members: list[_Member] = field(default_factory=list[_Member])
+    bytes: int = 0
+    params: set[Any] = field(default_factory=set[Any])
+    reads: set[Any] = field(default_factory=set[Any])
+    writes: set[Any] = field(default_factory=set[Any])
+    threads: int = 0
 
     def has_room(self, member: _Member) -> bool:
-        together = [*self.members, member]
-        params = len({arg for m in together for arg in m.step.value.args})
-        threads = {int(m.threads.extent) for m in together}
-        return sum(m.bytes for m in together) <= _BUNDLE_BYTES and params <= _BUNDLE_PARAMS and len(threads) == 1
+        return (
+            self.bytes + member.kernel.bytes <= _BUNDLE_BYTES
+            and len(self.params.union(member.args)) <= _BUNDLE_PARAMS
+            and (not self.members or int(member.threads.extent) == self.threads)
+        )
+
+    def add(self, member: _Member) -> None:
+        self.members.append(member)
+        self.bytes += member.kernel.bytes
+        self.params.update(member.args)
+        self.reads |= member.reads
+        self.writes |= member.writes
+        self.threads = int(member.threads.extent)
 
     def conflicts(self, reads: frozenset[Any], writes: frozenset[Any]) -> bool:
         """Whether a step with these operands and results must run after the members."""
-        return any(m.writes & (reads | writes) or m.reads & writes for m in self.members)
+        return not (self.writes.isdisjoint(reads) and self.writes.isdisjoint(writes) and self.reads.isdisjoint(writes))
 
 
 class _Bundler:
-    def __init__(self, module: Any, kernels: Kernels) -> None:
+    def __init__(self, module: Any, kernels: Kernels, known: Known) -> None:
         self.builder = tvm.BlockBuilder(module)
         self.functions: dict[Any, Any] = dict(module.functions.items())
         self.name = next(name for name in self.functions if name.name_hint == "main")
         self.main = self.functions[self.name]
         self.kernels = dict(kernels)
-        self.params = frozenset(self.main.params)
         self.steps = Steps(self.main)
-        self.checked: dict[Any, _BundledKernel | None] = {}
+        self.params = frozenset(map(self.steps.unique, elements(self.main.params)))
+        self.known = known
+        self.members: dict[Step, _Member | None] = {}
 
     def run(self) -> Any:
         for find, late in ((self.updates, True), (self.preparations, False)):
@@ -110,9 +139,9 @@ class _Bundler:
             member = self.member(step)
             if member is not None and member.writes <= self.params:
                 if current is None or not current.has_room(member) or current.conflicts(member.reads, member.writes):
-                    current = _Bundle([])
+                    current = _Bundle()
                     bundles.append(current)
-                current.members.append(member)
+                current.add(member)
             elif current is not None and current.conflicts(*self.touched(step)):
                 current = None
         return bundles
@@ -120,7 +149,7 @@ class _Bundler:
     def preparations(self) -> list[_Bundle]:
         """Kernels that read parameters alone and write new tensors. They run with the first of them."""
         bundles: list[_Bundle] = []
-        current = _Bundle([])
+        current = _Bundle()
         changed: set[Any] = set()  # the tensors that other steps wrote since the bundle's first member
         for step in self.steps.list:
             member = self.member(step)
@@ -128,49 +157,57 @@ class _Bundler:
                 changed |= self.touched(step)[1]
                 continue
             if not bundles or not current.has_room(member) or member.reads & changed:
-                current = _Bundle([])
+                current = _Bundle()
                 bundles.append(current)
                 changed = set()
-            current.members.append(member)
+            current.add(member)
         return bundles
 
     def touched(self, step: Step) -> tuple[frozenset[Any], frozenset[Any]]:
         """The tensors that a step may read, and those that it may write."""
         value = step.value
-        tensors = frozenset(self.steps.root(v) for v in step.uses)
         if op_name(value) == "relax.reshape":
             return frozenset(), frozenset()
+        tensors = frozenset(self.steps.root(v) for v in step.uses)
         kernel = self.kernel(value)
         if kernel is None:
             return tensors, tensors
-        return tensors, frozenset(self.steps.root(value.args[i]) for i in kernel.writes)
+        args = value.args
+        return tensors, frozenset(self.steps.root(self.steps.unique(args[i])) for i in kernel.writes)
 
     def member(self, step: Step) -> _Member | None:
         """The step as a member of a bundle; None if it is another kind of step, or too large."""
+        if step not in self.members:
+            self.members[step] = self.find_member(step)
+        return self.members[step]
+
+    def find_member(self, step: Step) -> _Member | None:
         kernel = self.kernel(step.value)
-        if kernel is None or kernel.launch is None:
+        if kernel is None or kernel.launch is None or kernel.bytes > _MEMBER_BYTES:
             return None
-        args = step.value.args
-        volume = sum(map(_bytes, kernel.func.params))
-        if volume > _MEMBER_BYTES or not all(isinstance(a, tvm.RelaxVar) and self.steps.root(a) == a for a in args):
+        args = elements(step.value.args)
+        if not all(isinstance(a, tvm.RelaxVar) for a in args):
+            return None
+        args = tuple(map(self.steps.unique, args))
+        if not all(self.steps.root(a) is a for a in args):
             return None
         reads, writes = (frozenset(args[i] for i in positions) for positions in (kernel.reads, kernel.writes))
-        return _Member(step, kernel, *kernel.launch, reads, writes, volume)
+        return _Member(step, kernel, *kernel.launch, args, reads, writes)
 
     def kernel(self, value: Any) -> _BundledKernel | None:
         """The PrimFunc that a value calls; None for other values and for one that takes addresses."""
         if not is_kernel(value) or not isinstance(value.op, tvm.GlobalVar):
             return None
-        if value.op not in self.checked:
-            func = self.functions.get(value.op)  # None for a bundle
-            self.checked[value.op] = _kernel(func) if isinstance(func, tvm.PrimFunc) else None
-        return self.checked[value.op]
+        func = self.functions.get(value.op)  # None for a bundle
+        if func not in self.known.kernels:
+            self.known.kernels[func] = _kernel(func) if isinstance(func, tvm.PrimFunc) else None
+        return self.known.kernels[func]
 
     # --- rewriting ---------------------------------------------------------------------------------------------------
 
     def replace(self, bundle: _Bundle, late: bool) -> None:
         """One step in place of those of a bundle."""
-        args = list(dict.fromkeys(a for m in bundle.members for a in m.step.value.args))
+        args = list(dict.fromkeys(a for m in bundle.members for a in m.args))
         first = bundle.members[0].step.value
         call = tvm.RelaxCall(self.add(bundle, args), args, ty_args=first.ty_args)
         new = step_of(bundle.members[0].step.var, call)
@@ -185,7 +222,11 @@ class _Bundler:
     def add(self, bundle: _Bundle, args: Sequence[Any]) -> Any:
         """The function of a bundle, added to the module."""
         ops = tuple(op for m in bundle.members for op in self.kernels.get(m.step.value.op.name_hint, ()))
-        func = _bundled(bundle.members, args)
+        numbers = {arg: i for i, arg in enumerate(args)}
+        key = tuple((m.kernel.func, *(numbers[a] for a in m.args)) for m in bundle.members)
+        func = self.known.bundles.get(key)
+        if func is None:
+            func = self.known.bundles[key] = _bundled(bundle.members, args)
         name = "bundle_" + "_".join(dict.fromkeys(ops)).replace(".", "_").replace(":", "_")[:60]
         target = self.builder.add_func(func, name)
         self.kernels[target.name_hint] = ops
@@ -203,7 +244,9 @@ def _kernel(func: Any) -> _BundledKernel | None:
     stores: list[Any] = []
     tvm.structural_walk(func.body, (tvm.TensorLoad, lambda load: loads.append(load.source)))
     tvm.structural_walk(func.body, (tvm.BufferStore, lambda store: stores.append(store.buffer)))
-    return _BundledKernel(func, _positions(func, loads), _positions(func, stores), _launch(func))
+    launch = _launch(func)
+    volume = 0 if launch is None else sum(map(_bytes, func.params))
+    return _BundledKernel(func, _positions(func, loads), _positions(func, stores), volume, launch)
 
 
 def _launch(func: Any) -> tuple[Any, Any] | None:
@@ -222,7 +265,8 @@ def _launch(func: Any) -> tuple[Any, Any] | None:
 
 def _positions(func: Any, buffers: Iterable[Any]) -> frozenset[int]:
     """The positions of the parameters among `buffers`."""
-    return frozenset(i for i, p in enumerate(func.params) if any(b.same_as(p) for b in buffers))
+    addresses = {b.__chandle__() for b in buffers}
+    return frozenset(i for i, p in enumerate(elements(func.params)) if p.__chandle__() in addresses)
 
 
 def _is_bound(loop: Any, thread: str) -> bool:
@@ -239,7 +283,7 @@ def _bundled(members: Sequence[_Member], args: Sequence[Any]) -> Any:
     """A function of `args` with the members as branches over the index of the block of threads."""
     params: dict[Any, Any] = {}
     for member in members:
-        for arg, param in zip(member.step.value.args, member.kernel.func.params, strict=True):
+        for arg, param in zip(member.args, elements(member.kernel.func.params), strict=True):
             params.setdefault(arg, tvm.Var(f"p{len(params)}", param.ty))
     block, thread = tvm.Var("block", "int32"), tvm.Var("thread", "int32")
     parts: list[tuple[int, Any]] = []
@@ -256,15 +300,16 @@ def _bundled(members: Sequence[_Member], args: Sequence[Any]) -> Any:
 
 def _placed(member: _Member, params: dict[Any, Any], block: Any, thread: Any) -> Any:
     """The work of a thread of a member, with variables of its own."""
-    args = zip(member.step.value.args, member.kernel.func.params, strict=True)
-    values = {param: params[arg] for arg, param in args}
+    args = zip(member.args, elements(member.kernel.func.params), strict=True)
+    values = {param.__chandle__(): params[arg] for arg, param in args}
     for loop, value in ((member.grid, block), (member.threads, thread)):
-        values[loop.loop_var] = value.astype(str(loop.loop_var.ty.dtype))
+        values[loop.loop_var.__chandle__()] = value.astype(str(loop.loop_var.ty.dtype))
 
     def renamed(var: Any) -> Any:
-        if var not in values:
-            values[var] = tvm.Var(var.name, var.ty)
-        return values[var]
+        address = var.__chandle__()
+        if address not in values:
+            values[address] = tvm.Var(var.name, var.ty)
+        return values[address]
 
     return tvm.structural_map(member.threads.body, (tvm.Var, renamed))
 
