@@ -28,24 +28,27 @@ def to_bytes(function: Any) -> bytes:
         UntransferableError: it contains something other than nodes, numbers and strings, such as the data of constants.
     """
     nodes: list[tuple[str, Any]] = []
-    numbers: dict[Any, int] = {}
-    parts: dict[Any, tuple[str, Any, list[Any]]] = {}
-    pending: list[tuple[Any, Any]] = [(function, _identity(function))]
+    numbers: dict[int, int] = {}
+    parts: dict[int, tuple[str, Any, list[Any], list[int | None]]] = {}
+    pending: list[tuple[Any, Any]] = [(function, function.__chandle__())]
     while pending:  # no recursion: sums may nest deeper than Python's limit
-        node, identity = pending[-1]
-        if identity in numbers:
+        node, address = pending[-1]
+        if address in numbers:
             pending.pop()
             continue
-        if identity not in parts:
-            parts[identity] = _parts(node)
-            fields = ((x, _identity(x)) for x in parts[identity][2] if _is_node(x))
-            missing = [(x, key) for x, key in fields if key not in numbers]
+        part = parts.pop(address, None)
+        if part is None:
+            kind, names, values = _parts(node)
+            addresses = [x.__chandle__() if _is_node(type(x)) else None for x in values]
+            missing = [(x, a) for x, a in zip(values, addresses, strict=True) if a is not None and a not in numbers]
             if missing:
+                parts[address] = kind, names, values, addresses
                 pending += missing
                 continue
-        kind, names, values = parts.pop(identity)
-        written = [(numbers[_identity(x)],) if _is_node(x) else _plain(x) for x in values]
-        numbers[identity] = len(nodes)
+        else:
+            kind, names, values, addresses = part
+        written = [_plain(x) if a is None else (numbers[a],) for x, a in zip(values, addresses, strict=True)]
+        numbers[address] = len(nodes)
         nodes.append((kind, (names, written)))
         pending.pop()
     return marshal.dumps((nodes, tvm.structural_hash(function)))
@@ -67,12 +70,9 @@ def from_bytes(data: bytes) -> Any:
     return objects[-1]
 
 
-def _is_node(value: Any) -> bool:
-    return not isinstance(value, (*_PLAIN, str))
-
-
-def _identity(node: Any) -> Any:
-    return node.__chandle__()
+@cache
+def _is_node(kind: type) -> bool:
+    return not issubclass(kind, (*_PLAIN, str))
 
 
 def _plain(value: Any) -> Any:
@@ -81,16 +81,25 @@ def _plain(value: Any) -> Any:
 
 def _parts(node: Any) -> tuple[str, Any, list[Any]]:
     """The kind of a node, the names of its fields and their values."""
-    if isinstance(node, tvm.ffi.Array):
-        return _ARRAY, None, list(node)
-    if isinstance(node, tvm.ffi.Map):
+    kind = _container(type(node))
+    if kind == _ARRAY:
+        get = tvm.array_item
+        return _ARRAY, None, [get(node, i) for i in range(len(node))]
+    if kind == _MAP:
         return _MAP, None, [x for item in node.items() for x in item]
-    if isinstance(node, tvm.Op):
+    if kind == _OPERATOR:
         return _OPERATOR, None, [node.name]
-    if isinstance(node, tvm.Target):
+    if kind == _TARGET:
         return _TARGET, None, [str(tvm.save_json(node))]
     kind, names, getters = _fields(type(node))
     return kind, names, [get(node) for get in getters]
+
+
+@cache
+def _container(kind: type) -> str:
+    """How nodes of a type are written, "" for their fields."""
+    kinds = {tvm.ffi.Array: _ARRAY, tvm.ffi.Map: _MAP, tvm.Op: _OPERATOR, tvm.Target: _TARGET}
+    return next((name for each, name in kinds.items() if issubclass(kind, each)), "")
 
 
 @cache

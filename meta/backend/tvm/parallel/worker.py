@@ -6,6 +6,7 @@ process ends when its input closes, with the process that started it, and after 
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import select
@@ -63,6 +64,7 @@ def main() -> None:
     from meta.backend.tvm import adapter as tvm
 
     tvm.load()
+    gc.freeze()  # what was imported stays
     while select.select([requests], [], [], IDLE)[0]:
         try:
             request = receive(requests)
