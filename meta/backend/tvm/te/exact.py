@@ -172,9 +172,17 @@ def _wrapping(store: Any) -> Any:
     variables: list[Any] = []
     tvm.structural_walk(store.value, (tvm.tirx.Let, lambda let: variables.append(let.var)))
 
+    positions: dict[int, Any] = {}  # parts of indices by their addresses
+
+    def is_data(x: Any) -> bool:
+        return x.__chandle__() not in positions and _is_data(x, variables)
+
     def replace(x: Any) -> Any:
         dtype, operands = dtype_of(x), [x.a] if isinstance(x, tvm.tirx.BitwiseNot) else [x.a, x.b]
-        if dtype not in dtypes.INTS or not any(_is_data(operand, variables) for operand in operands):
+        if dtype not in dtypes.INTS:
+            return x
+        if not any(map(is_data, operands)):
+            positions[x.__chandle__()] = x
             return x
         return tvm.tirx.call_intrin(dtype, _operators()[names[type(x)]], *operands)
 
@@ -184,6 +192,10 @@ def _wrapping(store: Any) -> Any:
 
 def _is_data(x: Any, variables: list[Any]) -> bool:
     """Whether an integer is computed from a tensor's elements or a cast, not from loop variables and sizes alone."""
+    if isinstance(x, tvm.IntImm):
+        return False
+    if isinstance(x, tvm.tirx.Var):
+        return any(map(x.same_as, variables))
     if _operation(x) or isinstance(x, (tvm.TensorLoad, tvm.tirx.Cast)):
         return True
     matches: list[bool] = []
