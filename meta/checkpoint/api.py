@@ -63,7 +63,7 @@ def load(path: str | os.PathLike[str], into: Any = None, *, strict: bool = True,
     check_path("load", path, "the path comes first: meta.load(path, into)")
     _refuse_trace("load")
     with safetensors.reading(path) as file:
-        arrays = {name: asarray(file.array(name), device=device) for name in file.dtypes}
+        arrays = {name: asarray(file.array(name), device=device, copy=True) for name in file.dtypes}
         text = file.metadata.get(_NEST)
     saved: Any = arrays if text is None else decode(text, arrays, file.path)
     if into is None:

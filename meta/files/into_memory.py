@@ -21,6 +21,9 @@ _PIECE = 1 << 16
 """Bytes that are read at once: they are in the processor's cache for their checksum, and zipfile's copies of them take
 no memory from the system."""
 
+_ALIGNMENT = 64
+"""Bytes of whose multiple an array's address is: on others, products of libraries round differently."""
+
 _LEAST_MAPPED = 1 << 20
 """An array of at least this many bytes is mapped separately, in small pages."""
 
@@ -45,7 +48,9 @@ def allocate(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
         with contextlib.suppress(OSError):  # where memory runs out, NumPy raises the error
             pages: Any = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.ndarray(tuple(shape), kind, pages)
-    return np.empty(shape, kind)
+    memory: npt.NDArray[Any] = np.empty(size + _ALIGNMENT - 1, np.uint8)
+    start = -memory.ctypes.data % _ALIGNMENT
+    return memory[start : start + size].view(kind).reshape(tuple(shape))
 
 
 def fill(file: IO[bytes] | Readable, target: memoryview) -> int:

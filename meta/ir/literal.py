@@ -86,11 +86,14 @@ def decode_data(text: str, kind: TensorType) -> Any:
     """The array of `kind` from the text of `encode_data`; raises IRError when the size does not fit."""
     import numpy as np
 
+    from meta.files.into_memory import allocate
+
     try:
         data = base64.b64decode(text, validate=True)
     except (binascii.Error, ValueError) as error:
         raise IRError("parse", f"the data is not base64: {error}") from None
     if kind.nbytes != len(data):
         raise IRError("parse", f"the data has {len(data)} bytes", f"{kind.nbytes}, the size of a {kind!r}")
-    array: Any = np.frombuffer(bytearray(data), dtype=to_numpy(kind.dtype))
-    return array.reshape(kind.shape)
+    array = allocate(kind.shape, to_numpy(kind.dtype))  # type: ignore[arg-type]  # ints
+    array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
+    return array

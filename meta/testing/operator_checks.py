@@ -150,7 +150,8 @@ def _compare_roughly(what: str, actual: list[Any], expected: list[Any], rtol: fl
 
 
 def strided(case: Case) -> None:
-    """Results are the same for arrays that come from stepped, transposed and unaligned memory."""
+    """Results are the same for arrays that come from stepped, transposed and unaligned memory, bit by bit with TVM's
+    kernels. Libraries round differently on unaligned memory."""
     if not case.call.arrays():
         raise Skip("it takes no arrays")
     for name in case.dialects() or [None]:
@@ -160,7 +161,8 @@ def strided(case: Case) -> None:
             call = case.call.map(lambda a, layout=layout: asarray(layout(a), device=case.device))
             with with_dialect(name) if name else nullcontext():
                 actual = flat_results(call.run())
-            compare_results(f"{layout.__name__.strip('_')} memory on {name or 'a view'}", actual, expected)
+            what = f"{layout.__name__.strip('_')} memory on {name or 'a view'}"
+            compare_results(what, actual, expected, exact=name == "tvm")
 
 
 def _stepped(a: Any) -> Any:
