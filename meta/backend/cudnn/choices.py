@@ -1,5 +1,6 @@
 """The plans chosen for problems, on disk: a later process builds the chosen plan alone, without cuDNN's heuristics and
-without measuring. A choice holds as long as the GPU, cuDNN and its frontend stay the same."""
+without measuring, or loads it with the kernels that cuDNN compiled for it. A choice holds as long as the GPU, cuDNN and
+its frontend stay the same."""
 
 from __future__ import annotations
 
@@ -16,9 +17,11 @@ from meta.backend.tvm import devices
 from meta.device import Device
 
 _SUFFIX = ".plan"
+_COMPILED = ".compiled_plan"
 _GPU_FACTS = (4, 5, 7)
 """TVM's numbers of the compute capability, the name and the number of multiprocessors."""
 _MAX_NUMBER = 1 << 62
+_DIGEST_BYTES = 32
 
 
 def key(problem: Hashable, device: Device, limit: int, avoid: Sequence[str]) -> str:
@@ -41,6 +44,33 @@ def write(name: str, choice: PlanChoice) -> None:
     if disk:
         engine, knobs = choice
         disk.put(name, json.dumps({"engine": engine, "knobs": knobs}).encode(), _SUFFIX)
+
+
+def read_compiled(name: str) -> bytes | None:
+    """The compiled plan stored under a key, or None. A damaged entry is removed."""
+    disk = cache.default_cache()
+    payload = disk.read(name, _COMPILED) if disk else None
+    if disk is None or payload is None:
+        return None
+    digest, data = payload[:_DIGEST_BYTES], payload[_DIGEST_BYTES:]
+    if hashlib.sha256(data).digest() == digest:
+        return data
+    disk.remove(name, _COMPILED)
+    return None
+
+
+def write_compiled(name: str, data: bytes) -> None:
+    """Store a compiled plan, if the cache is in use."""
+    disk = cache.default_cache()
+    if disk:
+        disk.put(name, hashlib.sha256(data).digest() + data, _COMPILED)
+
+
+def remove_compiled(name: str) -> None:
+    """Remove a compiled plan that does not load."""
+    disk = cache.default_cache()
+    if disk:
+        disk.remove(name, _COMPILED)
 
 
 def parse(payload: bytes) -> PlanChoice | None:

@@ -9,6 +9,7 @@ import atexit
 import ctypes
 import gc
 import importlib
+import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -80,6 +81,9 @@ class OperationGraph:
         self._lock = Lock()
         self._selected = 0
         self._built: int | None = None
+        self._restored = False
+        self.build_seconds = 0.0
+        """How long the last plan took to build."""
         self._pointers: Any = None
         self._order: list[int] = []
         self._launch: Any = None
@@ -151,10 +155,11 @@ class OperationGraph:
         """Make a plan the one that `execute` launches; returns the bytes of its scratch memory. The frontend compiles
         the kernels of some engines each time. Raises ValueError for a plan that needs too much memory."""
         if index != self._built:
-            self._built = None
+            self._built, start = None, time.perf_counter()
             self.graph.build_plan_at_index(index)
-            self._built = index
-        size = int(self.graph.get_workspace_size_plan_at_index(index))
+            self._built, self.build_seconds = index, time.perf_counter() - start
+        graph = self.graph
+        size = int(graph.get_workspace_size() if self._restored else graph.get_workspace_size_plan_at_index(index))
         if size > MAX_WORKSPACE:
             raise ValueError(f"the plan needs more than {MAX_WORKSPACE} bytes of scratch memory")
         return size
@@ -180,6 +185,26 @@ class OperationGraph:
         except (*_error_classes(), AttributeError, TypeError) as error:
             raise StatusError(self.description, "the earlier plan does not build", _first_line(error)) from None
         return [index]
+
+    def compiled_plan(self) -> bytes | None:
+        """The plan built last, with its kernels, for `restore`; None for one that cuDNN does not write."""
+        try:
+            return bytes(self.graph.serialize())
+        except (*_error_classes(), AttributeError, TypeError):
+            return None
+
+    def restore(self, data: bytes) -> int:
+        """Load a plan that another process compiled, in place of the graph's own; returns its index. Raises
+        StatusError, and changes nothing, for one that does not load."""
+        try:
+            handle = _handle(self.handle)
+            graph = module().pygraph(handle=handle)
+            graph.deserialize(handle, data)
+            graph.get_workspace_size()
+        except (*_error_classes(), AttributeError, TypeError) as error:
+            raise StatusError(self.description, "the compiled plan does not load", _first_line(error)) from None
+        self.graph, self._built, self._restored = graph, 0, True
+        return 0
 
     def select(self, index: int) -> Workspace:
         """Have `run` launch this plan; returns its scratch memory."""
@@ -212,6 +237,8 @@ class OperationGraph:
         launch: Any = getattr(lowered, "_execute_with_raw_ptrs", None)
         order: Any = getattr(lowered, "_get_variant_pack_uids_sorted", tuple)()
         index: Any = getattr(plans[self._selected], "cpp_index", None) if self._selected < len(plans) else None
+        if self._restored:
+            index = -1  # the only plan
         if launch is None or index is None or list(order) != sorted(addresses):
             return
         self._launch, self._order, self._plan = launch, list(order), index

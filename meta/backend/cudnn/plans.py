@@ -34,7 +34,7 @@ class Solution:
             self._graph = build_graph()
             self._key = choices.key(problem, self._graph.handle.device, limit, avoid)
             choice = choices.read(self._key)
-            if choice and self._build(choice):
+            if choice and (self._restore() or self._build(choice)):
                 return
             self._graph = build_graph() if choice else self._graph
             self._plans = self._graph.build_plans(avoid)
@@ -44,6 +44,19 @@ class Solution:
         if limit == 1 or len(self._plans) == 1:
             self._select(self._plans[0])
 
+    def _restore(self) -> bool:
+        """Load the plan that an earlier process compiled; returns whether there is one that loads."""
+        data = choices.read_compiled(self._key)
+        if data is None:
+            return False
+        try:
+            self._plans = [self._graph.restore(data)]
+            self._workspace = self._graph.select(self._plans[0])
+        except StatusError:
+            choices.remove_compiled(self._key)
+            return False
+        return True
+
     def _build(self, choice: PlanChoice) -> bool:
         """Build the plan that an earlier process chose; returns whether it still builds."""
         try:
@@ -51,7 +64,14 @@ class Solution:
             self._workspace = self._graph.select(self._plans[0])
         except StatusError:
             return False
+        self._keep_compiled()
         return True
+
+    def _keep_compiled(self) -> None:
+        """Store the selected plan with its kernels, if cuDNN compiled them."""
+        data = self._graph.compiled_plan() if self._graph.build_seconds > _SLOW_BUILD else None
+        if data is not None:
+            choices.write_compiled(self._key, data)
 
     def _select(self, plan: int) -> Workspace:
         """Launch `plan` from now on, in later processes too."""
@@ -59,6 +79,7 @@ class Solution:
         choice = self._graph.choice(plan)
         if choice is not None:
             choices.write(self._key, choice)
+            self._keep_compiled()
         return self._workspace
 
     def run(self, handle: Handle, addresses: Mapping[int, int]) -> None:
@@ -83,6 +104,8 @@ class Solution:
         return self._workspace
 
 
+_SLOW_BUILD = 0.05
+"""Seconds from which on a plan was compiled while it was built; others have kernels that cuDNN ships."""
 LIMIT = 1024
 """Problems whose solutions are kept; beyond it, all are dropped. Kernels keep the solutions that they use."""
 _solutions: dict[Hashable, Solution] = {}

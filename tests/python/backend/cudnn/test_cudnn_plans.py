@@ -13,11 +13,23 @@ from meta.device import CPU
 
 
 class Graph:
-    """Three plans, of which the second is the fastest. engine: the one that `build_choice` builds."""
+    """Three plans, of which the second is the fastest. engine: the one that `build_choice` builds.
+    compiled: what the plan is once compiled, which takes so long that it is stored.  loads: whether that loads."""
 
-    def __init__(self, engine: int = 11) -> None:
+    def __init__(self, engine: int = 11, compiled: bytes | None = None, loads: bool = True) -> None:
         self.handle = SimpleNamespace(device=CPU, stream=0)
         self.engine, self.calls = engine, list[str]()
+        self.compiled, self.loads = compiled, loads
+        self.build_seconds = 0.001 if compiled is None else 0.3
+
+    def compiled_plan(self) -> bytes | None:
+        return self.compiled
+
+    def restore(self, data: bytes) -> int:
+        self.calls.append("restore")
+        if not self.loads or data != self.compiled:
+            raise StatusError("a graph", "another version")
+        return 0
 
     def build_plans(self, avoid: Any) -> range:
         self.calls.append("build_plans")
@@ -74,6 +86,35 @@ def test_the_only_plan_of_a_problem_is_kept_too() -> None:
     assert run(Graph(engine=10), limit=1) == ["build_choice", "run"]
 
 
+def test_compiled_plans_are_loaded() -> None:
+    first, later = Graph(compiled=b"kernels"), Graph(compiled=b"kernels")
+    assert run(first) == ["build_plans", "fastest", "run"]
+    assert run(later) == ["restore", "run"]
+
+
+def test_a_compiled_plan_that_does_not_load_is_built_and_stored_again() -> None:
+    run(Graph(compiled=b"kernels"))
+    assert run(Graph(compiled=b"kernels", loads=False)) == ["restore", "build_choice", "run"]
+    assert run(Graph(compiled=b"kernels")) == ["restore", "run"]
+
+
+def test_plans_that_cudnn_does_not_write_are_built() -> None:
+    graph = Graph()
+    graph.build_seconds = 0.3
+    run(graph)
+    assert run(Graph()) == ["build_choice", "run"]
+
+
+@pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"", lambda data: data + b"\0"])
+def test_damaged_compiled_plans_are_not_loaded(damage: Any, tmp_path: Any) -> None:
+    run(Graph(compiled=b"kernels"))
+    (entry,) = tmp_path.rglob("*.compiled_plan")
+    entry.write_bytes(damage(entry.read_bytes()))
+    assert choices.read_compiled("cudnn-conv") is None
+    assert run(Graph(compiled=b"kernels")) == ["build_choice", "run"]
+    assert choices.read_compiled("cudnn-conv") == b"kernels"
+
+
 ENTRIES = [
     b"", b"[" * 9999, b"\xff", b'{"engine": 1}', b'{"engine": true, "knobs": {}}', b'{"engine": 1, "knobs": [1]}',
     b'{"engine": 1, "knobs": {"A": "x"}}', b'{"engine": 1e400, "knobs": {}}',
@@ -109,7 +150,7 @@ def operation_graph(graph: Any, monkeypatch: pytest.MonkeyPatch) -> frontend.Ope
     monkeypatch.setattr(frontend, "_error_classes", lambda: (RuntimeError,))
     operation: Any = frontend.OperationGraph.__new__(frontend.OperationGraph)
     operation.graph, operation.handle, operation.description = graph, SimpleNamespace(device=CPU), "graph"
-    operation._built, operation._pointers = None, None
+    operation._built, operation._pointers, operation._restored, operation.build_seconds = None, None, False, 0.0
     return operation
 
 
@@ -188,3 +229,46 @@ def test_plans_are_built_when_they_are_measured(planned: Any) -> None:
 @pytest.mark.parametrize(("limit", "expected"), [(1, 1), (2, 2), (3, 4), (9, 5)])
 def test_the_limit_counts_plans_that_build(limit: int, expected: int, planned: Any) -> None:
     assert planned.fastest(None, planned.build_plans(), limit, {}) == expected
+
+
+class LoadedGraph:
+    """A graph of the frontend into which plans are loaded."""
+
+    def __init__(self, **_: Any) -> None:
+        self.data = b""
+
+    def deserialize(self, handle: Any, data: bytes) -> None:
+        if data != b"plan":
+            raise RuntimeError("another version")
+        self.data = data
+
+    def serialize(self) -> list[int]:
+        return list(b"plan")
+
+    def get_workspace_size(self) -> int:
+        return 24
+
+
+@pytest.fixture(name="empty")
+def _empty(monkeypatch: pytest.MonkeyPatch) -> Any:
+    """An operation graph into which plans can be loaded."""
+    monkeypatch.setattr(frontend, "module", lambda: SimpleNamespace(pygraph=LoadedGraph))
+    monkeypatch.setattr(frontend, "_handle", lambda handle: handle)
+    return operation_graph(BuiltPlans(), monkeypatch)
+
+
+def test_loaded_plans_are_selected_without_a_build(empty: Any) -> None:
+    assert empty.compiled_plan() is None
+    before = empty.graph
+    assert empty.restore(b"plan") == 0
+    assert (empty.select(0).size, before.built) == (24, [])
+    assert empty.compiled_plan() == b"plan"
+
+
+def test_a_graph_stays_as_it_is_where_a_plan_does_not_load(empty: Any) -> None:
+    before = empty.graph
+    with pytest.raises(StatusError, match="the compiled plan does not load"):
+        empty.restore(b"something else")
+    assert empty.graph is before
+    empty.select(1)
+    assert before.built == [1]
