@@ -122,9 +122,9 @@ def _deserialized(proto: Any, name: str) -> Any:
     try:
         return serde.deserialize_model(proto)
     except Exception as error:  # onnx-ir raises whatever its parsing trips over
-        cause = error
-        while cause.__cause__ is not None:
-            cause = cause.__cause__
+        cause: BaseException = error
+        while following := cause.__cause__ or cause.__context__:  # onnx-ir fails to describe some errors
+            cause = following
         problem = f"{name} is not a valid model: {str(cause)[:500]}"
         raise OnnxError("onnx", problem, "a model that onnx.checker accepts") from error
     finally:

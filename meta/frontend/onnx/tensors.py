@@ -136,14 +136,17 @@ def _external_path(tensor: Any, where: str, folder: str | None) -> str:
         problem = f"the data of {where} lies in the file {location!r}, and the model does not come from a file"
         raise OnnxError("onnx", problem, "a path to the model")
     root = os.path.realpath(folder)
-    path = os.path.realpath(os.path.join(root, location))
-    inside = not os.path.isabs(location) and os.path.commonpath([root, path]) == root
-    if not inside or "\0" in location:
+    is_path = "\0" not in location and not os.path.isabs(location)
+    path = os.path.realpath(os.path.join(root, location)) if is_path else ""
+    if not is_path or os.path.commonpath([root, path]) != root:
         raise OnnxError("onnx", f"the data of {where} lies in {location!r}", "a file inside of the model's folder")
     if not os.path.isfile(path):
         raise OnnxError("onnx", f"the data of {where} lies in {location!r}, which does not exist", "a file")
     start, size = tensor.offset or 0, os.path.getsize(path)
-    if start < 0 or start + int(tensor.nbytes) > size or tensor.length not in (None, int(tensor.nbytes)):
+    if tensor.length not in (None, int(tensor.nbytes)):
+        problem = f"the data of {where} in {location!r} has {tensor.length} bytes by its own account"
+        raise OnnxError("onnx", problem, f"{tensor.nbytes}, as its shape and dtype say")
+    if start < 0 or start + int(tensor.nbytes) > size:
         problem = f"the data of {where} is {tensor.nbytes} bytes from byte {start} of {location!r}, which has {size}"
         raise OnnxError("onnx", problem, "data inside of the file")
     return path

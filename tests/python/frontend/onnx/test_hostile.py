@@ -129,7 +129,7 @@ OUTSIDE = "expected a file inside of the model's folder"
 @pytest.mark.parametrize(
     ("location", "text"),
     [
-        ("../secret.bin", OUTSIDE), ("/etc/passwd", OUTSIDE), ("link.bin", OUTSIDE),
+        ("../secret.bin", OUTSIDE), ("/etc/passwd", OUTSIDE), ("link.bin", OUTSIDE), ("a\0b", OUTSIDE),
         ("missing.bin", "which does not exist"), ("short.bin", "which has 4"),
     ],
 )  # fmt: skip
@@ -157,6 +157,25 @@ def test_external_data(tmp_path: Path) -> None:
     path.write_bytes(model.SerializeToString())
     assert from_onnx(path).interpret(np.zeros(2, np.float32)).tolist() == [1.0, 2.0]
     refused(model, "lies in the file 'w.bin', and the model does not come from a file; expected a path to the model")
+
+
+@pytest.mark.parametrize(
+    ("key", "value", "text"),
+    [
+        ("offset", "-4", "External data offset must be non-negative, got -4"), ("offset", "one", "invalid literal"),
+        ("offset", "8", "is 8 bytes from byte 8 of 'w.bin', which has 12; expected data inside of the file"),
+        ("length", str(2**62), f"in 'w.bin' has {2**62} bytes by its own account; expected 8, as its shape and dtype"),
+    ],
+)  # fmt: skip
+def test_places_of_external_data_that_are_wrong(tmp_path: Path, key: str, value: str, text: str) -> None:
+    (tmp_path / "w.bin").write_bytes(bytes(12))
+    tensor = TensorProto(name="w", dims=[2], data_type=1, data_location=TensorProto.EXTERNAL)
+    for each in (("location", "w.bin"), (key, value)):
+        tensor.external_data.add(key=each[0], value=each[1])
+    path = tmp_path / "model.onnx"
+    path.write_bytes(built([helper.make_node("Add", ["x", "w"], ["y"])], [tensor]).SerializeToString())
+    with pytest.raises(OnnxError, match=text):
+        from_onnx(path)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bool", "bfloat16"])
