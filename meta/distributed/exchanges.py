@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
+from meta.distributed.held_arrays import held_arrays
 from meta.distributed.mesh import Group
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
@@ -14,13 +15,21 @@ from meta.optim.train_step import TrainStep
 from meta.parts import shared_writes
 from meta.tracing import Record
 
+if TYPE_CHECKING:
+    from meta.distributed.sharding import Shard
+    from meta.distributed.tensor.parameters import ParameterPart
+
 
 class Exchange:
     """Base class of exchanges, which communicates nothing. See meta.optim.train_step.StepExchange.
 
-    ranks: the group that takes part."""
+    ranks: the group that takes part.
+    shards: the parameters whose elements are divided among the ranks.
+    parts: the parameters that are divided along axes."""
 
     ranks: Group
+    shards: Sequence[Shard] = ()
+    parts: Sequence[ParameterPart] = ()
     _compared = ""
     """The types of the last call's arguments, which the ranks have compared."""
 
@@ -54,9 +63,8 @@ class Exchange:
         return record
 
     def placements(self, step: TrainStep) -> list[tuple[str, ...]]:
-        from meta.distributed.planning import placements
-
-        rows = [(p.name, f"{p.share:.3g}", f"{p.size:,}", p.where) for p in placements(step)]
+        arrays = held_arrays(step, exchanges(step, Exchange))
+        rows = [(x.name, f"{x.share:.3g}", f"{x.size:,}", x.where) for x in arrays]
         return [("array", "share", "bytes of a rank", "where"), *rows]
 
 
@@ -87,40 +95,40 @@ def _state_of(x: Any) -> Any:
 class Exchanges(Exchange):
     """Several exchanges of one step, over different groups, in the order in which they were applied."""
 
-    def __init__(self, parts: tuple[Exchange, ...]) -> None:
-        self.parts = parts
+    def __init__(self, members: tuple[Exchange, ...]) -> None:
+        self.members = members
 
     def before_call(self, args: tuple[Any, ...]) -> None:
-        for part in self.parts:
-            part.before_call(args)
+        for each in self.members:
+            each.before_call(args)
 
     @contextmanager
     def parameters(self) -> Generator[None, None, None]:
         """The parameters that were divided last are gathered first."""
         with ExitStack() as stack:
-            for part in reversed(self.parts):
-                stack.enter_context(part.parameters())
+            for each in reversed(self.members):
+                stack.enter_context(each.parameters())
             yield
 
     def after_backward(self) -> None:
-        for part in self.parts:
-            part.after_backward()
+        for each in self.members:
+            each.after_backward()
 
     def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
         listed = list(named)
-        for part in self.parts:
-            part.before_update(listed, last)
+        for each in self.members:
+            each.before_update(listed, last)
 
     def after_update(self) -> None:
-        for part in self.parts:
-            part.after_update()
+        for each in self.members:
+            each.after_update()
 
     def groups(self, name: str) -> tuple[tuple[str, int], ...]:
-        return tuple(group for part in self.parts for group in part.groups(name))
+        return tuple(group for each in self.members for group in each.groups(name))
 
     def rewrite(self, record: Record) -> Record:
-        for part in self.parts:
-            record = part.rewrite(record)
+        for each in self.members:
+            record = each.rewrite(record)
         return record
 
 
@@ -130,8 +138,8 @@ E = TypeVar("E", bound=Exchange)
 def exchanges(step: TrainStep, kind: type[E]) -> list[E]:
     """The exchanges of a class in which a step takes part."""
     own: Any = step.exchange
-    parts = own.parts if isinstance(own, Exchanges) else () if own is None else (own,)
-    return [part for part in parts if isinstance(part, kind)]
+    members = own.members if isinstance(own, Exchanges) else () if own is None else (own,)
+    return [each for each in members if isinstance(each, kind)]
 
 
 def add_exchange(step: TrainStep, exchange: Exchange) -> None:

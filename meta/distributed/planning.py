@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from meta.distributed.exchanges import exchanges
-from meta.distributed.sharding import shards_of
-from meta.distributed.tensor.parallel import TensorParallel
+from meta.distributed.exchanges import Exchange, exchanges
+from meta.distributed.held_arrays import HeldArray, held_arrays
 from meta.dtype import itemsize
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import Call
@@ -38,19 +36,6 @@ _Key: TypeAlias = tuple[str, str, int]
 
 
 @dataclass(frozen=True, slots=True)
-class Placement:
-    """An array of a step's state. share: of its elements that a rank keeps, 1 for the whole array.
-    size: bytes on a rank, with the padding of a shard.  whole: bytes in one process, 0 for a copy that it has not.
-    where: "each rank", or what is divided among which ranks, such as "axis 0 over tp, elements over dp"."""
-
-    name: str
-    share: float
-    size: int
-    whole: int
-    where: str = "each rank"
-
-
-@dataclass(frozen=True, slots=True)
 class Communication:
     """The calls of a collective in one step. sent: bytes that a rank sends in all of them. after: how many of the other
     operators of the program come before the first call, as a share.  meanwhile: bytes that other kernels of the
@@ -72,7 +57,7 @@ class Plan:
     intermediates: bytes of what a call of the compiled program has on the way: activations, gradients, gathered
         parameters."""
 
-    arrays: tuple[Placement, ...]
+    arrays: tuple[HeldArray, ...]
     collectives: tuple[Communication, ...]
     intermediates: int
 
@@ -119,30 +104,8 @@ def plan(step: TrainStep, *args: Any) -> Plan:
         raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")
     module = step.record(*args).module
     planned = _planned(module)
-    return Plan(placements(step), _communications(module, planned.calls), planned.intermediates)
-
-
-def placements(step: TrainStep) -> tuple[Placement, ...]:
-    """Where the arrays of a step's state are."""
-    shards = shards_of(step)
-    parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
-    by_id = {id(shard.array): shard for shard in shards}
-    by_name = {f"{shard.name}.shard": shard for shard in shards}
-    placed: list[Placement] = []
-    for name, x in step.named_state():
-        shard = by_id.get(id(x)) or by_name.get(name.rpartition(".")[0])
-        if shard is not None and x.shape != shard.array.shape:
-            shard = None  # a number, such as that of updates
-        part = next((p for p in parts if p.owns(name) and (shard is not None or x.shape == p.shape)), None)
-        where = [] if part is None else [f"{part.placement} over {part.group.name}"]
-        where += [] if shard is None else [f"elements over {shard.group.name}"]
-        share = (1.0 if shard is None else 1 / shard.group.ranks) / (1 if part is None else part.group.ranks)
-        shape: Any = part.kind.shape if part is not None else x.shape if shard is None else shard.shape
-        size, whole = (math.prod(each) * itemsize(x.dtype) for each in (x.shape, shape))
-        if shard is not None and x is shard.array and x is not shard.parameter:
-            whole = 0  # all ranks have the parameter, too
-        placed.append(Placement(name, share, size, whole, ", ".join(where) or "each rank"))
-    return tuple(placed)
+    arrays = held_arrays(step, exchanges(step, Exchange))
+    return Plan(arrays, _communications(module, planned.calls), planned.intermediates)
 
 
 def _communications(module: Module, planned: Mapping[_Key, tuple[int, int, int]]) -> tuple[Communication, ...]:

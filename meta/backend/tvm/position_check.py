@@ -8,11 +8,11 @@ from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.indexing import as_int64
 from meta.backend.tvm.te.loops import registers
 
 if TYPE_CHECKING:
-    from meta.backend.tvm.kernel import KernelSpec
     from meta.backend.tvm.numbers import Parameter
 
 
@@ -29,8 +29,6 @@ def with_position_check(func: Any, spec: KernelSpec, parameters: Sequence[Parame
     """`func`, the scheduled function of a spec with a rule of positions: it raises IndexError if some are out of range.
 
     Tuples of operands do not occur in operators that take positions."""
-    from meta.backend.tvm.kernel import TensorSpec
-
     numbers = {p.expression: number for p, number in zip(parameters, func.params, strict=False)}
     operands = iter(map(_Operand, func.params[len(parameters) :]))
     args = [

@@ -9,7 +9,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.errors import KernelError, line_of_function
 
 if TYPE_CHECKING:
-    from meta.backend.tvm.kernel import KernelSpec, TensorSpec
+    from meta.backend.tvm.spec import KernelSpec, TensorSpec
 
 
 def check_results(spec: KernelSpec, results: list[Any], outs: Sequence[TensorSpec]) -> KernelError | None:

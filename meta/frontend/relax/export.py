@@ -7,7 +7,7 @@ from functools import partial
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec
+from meta.backend.tvm.spec import KernelSpec
 from meta.device import CPU
 from meta.dtype import is_complex
 from meta.errors import DispatchError, NotSupportedError

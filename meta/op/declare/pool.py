@@ -68,12 +68,7 @@ def _places(dy: Any, indices: Any, *_: Any, out: Any) -> Positions:
 def _declare_windowed(rank: int) -> None:
     largest, mean = f"max_pool{rank}d", f"avg_pool{rank}d"
 
-    @declare(
-        largest,
-        schema=schema.max_pool(rank),
-        pattern="out_ewise_fusable",
-        recorded_as=f"{largest}_with_indices",
-    )
+    @declare(largest, schema=schema.max_pool(rank), pattern="out_ewise_fusable", recorded_as=f"{largest}_with_indices")
     def max_pool(
         x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
     ) -> TensorType:
@@ -82,10 +77,7 @@ def _declare_windowed(rank: int) -> None:
         return x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 
     @declare(
-        f"{largest}_with_indices",
-        schema=schema.max_pool(rank),
-        pattern="out_ewise_fusable",
-        outputs=("y", "indices"),
+        f"{largest}_with_indices", schema=schema.max_pool(rank), pattern="out_ewise_fusable", outputs=("y", "indices")
     )
     def max_pool_with_indices(
         x: TensorType, kernel: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, ceil_mode: bool
@@ -146,12 +138,7 @@ def _declare_windowed(rank: int) -> None:
 def _declare_adaptive(rank: int) -> None:
     largest, mean = f"adaptive_max_pool{rank}d", f"adaptive_avg_pool{rank}d"
 
-    @declare(
-        largest,
-        schema=schema.adaptive_pool,
-        pattern="out_ewise_fusable",
-        recorded_as=f"{largest}_with_indices",
-    )
+    @declare(largest, schema=schema.adaptive_pool, pattern="out_ewise_fusable", recorded_as=f"{largest}_with_indices")
     def max_pool(x: TensorType, size: _Ints) -> TensorType:
         """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
         elements along the axis. Size 1 is global pooling."""
@@ -159,10 +146,7 @@ def _declare_adaptive(rank: int) -> None:
         return x.with_shape(_adapted(rank, x.shape, size))
 
     @declare(
-        f"{largest}_with_indices",
-        schema=schema.adaptive_pool,
-        pattern="out_ewise_fusable",
-        outputs=("y", "indices"),
+        f"{largest}_with_indices", schema=schema.adaptive_pool, pattern="out_ewise_fusable", outputs=("y", "indices")
     )
     def max_pool_with_indices(x: TensorType, size: _Ints) -> TupleType:
         """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of

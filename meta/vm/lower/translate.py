@@ -9,8 +9,9 @@ from typing import Any
 
 from meta.backend.memory.numpy_arrays import as_pairs
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec, SizeSpec, identifier, prim_func
+from meta.backend.tvm.kernel import identifier, prim_func
 from meta.backend.tvm.shape_generic import spec
+from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import SymDim
 from meta.errors import IRError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var

@@ -13,7 +13,8 @@ import meta
 from meta.backend.eviction import report_eviction
 from meta.backend.tvm import kernel, shape_generic
 from meta.backend.tvm.compute import TEImplementation
-from meta.backend.tvm.kernel import Compiled, KernelSpec
+from meta.backend.tvm.kernel import Compiled
+from meta.backend.tvm.spec import KernelSpec
 from meta.eager.call import invoke, state
 from meta.errors import KernelError, MetaError
 from meta.schema import Arg

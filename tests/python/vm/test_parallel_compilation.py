@@ -20,10 +20,11 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, from_bytes, to_bytes
 from meta.backend.tvm.schedule.patterns import schedule
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.select import opaque_select
 from meta.vm.relax import linked
 from tests.python.kernels_in_memory import forget_programs

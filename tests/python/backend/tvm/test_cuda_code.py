@@ -13,9 +13,10 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import Compiled, KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.kernel import Compiled, prim_func
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.gpu import checks
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.device import device
 from meta.ir.type import TensorType, Value, tensor_type
 from meta.op.dispatch import CallInfo, implementations

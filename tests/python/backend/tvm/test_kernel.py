@@ -16,8 +16,9 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, digest, prim_func
+from meta.backend.tvm.kernel import build, digest, prim_func
 from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.cache import DiskCache
 from meta.errors import KernelError
 from tests.python.kernels_in_memory import forget_kernels
@@ -60,7 +61,8 @@ def _loaded() -> None:
 _WARM = """
 import sys
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build
+from meta.backend.tvm.kernel import build
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 import numpy as np
 n = TensorSpec(("n",), "float32")
 def scale(x, factor):
@@ -365,7 +367,8 @@ _WORKER = """
 import sys
 import numpy as np
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build
+from meta.backend.tvm.kernel import build
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 n = TensorSpec(("n",), "float32")
 def scale(x, factor):
     return tvm.te.compute(x.shape, lambda j: x[j] * float(factor), name="y")

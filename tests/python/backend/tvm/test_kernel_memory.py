@@ -14,6 +14,7 @@ from tvm import topi
 
 import meta
 from meta.backend.tvm import kernel
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.cache import CacheWarning, default_max_kernels
 from meta.dim import sym
 from meta.ir.type import tensor_type
@@ -74,8 +75,8 @@ def test_kernels_in_use_stay(scaled: Any, monkeypatch: pytest.MonkeyPatch) -> No
 def test_a_runner_that_is_held_keeps_its_kernel(scaled: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_KERNELS", "2")
     x = meta.ones((2,))
-    tensor = kernel.TensorSpec((2,), "float32")
-    held = kernel.build(kernel.KernelSpec("held", lambda x: topi.add(x, x), (tensor,), (tensor,), "elemwise")).function
+    tensor = TensorSpec((2,), "float32")
+    held = kernel.build(KernelSpec("held", lambda x: topi.add(x, x), (tensor,), (tensor,), "elemwise")).function
     for n in range(6):
         scaled(x, n)
     gc.collect()

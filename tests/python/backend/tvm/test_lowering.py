@@ -12,8 +12,9 @@ import pytest
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library, lowering
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.scan import Scan
 
 X = TensorSpec(("n", "m"), "float32")

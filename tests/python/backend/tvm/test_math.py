@@ -10,8 +10,9 @@ import pytest
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build
+from meta.backend.tvm.kernel import build
 from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te import math as te_math
 
 scipy_special = pytest.importorskip("scipy.special", reason="the exact values of erf and sigmoid come from SciPy")

@@ -10,9 +10,10 @@ import pytest
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, build, prim_func
+from meta.backend.tvm.kernel import build, prim_func
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.ir.pattern import PATTERNS
 from tests.python.backend.tvm.schedule_cases import CASES, SQUARE, Case, product, reduction, softmax
 from tests.python.kernels_in_memory import forget_kernels

@@ -10,8 +10,9 @@ from benchmarks.problems import sample
 from benchmarks.schedules import scheduled_function
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.kernel import KernelSpec, TensorSpec, prim_func
+from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
+from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.testing.samples import T
 from tests.python.backend.tvm.schedule_cases import CASES, product
 
