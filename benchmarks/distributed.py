@@ -67,9 +67,9 @@ def processes(
                 process.kill()
                 process.wait()
         text = logs[0].read_text()
-    found = [line for line in text.splitlines() if line.startswith(RESULT)]
-    if found:
-        return json.loads(found[-1].removeprefix(RESULT))
+    results = [line for line in text.splitlines() if line.startswith(RESULT)]
+    if results:
+        return json.loads(results[-1].removeprefix(RESULT))
     return {"error": f"the processes ended with {ended}: {text.strip()[-400:]}"}
 
 
@@ -138,10 +138,10 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = _parser().parse_args(argv)
     networks, contenders = STEPS[options.device], options.contenders.split(",")
     parts = options.only or [*networks, "memory"]
-    for kind, names, known in (("part", parts, [*networks, "memory"]), ("contender", contenders, list(CONTENDERS))):
-        unknown = [name for name in names if name not in known]
+    for kind, names, expected in (("part", parts, [*networks, "memory"]), ("contender", contenders, list(CONTENDERS))):
+        unknown = [name for name in names if name not in expected]
         if unknown:
-            print(f"there is no {kind} {', '.join(unknown)} on {options.device}; expected {', '.join(known)}",
+            print(f"there is no {kind} {', '.join(unknown)} on {options.device}; expected {', '.join(expected)}",
                   file=sys.stderr)  # fmt: skip
             return 2
     limits = options.device == "cuda"

@@ -94,8 +94,8 @@ def main(argv: Sequence[str] | None = None) -> list[float]:
 
 def last_step(folder: str | None) -> int:
     """The number of steps before the last checkpoint in a folder, 0 without one."""
-    found = list(Path(folder).iterdir()) if folder and Path(folder).is_dir() else []
-    return max((int(path.name) for path in found if path.name.isdigit() and distributed.exists(path)), default=0)
+    checkpoints = list(Path(folder).iterdir()) if folder and Path(folder).is_dir() else []
+    return max((int(path.name) for path in checkpoints if path.name.isdigit() and distributed.exists(path)), default=0)
 
 
 def scores_loss(scores: meta.NDArray, following: meta.NDArray) -> meta.NDArray:

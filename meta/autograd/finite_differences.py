@@ -65,8 +65,8 @@ def gradgradcheck(
         gradients = grad([ys[i] for i in flows], inputs, dys, create_graph=True, allow_unused=True) if flows else ()
         return tuple(g for g in gradients if g is not None)
 
-    both = (*xs, *dys)
-    _check("gradgradcheck", gradient, both, _checked(both), _Differences(eps, rtol, atol, directions))
+    values = (*xs, *dys)
+    _check("gradgradcheck", gradient, values, _checked(values), _Differences(eps, rtol, atol, directions))
     return True
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields
 from typing import Any
 
@@ -15,7 +15,7 @@ from meta.errors import MetaError, RegistryError, TypeInferenceError, raised, us
 from meta.ir.type import Type
 from meta.op import namespaces, registry
 from meta.op.dispatch import dialect
-from meta.op.grad.rule import add_rules
+from meta.op.grad.rule import GradRule, add_rules
 from meta.op.registry import Op, TypeFunction
 from meta.schema._dsl import Schema
 
@@ -48,16 +48,17 @@ def define(
     override: replace an operator that was defined with this name before, as a notebook does when a cell runs again. Its
         runners and kernels are dropped, and references to its old function call the new one. Programs that were
         compiled before keep what they were compiled with; those recorded before and not compiled raise RegistryError.
-    facts: further fields of meta.op.registry.Op: pattern, amp, amp_args, inplace, method, view, outputs, resolve,
-        recorded_as, aliases. With method=True arrays and symbols have it as a method.
+    facts: further fields of meta.op.registry.Op: pattern, amp, amp_args, inplace, method, aliases, view, no_compute,
+        positions, outputs, resolve, complex, recorded_as. With method=True arrays and symbols have it as a method.
     Raises RegistryError for an existing name (with override, for one of this package), an unknown fact, an invalid
     formula or a part that is not callable, and then registers nothing. Exceptions in these functions become the cause
     of a TypeInferenceError, KernelError or GradientError that names the operator and the line that raised them."""
     before = _replaced(name, facts.get("aliases", ()), override)
-    for backend, implementation in (("tvm", tvm), ("torch", torch), ("reference", reference)):
+    implementations = {"tvm": tvm, "torch": torch, "reference": reference}
+    for backend, implementation in implementations.items():
         if implementation is not None and not callable(implementation):
             raise RegistryError(name, f"{backend} is {type(implementation).__name__}", "a function")
-    registry.check_facts(name, facts, (*FACTS, "gradient", "doc", "tvm", "torch", "reference", "override"))
+    registry.check_facts(name, facts, (*FACTS, "gradient", "doc", *implementations, "override"))
     if facts.get("recorded_as"):
         registry.get(facts["recorded_as"])
     location = user_frame()
@@ -67,29 +68,14 @@ def define(
             raise RegistryError(name, f"its type function is {type(declare).__name__}", "a function")
         text = doc or (declare.__doc__ or "").strip() or name
         entry = UNDEFINED if gradient is None else gradient
-        if before is not None:
-            registry.remove(name)
-        try:
-            checked = _check_result(name, declare)
-            op = registry.add(Op(name, registry.USER, schema, checked, text, gradient=entry, **facts))
-            check_names(op, before)
-            rule = compile_rule(op, gradient, location)
-        except BaseException:
-            registry.remove(name)
-            if before is not None:
-                registry.restore(before)
-            raise
+        checked = _check_result(name, declare)
+        make = functools.partial(Op, name, registry.USER, schema, checked, text, gradient=entry, **facts)
+        op, rule = _add(name, make, gradient, location, before)
         if before is not None:
             remove(before)
         if rule is not None:
             add_rules([rule])
-        for backend, implementation in (("torch", torch), ("reference", reference)):
-            if implementation is not None:
-                dialect(backend).implement(name, implementation)
-        if tvm is not None:
-            from meta.op.dialect.tvm import compute
-
-            compute(name)(tvm)
+        _implement(name, implementations)
         module = getattr(declare, "__module__", "meta")
         public = public_function(op, module, rule.differentiable if rule is not None else ())
         if op.method:
@@ -98,6 +84,36 @@ def define(
         return public
 
     return register
+
+
+def _add(
+    name: str, make: Callable[[], Op], gradient: Gradient | None, location: str, before: Op | None
+) -> tuple[Op, GradRule | None]:
+    """Add an operator to the registry, in the place of `before`, and compile its gradient. If either fails, the
+    registry is as it was."""
+    if before is not None:
+        registry.remove(name)
+    try:
+        op = registry.add(make())
+        check_names(op, before)
+        return op, compile_rule(op, gradient, location)
+    except BaseException:
+        registry.remove(name)
+        if before is not None:
+            registry.restore(before)
+        raise
+
+
+def _implement(name: str, implementations: Mapping[str, Callable[..., Any] | None]) -> None:
+    """Register the implementations of an operator in their dialects."""
+    for backend in ("torch", "reference"):
+        implementation = implementations[backend]
+        if implementation is not None:
+            dialect(backend).implement(name, implementation)
+    if implementations["tvm"] is not None:
+        from meta.op.dialect.tvm import compute
+
+        compute(name)(implementations["tvm"])
 
 
 def _replaced(name: str, aliases: Sequence[str], override: bool) -> Op | None:

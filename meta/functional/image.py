@@ -47,9 +47,9 @@ def grid_sample(
         return meta.moveaxis(_bicubic(moved, axes, spatial, padding_mode, align_corners), -1, 1)
     coordinates = [_pixel(a, size, padding_mode, align_corners) for a, size in zip(axes, spatial, strict=True)]
     if method == "nearest":
-        pixels = _at(moved, [meta.round(a) for a in coordinates], spatial, padding_mode)
+        pixels = _pixels_at(moved, [meta.round(a) for a in coordinates], spatial, padding_mode)
         return meta.moveaxis(pixels, -1, 1)
-    total = interpolated(coordinates, lambda corner: _at(moved, corner, spatial, padding_mode))
+    total = interpolated(coordinates, lambda corner: _pixels_at(moved, corner, spatial, padding_mode))
     return meta.moveaxis(total, -1, 1)
 
 
@@ -80,7 +80,7 @@ def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: st
         places = [base + (step - 1) for base, step in zip(low, (row, column), strict=True)]
         inside = [_placed(p, size, padding_mode, align_corners) for p, size in zip(places, spatial, strict=True)]
         weight = meta.expand_dims(weights[0][row] * weights[1][column], -1)
-        term = _at(x, inside, spatial, padding_mode) * weight
+        term = _pixels_at(x, inside, spatial, padding_mode) * weight
         total = term if total is None else total + term
     return total
 
@@ -124,7 +124,7 @@ def _mirrored(coordinate: Any, low: float, high: float) -> Any:
     return meta.minimum(away, 2 * span - away) + low
 
 
-def _at(x: Any, coordinates: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
+def _pixels_at(x: Any, coordinates: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
     """The pixels (n, *places, c) of x (n, *spatial, c) at whole coordinates."""
     pixels = meta.gather_nd(x, meta.stack(nearest_inside(coordinates, spatial), 0), 1)
     if padding_mode != "zeros":

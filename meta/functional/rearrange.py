@@ -39,7 +39,7 @@ def select(x: Any, axis: int, index: int) -> Any:
 
     Raises TypeInferenceError for a 0-d tensor or an axis that x does not have, PositionError for a position outside."""
     require_rank("select", x, least=1)
-    return x[_at(axis_of("select", axis, x.ndim), index)]
+    return x[_index_along(axis_of("select", axis, x.ndim), index)]
 
 
 def narrow(x: Any, axis: int, start: Any, length: int) -> Any:
@@ -57,10 +57,10 @@ def narrow(x: Any, axis: int, start: Any, length: int) -> Any:
     if not (length >= 0 and first >= 0 and first + length <= size):
         inside = f"start and start + length from {-size} to {size}, length 0 or more"
         raise PositionError("narrow", f"start {start} and length {length} on an axis of size {size}", inside)
-    return x[_at(axis, slice(first, first + length))]
+    return x[_index_along(axis, slice(first, first + length))]
 
 
-def _at(axis: int, item: Any) -> tuple[Any, ...]:
+def _index_along(axis: int, item: Any) -> tuple[Any, ...]:
     """An index with `item` for an axis."""
     return (*(slice(None),) * axis, item)
 
@@ -141,7 +141,7 @@ def tensor_split(x: Any, indices_or_sections: Any, axis: int = 0) -> tuple[Any, 
     bounds = list(pairwise([0, *cuts, size]))
     if sorted(cuts) == cuts and all(0 <= cut <= size for cut in cuts):
         return meta.split(x, tuple(cuts), axis)
-    return tuple(x[_at(axis, slice(first, last))] for first, last in bounds)
+    return tuple(x[_index_along(axis, slice(first, last))] for first, last in bounds)
 
 
 def _positions(name: str, value: Any) -> int | list[int]:

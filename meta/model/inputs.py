@@ -20,10 +20,10 @@ def refuse_input(model: Model, error: AttributeError, args: tuple[Any, ...], kwa
     if type(model).__module__.partition(".")[0] != _PACKAGE:
         return
     try:
-        given = inspect.signature(model.forward).bind(*args, **kwargs).arguments
+        arguments = inspect.signature(model.forward).bind(*args, **kwargs).arguments
     except TypeError:
         return
-    for name, value in given.items():
+    for name, value in arguments.items():
         if value is error.obj and not isinstance(value, TensorLike):
             raise ArgumentError(
                 type(model).__name__,

@@ -72,8 +72,8 @@ def _steps(function: FunctionExpr) -> list[_MomentumStep]:
     results = function.body.results
     mutated: dict[int, int] = function.attrs[MUTATES]
     written = {results[i]: function.params[p] for i, p in mutated.items()}
-    found = (_step(new, x, written, calls, counts) for new, x in written.items() if isinstance(new, Var))
-    steps = [step for step in found if step is not None]
+    candidates = (_step(new, x, written, calls, counts) for new, x in written.items() if isinstance(new, Var))
+    steps = [step for step in candidates if step is not None]
     shared = Counter(step.velocity for step in steps)
     return [step for step in steps if shared[step.velocity] == 1]
 

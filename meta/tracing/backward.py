@@ -83,9 +83,9 @@ def _run(
         raise no_graph(where, output_name(stopped[0], len(seeds)))
     if problems:
         raise combined(problems)
-    again = [b for b in sweep.visited if b.var in trace.freed]
-    if again:
-        call = again[0].value
+    freed_before = [b for b in sweep.visited if b.var in trace.freed]
+    if freed_before:
+        call = freed_before[0].value
         assert isinstance(call, Call)
         rule = rule_of(call.op)
         assert rule is not None

@@ -163,7 +163,7 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
     missing = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
     if missing:
-        sweep.problems.append(rule.unavailable_gradient(missing[0], _at(binding)))
+        sweep.problems.append(rule.unavailable_gradient(missing[0], _location(binding)))
         for position in rule.differentiable:  # go on, to find what else is missing
             for atom in leaves_of(value.args[position]):
                 if sweep.is_active(atom):
@@ -187,7 +187,7 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
             sweep.add(atom, part)  # pyright: ignore[reportUnknownArgumentType]
 
 
-def _at(binding: Binding) -> str | None:
+def _location(binding: Binding) -> str | None:
     return str(binding.span) if binding.span else None
 
 

@@ -94,11 +94,11 @@ def _mutated(sample: Sample, dtype: str, rng: random.Random, extreme: bool) -> O
     if rng.random() < 0.4:
         of = [d for t in _tensors(sample) for d in t.shape]
         sizes = {rng.choice(of): rng.choice(_SIZES)} if of else {}
-    alone = rng.random() < 0.25  # whether only some of the tensors change, which then rarely fit
+    of_one = rng.random() < 0.25  # whether only some of the tensors change, which then rarely fit
 
     def array(tensor: T, path: str) -> Any:
         del path
-        shape = tuple(sizes.get(d, d) for d in tensor.shape) if not alone or rng.random() < 0.5 else tensor.shape
+        shape = tuple(sizes.get(d, d) for d in tensor.shape) if not of_one or rng.random() < 0.5 else tensor.shape
         if rng.random() < 0.02:
             shape = rng.choice([(), (1, *shape), shape[:-1], (*shape, 2)])
         changed = T(*shape, dtype=tensor.dtype, low=tensor.low, high=tensor.high, avoid=tensor.avoid)

@@ -208,17 +208,17 @@ def table(runs: list[Run]) -> Iterator[str]:
     """A line for each attack, and below it one case of each distinct problem, with the number of its findings."""
     for name in dict.fromkeys(run.attack for run in runs):
         of = [run for run in runs if run.attack == name]
-        found: dict[str, list[Finding]] = {}
+        by_problem: dict[str, list[Finding]] = {}
         for finding in (finding for run in of for finding in run.findings):
-            found.setdefault(finding.problem, []).append(finding)
+            by_problem.setdefault(finding.problem, []).append(finding)
         done, cost = sum(run.done for run in of), sum(run.core_seconds for run in of)
         seeds = ",".join(dict.fromkeys(str(run.seed) for run in of))
         yield (
             f"{name:<12} seeds {seeds:<9} {done:>9} cases {sum(run.seconds for run in of):7.0f} s {cost:8.0f} core-s"
             f" ({1e3 * cost / max(done, 1):.2f} ms a case)"
-            f" {sum(map(len, found.values())):>4} findings, {len(found)} distinct"
+            f" {sum(map(len, by_problem.values())):>4} findings, {len(by_problem)} distinct"
         )
-        for problem, findings in sorted(found.items(), key=lambda item: -len(item[1])):
+        for problem, findings in sorted(by_problem.items(), key=lambda item: -len(item[1])):
             yield f"  {len(findings)} x {problem}"
             yield f"      {findings[0].command}"
 

@@ -80,9 +80,9 @@ def test_errors_that_are_not_about_the_arguments_are_found() -> None:
     call = OperatorCall(get("round"), (np.zeros(2), 400), {})
     allowed = ArgumentError("round", "argument 'decimals' is 400", "less", "")
     assert calls.refusal_problem(call, allowed) == ""
-    found = calls.refusal_problem(call, KernelError("round", "its TVM compute raised OverflowError", "less", ""))
-    assert found.startswith("round: [round] its TVM compute raised OverflowError; expected less")
-    assert found.endswith("round(float64[2], 400, {})")
+    problem = calls.refusal_problem(call, KernelError("round", "its TVM compute raised OverflowError", "less", ""))
+    assert problem.startswith("round: [round] its TVM compute raised OverflowError; expected less")
+    assert problem.endswith("round(float64[2], 400, {})")
 
 
 def test_a_call_may_have_no_results() -> None:

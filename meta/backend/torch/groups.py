@@ -140,9 +140,9 @@ class ProcessGroup:
             self._look_around(operator, place)
 
     def _look_around(self, where: str, place: WaitingPlace) -> None:
-        found = waiting.rank_elsewhere(place, self.ranks)
-        if found is not None:
-            (rank, what), own = found, self.ranks[self.rank]
+        elsewhere = waiting.rank_elsewhere(place, self.ranks)
+        if elsewhere is not None:
+            (rank, what), own = elsewhere, self.ranks[self.rank]
             raise CommunicationError(
                 where,
                 f"rank {own} waits for rank {rank} in {place.what}, and rank {rank} for rank {own} in {what}",
@@ -233,29 +233,29 @@ class ProcessGroup:
 
     def _texts(self, where: str, what: str, place: WaitingPlace, own: str) -> list[str]:
         store, start = waiting.store(), time.monotonic()
-        said, read = (
+        text_keys, reader_keys = (
             [f"meta/{place.channel}/{place.number}/{part}/{rank}" for rank in self.ranks] for part in ("said", "read")
         )
-        store.set(said[self.rank], own)
+        store.set(text_keys[self.rank], own)
         pause, look = 0.0002, start + waiting.POLL.total_seconds()
-        while not store.check(said):
+        while not store.check(text_keys):
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
             if time.monotonic() > start + store.timeout.total_seconds():
-                absent = [rank for rank, key in zip(self.ranks, said, strict=True) if not store.check([key])]
+                absent = [rank for rank, key in zip(self.ranks, text_keys, strict=True) if not store.check([key])]
                 problem = f"{what} is compared here, and by {_listed(absent)} not before the timeout"
                 raise CommunicationError(where, problem, "one program on all ranks", "look at the output of the others")
             if time.monotonic() > look:
                 self._look_around(where, place)
                 look = time.monotonic() + waiting.POLL.total_seconds()
-        texts = [store.get(key).decode() for key in said]
-        if len(set(texts)) > 1:
+        text_keys = [store.get(key).decode() for key in text_keys]
+        if len(set(text_keys)) > 1:
             # The process that keeps the store may end after this: first the others read it.
-            store.set(read[self.rank], "read")
+            store.set(reader_keys[self.rank], "read")
             deadline = time.monotonic() + ANSWER_SECONDS
-            while not store.check(read) and time.monotonic() < deadline:
+            while not store.check(reader_keys) and time.monotonic() < deadline:
                 time.sleep(0.02)
-        return texts
+        return text_keys
 
 
 def _failures(place: WaitingPlace) -> str:

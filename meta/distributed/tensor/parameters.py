@@ -106,9 +106,9 @@ def matched(plan: Mapping[str, Sharded], parameters: Mapping[str, NDArray], grou
             raise _wrong(f"the plan has {pattern!r}: {placement!r:.60}", _PLAN)
         names = [name for name in parameters if fnmatchcase(name, pattern)]
         if not names:
-            some = ", ".join(list(parameters)[:6]) + (", ..." if len(parameters) > 6 else "")
+            listed = ", ".join(list(parameters)[:6]) + (", ..." if len(parameters) > 6 else "")
             hint = did_you_mean(pattern, list(parameters))
-            raise _wrong(f"no parameter is called '{pattern}'", f"patterns of names among {some}", hint)
+            raise _wrong(f"no parameter is called '{pattern}'", f"patterns of names among {listed}", hint)
         for name in names:
             if name in placements:
                 problem = f"'{name}' is matched by '{placements[name][0]}' and by '{pattern}'"

@@ -96,7 +96,7 @@ class NodeEvaluator:
 
     def __init__(self, program: SourceProgram, initializers: Callable[[Any], Any] | None = None) -> None:
         self.program = program
-        self._given = initializers or (lambda _: None)
+        self._initializers = initializers or (lambda _: None)
         self._constants: dict[Any, Any] = {}
         self._count = 0
         self.place = ""
@@ -208,7 +208,7 @@ class NodeEvaluator:
         return self._read(value, frame, f"'{value.name}'")
 
     def initializer(self, value: Any) -> Any:
-        constant = self._given(value)
+        constant = self._initializers(value)
         if constant is not None:
             return constant
         if value not in self._constants:

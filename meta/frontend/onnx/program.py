@@ -61,7 +61,7 @@ class OnnxProgram:
         self._values = tuple(v for v in program.graph.inputs if v.const_value is None and v.name not in constants)
         self.inputs = tuple(v.name for v in self._values)
         self.outputs = tuple(v.name for v in program.graph.outputs)
-        self._evaluator = NodeEvaluator(program, self._given)
+        self._evaluator = NodeEvaluator(program, self._initializer)
         self.undecided = None
 
     def __repr__(self) -> str:
@@ -96,9 +96,9 @@ class OnnxProgram:
 
         Raises UndecidedError where a shape depends on values."""
         names = {id(array): identifier(name) for name, array in self._state.items()}
-        given = self._bound(inputs, named)
+        values = self._bound(inputs, named)
         with errors_located(OnnxError, UnsupportedError, "onnx", lambda: self._evaluator.place):
-            recorded = record(self._forward, given, {}, names)
+            recorded = record(self._forward, values, {}, names)
             module = composites(recorded.module)
         return replace(recorded, module=module if self._device is CPU else place(self._device)(module))
 
@@ -137,7 +137,7 @@ class OnnxProgram:
         graph = self._program.graph
         return [by_name[v.name] if v.name in by_name else self._evaluator.initializer(v) for v in graph.inputs]
 
-    def _given(self, value: Any) -> Any:
+    def _initializer(self, value: Any) -> Any:
         if value.name in self._state:
             return self._state[value.name]
         constant = self._constants.get(value.name)

@@ -68,7 +68,7 @@ class Converter:
 
     def __init__(self, module: Any, functions: Functions) -> None:
         self.module = module
-        self.given = functions
+        self.functions = functions
         self.emission = Emission()
         self.branches = Branches(self.emission)
         self.unsupported: dict[str, UnsupportedError] = {}
@@ -267,8 +267,8 @@ class Converter:
             function = self.module.functions.get(target)
         operands = list(args[0]) if args and isinstance(args[0], tuple) else list(args[:1])
         operands += [size for shape in args[1:] for size in shape]
-        if name in self.given:
-            return self.given[name](*operands)
+        if name in self.functions:
+            return self.functions[name](*operands)
         if type(function).__name__ != "PrimFunc":
             raise UnsupportedError("relax", f"call_tir of @{name}, which is not a PrimFunc of the module", "a PrimFunc")
         return call_kernel(name, function, operands, self.results(node.ty_args, frame))
@@ -276,12 +276,12 @@ class Converter:
     def packed(self, node: Any, target: Any, args: list[Any], _: FunctionFrame) -> Any:
         """A call of a function of another library, which must be given."""
         name = str(getattr(target, "global_symbol", target))
-        if name not in self.given:
+        if name not in self.functions:
             raise UnsupportedError("relax", f"the packed function {name} is not known",
                                    remedy=f"pass what computes it: functions={{{name!r}: ...}}",
                                    operators={name: 1})  # fmt: skip
         is_dps = str(getattr(node.op, "name", "")) == "relax.call_dps_packed"
-        return self.given[name](*(args[0] if is_dps and isinstance(args[0], tuple) else args))
+        return self.functions[name](*(args[0] if is_dps and isinstance(args[0], tuple) else args))
 
     def results(self, kinds: Any, frame: FunctionFrame) -> list[TensorType]:
         """The types of the results of a kernel."""

@@ -134,7 +134,7 @@ def _check_supported(program: RelaxProgram, converter: Converter) -> None:
     """Raise UnsupportedError about everything that is not supported."""
     errors = [e for e in converter.unsupported.values() if not e.operators]
     problems = [problem for error in errors for problem in error.problems]
-    missing = [use for use in operators(program.module, program.entry, converter.given) if not use.supported]
+    missing = [use for use in operators(program.module, program.entry, converter.functions) if not use.supported]
     if missing:
         counts = {use.name: use.count for use in missing}
         remedy = "docs/relax.md lists the supported ones; functions={...} gives what computes others"
@@ -174,7 +174,7 @@ class _MainParameters:
         self.sizes: dict[int, Dim] = {}
         self.variables: list[Var] = []
         self.names: list[str] = []
-        self._taken: Counter[str] = Counter()
+        self._name_counts: Counter[str] = Counter()
         self._define_sizes(tied)
 
     def _define_sizes(self, tied: Mapping[Any, Dim]) -> None:
@@ -236,10 +236,10 @@ class _MainParameters:
 
     def _variable(self, name: str, kind: TensorType) -> Symbol:
         unique = identifier(name)
-        while self._taken[unique]:
-            unique = f"{unique}_{self._taken[identifier(name)]}"
-        self._taken[unique] += 1
-        self._taken[identifier(name)] += unique != identifier(name)
+        while self._name_counts[unique]:
+            unique = f"{unique}_{self._name_counts[identifier(name)]}"
+        self._name_counts[unique] += 1
+        self._name_counts[identifier(name)] += unique != identifier(name)
         self.variables.append(Var(unique, kind))
         self.names.append(name)
         return Symbol(self.variables[-1])

@@ -179,24 +179,22 @@ standard_binary(
 )
 
 
-def _both(a: float, b: float) -> bool:
+def _and(a: float, b: float) -> bool:
     return bool(a) and bool(b)
 
 
-def _either(a: float, b: float) -> bool:
+def _or(a: float, b: float) -> bool:
     return bool(a) or bool(b)
 
 
-def _one(a: float, b: float) -> bool:
+def _xor(a: float, b: float) -> bool:
     return bool(a) != bool(b)
 
 
 # Logic on truth values (anything but 0 is true), and on bits.
-standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=_both, complex="as_is")
-standard_binary(
-    "logical_or", "Whether at least one is true.", result="bool", amp="keep", scalar=_either, complex="as_is"
-)
-standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=_one, complex="as_is")
+standard_binary("logical_and", "Whether both are true.", result="bool", amp="keep", scalar=_and, complex="as_is")
+standard_binary("logical_or", "Whether at least one is true.", result="bool", amp="keep", scalar=_or, complex="as_is")
+standard_binary("logical_xor", "Whether exactly one is true.", result="bool", amp="keep", scalar=_xor, complex="as_is")
 standard_binary(
     "bitwise_and",
     "Bitwise and of integers or booleans.",
@@ -239,8 +237,8 @@ standard_binary(
 
 def _extremum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
     rules.require_float("dy", dy)
-    both = rules.broadcast_type(x1, x2)
-    rules.require_same_shape(y=both, dy=dy)
+    result = rules.broadcast_type(x1, x2)
+    rules.require_same_shape(y=result, dy=dy)
     return dy
 
 

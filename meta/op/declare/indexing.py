@@ -117,7 +117,7 @@ def _along(indices: int, axis: int | None, indexed: int | None = 0) -> Rule:
     return rule
 
 
-def _taken_at(indexed: int | None) -> Rule:
+def _of_take(indexed: int | None) -> Rule:
     """The rule of positions that `take` and its gradient read; `indexed` as above."""
 
     def rule(*args: Any, out: Any) -> Positions | None:
@@ -129,13 +129,13 @@ def _taken_at(indexed: int | None) -> Rule:
     return rule
 
 
-@declare("take", schema=indexing.take, pattern="injective", method=True, positions=_taken_at(0), complex="analytic")
+@declare("take", schema=indexing.take, pattern="injective", method=True, positions=_of_take(0), complex="analytic")
 def take(x: TensorType, indices: TensorType, axis: int | None, mode: str) -> TensorType:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does.
 
     The axis is replaced by the axes of `indices`. With mode "raise", negative positions count from the end and others
     outside are out of range; "clip" moves them to the nearest inside, "wrap" takes them modulo the size."""
-    return x.with_shape(_taken(x, indices, axis))
+    return x.with_shape(_taken_shape(x, indices, axis))
 
 
 @declare(
@@ -150,7 +150,7 @@ def index_select(x: TensorType, axis: int, indices: TensorType) -> TensorType:
     """The slices of x at the given positions of an axis."""
     rules.require_rank("indices", indices, 1)
     rules.require(x.ndim > 0, "the tensor is 0-d", "at least one axis", "reshape it: x.reshape((1,))")
-    return x.with_shape(_taken(x, indices, axis))
+    return x.with_shape(_taken_shape(x, indices, axis))
 
 
 def _require_elements(size: Dim, indices: TensorType, x: TensorType) -> None:
@@ -162,7 +162,7 @@ def _require_elements(size: Dim, indices: TensorType, x: TensorType) -> None:
     )
 
 
-def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
+def _taken_shape(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, ...]:
     _require_indices(indices, x)
     if axis is None:
         _require_elements(x.size, indices, x)
@@ -173,12 +173,12 @@ def _taken(x: TensorType, indices: TensorType, axis: int | None) -> tuple[Dim, .
     return (*x.shape[:axis], *indices.shape, *x.shape[axis + 1 :])
 
 
-@declare("take_dx", schema=indexing.take_dx, amp="never", positions=_taken_at(None), complex="analytic")
+@declare("take_dx", schema=indexing.take_dx, amp="never", positions=_of_take(None), complex="analytic")
 def take_dx(dy: TensorType, indices: TensorType, shape: tuple[int, ...], axis: int | None, mode: str) -> TensorType:
     """Gradient of take: each element of dy added at the position it was taken from."""
     _require_number("dy", dy)
     x = dy.with_shape(shape)
-    rules.require_same_shape(dy=dy, taken=dy.with_shape(_taken(x, indices, axis)))
+    rules.require_same_shape(dy=dy, taken=dy.with_shape(_taken_shape(x, indices, axis)))
     return x
 
 
@@ -331,7 +331,7 @@ def scatter_nd(x: TensorType, indices: TensorType, src: TensorType, reduction: s
 )
 def embedding(weight: TensorType, indices: TensorType) -> TensorType:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:]."""
-    return weight.with_shape(_taken(weight, indices, 0))
+    return weight.with_shape(_taken_shape(weight, indices, 0))
 
 
 @declare(

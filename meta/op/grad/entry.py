@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, cast
 
@@ -67,6 +67,24 @@ def read_entry(op: Op, raw: Any) -> GradientEntry:
             "a mapping, `non_differentiable` or `not_implemented: reason`",
         )
     entry = cast("Mapping[str, Any]", raw)
+    formulas, unavailable = _formulas(op, entry, tensors)
+    if formulas:
+        _check_argument_names(op)
+    definitions = _definitions(op, entry.get("where", {}))
+    compiled = {
+        names: compile_formula(op, formula_text, f"_gradient_{i}", definitions)
+        for i, (names, formula_text) in enumerate(formulas.items())
+    }
+    undefined = frozenset(entry.get("undefined_gradients", ()))
+    differentiable = [n for n in op.schema.names if any(n in names for names in formulas)]
+    forward = _forward(op, entry.get("forward"), differentiable)
+    return GradientEntry(op, compiled, unavailable, _flags(op, entry), undefined, definitions, forward)
+
+
+def _formulas(
+    op: Op, entry: Mapping[str, Any], tensors: Collection[str]
+) -> tuple[dict[tuple[str, ...], FormulaText], dict[str, str]]:
+    """The formulas of an entry by the arguments that they are for, and the reasons of arguments without a gradient."""
     formulas: dict[tuple[str, ...], FormulaText] = {}
     non_differentiable: set[str] = set()
     unavailable: dict[str, str] = {}
@@ -85,24 +103,11 @@ def read_entry(op: Op, raw: Any) -> GradientEntry:
             unavailable.update(dict.fromkeys(names, formula_text.partition(":")[2].strip()))
         else:
             formulas[names] = formula_text
-    covered = {n for names in formulas for n in names} | non_differentiable | set(unavailable)
-    if covered != tensors:
-        raise FormulaError(
-            op.name,
-            f"no formula for {', '.join(sorted(tensors - covered))}",
-            "a formula or a reason for every tensor argument",
-        )
-    if formulas:
-        _check_argument_names(op)
-    definitions = _definitions(op, entry.get("where", {}))
-    compiled = {
-        names: compile_formula(op, formula_text, f"_gradient_{i}", definitions)
-        for i, (names, formula_text) in enumerate(formulas.items())
-    }
-    undefined = frozenset(entry.get("undefined_gradients", ()))
-    differentiable = [n for n in op.schema.names if any(n in names for names in formulas)]
-    forward = _forward(op, entry.get("forward"), differentiable)
-    return GradientEntry(op, compiled, unavailable, _flags(op, entry), undefined, definitions, forward)
+    missing = set(tensors) - {n for names in formulas for n in names} - non_differentiable - set(unavailable)
+    if missing:
+        problem = f"no formula for {', '.join(sorted(missing))}"
+        raise FormulaError(op.name, problem, "a formula or a reason for every tensor argument")
+    return formulas, unavailable
 
 
 def tangent_names(names: Iterable[str]) -> list[str]:

@@ -85,7 +85,7 @@ class _GatherPlan:
         readers = {i for i, sources in enumerate(self.sources) if self.of_state[i] and gather in sources}
         return {gather} | self.sources[gather] | readers
 
-    def again(self, kernel: KernelCall) -> list[int]:
+    def second_runs(self, kernel: KernelCall) -> list[int]:
         """The kernels of state whose second run a kernel needs, in order."""
         sources = set[int]() if self.of_state[kernel.index] else self.sources[kernel.index]
         late = {i for i in sources if self.second.get(i, kernel.index + 1) <= kernel.index}
@@ -95,18 +95,18 @@ class _GatherPlan:
     def bindings(self) -> list[Any]:
         """The body with the second runs, each before the first kernel that reads their results, and before what they
         read is written."""
-        again = {kernel.step: indices for kernel in self.lives.kernels if (indices := self.again(kernel))}
+        second_runs = {kernel.step: indices for kernel in self.lives.kernels if (indices := self.second_runs(kernel))}
         early: dict[Step, list[int]] = {}
         positions = {kernel.step: kernel.index for kernel in self.lives.kernels}
-        for step, indices in again.items():
+        for step, indices in second_runs.items():
             place = min(positions[step], *map(self.first_writer, indices))
             early.setdefault(self.lives.kernels[place].step, []).extend(indices)
         out: list[Any] = []
         for step in self.lives.steps.list:
             for index in early.get(step, ()):
                 self.run_again(index, out)
-            if step in again:
-                written = {t for i in again[step] for t in self.lives.kernels[i].writes}
+            if step in second_runs:
+                written = {t for i in second_runs[step] for t in self.lives.kernels[i].writes}
                 step.value = self.renamed(step, written, out)
             out.append(step.binding)
         return out

@@ -62,8 +62,8 @@ def test_missing_parts_of_a_package(capsys: Capture) -> None:
     try:
         declared(lambda x: x)
         assert main(["ops", "--only", __name__, "--missing", "grad,reference", "--json"]) == 1
-        ((found, parts),) = json.loads(capsys.readouterr().out).items()
-        assert found == name
+        ((listed, parts),) = json.loads(capsys.readouterr().out).items()
+        assert listed == name
         assert parts["grad"]["state"] == "missing"
         assert parts["reference"]["state"] == "present"
     finally:

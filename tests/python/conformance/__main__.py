@@ -45,8 +45,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     left = _left(share, options, results)
     print(f"{len(left)} of {len(share)} entries to check; results are in {options.results}", flush=True)
     _run(left, options, results)
-    known = results.read()
-    report = Report([merged(n, [known[n, d] for d in options.dtypes if (n, d) in known]) for n in entries])
+    measured = results.read()
+    report = Report([merged(n, [measured[n, d] for d in options.dtypes if (n, d) in measured]) for n in entries])
     if ((not options.names and shards == 1) or options.backward_operators) and not _left(entries, options, results):
         path = Path(options.results) / "backward_operators.jsonl"
         report.backward = backward_operators.check_all(options.samples or 20, path)
@@ -61,8 +61,8 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _left(entries: Sequence[str], options: argparse.Namespace, results: Results) -> list[str]:
     """The entries of which a dtype has no result."""
-    known = results.read()
-    return [n for n in entries if any((n, d) not in known for d in options.dtypes)]
+    measured = results.read()
+    return [n for n in entries if any((n, d) not in measured for d in options.dtypes)]
 
 
 def _settings(options: argparse.Namespace) -> dict[str, Any]:
@@ -103,11 +103,11 @@ def _check(entries: Sequence[str], options: argparse.Namespace, results: Results
     """Check what is left of entries, in this process."""
     warnings.simplefilter("ignore")
     torch.set_num_threads(1)
-    known = results.read()
+    measured = results.read()
     gradients = [getattr(torch, name) for name in options.gradients]
     for name in entries:
-        errors = not any(entry == name and r.total("errors") for (entry, _), r in known.items())
-        for dtype in [d for d in options.dtypes if (name, d) not in known]:
+        errors = not any(entry == name and r.total("errors") for (entry, _), r in measured.items())
+        for dtype in [d for d in options.dtypes if (name, d) not in measured]:
             result = check_entry(database()[name], [getattr(torch, dtype)], gradients, options.samples,
                                  compiled=options.compiled, strided=not options.no_strided, errors=errors)  # fmt: skip
             errors = errors and not result.total("errors")
@@ -138,8 +138,8 @@ def _children(left: list[str], options: argparse.Namespace, results: Results, en
             return
         left = _left(left, options, results)
         if code and left:
-            known = results.read()
-            dtype = next(d for d in options.dtypes if (left[0], d) not in known)
+            measured = results.read()
+            dtype = next(d for d in options.dtypes if (left[0], d) not in measured)
             crashed = Result(left[0])
             crashed.add("forward", "eager", getattr(torch, dtype), f"the process ended with code {code}")
             results.add(dtype, crashed)

@@ -72,7 +72,7 @@ def limited(seconds: float = SECONDS) -> Iterator[None]:
         signal.signal(signal.SIGALRM, before)
 
 
-def said(error: BaseException) -> str:
+def message(error: BaseException) -> str:
     text = re.sub(r" \(at [^)]*\)?$", "", str(error))  # where in this package the operator was called
     return f"{type(error).__name__}: {text}"
 
@@ -207,7 +207,7 @@ def check_eager(
             outputs = expected.case.call(function, arrays)
             problem = check_forward(expected, outputs, arrays, dtype)
     except Exception as error:  # noqa: BLE001
-        problem = said(error)
+        problem = message(error)
     result.add("forward", mode, dtype, problem)
     if problem or not expected.cotangents:
         return
@@ -226,7 +226,7 @@ def check_eager(
                 ours = gradients_of(expected.case, outputs, arrays, dys, order == 2)
                 problem = check_gradients(expected, ours, dtype, order == 2)
         except Exception as error:  # noqa: BLE001
-            problem = said(error)
+            problem = message(error)
         result.add(check, mode, dtype, problem)
         if problem:
             break
@@ -238,7 +238,7 @@ def check_eager(
                 ours = derivatives_of(expected.case, function, arrays, moves, list(expected.cotangents))
                 problem = check_derivatives(expected, ours, dtype)
         except Exception as error:  # noqa: BLE001
-            problem = said(error)
+            problem = message(error)
         result.add("jvp", mode, dtype, problem)
 
 
@@ -255,7 +255,7 @@ def check_compiled(
                 check_compiled(result, function, [one], dtype, orders)
         else:
             reason = value_dependent(result.entry, error)
-            result.add("forward", "compiled", dtype, "" if reason else said(error), reason)
+            result.add("forward", "compiled", dtype, "" if reason else message(error), reason)
         return
     for one, (arrays, rows) in zip(expected, runs, strict=True):
         wrong = check_forward(one, rows["forward"], arrays, dtype)
@@ -328,8 +328,8 @@ _VALUES = {
 
 def value_dependent(entry: str, error: BaseException) -> str:
     """Why a sample has no program, "" if it should have one."""
-    known = _VALUES.get(entry, "")
-    return known or ("a value of a tensor decides" if isinstance(error, meta.errors.TraceError) else "")
+    documented = _VALUES.get(entry, "")
+    return documented or ("a value of a tensor decides" if isinstance(error, meta.errors.TraceError) else "")
 
 
 def check_errors(result: Result, op: Any, function: Callable[..., Any]) -> None:
@@ -352,7 +352,7 @@ def check_errors(result: Result, op: Any, function: Callable[..., Any]) -> None:
         except allowed:
             problem = ""
         except Exception as error:  # noqa: BLE001
-            problem = said(error)
+            problem = message(error)
         result.add("errors", "", None, problem)
 
 

@@ -156,8 +156,8 @@ def _difference(draws: Sequence[Values], got: Values, exact: Callable[[], Values
         largest = finite.abs().max().item() if finite.numel() else 0.0
         if not torch.allclose(g, e, rtol=1e-3, atol=1e-4 * max(1.0, largest), equal_nan=True):
             truth = truth or exact()
-            known = [values[name] for values in draws]
-            if name in truth and _is_float(e) and _is_rounding(g, known, truth[name], rounding):
+            inputs = [values[name] for values in draws]
+            if name in truth and _is_float(e) and _is_rounding(g, inputs, truth[name], rounding):
                 continue
             return f"{name}: off by {(g.double() - e.double()).abs().max():.3g}, values up to {largest:.3g}"
     return ""
@@ -237,11 +237,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
     counts = collections.Counter(verdict["verdict"] for verdict in done.values())
     args.out.write_text(json.dumps({"totals": counts, "models": done}, indent=0))
-    alone = sum(
+    compiled_whole = sum(
         verdict["verdict"] == "passed" and not verdict["fallbacks"] and not verdict["by_torch"]
         for verdict in done.values()
     )
-    sys.stdout.write(f"{len(done)} models: {dict(counts)}; {alone} passed without a call of torch\n")
+    sys.stdout.write(f"{len(done)} models: {dict(counts)}; {compiled_whole} passed without a call of torch\n")
     return 0 if set(counts) <= {"passed"} else 1
 
 

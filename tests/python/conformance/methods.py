@@ -171,8 +171,8 @@ def unique(
     x: Any, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     """Results that are not asked for are left out."""
-    found = need("_unique2")(x) if dim is None else need("unique_dim")(x, dim)
-    return _chosen(found, return_inverse, return_counts)
+    results = need("_unique2")(x) if dim is None else need("unique_dim")(x, dim)
+    return _chosen(results, return_inverse, return_counts)
 
 
 @call("unique_consecutive")
@@ -182,8 +182,8 @@ def unique_consecutive(
     return _chosen(need("unique_consecutive")(x, dim=dim), return_inverse, return_counts)
 
 
-def _chosen(found: Any, return_inverse: bool, return_counts: bool) -> Any:
-    values, inverse, counts = found
+def _chosen(results: Any, return_inverse: bool, return_counts: bool) -> Any:
+    values, inverse, counts = results
     rest = [part for part, wanted in ((inverse, return_inverse), (counts, return_counts)) if wanted]
     return (values, *rest) if rest else values
 

@@ -51,14 +51,14 @@ def results(rows: Iterable[Measurement]) -> list[Result]:
 def page(rows: Sequence[Measurement], version: str) -> str:
     """The page."""
     entries = [row for row in rows if "backward_ops" not in row.counts]
-    alone = [row.result() for row in rows if "backward_ops" in row.counts]
-    report = Report(results(entries), alone)
+    backward = [row.result() for row in rows if "backward_ops" in row.counts]
+    report = Report(results(entries), backward)
     sections = [
         "# Conformance with PyTorch",
         _INTRODUCTION.format(version=version),
         "```\n" + report.total() + "\n```",
         "## Goals",
-        _goals(entries, alone),
+        _goals(entries, backward),
         "## By dtype and mode",
         _MODES_TEXT,
         _by_mode(entries),
@@ -70,8 +70,8 @@ def page(rows: Sequence[Measurement], version: str) -> str:
         "All dtypes and modes together.",
         table(("entry", *CHECKS), report.rows()),
     ]
-    if alone:
-        names = sorted((r.entry, share(r.total())) for r in alone)
+    if backward:
+        names = sorted((r.entry, share(r.total())) for r in backward)
         sections += ["## Backward operators by themselves", table(("operator", "calls"), names)]
     return "\n\n".join(sections) + "\n"
 
@@ -93,8 +93,8 @@ def _goals(rows: Sequence[Measurement], alone: Sequence[Result]) -> str:
     failed = {row.entry for row in rows if any(f for _, f in row.counts.values())}
     lines: list[tuple[str, str, str]] = []
     for tier, goal, members in (("A", 405, names[:TIER_A]), ("B", 150, names[TIER_A:])):
-        found, clean = sum(n in reached for n in members), sum(n in reached - failed for n in members)
-        text = f"{found} of {len(members)}; {clean} without a failure"
+        reached_members, clean = sum(n in reached for n in members), sum(n in reached - failed for n in members)
+        text = f"{reached_members} of {len(members)}; {clean} without a failure"
         lines.append((f"entries of tier {tier} reached", f"{goal} of {len(members)}", text))
     eager, compiled = ([r for r in rows if (r.mode == "compiled") == is_vm and r.mode] for is_vm in (False, True))
     for check, words in (("forward", "results"), ("backward", "gradients"), ("second", "second gradients"),

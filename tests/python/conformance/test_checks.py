@@ -85,15 +85,15 @@ def test_results_are_kept_by_dtype_settings_and_code(tmp_path: Path, monkeypatch
     results.add("float64", failed)
     with open(next(tmp_path.iterdir()), "a") as file:
         file.write('{"entry": "ta')  # the process was killed here
-    known = results.read()
-    assert known == {("tanh", "float32"): passed, ("tanh", "float64"): failed}
-    whole = merged("tanh", known.values())
+    measured = results.read()
+    assert measured == {("tanh", "float32"): passed, ("tanh", "float64"): failed}
+    whole = merged("tanh", measured.values())
     assert whole.total("forward") == {"passed": 1, "failed": 1}
     assert whole.notes == ["forward eager float64 failed: off"]
     assert Results(tmp_path, {"samples": 2}).read() == {}
     monkeypatch.setattr("tests.python.conformance.results.code", lambda: "another")
     assert results.read() == {}
-    assert Results(tmp_path, {"samples": 1}, any_code=True).read() == known
+    assert Results(tmp_path, {"samples": 1}, any_code=True).read() == measured
 
 
 def test_a_run_goes_on_where_another_stopped(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

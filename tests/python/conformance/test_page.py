@@ -60,9 +60,12 @@ def test_a_newer_row_replaces_one_of_no_more_samples_and_failures_always(
 
 
 def test_backward_operators_that_are_entries_have_two_rows(tmp_path: Path) -> None:
-    entry, alone = _result("native_dropout_backward", forward=""), Result("native_dropout_backward")
-    alone.add("backward_ops", "eager", torch.float32, "")
-    files = [_file(tmp_path / "a", "2026-01-02 00:00", 2, entry), _file(tmp_path / "b", "2026-01-03 00:00", 20, alone)]
+    entry, backward = _result("native_dropout_backward", forward=""), Result("native_dropout_backward")
+    backward.add("backward_ops", "eager", torch.float32, "")
+    files = [
+        _file(tmp_path / "a", "2026-01-02 00:00", 2, entry),
+        _file(tmp_path / "b", "2026-01-03 00:00", 20, backward),
+    ]
     page.update(files, tmp_path / "store.tsv", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| entries of tier B reached | 150 of 158 | 1 of 158; 1 without a failure |" in text
@@ -73,9 +76,12 @@ def test_the_page_lists_failures_with_explanations_and_reasons_of_skipped_sample
     zero = "linalg.norm.subgradients_at_zero"
     each = (_result("tanh", forward="", backward="-torch refuses it: <no>"), _result("sinh", forward="off"),
             _result(zero, forward="", second="off, by up to nan"))  # fmt: skip
-    alone = Result("elu_backward")
-    alone.add("backward_ops", "eager", torch.float32, "")
-    files = [_file(tmp_path / "a", "2026-01-02 00:00", 1, *each), _file(tmp_path / "b", "2026-01-03 00:00", 20, alone)]
+    backward = Result("elu_backward")
+    backward.add("backward_ops", "eager", torch.float32, "")
+    files = [
+        _file(tmp_path / "a", "2026-01-02 00:00", 1, *each),
+        _file(tmp_path / "b", "2026-01-03 00:00", 20, backward),
+    ]
     page.update(files, tmp_path / "store.tsv", tmp_path / "page.md")
     text = (tmp_path / "page.md").read_text()
     assert "| entries of tier A reached | 405 of 411 | 1 of 411; 1 without a failure |" in text

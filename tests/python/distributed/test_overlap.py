@@ -256,8 +256,8 @@ def test_explain_says_where_each_parameter_is(monkeypatch: pytest.MonkeyPatch) -
     assert rows["layers.1.w"] == ["0.5", "96", "elements over dp"]
     assert rows["layers.0.w.shard.velocity"] == ["0.25", "32", "axis 0 over tp, elements over dp"]
     model = nn.Linear(4, 6)
-    alone = meta.vm.compile(optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss), device="cpu")
-    assert "share" not in alone.explain(meta.ones((2, 4)), meta.ones((2, 6)))
+    of_one_process = meta.vm.compile(optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss), device="cpu")
+    assert "share" not in of_one_process.explain(meta.ones((2, 4)), meta.ones((2, 6)))
 
 
 def test_items_of_many_tuples_are_joined() -> None:

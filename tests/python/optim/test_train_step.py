@@ -205,18 +205,18 @@ def test_steps_are_saved_to_files(tmp_path: Path) -> None:
     """With the parameters of a step whose model is a function."""
     data = [(meta.array(x), meta.array(target)) for x, target in batches(4)]
 
-    def made() -> tuple[Any, Any]:
+    def step_and_arguments() -> tuple[Any, Any]:
         w = meta.array(np.ones((2, 3)), requires_grad=True)
         optimizer = optim.Adam([("w", w)], 0.1)
         schedule = optim.StepLR(optimizer, 1)
         return w, optim.TrainStep(lambda x: meta.dense(x, w), optimizer, meta.cross_entropy, schedule=schedule)
 
-    w, step = made()
+    w, step = step_and_arguments()
     for batch in data[:2]:
         step(*batch)
     meta.save(tmp_path / "step.safetensors", step)
     expected = [step(*batch).item() for batch in data[2:]]
-    again, other = made()
+    again, other = step_and_arguments()
     meta.load(tmp_path / "step.safetensors", other)
     assert [other(*batch).item() for batch in data[2:]] == expected
     np.testing.assert_array_equal(again.detach().numpy(), w.detach().numpy())

@@ -44,10 +44,10 @@ def widened(shard: Any) -> Any:
     return meta.all_gather(shard, 0, *GROUP).cast("float64")
 
 
-def alone(shard: Any) -> Any:
+def one_reader(shard: Any) -> Any:
     return meta.reshape(shard, (2, 3)).cast("bfloat16")
 
 
-@pytest.mark.parametrize("function", [both, computed, widened, alone])
+@pytest.mark.parametrize("function", [both, computed, widened, one_reader])
 def test_other_casts_stay(function: Any) -> None:
     assert narrowed(function, (6,)) == lines(program(function, (6,)))

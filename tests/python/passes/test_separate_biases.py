@@ -25,8 +25,8 @@ def calls(body: Callable[..., list[Any]], dtype: str = "float32", **shapes: tupl
     """The operators of a program after the pass, and whether each is a product with a bias."""
     types = {name: tensor_type(shape, dtype) for name, shape in ({"x": X, "w": W, "b": B} | shapes).items()}
     after = separate_biases(program(types, body))
-    found = [b.value for b in walk(after.main) if isinstance(b.value, Call)]
-    return [(c.op_name, c.op_name == "dense" and c.args[2] is not None) for c in found]
+    calls = [b.value for b in walk(after.main) if isinstance(b.value, Call)]
+    return [(c.op_name, c.op_name == "dense" and c.args[2] is not None) for c in calls]
 
 
 def test_each_reader_adds_the_bias() -> None:

@@ -130,15 +130,15 @@ def _needs_64_bits(func: Any) -> bool:
 
 def _is_element(value: Any, bound: Sequence[Any]) -> bool:
     """Whether a value is a float, or computed of elements. bound: the variables with values that may be."""
-    found: list[Any] = []
+    elements: list[Any] = []
     tvm.structural_walk(
         value,
         [
-            (tvm.TensorLoad, found.append),
-            (tvm.Var, lambda var: found.append(var) if any(var.same_as(v) for v in bound) else None),
+            (tvm.TensorLoad, elements.append),
+            (tvm.Var, lambda var: elements.append(var) if any(var.same_as(v) for v in bound) else None),
         ],
     )
-    return bool(found) or dtype_of(value) in dtypes.FLOATS
+    return bool(elements) or dtype_of(value) in dtypes.FLOATS
 
 
 def _fits_int32(buffer_type: Any) -> bool:

@@ -136,19 +136,19 @@ def _split(loop: Any, sharing: int) -> Any:
     chunk, lane = (tvm.Var(name, dtype_of(loop.loop_var)) for name in ("chunk", "lane"))
     zero, size = _like(chunk, 0), sharing * LANES
     count = loop.extent >> _like(chunk, size.bit_length() - 1)
-    parts = [_at(loop, chunk * _like(chunk, size) + _like(chunk, part * LANES) + lane) for part in range(sharing)]
+    parts = [_body_at(loop, chunk * _like(chunk, size) + _like(chunk, part * LANES) + lane) for part in range(sharing)]
     lanes = tvm.For(lane, zero, _like(chunk, LANES), tirx.ForKind.SERIAL, tvm.SeqStmt(parts))
     rest = tvm.Var("rest", dtype_of(loop.loop_var))
     start = count * _like(chunk, size)
     return tvm.SeqStmt(
         [
             tvm.For(chunk, zero, count, loop.kind, lanes),
-            tvm.For(rest, zero, loop.extent - start, tirx.ForKind.SERIAL, _at(loop, start + rest)),
+            tvm.For(rest, zero, loop.extent - start, tirx.ForKind.SERIAL, _body_at(loop, start + rest)),
         ]
     )
 
 
-def _at(loop: Any, position: Expr) -> Any:
+def _body_at(loop: Any, position: Expr) -> Any:
     """A copy of a loop's body at a position, with new variables."""
     values: dict[Any, Expr] = {loop.loop_var: position}
 

@@ -38,8 +38,8 @@ class _Mask:
     added: Any
 
     def narrowed(self, allowed: Any) -> _Mask:
-        both = allowed if self.allowed is None else meta.logical_and(self.allowed, allowed)
-        return _Mask(both, self.added)
+        narrowed = allowed if self.allowed is None else meta.logical_and(self.allowed, allowed)
+        return _Mask(narrowed, self.added)
 
     def joined(self, dtype: str) -> Any:
         """One mask: of bools if nothing is added, otherwise numbers, -inf where hidden."""

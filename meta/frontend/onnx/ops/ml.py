@@ -79,8 +79,8 @@ def label_encoder(
     default_string: str = "_Unused",
 ) -> Any:  # fmt: skip
     """The value of each key; the last one of equal keys."""
-    keys = _given({"int64": keys_int64s, "float32": keys_floats, "": keys_tensor})
-    values = _given({"int64": values_int64s, "float32": values_floats, "": values_tensor})
+    keys = _first_present({"int64": keys_int64s, "float32": keys_floats, "": keys_tensor})
+    values = _first_present({"int64": values_int64s, "float32": values_floats, "": values_tensor})
     if keys is None or values is None or keys.dtype.kind in "OSU" or values.dtype.kind in "OSU":
         refuse(node, "keys or values are text", "numbers")
     fallback: Any = default_float if values.dtype.kind == "f" else default_int64
@@ -95,7 +95,7 @@ def label_encoder(
     return meta.where(meta.any(hit, -1), labels, meta.full_like(labels, np.asarray(fallback).item()))
 
 
-def _given(lists: dict[str, Any]) -> Any:
+def _first_present(lists: dict[str, Any]) -> Any:
     for dtype, values in lists.items():
         if values is not None:
             return np.asarray(values, dtype or None).reshape(-1)

@@ -78,8 +78,8 @@ class _RecurrentLayer:
         """Biases of the inputs and of the state, None without."""
         if self.b is None:
             return None, None
-        both = meta.select(self.b, 0, direction)
-        return tuple(meta.split(both, 2, 0))  # type: ignore[return-value]
+        joined = meta.select(self.b, 0, direction)
+        return tuple(meta.split(joined, 2, 0))  # type: ignore[return-value]
 
 
 def _layer(

@@ -157,10 +157,10 @@ def roi_pool(call: OpCall) -> Any:
     wide = meta.max(meta.where(inside, meta.expand_dims(images, 3), lowest), (4,))
     rows = meta.expand_dims(_bins(y1, y2, size[0], x.shape[2], rois.dtype), (1, 4))
     pooled = meta.max(meta.where(rows, meta.expand_dims(wide, 2), lowest), (3,))
-    some = meta.logical_and(
+    has_elements = meta.logical_and(
         meta.expand_dims(meta.any(rows, (3,)), ()), meta.expand_dims(meta.any(columns, (2,)), (1, 2))
     )
-    return meta.where(some, pooled, 0)
+    return meta.where(has_elements, pooled, 0)
 
 
 def _bins(first: Any, last: Any, bins: int, size: int, dtype: str) -> Any:

@@ -63,8 +63,8 @@ def _check_width(kernel: tuple[int, ...], padding: tuple[int, ...]) -> None:
 
 def _maximum(rank: int, indices: bool) -> Callable[..., Any]:
     plain = (meta.max_pool1d, meta.max_pool2d, meta.max_pool3d)[rank - 1]
-    both = (meta.max_pool1d_with_indices, meta.max_pool2d_with_indices, meta.max_pool3d_with_indices)[rank - 1]
-    function = both if indices else plain
+    with_indices = (meta.max_pool1d_with_indices, meta.max_pool2d_with_indices, meta.max_pool3d_with_indices)[rank - 1]
+    function = with_indices if indices else plain
 
     def max_pool(
         self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False

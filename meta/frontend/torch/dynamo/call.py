@@ -157,7 +157,7 @@ def _program(
     """The call of a program. stable_positions: of arguments that mostly have the same memory."""
     outputs = _outputs(converted.outputs, sources)
     if not converted.record.main.body.results:  # nothing is computed or written
-        return lambda args: _returned(outputs, _taken(args), ())
+        return lambda args: _returned(outputs, _drain(args), ())
     device = _device(converted)
     graphs = options.graphs and not converted.random
     stable = [
@@ -191,7 +191,7 @@ def _program(
             reraise(error)
 
     def run(args: list[Any]) -> list[Any]:
-        values = _taken(args)
+        values = _drain(args)
         if scope is None:
             raw = execute(values)
         else:
@@ -210,7 +210,7 @@ def _program(
     return run
 
 
-def _taken(args: list[Any]) -> list[Any]:
+def _drain(args: list[Any]) -> list[Any]:
     values = list(args)
     args.clear()
     return values

@@ -366,9 +366,9 @@ def _as_declared(value: Any, expected: Any) -> Any:
     kind = getattr(x, "type", None)
     if not isinstance(kind, TensorType) or not isinstance(expected, torch.Tensor):
         return x
-    wanted = str(expected.dtype).removeprefix("torch.")
+    dtype = str(expected.dtype).removeprefix("torch.")
     floats = is_float(kind.dtype) and expected.is_floating_point()
-    return meta.cast(x, wanted) if floats and kind.dtype != wanted else x
+    return meta.cast(x, dtype) if floats and kind.dtype != dtype else x
 
 
 def _reason(error: BaseException) -> str:

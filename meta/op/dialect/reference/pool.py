@@ -27,7 +27,7 @@ def _windows(axes: _Axes) -> Iterator[tuple[_Ints, tuple[Any, ...]]]:
         yield i, np.ix_(*(np.array(m[a], np.int64) for m, a in zip(members, i, strict=True)))
 
 
-def _taken(data: Any, window: tuple[Any, ...]) -> Any:
+def _elements_of(data: Any, window: tuple[Any, ...]) -> Any:
     """The elements of a window as one axis after batch and channels."""
     out = data[(..., *window)]
     return out.reshape(*out.shape[:2], int(np.prod(out.shape[2:])))
@@ -55,7 +55,7 @@ def _max_with_indices(x: Any, axes: _Axes) -> tuple[Any, Any]:
     out, indices = np.full(shape, _lowest(data.dtype), data.dtype), np.full(shape, -1, np.int64)
     flat = np.arange(int(np.prod(x.shape[2:]))).reshape(x.shape[2:])
     for i, window in _windows(axes):
-        inside = _taken(data, window)
+        inside = _elements_of(data, window)
         if inside.shape[-1]:
             out[(..., *i)] = inside.max(-1)
             indices[(..., *i)] = flat[window].reshape(-1)[_argmax(inside)]
@@ -75,7 +75,7 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     data = widen(x)
     out = np.zeros((*x.shape[:2], *(axis.count for axis in axes)), data.dtype)
     for i, window in _windows(axes):
-        out[(..., *i)] = _taken(data, window).sum(-1) / _elements(axes, i, include_pad)
+        out[(..., *i)] = _elements_of(data, window).sum(-1) / _elements(axes, i, include_pad)
     return out
 
 

@@ -77,8 +77,8 @@ def test_rows_compute_what_tvm_does(computed):
     program = from_relax(module_of(cases))
     results = meta.interpreter.run.run(program, *inputs_of(cases))
     for (case, expected), result in zip(computed, results, strict=True):
-        found = [x.numpy() for x in leaves(result)]
-        assert len(found) == len(expected), case.name
-        for ours, theirs in zip(found, expected, strict=True):
+        arrays = [x.numpy() for x in leaves(result)]
+        assert len(arrays) == len(expected), case.name
+        for ours, theirs in zip(arrays, expected, strict=True):
             assert (ours.dtype, ours.shape) == (theirs.dtype, theirs.shape), case.name
             np.testing.assert_allclose(ours, theirs, rtol=1e-4, atol=1e-5, err_msg=f"{case.name} {case.label}")

@@ -61,9 +61,9 @@ def test_rows_fit_an_overload(family: str) -> None:
     problems: dict[str, list[str]] = {}
     for name, row in _table.families()[family].items():
         assert hasattr(torch.ops.aten, name), f"{name} is no operator of ATen"
-        found = [_problem(Direct(row) if isinstance(row, str) else row, schema) for schema in _schemas(name)]
-        if "" not in found:
-            problems[name] = found
+        mismatches = [_problem(Direct(row) if isinstance(row, str) else row, schema) for schema in _schemas(name)]
+        if "" not in mismatches:
+            problems[name] = mismatches
     assert problems == {}
 
 

@@ -239,10 +239,10 @@ def test_explain_lists_what_torch_runs():
 
 def test_programs_know_which_inputs_keep_their_memory(monkeypatch):
     """Parameters and buffers, in the forward and the backward program: CUDA graphs do not copy them."""
-    found = []
+    reports = []
 
     def compile_record(record, *args, stable, **kwargs):
-        found.append([list(record.main.params[i].type.shape) for i in stable])
+        reports.append([list(record.main.params[i].type.shape) for i in stable])
         return plain(record, *args, stable=stable, **kwargs)
 
     plain = program_calls.compile_record
@@ -251,7 +251,7 @@ def test_programs_know_which_inputs_keep_their_memory(monkeypatch):
     model.register_buffer("scale", torch.ones(2))
     fast = torch.compile(lambda x: model(x) * model.scale, backend=compile_backend)
     fast(torch.randn(5, 4, requires_grad=True)).sum().backward()
-    forward, backward = map(sorted, found)
+    forward, backward = map(sorted, reports)
     assert forward == [[2], [2], [2, 3], [3], [3, 4]]
     assert backward == [[2], [2, 3], [3, 4]]
 
