@@ -99,8 +99,8 @@ def _ratio(value: float, reference: float | None, limit: float | None) -> str:
 
 
 def memory_row(network: str, title: str, count: int, limits: bool) -> list[str]:
-    """What a rank of ZeRO 3 needs, with all that a step computes on the way for one row of a batch, planned for the CPU
-    in float32, against the parameters, gradients and state of one process."""
+    """The memory that a rank of ZeRO 3 needs, with all that a step computes on the way for one row of a batch, planned
+    for the CPU in float32, against the parameters, gradients and state of one process."""
     import meta
     from benchmarks.training_steps import NETWORKS
     from meta import distributed

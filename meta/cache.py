@@ -180,7 +180,7 @@ class DiskCache:
         """Build the entries of `key` inside: other processes that come here with the same key wait for up to a minute,
         then look for the entries again. So ranks of one program, started together, compile it once.
 
-        It is a matter of speed alone: if the lock fails, several processes build the same entries."""
+        Only speed depends on it: if the lock fails, several processes build the same entries."""
         with contextlib.ExitStack() as stack:
             with contextlib.suppress(OSError), opened(self.directory, create=True) as folder:
                 stack.enter_context(exclusive(folder, _LOCKS, key, _WAIT))

@@ -25,9 +25,9 @@ _MAX_BITS = 64
 """Bits of a coefficient: machines count no more elements."""
 
 NAME = r"[^\W\d][\w.]*"
-"""What names of sizes, variables and functions are made of in IR text."""
+"""The characters of names of sizes, variables and functions in IR text."""
 VALUES: Mapping[str, Any] = {"True": True, "False": False, "None": None, "inf": float("inf"), "nan": float("nan")}
-"""Words of IR text that are values, and so are no names of sizes."""
+"""Words of IR text that are values, so that sizes cannot have them as names."""
 _WORDS = frozenset({*VALUES, "const", "device"})
 
 

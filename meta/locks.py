@@ -33,7 +33,8 @@ _ORDER: Final = (
     "constants",
     "modules of TVM",
 )
-"""What the locks guard, in the order in which a thread may take several of them; a fork takes them in this order."""
+"""The things that locks guard, in the order in which a thread may take several of them; a fork takes them in this
+order."""
 
 _PACKAGES: Final = frozenset(
     ("meta", "tvm", "tvm_ffi", "numpy", "ml_dtypes", "torch", "lark", "opt_einsum", "platformdirs")

@@ -1,4 +1,4 @@
-"""What the fuzzers of readers share: mutations of bytes, tokens and JSON, a run, and its command line.
+"""The common parts of the fuzzers of readers: mutations of bytes, tokens and JSON, a run, and its command line.
 
 A run is determined by --seed. Each input may only be accepted or refused with an error of meta. One that does anything
 else, or takes longer than --slow seconds, is reported and written to --failures; the exit status is 1 if there is one.

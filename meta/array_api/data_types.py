@@ -113,7 +113,7 @@ def iinfo(type: Any, /) -> IntInfo:
 
 
 class NamespaceInfo:
-    """What the namespace can do, and its defaults."""
+    """The capabilities of the namespace, and its defaults."""
 
     __slots__ = ()
 

@@ -82,7 +82,8 @@ def _running_sum(x: Any, axis: int) -> Any:
 
 
 def _running_product(x: Any, axis: int) -> Any:
-    """Of complex elements in log2(size) steps: after each, every element is the product of twice as many."""
+    """The product of complex elements in log2(size) steps: after each, every element is the product of twice as
+    many."""
     if not dtypes.is_complex(x.dtype):
         return meta.cumprod(x, axis)
     step, size = 1, x.shape[axis]

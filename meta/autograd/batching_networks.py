@@ -70,7 +70,7 @@ def _bias_add(b: Batch) -> Any:
 
 
 def _reduced(b: Batch, losses: Any, count: Any) -> Any:
-    """The losses of each call by its reduction; `count()` is what their mean is divided by."""
+    """The losses of each call by its reduction; `count()` is the divisor of their mean."""
     axes = tuple(range(1, losses.ndim))
     if b["reduction"] == "none":
         return losses
@@ -91,7 +91,7 @@ def _spread_dy(b: Batch, shape: Any, count: Any) -> Any:
 
 
 def _pair_loss(b: Batch) -> Any:
-    """Of elements of x and of a target of its shape; weights that all calls share broadcast."""
+    """The rule of losses of elements of x and of a target of its shape; weights that all calls share broadcast."""
     if not b.only("x", "target", "dy"):
         return None
     index, x = b.op.schema.index, b.kind("x")
@@ -102,7 +102,7 @@ def _pair_loss(b: Batch) -> Any:
 
 
 def _class_loss(b: Batch) -> Any:
-    """Of rows of scores and their classes: the batch becomes a part of theirs."""
+    """The rule of losses of rows of scores and their classes: the batch becomes a part of their rows."""
     if not b.only("x", "target", "dy"):
         return None
     index, classes = b.op.schema.index, b.kind("target").shape

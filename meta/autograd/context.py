@@ -1,4 +1,4 @@
-"""What the `forward` of an autograd.Function leaves for its `backward`."""
+"""Values that the `forward` of an autograd.Function saves for its `backward`."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from meta.schema._types import TensorLike
 
 
 class Context:
-    """What `forward` leaves for `backward`. Other attributes may be set freely; plain values only, for arrays set as
-    attributes are neither freed nor checked for in-place writes.
+    """Values that `forward` saves for `backward`. Other attributes may be set freely; plain values only, for arrays set
+    as attributes are neither freed nor checked for in-place writes.
 
     needs_input_grad: for each argument of `forward`, whether its gradient is wanted. In a traced function `forward`
         sees True for every floating tensor, because what is wanted is known when `backward` runs."""

@@ -32,7 +32,7 @@ class FunctionCall:
     saved: Sequence[Any]
 
     def context(self, needs: Sequence[bool]) -> Context:
-        """What `forward` left for `backward`, with the results of `apply` among it."""
+        """The values that `forward` saved for `backward`, with the results of `apply` among it."""
         return self.kept.context(self.ctx, tuple(needs), self.results, self.saved)
 
     def rule(self) -> GradRule:

@@ -65,7 +65,7 @@ def _outs(rule: GradRule, results: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _or_zeros(x: Any, tangent: Any) -> Any:
-    """The tangents of an argument, zeros where there are none; None for an argument that is no tensor."""
+    """The tangents of an argument, zeros where there are none; None for an argument that is not a tensor."""
     if isinstance(x, tuple):
         return tuple(map(_or_zeros, x, tangent or (None,) * len(x)))  # pyright: ignore[reportUnknownArgumentType]
     return zeros_of(x) if tangent is None and is_tensor(x) else tangent

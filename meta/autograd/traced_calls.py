@@ -81,7 +81,7 @@ class Kept:
 
 
 def kept_tensors(ctx: Context, args: Sequence[Any], results: Sequence[Any]) -> tuple[Kept, tuple[Any, ...]]:
-    """What `forward` left on `ctx`, and the saved operands."""
+    """The attributes that `forward` set on `ctx`, and the saved operands."""
     trees: dict[str, Tree] = {}
     tensors: list[Any] = []
     for name, value in vars(ctx).items():

@@ -19,7 +19,8 @@ from meta.parts import Writes
 
 
 def run_forward(function: Any, ctx: Context, args: Sequence[Any], kind: type) -> tuple[Any, tuple[Any, ...]]:
-    """What `forward` returned, and its results, which are of class `kind`. Nothing is recorded for gradients."""
+    """The value that `forward` returned, and its results, which are of class `kind`. Nothing is recorded for
+    gradients."""
     with GradMode(False):
         try:
             returned = function.forward(ctx, *args)

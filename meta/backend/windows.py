@@ -1,6 +1,6 @@
 """Sliding windows along an axis: which elements each of them covers.
 
-The arithmetic is written with `+ * // %` and comparisons alone, so it serves Python ints, NumPy and TVM expressions.
+The arithmetic uses only `+ * // %` and comparisons, so it serves Python ints, NumPy and TVM expressions.
 """
 
 from __future__ import annotations

@@ -49,7 +49,7 @@ class Encoder:
     _held: list[Any] = field(default_factory=list[Any])
 
     def encode(self, value: Any, name: str = "", depth: int = 0) -> Any:
-        """What the JSON text has for `value`. Raises ArgumentError, naming the place, for what cannot be saved."""
+        """The JSON form of `value`. Raises ArgumentError, naming the place, for what cannot be saved."""
         if depth > MAX_DEPTH:
             raise _unsaved(name, f"nests deeper than {MAX_DEPTH}")
         state = state_of(value)

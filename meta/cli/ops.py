@@ -149,7 +149,7 @@ def _reasons(checked: Checked, with_reasons: object) -> str:
 
 
 def _remedies(lacking: Checked, with_remedies: object) -> str:
-    """What each operator lacks and how to add it, where `--missing` asks for it."""
+    """The missing parts of each operator and how to add them, where `--missing` asks for it."""
     if not with_remedies or not lacking:
         return ""
     lines = [

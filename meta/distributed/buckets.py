@@ -38,7 +38,7 @@ class Bucket:
 BUCKET_BYTES = 25 << 20
 """Tensors are communicated in buckets of about this size, as torch's DistributedDataParallel does by default."""
 ALONE_BYTES = 1 << 20
-"""Larger tensors are communicated alone: a message takes less time than copies into and out of a bucket."""
+"""Larger tensors are communicated one by one: a message takes less time than copies into and out of a bucket."""
 
 MOST_TENSORS = 32
 """Tensors in a bucket, at most: the kernels that join and divide them take long to compile, and one more message takes
@@ -55,7 +55,7 @@ def buckets(
     arrays: Iterable[NDArray], least_bytes: int, apart: Callable[[NDArray], Any] = lambda _: None, parts: int = 1
 ) -> Iterator[Bucket]:
     """The arrays in buckets of at least that many bytes or MOST_TENSORS arrays, each of one dtype and device, in order;
-    large ones alone.
+    large ones one by one.
 
     apart: arrays for which it differs are in different buckets.
     parts: of how many the arrays are one; sizes are those of all parts."""

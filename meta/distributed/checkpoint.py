@@ -69,7 +69,7 @@ def _reporting(where: str, path: Path, expected: str) -> Generator[None, None, N
     """Raise FileError for what torch.distributed.checkpoint raises."""
     try:
         with warnings.catch_warnings():
-            # torch tells a process that is alone that it is.
+            # torch warns a single process that it is one.
             warnings.filterwarnings("ignore", "torch.distributed is disabled", UserWarning)
             yield
     except MetaError:
@@ -118,7 +118,7 @@ def load(path: str | os.PathLike[str], step: TrainStep) -> None:
     if not source.exists() and _old(source).is_dir():
         source = _old(source)
     if not source.is_dir():
-        raise FileError("distributed.load", f"{source} is no folder", "a folder that distributed.save wrote")
+        raise FileError("distributed.load", f"{source} is not a folder", "a folder that distributed.save wrote")
     dist_checkpoint = _checkpoint_module()
     reader = dist_checkpoint.HuggingFaceStorageReader(str(source))
     entries = list(entries_of("distributed.load", step))

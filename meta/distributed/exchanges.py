@@ -86,7 +86,7 @@ def written_parameter(where: str, name: str) -> NotSupportedError:
 
 
 def _state_of(x: Any) -> Any:
-    """What changes when a tensor is written in place."""
+    """A value that changes when a tensor is written in place."""
     if not isinstance(x, NDArray):
         return x.atom
     return modes.trace.is_overwritten(x) if modes.trace is not None else shared_writes(x)[0]

@@ -1,4 +1,4 @@
-"""What a rank holds of the arrays of a training step's state."""
+"""The arrays of a training step's state, and the part of each that a rank holds."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class HeldArray:
 
 
 def held_arrays(step: TrainStep, exchanges: Sequence[Exchange]) -> tuple[HeldArray, ...]:
-    """What a rank holds of the arrays of a step's state, which exchanges divide."""
+    """The arrays of a step's state, which exchanges divide."""
     shards = [shard for exchange in exchanges for shard in exchange.shards]
     parts = [part for exchange in exchanges for part in exchange.parts]
     by_id = {id(shard.array): shard for shard in shards}

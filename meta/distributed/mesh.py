@@ -51,7 +51,7 @@ class DeviceMesh(CheckedArguments):
         return 0 if ranks == 1 or self._torch_mesh is None else int(self._torch_mesh.get_local_rank(name))
 
     def torch_mesh(self) -> Any:
-        """torch's mesh, for `torch.distributed.checkpoint` and the like; None in a process that is alone."""
+        """torch's mesh, for `torch.distributed.checkpoint` and the like; None in a single process."""
         return self._torch_mesh
 
     def __repr__(self) -> str:

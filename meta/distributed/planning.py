@@ -1,4 +1,4 @@
-"""What a training step keeps on each rank and communicates, from its program, for any number of ranks."""
+"""The memory and the communication of a training step on each rank, from its program, for any number of ranks."""
 
 from __future__ import annotations
 
@@ -98,7 +98,7 @@ class Plan:
 def plan(step: TrainStep, *args: Any) -> Plan:
     """The plan of a training step for the arguments of a call, from its program; nothing runs.
 
-    A process that is alone plans for any number: `plan(zero(2, Group("dp", 64), broadcast=False)(step), x, y)`.
+    A single process plans for any number of ranks: `plan(zero(2, Group("dp", 64), broadcast=False)(step), x, y)`.
     Raises ArgumentError for something other than a TrainStep."""
     if not isinstance(step, TrainStep):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")

@@ -12,7 +12,7 @@ from meta.random import generator
 from meta.schema.annotations import checked
 
 _VARIABLES = ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT")
-"""What torchrun tells every process."""
+"""The environment variables that torchrun sets for every process."""
 
 
 def _torch_distributed() -> Any:
@@ -28,7 +28,7 @@ def _torch_distributed() -> Any:
 def init(backend: str | None = None, timeout: float = 600.0) -> None:
     """Join the processes that torchrun started, or adopt the process group that the program has initialised.
 
-    Without torchrun's environment variables the process is alone, and every collective is the identity.
+    Without torchrun's environment variables there is one process, and every collective is the identity.
     backend: of torch.distributed, None for gloo on the CPU and, where there is a GPU, NCCL on CUDA.
     timeout: seconds that a collective waits for the other ranks before it fails.
     Raises CommunicationError for an incomplete environment, and where the other processes do not answer."""
@@ -93,12 +93,12 @@ def is_initialized() -> bool:
 
 
 def rank() -> int:
-    """The number of this process, from 0; 0 when it is alone."""
+    """The number of this process, from 0; 0 when there is one process."""
     return int(_torch_distributed().get_rank()) if _torch_is_initialized() else 0
 
 
 def world_size() -> int:
-    """The number of processes; 1 when this one is alone."""
+    """The number of processes; 1 without torchrun."""
     return int(_torch_distributed().get_world_size()) if _torch_is_initialized() else 1
 
 
@@ -111,7 +111,7 @@ def local_rank() -> int:
 
 
 def position(group: str, ranks: int) -> int:
-    """The position of this process in a group; 0 in a process that is alone, which may plan for any number of ranks."""
+    """The position of this process in a group; 0 in a single process, which may plan for any number of ranks."""
     if ranks == 1 or not _torch_is_initialized():
         return 0
     from meta.backend.torch.groups import find_group

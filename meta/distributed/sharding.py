@@ -32,7 +32,7 @@ def zero(
 
     Each parameter is a vector, padded to a multiple of the number of ranks, of which every rank keeps a shard.
     stage: 1 divides the optimizer's state: a rank updates its shard, and all shards are gathered. 2 divides gradients
-        too: a rank gets the sum of its shard alone. 3 divides the parameters too: they are gathered where the model
+        too: a rank gets only the sum of its shard. 3 divides the parameters too: they are gathered where the model
         reads them; between steps the model's attributes are shards, which `gathered(step)` replaces by parameters.
     mesh: the ranks, as a group, an axis of a mesh, or None for all processes.
     bucket_bytes: least size of the parameters or gradients that are sent together; by default 25 MiB, in stage 3 at
@@ -66,7 +66,7 @@ def zero(
 
 
 def _default_bucket_bytes(stage: int, shards: Sequence[Shard]) -> int:
-    """In stage 3, a bucket is what a rank has whole at one time, so that small models need small ones."""
+    """In stage 3, a rank has the whole parameters of a bucket at one time, so that small models need small buckets."""
     parameters = sum(shard.array.nbytes * shard.group.ranks for shard in shards)
     return max(min(BUCKET_BYTES, parameters // 32), 1) if stage == 3 else BUCKET_BYTES
 

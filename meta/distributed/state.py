@@ -50,7 +50,7 @@ class StateEntry:
             return whole if self.part is None else self.part.whole(whole)
 
     def own_part(self, whole: NDArray) -> NDArray:
-        """What this rank keeps of an array that one process has."""
+        """The part of an array that this rank keeps."""
         with no_grad():
             part = whole if self.part is None else self.part.own_part(whole.reshape(self.part.kind.shape))
             own = part if self.shard is None else self.shard.own_part(part)

@@ -249,7 +249,7 @@ def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any, revision: int) 
 
 
 def _resolving(op_state: OpState, args: tuple[Any, ...]) -> Runner:
-    """Of a call whose result has a shape that depends on values: work it out, then call again."""
+    """Compute the shape of a result that depends on values, then call again."""
     op, positions = op_state.op, op_state.op.schema.tensor_positions
     resolve = op.resolve
     assert resolve is not None

@@ -161,7 +161,7 @@ def _walk(start: Pending, slots: frozenset[Slot] | None, retain: bool, create: b
 
 @dataclass(frozen=True, slots=True)
 class _Route:
-    """What lies between outputs and wanted gradients."""
+    """The part of a graph between outputs and the inputs of wanted gradients."""
 
     targets: set[GradientNode]
     """The nodes of the wanted gradients."""
@@ -207,7 +207,7 @@ def _flat_edges(node: GradientNode) -> list[Slot]:
 
 _ALL = (True,)
 _NODES = (Leaf, GradientNode)
-"""What the edge of an argument that is no list begins with."""
+"""The first item of the edge of an argument that is not a list."""
 
 
 def _apply(

@@ -1,4 +1,4 @@
-"""What an array is without operators: its type, and its values for Python, NumPy and other libraries."""
+"""Arrays without operators: the type, and the values for Python, NumPy and other libraries."""
 
 from __future__ import annotations
 

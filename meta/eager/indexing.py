@@ -104,7 +104,8 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
 
 
 def value_for(x: Any, value: Any) -> Any:
-    """What is assigned into x as a tensor of its dtype. Raises TypeInferenceError for one of a higher category."""
+    """The value that is assigned into x, as a tensor of its dtype. Raises TypeInferenceError for one of a higher
+    category."""
     tensor = value if _is_tensor(value) else meta.array(value, assigned_dtype(value), device=x.device)
     check_dtype(tensor.dtype, x.dtype)
     return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)

@@ -18,7 +18,7 @@ class KnownItems(dict[tuple[Any, ...], tuple[Any, ...]]):
     """Attributes -> (*the same objects, (*attributes in normal form, *their parts of the cache key)).
 
     The attributes of an entry equal those that are looked up; unless they are the same objects or have the same bytes,
-    the entry is to be renewed. The same objects have not changed: entries have hashable ones alone, so no lists."""
+    the entry is to be renewed. The same objects have not changed: entries hold only hashable objects, so no lists."""
 
     def __missing__(self, raw: tuple[Any, ...]) -> tuple[Any, ...]:
         return (*raw, self.renew(raw))

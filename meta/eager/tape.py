@@ -86,7 +86,7 @@ def record(op: str, result: Any, args: tuple[Any, ...]) -> Any:
 
 
 def _alias(result: NDArray) -> NDArray:
-    """What a node saves of a result that holds the node: the result itself would make a cycle."""
+    """The form in which a node saves a result that holds the node: the result itself would make a cycle."""
     writes = result._version
     if writes is None:  # without the lock of NDArray._alias: no other thread has the result yet
         writes = result._version = Writes((0,))

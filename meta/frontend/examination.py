@@ -1,4 +1,4 @@
-"""What a program of another system consists of, before it is converted: the answer of every frontend's `examine`."""
+"""The contents of a program of another system, before it is converted: the result of every frontend's `examine`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong with the arguments of a composed function that failed with an error of Python."""
+"""Errors about the arguments of a composed function that failed with an error of Python."""
 
 from __future__ import annotations
 

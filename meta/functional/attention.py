@@ -81,7 +81,7 @@ def masked_scores(scores: Any, mask: Any, causal: bool) -> Any:
 
 
 def _weights(scores: Any) -> Any:
-    """softmax(scores), 0 in rows of -inf alone."""
+    """softmax(scores), 0 in rows whose scores are all -inf."""
     is_hidden = meta.equal(meta.max(meta.stop_gradient(scores), -1, True), -math.inf)
     return meta.where(is_hidden, 0, meta.softmax(meta.where(is_hidden, 0, scores), -1))
 

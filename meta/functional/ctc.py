@@ -32,7 +32,7 @@ def ctc_loss(
     "mean" divides each loss by the length of its target, then by n. As in torch, the gradient assumes that x is
     log_softmax of logits: it is exp(x) minus the probability of each class at each time given the target, whose sum
     over the classes is 0. Raises ArgumentError for shapes, dtypes and a blank that do not fit, PositionError for labels
-    that are no classes and lengths beyond the target."""
+    that are not classes and lengths beyond the target."""
     check_reduction("ctc_loss", reduction)
     if x.ndim == 2:
         x, target = meta.expand_dims(x, 1), meta.reshape(target, (1, -1))

@@ -54,7 +54,7 @@ def multi_margin_loss(
 
 
 def multilabel_margin_loss(x: Any, target: Any, reduction: Reduction = "mean") -> Any:
-    """The sum over the labels j and all classes i that are no labels of max(0, 1 - x[j] + x[i]), divided by the number
+    """The sum over the labels j and all other classes i of max(0, 1 - x[j] + x[i]), divided by the number
     of classes. x: (batch, classes) or (classes,); target: of that shape, in each row the integer labels, then -1.
     Raises ArgumentError for an empty x, and shapes and dtypes that do not fit."""
     name = "multilabel_margin_loss"

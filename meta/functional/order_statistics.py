@@ -72,7 +72,7 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[An
 
 def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
     """The middle element in ascending order, the lower one of two; NaN if there is one. Along an axis: values and their
-    positions (int64); without one: the value alone, NaN of no elements."""
+    positions (int64); without one: only the value, NaN of no elements."""
     return _median("median", x, axis, keepdims, skip_nan=False)
 
 

@@ -1,4 +1,4 @@
-"""What else knows an operator: names in frontends, sample rows of the generic tests, the reference page."""
+"""Other places that name an operator: names in frontends, sample rows of the generic tests, the reference page."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def _all_rows(modules: tuple[str, ...]) -> tuple[tuple[Any, ...], str]:
 
 
 def _tried(op: Op, sample: Any) -> tuple[str, ...]:
-    """What each dialect says to a sample's call on the CPU; nothing for operators without a kernel."""
+    """The answer of each dialect to a sample's call on the CPU; nothing for operators without a kernel."""
 
     def typed(tensor: Any, path: str) -> TensorType:
         del path

@@ -26,7 +26,7 @@ MUTATES = "mutates"
 
 
 class OpLike(Protocol):
-    """What the IR needs to know of an operator: its name, its arguments, and the type rule on argument types."""
+    """The part of an operator that the IR reads: its name, its arguments, and the type rule on argument types."""
 
     @property
     def name(self) -> str: ...

@@ -9,7 +9,7 @@ from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, If, Tuple, Tuple
 from meta.ir.visitor import walk
 
 Sources = frozenset[Any]
-"""What a tensor may share memory with: the positions of parameters, and variables and constants in place of those."""
+"""The memory that a tensor may share: the positions of parameters, and variables and constants in place of those."""
 
 
 def result_sources(function: FunctionExpr, *, certain: bool = False) -> tuple[Sources, ...]:

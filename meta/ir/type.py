@@ -151,7 +151,7 @@ class FunctionType:
 
 @dataclass(frozen=True, slots=True)
 class Value:
-    """The result of an operator whose value follows from the argument types alone (`shape`): no kernel runs."""
+    """The result of an operator whose value follows from the types of the arguments (`shape`): no kernel runs."""
 
     value: int | float | bool | tuple[Dim, ...]
 

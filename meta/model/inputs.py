@@ -1,4 +1,4 @@
-"""Inputs of layers that are no tensors."""
+"""Errors about inputs of layers that are not tensors."""
 
 from __future__ import annotations
 

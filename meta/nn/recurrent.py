@@ -87,7 +87,7 @@ def _one_direction(
 
 
 class _Gated(Model):
-    """What layers and cells share: parameters, and one step."""
+    """The common base of layers and cells: parameters, and one step."""
 
     gates: ClassVar[int]
     """Rows of the parameters, in units of hidden_size."""

@@ -146,7 +146,7 @@ class Candidate:
 
 def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
     """Every implementation of the call's operator, in the order of preference, each with its refusal; those for complex
-    tensors alone only if the call has one."""
+    tensors only if the call has one."""
     return _asked(call, implementations(call.op), in_program)
 
 

@@ -1,4 +1,4 @@
-"""What operators of linear algebra share: rules on the types of matrices, and errors about their values."""
+"""The common parts of operators of linear algebra: rules on the types of matrices, and errors about their values."""
 
 from __future__ import annotations
 

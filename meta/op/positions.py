@@ -112,7 +112,7 @@ def _refusal(call: CallInfo) -> Callable[[Sequence[Any]], None]:
 
 
 def _sized(raw: Any, kind: TensorType) -> Any:
-    """What has the shape of a tensor: raw memory of complex numbers has an axis more, for their parts."""
+    """An object with the shape of a tensor: raw memory of complex numbers has an axis more, for their parts."""
     return SimpleNamespace(shape=raw.shape[:-1]) if is_complex(kind.dtype) else raw
 
 

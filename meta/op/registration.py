@@ -86,7 +86,7 @@ def function_kernel(implementation: Implementation, call: CallInfo) -> Kernel:
 
 @dataclass(eq=False)
 class UserDialect(FunctionDialect):
-    """What `register_dialect` returns. As a context manager it is unregistered at the end of the block."""
+    """The dialect that `register_dialect` returns. As a context manager it is unregistered at the end of the block."""
 
     def unregister(self) -> None:
         """Remove the dialect and its implementations; programs that are compiled keep its kernels."""

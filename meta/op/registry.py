@@ -268,7 +268,7 @@ def _doc(function: TypeFunction) -> str:
 
 
 def load() -> None:
-    """Import every declaration module once. What an interrupt leaves out, the next call imports."""
+    """Import every declaration module once. The next call imports the modules that an interrupt left out."""
     global _loaded
     if _loaded:
         return

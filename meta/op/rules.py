@@ -71,7 +71,7 @@ def require_rank(name: str, t: TensorType, *ranks: int) -> None:
 
 
 def require_same_dtype(**types: TensorType) -> None:
-    """Of two dtypes, one of them floating, the other one is to be cast: fractions are not cut off."""
+    """Raise TypeInferenceError unless all have one dtype. The remedy casts to the higher kind, to lose no fractions."""
     (first, head), *rest = types.items()
     for name, t in rest:
         if t.dtype == head.dtype:

@@ -41,7 +41,7 @@ class StateNumber:
 
     @property
     def operand(self) -> Any:
-        """What formulas compute with: the number, in a trace the array."""
+        """The operand of formulas: the number, or in a trace the array."""
         return self.value if modes.trace is None else self.array
 
     def assign(self, value: Any) -> None:

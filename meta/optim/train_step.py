@@ -25,7 +25,7 @@ from meta.schema.annotations import CheckedArguments, checked
 
 
 class Scaler(Protocol):
-    """What scales the loss and skips steps whose gradients overflow: a meta.amp.GradScaler."""
+    """A meta.amp.GradScaler, which scales the loss and skips steps whose gradients overflow."""
 
     def scale(self, loss: Any) -> Any: ...
     def unscale(self, optimizer: Any) -> Any: ...

@@ -161,7 +161,7 @@ class _Caster:
         )
 
     def rounded(self, atom: Atom) -> Atom:
-        """What the products read of a float32 value: its cast to the low dtype, if there is one."""
+        """The operand of products for a float32 value: its cast to the low dtype, if there is one."""
         return self.casts.get((atom, self.low), atom)
 
     def cast(self, atom: Atom, dtype: str) -> Atom:

@@ -34,7 +34,7 @@ from meta.passes.manager import Pass
 from meta.passes.pools import arguments_of, indices_of, windows_of
 
 _CALL_BYTES: Final = 1 << 16
-"""What calling the kernel of a transpose costs, in bytes moved in that time."""
+"""The cost of calling the kernel of a transpose, in bytes moved in that time."""
 
 
 def _channels_last(module: Module) -> Module:
@@ -59,7 +59,7 @@ def _to_second(ndim: int) -> tuple[int, ...]:
 
 
 class _New(NamedTuple):
-    """What takes the place of a value. last: whether its channels are last; of a tuple, those of `fields`."""
+    """The replacement of a value. last: whether its channels are last; of a tuple, those of `fields`."""
 
     value: Expr
     last: bool = True

@@ -42,7 +42,7 @@ def _fold(binding: Binding, scope: Scope) -> Expr | Atom | None:
 
 
 def _source(atom: Atom, scope: Scope) -> Constant | Call | None:
-    """What an operand is evaluated from: a constant, or the call of a small creation operator."""
+    """The source of an operand's value: a constant, or the call of a small creation operator."""
     if isinstance(atom, Constant):
         return atom
     call = scope.definition(atom)

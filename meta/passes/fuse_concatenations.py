@@ -24,7 +24,7 @@ _DIALECT = "tvm"
 
 @function_pass("fuse_concatenations")
 def fuse_concatenations(function: FunctionExpr) -> FunctionExpr:
-    """Choose TVM for a concatenation that one transpose alone reads, if both keep the last axis: rows stay contiguous.
+    """Choose TVM for a concatenation that only one transpose reads, if both keep the last axis: rows stay contiguous.
     Inside `with_dialect` nothing changes."""
     if modes.dialects is not None:
         return function

@@ -32,9 +32,9 @@ _LEAST: Final = 8
 
 @function_pass("fuse_epilogues")
 def fuse_epilogues(function: FunctionExpr) -> FunctionExpr:
-    """Put conv2d_epilogue in place of a conv2d and the bias, the sum and the relu that alone read it, where the dialect
-    that runs it is a library's, or TVM's in register tiles. On CPUs, then put conv2d_packed in place of those with
-    constant kernels and channels last. Results stay the same up to rounding."""
+    """Put conv2d_epilogue in place of a conv2d and the bias, the sum and the relu that are its only readers, where
+    the dialect that runs it is a library's, or TVM's in register tiles. On CPUs, then put conv2d_packed in place of
+    those with constant kernels and channels last. Results stay the same up to rounding."""
     fused = rewrite(function, counted("fuse_epilogues", by_op(_table(use_counts(function)))))
     return rewrite(fused, counted("fuse_epilogues", by_op({"conv2d": _packed, "conv2d_epilogue": _packed})))
 

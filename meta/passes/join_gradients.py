@@ -17,7 +17,7 @@ from meta.passes.emission import plain_call
 from meta.passes.manager import counted, function_pass
 
 _Key = tuple[Any, ...]
-"""What both calls of a pair have in common: x, dy, the axes and eps."""
+"""The arguments that both calls of a pair have in common: x, dy, the axes and eps."""
 
 
 @function_pass("join_gradients")

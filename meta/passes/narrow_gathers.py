@@ -2,7 +2,7 @@
 
     cast(reshape(all_gather(x)), "bfloat16")      reshape(all_gather(cast(x, "bfloat16")))
 
-Sharded parameters under AMP are of this form. Fewer bytes are sent and kept, and each rank casts its own part alone.
+Sharded parameters under AMP are of this form. Fewer bytes are sent and kept, and each rank casts only its own part.
 """
 
 from __future__ import annotations

@@ -23,7 +23,7 @@ from meta.tracing.function_op import FunctionOp, forward_results
 Answer = Expr | Atom | None
 
 _VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
-"""Operators that change the shape alone."""
+"""Operators that change only the shape."""
 
 
 def call_of(binding: Binding) -> Call:
@@ -333,7 +333,7 @@ simplify = rewrite_pass(
 
 
 def _forward_results(binding: Binding, scope: Scope) -> Answer:
-    """A call of an autograd.Function is what its `forward` computed."""
+    """Replace a call of an autograd.Function by the results that its `forward` computed."""
     del scope
     call = binding.value
     if not isinstance(call, Call) or not isinstance(call.op, FunctionOp):

@@ -19,7 +19,8 @@ from meta.profiler.recorder import Recorder
 
 
 class Profile:
-    """What a `with meta.profiler.profile()` block ran. Printing it gives a table by kind, name and line.
+    """The operators and programs that a `with meta.profiler.profile()` block ran. Printing it gives a table by kind,
+    name and line.
 
     events: in the order in which they ended."""
 

@@ -1,4 +1,5 @@
-"""What the operators, programs and kernels of one thread report to, while a profile or NVTX ranges are on."""
+"""The recorder to which the operators, programs and kernels of one thread report, while a profile or NVTX ranges are
+on."""
 
 from __future__ import annotations
 
@@ -39,7 +40,7 @@ class Recorder:
         self._calls: list[int] = [0]
         """The number of kernel calls so far in each open program."""
 
-    # --- what modes.profiler is asked for -----------------------------------------------------------------------------
+    # --- the interface of modes.profiler ------------------------------------------------------------------------------
 
     def timed(self, op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
         """`run`, which computes an operator from its tensors, as an event."""

@@ -36,7 +36,8 @@ _PLURALS = {"an int": "ints", "a float or an int": "numbers", "a string": "strin
 
 @dataclass(frozen=True, slots=True)
 class _Expected:
-    """What an annotation accepts. kinds: noun phrases for its alternatives; plural: one for items of a sequence."""
+    """The values that an annotation accepts. kinds: noun phrases for its alternatives; plural: one for items of a
+    sequence."""
 
     accepts: Callable[[Any], bool]
     kinds: tuple[str, ...]
@@ -137,7 +138,7 @@ class _Parameters:
 
 
 def _resolved(annotation: Any, function: Callable[..., Any]) -> _Expected | None:
-    """What an annotation accepts; None for everything."""
+    """The values that an annotation accepts; None for everything."""
     if annotation is inspect.Parameter.empty:
         return None
     if isinstance(annotation, str):

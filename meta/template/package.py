@@ -65,7 +65,7 @@ def write_package(folder: Path, name: str, like: str) -> list[EditStep]:
     if folder.exists():
         raise RegistryError("op new", f"{folder} exists already", "a new folder")
     if not module.isidentifier():
-        problem = f"{folder.name!r} is no name for a module"
+        problem = f"{folder.name!r} is not a name that a module can have"
     elif module in names():
         problem = f"{module!r} is the name of an operator, which no namespace can have"
     else:

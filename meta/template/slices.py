@@ -11,7 +11,7 @@ _REGISTERS = ("compute", "declare")
 
 @dataclass(frozen=True, slots=True)
 class Registered:
-    """What a file registers for an operator. node: a function definition or an expression.
+    """A registration of an operator in a file. node: a function definition or an expression.
     call: the call that registers it.  by: the name of the function that is called."""
 
     node: ast.FunctionDef | ast.expr

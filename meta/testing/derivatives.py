@@ -85,7 +85,7 @@ def check_gradient(sample: Sample, dtype: str = "float32") -> None:
 
 
 def cotangent(sample: Sample, index: int, result: NDArray) -> Any:
-    """A random cotangent of a result; it depends on the sample and the result's index alone."""
+    """A random cotangent of a result; it depends only on the sample and the result's index."""
     import numpy as np
 
     rng = np.random.default_rng(zlib.crc32(f"{sample!r}/dy{index}".encode()))
@@ -162,7 +162,7 @@ def check_forward_mode(sample: Sample) -> None:
 
 
 def check_batched(sample: Sample) -> None:
-    """`vmap` gives what the calls give one by one: with all arrays batched, and with the differentiable ones alone."""
+    """`vmap` gives what the calls give one by one: with all arrays batched, and with only the differentiable ones."""
     import numpy as np
 
     f, xs, inputs = _function_of_float64(sample)

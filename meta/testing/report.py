@@ -30,7 +30,7 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class OpCheckReport:
-    """What `opcheck` found; printing it shows a table.
+    """The result of `opcheck`; printing it shows a table.
 
     op: the name of the operator.  samples: each sample as text.  findings: in the order of checks and samples."""
 

@@ -3,7 +3,8 @@
     Sample("softmax", T(3, 4), axis=1, ref=lambda x, axis: torch.softmax(x, axis))
     ErrorCase("softmax", T(3), axis=5, error=TypeInferenceError, match="axis 5 is out of range")
 
-A `T` describes a random tensor. Its values depend on the sample alone, so a failing test fails also when run alone.
+A `T` describes a random tensor. Its values depend only on the sample, so a failing test also fails when it runs
+by itself.
 """
 
 from __future__ import annotations

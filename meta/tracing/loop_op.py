@@ -118,7 +118,7 @@ def emit_loop(
 ) -> Var:  # fmt: skip
     """Emit the loop of a body whose parameters are the carry and the elements; the results.
 
-    Variables of the blocks around are captured. What a step computes from those alone is computed before the loop.
+    Variables of the blocks around are captured. What a step computes only from those is computed before the loop.
     """
     body, captured = _closed(_hoisted(builder, body))
     items = len(body.body.results) - len(carry)
@@ -129,7 +129,7 @@ def emit_loop(
 
 
 def with_changed_body(builder: Builder, call: Call, change: Callable[[FunctionExpr], FunctionExpr]) -> Call:
-    """The call of a loop with another body of the same types. What a step then computes from captured values alone is
+    """The call of a loop with another body of the same types. What a step then computes only from captured values is
     computed before the loop."""
     assert isinstance(call.op, LoopOp)
     old: Any = call.op.rule.function

@@ -173,7 +173,7 @@ def _bind(
 
 
 PLAIN = (bool, int, float, complex, str, bytes, type(None), SymDim, Device)
-"""What a traced function may return besides tensors; it is the same in every call of the program."""
+"""Classes that a traced function may return besides tensors; the value is the same in every call of the program."""
 
 
 def _results(result: Any) -> tuple[list[Any], Tree]:

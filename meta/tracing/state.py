@@ -84,7 +84,7 @@ class Trace(Emitter):
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Record a call on normalised arguments; the result as the traced function sees it.
 
-        What the operator overwrites has the results as its value from here on."""
+        The results become the values of the tensors that the operator overwrites, from here on."""
         result: Any = super().emit(op, args)
         if op.view or op.part:
             for part in leaves_of(result):
@@ -331,7 +331,7 @@ class Trace(Emitter):
     def backward(
         self, outputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False
     ) -> None:
-        """What `meta.autograd.backward` and `y.backward` do inside a traced function."""
+        """Compute gradients for `meta.autograd.backward` and `y.backward` inside a traced function."""
         self._refuse_inside("backward is called")
         backward(self, outputs, dys, retain_graph or create_graph, create_graph)
 
@@ -339,7 +339,7 @@ class Trace(Emitter):
         self, outputs: Any, inputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False,
         allow_unused: bool = False,
     ) -> tuple[Symbol | None, ...]:  # fmt: skip
-        """What `meta.autograd.grad` does inside a traced function."""
+        """Compute gradients for `meta.autograd.grad` inside a traced function."""
         self._refuse_inside("grad is called")
         return grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 

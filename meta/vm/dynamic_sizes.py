@@ -12,7 +12,7 @@ from meta.errors import ArgumentError, did_you_mean, user_frame
 from meta.ir.type import TensorType
 
 SPECIALISATIONS = 8
-"""Programs of one executor for inputs that differ in sizes alone, from which on it warns."""
+"""Programs of one executor for inputs that differ only in sizes, from which on it warns."""
 
 Dynamic = Mapping[str, Mapping[int, str | SymDim]]
 """Input -> axis -> the name of its size."""
@@ -62,7 +62,7 @@ class OpenSizes:
 
 
 def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:
-    """What `compile` was given, checked; None for nothing. Raises ArgumentError."""
+    """The argument of `compile`, checked; None without one. Raises ArgumentError."""
     if dynamic is None:
         return None
     if is_module:
@@ -96,7 +96,7 @@ def example(kind: TensorType) -> TensorType:
 class Specialisations:
     """The sizes that one executor has been compiled for.
 
-    shapes: for calls that differ in sizes alone, the shapes of the inputs in each."""
+    shapes: for calls that differ only in sizes, the shapes of the inputs in each."""
 
     name: str
     shapes: dict[Hashable, list[tuple[Any, ...]]] = field(default_factory=dict[Hashable, list[tuple[Any, ...]]])

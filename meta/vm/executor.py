@@ -48,7 +48,7 @@ CACHE_LIMIT = 256
 
 
 class Recordable(Protocol):
-    """What can be compiled: a Model, a traced function, a training step."""
+    """An object that can be compiled: a Model, a traced function, a training step."""
 
     def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
 

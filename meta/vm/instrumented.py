@@ -108,7 +108,7 @@ class _ReportingMachine(Machine):
 
 
 def _reporter(layout: KernelLayout) -> Callable[..., int]:
-    """What the machine calls before and after each of its calls."""
+    """The function that the machine calls before and after each of its calls."""
 
     def report(_: Any, name: str, before: bool, *__: Any) -> int:
         if modes.profiler is not None and name in layout.kernels:

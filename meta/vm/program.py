@@ -22,7 +22,7 @@ class Program:
     """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered.
     run: a call.  tracked: for a program with `backward` inside, which inputs and arrays of the state required gradients
     while it was traced.  traced: what was traced, without results for the gradients that it leaves.  left: the indices
-    of these among the results.  digest: what ranks compare of a program that communicates, "" for others."""
+    of these among the results.  digest: the text that ranks compare for a program that communicates, "" for others."""
 
     record: tracing.Record
     optimized: Module

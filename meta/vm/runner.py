@@ -74,7 +74,7 @@ def collector(
 
 
 def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
-    """What the machine returns -> arrays of these types (symbolic sizes are read off the result)."""
+    """The machine's results -> arrays of these types (symbolic sizes are read off the result)."""
     if not types:
         return lambda result: []
     if len(types) == 1:
@@ -89,7 +89,7 @@ def wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
 
 
 def unpacker(count: int) -> Callable[[Any], list[Any]]:
-    """What a machine returns for `count` results, more than one -> a list of them."""
+    """The value that a machine returns for `count` results, more than one -> a list of them."""
     item, positions = adapter.array_item, range(count)
     return lambda result: list(result) if type(result) in (list, tuple) else [item(result, i) for i in positions]
 

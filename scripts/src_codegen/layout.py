@@ -1,4 +1,4 @@
-"""What the generated files have in common: their first lines, and operators by family."""
+"""The layout of the generated files: their first lines, and operators by family."""
 
 from __future__ import annotations
 

@@ -79,7 +79,7 @@ class Casts(TensorLike):
 
 
 class TensorMethods(Casts):
-    """What arrays and symbols share: every operator that takes a tensor first, as a method."""
+    """The common methods of arrays and symbols: every operator that takes a tensor first."""
 
     __slots__ = ()
 

@@ -139,8 +139,8 @@ def cross_entropy(
     label_smoothing: float = 0.0,
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
-    "Rethinking the Inception Architecture", 2016. Targets of ignore_index do not count; others that are no class
-    are out of range.
+    "Rethinking the Inception Architecture", 2016. Targets equal to ignore_index do not count; others must be
+    classes.
     x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: Weight of each class; the mean is then weighted.
@@ -297,7 +297,7 @@ def nll_loss(
     label_smoothing: float = 0.0,
 ) -> T:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by
-    the sum of these weights. Targets of ignore_index do not count; others that are no class are out of range.
+    the sum of these weights. Targets equal to ignore_index do not count; others must be classes.
     x: One number per class, along axis 1 (axis 0 of a vector).
     target: Index of the correct class for each prediction, of an integer dtype.
     weight: Weight of each class; the mean is then weighted.

@@ -1,4 +1,4 @@
-"""The plans chosen for problems, on disk: a later process builds the chosen plan alone, without cuDNN's heuristics and
+"""The plans chosen for problems, on disk: a later process builds only the chosen plan, without cuDNN's heuristics and
 without measuring, or loads it with the kernels that cuDNN compiled for it. A choice holds as long as the GPU, cuDNN and
 its frontend stay the same."""
 

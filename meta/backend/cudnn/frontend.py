@@ -165,7 +165,8 @@ class OperationGraph:
         return size
 
     def choice(self, index: int) -> PlanChoice | None:
-        """What `build_choice` builds a plan from in another process; None for a plan that cannot be rebuilt."""
+        """The choice from which `build_choice` builds a plan in another process; None for a plan that cannot be
+        rebuilt."""
         try:
             engine, knobs = self.graph.get_engine_and_knobs_at_index(index)
             return int(engine), {knob.name: int(value) for knob, value in knobs.items()}
@@ -173,7 +174,7 @@ class OperationGraph:
             return None
 
     def build_choice(self, choice: PlanChoice) -> list[int]:
-        """Build the plan of an earlier choice alone; returns its index. Raises StatusError if it does not build."""
+        """Build only the plan of an earlier choice; returns its index. Raises StatusError if it does not build."""
         engine, knobs = choice
         try:
             self.graph.validate()

@@ -52,8 +52,8 @@ def is_held(address: int) -> bool:
 
 
 def derive(address: int, key: Hashable, make: Callable[[], T]) -> T | None:
-    """What `make` returned for the constant at an address and this key, called the first time; None for a tensor that
-    is not held."""
+    """The value that `make` returned for the constant at an address and this key when first called; None for a tensor
+    that is not held."""
     constant = _held.get(address)
     if constant is None:
         return None

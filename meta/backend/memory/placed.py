@@ -51,7 +51,7 @@ class Placed:
 
 
 class _Exporter:
-    """What `from_dlpack` takes."""
+    """An exporter for `from_dlpack`."""
 
     def __init__(self, address: int, on: Any) -> None:
         self.address = address

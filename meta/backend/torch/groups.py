@@ -1,6 +1,6 @@
 """Groups of ranks, by name: processes that call collectives of torch.distributed together.
 
-A name and a number of ranks are what an operator knows of a group. `meta.distributed` creates groups; operators find
+An operator refers to a group by a name and a number of ranks. `meta.distributed` creates groups; operators find
 them here when they run.
 """
 
@@ -108,7 +108,7 @@ class ProcessGroup:
         dist.barrier(group=self.process_group)
 
     def divide(self, x: torch.Tensor, reduction: str) -> None:
-        """What is left of a mean after a reduction: NCCL computes means, gloo sums."""
+        """Finish a mean after a reduction: NCCL computes means, gloo sums."""
         if reduction == "mean" and not x.is_cuda:
             x.div_(len(self))
 
@@ -217,7 +217,7 @@ class ProcessGroup:
             )
 
     def _exchange(self, where: str, what: str, own: str) -> list[str]:
-        """What all ranks of the group say, in their order.
+        """The texts of all ranks of the group, in their order.
 
         By the store and not by a collective, which a rank that runs something else would take for its own."""
         place = waiting.enter(self._agreements, f"the comparison of {what}")

@@ -86,8 +86,8 @@ def _positive(axes: Any, ndim: int) -> tuple[int, ...]:
 
 
 def _rows(call: Typed) -> Axes | None:
-    """Rows along `axis` that are computed alone. Results of other shapes, such as gradients of scales, are sums of all
-    rows."""
+    """Rows along `axis` that do not depend on each other. Results of other shapes, such as gradients of
+    scales, are sums of all rows."""
     x = call.operands[0]
     whole = _positive(call.args["axis"], x.ndim)
 
@@ -146,7 +146,7 @@ def _dense(call: Typed) -> Axes | None:
 
 
 def _attention(call: Typed) -> Axes | None:
-    """Heads and samples are computed alone."""
+    """Heads and samples do not depend on each other."""
     lead = call.operands[0].ndim - 2
     if any(kind.shape[:lead] != call.operands[0].shape[:lead] for kind in call.operands):
         return None

@@ -172,7 +172,7 @@ def _embedding_dx(p: Partitioner, dy: Distributed, indices: Distributed, rows: i
 
 @dataclass(frozen=True, slots=True)
 class _Rows:
-    """What a loss and its gradient share, with reductions over all ranks' classes.
+    """The computations that a loss and its gradient share, with reductions over all ranks' classes.
 
     shifted: logits minus the largest of the row.  powers: their exponentials.  total: sums of these, with an axis of
     size 1.  hits: whether a class is the target.  counted: which targets are not ignored.  weight: of a row: 1, 0 if it

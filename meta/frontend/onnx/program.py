@@ -41,7 +41,7 @@ class OnnxProgram:
     """A model read by `from_onnx`. Call it with its inputs, in order or by name: it runs compiled if its shapes follow
     from those of its inputs, and node by node if they follow from values (see `undecided`).
 
-    inputs, outputs: names, in order; initializers and `constants` are no inputs.
+    inputs, outputs: names, in order; initializers and `constants` are not among the inputs.
     undecided: why the model cannot be compiled; None if it can."""
 
     inputs: tuple[str, ...]

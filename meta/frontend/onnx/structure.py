@@ -1,4 +1,4 @@
-"""What `onnx_ir` does not check of a model: names that are text and that belong to one value each, and nesting."""
+"""Checks of models that `onnx_ir` does not make: names that are text and that belong to one value each, and nesting."""
 
 from __future__ import annotations
 

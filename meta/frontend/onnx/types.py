@@ -21,7 +21,7 @@ def input_type(value: Any, device: Device, shape: Sequence[Dim] | None = None) -
     """The type of an input of the graph. shape: in place of the declared one.
 
     Named dimensions are symbolic sizes of their names; unnamed ones are named after the input and the axis.
-    Raises UndecidedError for inputs without a shape and those that are no tensors, UnsupportedError for dtypes that
+    Raises UndecidedError for inputs without a shape and those that are not tensors, UnsupportedError for dtypes that
     meta lacks, OnnxError for shapes that do not fit."""
     where = f"input '{value.name}'"
     kind = value.type

@@ -1,4 +1,4 @@
-"""PrimFuncs of meta's computes in TVM's operators alone, for a process that does not have meta.
+"""PrimFuncs of meta's computes with TVM's operators only, for a process that does not have meta.
 
 meta's computes call operators that the end of its own lowering expands: transcendental functions that vectorise,
 literals that TVM's simplifier does not see, random bits. Each becomes what other targets than LLVM get for it."""

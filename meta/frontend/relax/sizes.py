@@ -82,7 +82,7 @@ _FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
 
 
 def key(variable: Any) -> int:
-    """What identifies a variable of TVM: `==` of two makes an expression, so that they cannot be keys."""
+    """The key of a variable of TVM: `==` of two makes an expression, so that they cannot be keys."""
     return hash(variable)
 
 

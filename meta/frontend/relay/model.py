@@ -82,7 +82,7 @@ class RelayModel(Model):
             setattr(self, attribute, array)
 
     def _owned(self, array: NDArray) -> NDArray:
-        """An array that is the model's alone."""
+        """An array that shares no memory with others."""
         return copy_of(array)
 
     def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:

@@ -42,7 +42,7 @@ Memory = npt.NDArray[np.uint8]
 
 def read_file(path: str | os.PathLike[str], device: Device | None = None) -> Exported:
     """The program in a file that `torch.export.save` wrote. Raises FileError for a file that cannot be opened,
-    TorchProgramError for one that is no such archive, is cut off, or contradicts itself."""
+    TorchProgramError for a file of another kind, and for one that is cut off or contradicts itself."""
     name = os.fspath(path)
     with _opened(name) as file:
         return _read(file, os.path.basename(name), device)

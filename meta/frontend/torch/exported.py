@@ -16,7 +16,7 @@ from meta.tree import Tree
 
 @dataclass(frozen=True, slots=True)
 class InputSpec:
-    """What a placeholder of the graph is.
+    """The role of a placeholder of the graph.
 
     kind: "parameter", "buffer" (that a state dict has), "constant" (a tensor that it has not) or "user".
     target: the name of the state; "" for inputs of the user."""
@@ -27,7 +27,7 @@ class InputSpec:
 
 @dataclass(frozen=True, slots=True)
 class OutputSpec:
-    """What an output of the graph is: a result of the user (target ""), or the new value of a state or an input.
+    """The role of an output of the graph: a result of the user (target ""), or the new value of a state or an input.
 
     target: the name of the state, or of the placeholder of a user's input."""
 
@@ -129,7 +129,7 @@ def _output(spec: Any) -> OutputSpec:
 
 
 def unsupported_value(what: str, name: str, kind: str) -> UnsupportedError:
-    """The error of an input or output that is no tensor and no plain value."""
+    """The error of an input or output that is neither a tensor nor a plain value."""
     return UnsupportedError("torch", f"the {what} '{name}' is a {kind.lower()}", "tensors and plain values")
 
 
@@ -183,7 +183,7 @@ def _rebuild(spec: Any) -> Any:
 
 def argument_names(arguments: Tree, names: Any) -> tuple[str, ...]:
     """Names of the parameters of forward: those that torch keeps, without them `arg0` and so on and the keywords.
-    Where a keyword is no name that a parameter can have, all are numbered."""
+    If a parameter cannot have the name of some keyword, all are numbered."""
     args, kwargs = arguments.children
     numbered = [f"arg{i}" for i in range(len(args.children) + len(kwargs.children))]
     keywords = [str(key) for key in kwargs.keys]

@@ -9,7 +9,7 @@ see (`aliases`); inputs that the graph writes are overwritten at the end.
 
 For a backend of torch.compile: the graphs of AOTAutograd are read as they are. `read_graph(gm)` has one placeholder for
 each input, whose `type` is that of its fake value: a TensorType with symbolic sizes, a size (`SymDim`, or an int) for a
-SymInt, or a plain value. `convert` makes parameters of the tensors alone. A size among the placeholders is computed
+SymInt, or a plain value. `convert` makes parameters only of the tensors. A size among the placeholders is computed
 from the shapes of the tensors: its value in the call need not be passed. Sizes among the outputs are in
 `record.result.statics()` as `SymDim`s, to be computed by `meta.dim.evaluate`. For operators that the table lacks,
 `fallback` maps the GraphNode (its `target` is torch's OpOverload) to a function of ATen's arguments, or to None;
@@ -210,7 +210,7 @@ class _Run:
     # --- writes in place ---------------------------------------------------------------------------------------------
 
     def alias(self, name: str) -> AliasedTensor:
-        """What a name of a tensor refers to."""
+        """The tensor that a name refers to."""
         alias = self.aliases.get(name)
         if alias is None:
             value = self.values[name]

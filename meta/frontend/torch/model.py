@@ -47,8 +47,8 @@ class ExportedModel(Model):
     Its state has torch's names (`state_dict`), shared weights are one array, and tensors that torch keeps out of state
     dicts (constants, buffers that are not persistent) are in `constants`. Results are nests as torch returns them.
 
-    The program is what was exported: a module exported in train mode drops out, and normalises by its batch while
-    it moves the running statistics, in both modes of this model. The modes differ in whether parameters require
+    The program is the module as it was exported: one exported in train mode drops out, and normalises by its batch
+    while it moves the running statistics, in both modes of this model. The modes differ in whether parameters require
     gradients. Sizes that were exported as dynamic stay open in `meta.vm.compile(model)`, within their bounds.
     """
 
@@ -71,7 +71,7 @@ class ExportedModel(Model):
         """Sizes that `meta.vm.compile` leaves open; None if there are none."""
 
     def _attach(self, program: Exported, device: Device) -> None:
-        """The array of each placeholder of the graph that is no input of the user."""
+        """The array of each placeholder of the graph that is not an input of the user."""
         arrays: dict[Any, tuple[str, NDArray]] = {}
         for spec in program.inputs:
             if spec.kind == "user":
@@ -155,7 +155,7 @@ class ExportedModel(Model):
                 self.record()
 
     def _example(self) -> tuple[Any, ...]:
-        """The types of the inputs, as arguments by position: a file may have keywords that are no names."""
+        """The types of the inputs, as arguments by position: the keywords of a file need not be valid names."""
         types: list[Any] = [each.type for each in self._inputs]
         unknown = [each.path for each in self._inputs if isinstance(each.type, SymDim)]
         if unknown:

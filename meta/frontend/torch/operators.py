@@ -1,4 +1,5 @@
-"""What the calls of a graph compute: rows of the ATen table, arithmetic of sizes, operators of a user's package."""
+"""The functions that the calls of a graph compute: rows of the ATen table, arithmetic of sizes, operators of a user's
+package."""
 
 from __future__ import annotations
 

@@ -112,7 +112,7 @@ _STATE = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_consta
 
 
 def _input(kind: str, spec: Any, source: str) -> tuple[InputSpec, str]:
-    """What an input is, and its name."""
+    """The role of an input, and its name."""
     each = fields(spec, source)
     if kind in _STATE:
         target = text(each.get(_STATE[kind]), source)
@@ -269,7 +269,7 @@ class _SchemaReader:
         )
 
     def output(self, value: Any, where: str) -> Any:
-        """What a node defines: a Ref, a list of them, or None."""
+        """The definition of a node: a Ref, a list of them, or None."""
         tag, inner = union(value, where)
         if tag == "as_tensor":
             return Ref(_tensor_name(inner, where))

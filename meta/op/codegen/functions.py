@@ -43,7 +43,7 @@ def bare_function(op: Op, differentiable: Sequence[int]) -> str:
 
 HELPERS = ("record", "invoke", "scopes", "modes", "dumps", "repr", "type", "int", "tuple", "getattr", "Exception",
            "KeyError", "AttributeError", "TypeError")  # fmt: skip
-"""What the text of a function reads besides its arguments, its state and its runners."""
+"""The names that the text of a function reads besides its arguments, its state and its runners."""
 
 
 def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:

@@ -1,7 +1,7 @@
 """Declarations of collectives: operators that every rank of a group calls together.
 
-Types need the number of ranks alone, so that programs are traced, typed and planned without other processes. With one
-rank a collective is the identity, and programs drop it.
+Types depend only on the number of ranks, so that programs are traced, typed and planned without other processes. With
+one rank a collective is the identity, and programs drop it.
 """
 
 from __future__ import annotations

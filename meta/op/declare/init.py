@@ -91,7 +91,7 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
 
 
 def _require_finite(value: float, dtype: str) -> None:
-    """Raise TypeInferenceError for a number that `dtype` does not hold, not even as an infinity: a range counts on."""
+    """Raise TypeInferenceError for a number that `dtype` does not hold, not even as an infinity."""
     rules.require_held(value, dtype)
     finite = not dtypes.is_float(dtype) or abs(value) <= dtypes.largest(dtype)
     rules.require(

@@ -196,7 +196,7 @@ def nll_loss(
     label_smoothing: float,
 ) -> TensorType:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by the
-    sum of these weights. Targets of ignore_index do not count; others that are no class are out of range."""
+    sum of these weights. Targets equal to ignore_index do not count; others must be classes."""
     rules.same_device(x, target)
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 
@@ -228,8 +228,8 @@ def cross_entropy(
     label_smoothing: float,
 ) -> TensorType:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
-    "Rethinking the Inception Architecture", 2016. Targets of ignore_index do not count; others that are no class are
-    out of range."""
+    "Rethinking the Inception Architecture", 2016. Targets equal to ignore_index do not count; others must be
+    classes."""
     rules.same_device(x, target)
     return _result(x, _classes(x.shape, x.dtype, target, weight, label_smoothing), reduction)
 

@@ -9,7 +9,7 @@ from meta import dtype as dtypes
 
 
 def all_reduce_grad(x: Any, y: Any, reduction: str, group: str, ranks: int, dy: Any) -> Any:
-    """Of maxima and minima, equal elements share the gradient, on one rank or several. That of a product is the product
+    """Equal maxima or minima share the gradient, on one rank or several. That of a product is the product
     of the other ranks' elements."""
     if reduction in ("sum", "mean"):
         return meta.all_reduce(dy, reduction, group, ranks)

@@ -5,7 +5,7 @@ A formula is an expression over operators (calls by name, `mypkg::name(...)` for
 (results), `dy` or `dy.i` (their gradients), `needs` (which gradients are wanted) and the values that `where` of its
 entry defines. An operator with an argument named `y` or `dy` (the backward operators) names its result `z` and the
 gradient `dz`. A bare name is a function in meta/op/grad/<family>.py: its parameter names are its inputs, and a
-parameter annotated `TensorType` receives the type alone.
+parameter annotated `TensorType` receives only the type.
 """
 
 from __future__ import annotations

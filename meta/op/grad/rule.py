@@ -30,7 +30,7 @@ class GradRule:
     forward: tangents of the results: "linear" if the operator is linear in its differentiable arguments together,
         "multilinear" if in each of them, or `forward(*args, *outputs, *tangents)`, where a missing tangent is zeros;
         None to derive them from `function`.
-    absent: the gradients of the results after the first, None for each, if gradients flow from the first alone;
+    absent: the gradients of the results after the first, None for each, if gradients flow only from the first;
         otherwise None.
     unavailable: argument position -> the reason why it has no gradient.  remedy: what to do about those.
     """

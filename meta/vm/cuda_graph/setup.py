@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall
 
 _BYTES_PER_KERNEL = 4_000_000
-"""What is copied at 2 TB/s in the 2 us that the start of a kernel takes."""
+"""The bytes that are copied at 2 TB/s in the 2 us that the start of a kernel takes."""
 
 
 def repays(source: Source, destinations: Destinations, stable: Collection[int] = ()) -> bool:

@@ -54,7 +54,7 @@ class Calls:
 
 def special_calls(module: Module) -> Calls:
     """The steps, and the functions to check: recursive ones, and all of a module whose calls nest deeper than
-    MAX_CHAIN. Branches of conditionals are called by the functions around them alone, which are checked."""
+    MAX_CHAIN. Branches of conditionals are called only by the functions around them, which are checked."""
     calls = {name: called & module.functions.keys() for name, called in call_graph(module).items()}
     recursive = recursive_functions(calls)
     checked = set(calls) if _depth(calls, recursive) > MAX_CHAIN else recursive

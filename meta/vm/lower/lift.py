@@ -13,7 +13,7 @@ from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
 
 BRANCH = "branch"
-"""Key of `FunctionExpr.attrs`: the function is a branch of a conditional, which alone calls it."""
+"""Key of `FunctionExpr.attrs`: the function is a branch of a conditional, its only caller."""
 
 
 def constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Constant, ...]]:

@@ -40,7 +40,7 @@ def step_name(call: Call) -> str:
 
 @dataclass(frozen=True, slots=True)
 class LoopCall:
-    """What a loop does, apart from its step. carried, scanned, captured: the number of operands of each kind.
+    """The form of a loop, apart from its step. carried, scanned, captured: the number of operands of each kind.
     length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.
     elements, stacks: the types of the operands and results that are taken apart and filled, element by element.
     single: whether a step has one result."""
@@ -80,7 +80,7 @@ def register(loops: Iterable[LoopCall], step_of: Callable[[str], Step]) -> None:
 
 
 def loops_of(module: Module) -> list[LoopCall]:
-    """What the loops of a module do."""
+    """The forms of the loops of a module."""
     return [loop_of(op, call) for op, call in loop_calls(module)]
 
 

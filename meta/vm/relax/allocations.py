@@ -11,7 +11,7 @@ from meta.dtype import itemsize
 
 @dataclass(frozen=True, slots=True)
 class PlannedBytes:
-    """What the memory plan of a program allocates, in bytes.
+    """The allocations of a program's memory plan, in bytes.
 
     intermediates: storage shared by what is computed on the way, with that of called functions.
     outputs: storage of the results.  workspace: the most that one kernel allocates while it runs.
@@ -27,7 +27,7 @@ class PlannedBytes:
 
 
 def planned_bytes(module: Any) -> PlannedBytes:
-    """What a planned Relax module allocates."""
+    """The allocations of a planned Relax module."""
     intermediates = outputs = dynamic = workspace = 0
     for function in module.functions.values():
         if isinstance(function, tvm.PrimFunc):

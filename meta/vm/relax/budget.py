@@ -22,7 +22,7 @@ _BUNDLED: Final = 3
 
 @dataclass(frozen=True, slots=True)
 class MemoryTrade:
-    """What a budget of memory costs, in bytes.
+    """The costs of a budget of memory, in bytes.
 
     budget: the limit.  before, after: the total of the program without and with it.  recomputed: the kernels that run
     again.  moved: the bytes that those read and write.  moved_by_all: those of the program without the budget."""

@@ -6,7 +6,7 @@ than its work. A bundle is one kernel whose blocks of threads are divided among 
     if block < 40: update x1        (by blocks 0 to 39)
     else:          update x2        (by blocks 40 to 55, as blocks 0 to 15)
 
-Kernels that write parameters alone are put off until the last of them, and kernels that read parameters alone run with
+Kernels that write only parameters are put off until the last of them, and kernels that read only parameters run with
 the first of them; a step that needs their results, or changes their operands, ends a bundle.
 """
 
@@ -132,7 +132,7 @@ class _Bundler:
     # --- grouping ----------------------------------------------------------------------------------------------------
 
     def updates(self) -> list[_Bundle]:
-        """Kernels that write parameters alone. They are put off until the last of them, or until a step needs one."""
+        """Kernels that write only parameters. They are put off until the last of them, or until a step needs one."""
         bundles: list[_Bundle] = []
         current: _Bundle | None = None
         for step in self.steps.list:
@@ -147,7 +147,7 @@ class _Bundler:
         return bundles
 
     def preparations(self) -> list[_Bundle]:
-        """Kernels that read parameters alone and write new tensors. They run with the first of them."""
+        """Kernels that read only parameters and write new tensors. They run with the first of them."""
         bundles: list[_Bundle] = []
         current = _Bundle()
         changed: set[Any] = set()  # the tensors that other steps wrote since the bundle's first member

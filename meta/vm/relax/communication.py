@@ -5,11 +5,11 @@
     dw2 = ...; start(0, dw2, s2); dw1 = ...; wait(0, dw2, s2); update(w2, s2)
 
 A collective of values that the program computes starts at once, and kernels that need its result are put off while
-others can run. A collective of state alone, such as the gathering of sharded parameters, starts before the kernel that
-needs it, and once more where its result is needed much later (`gather_again`). In both cases the operands and results
-of collectives in progress are at most IN_FLIGHT bytes, or those of a single collective. Programs that divide parameters
-or gradients are to have little whole at one time: there the limit is also the size of the median collective, twice that
-for values. All ranks have equal programs, and so they start collectives in one order.
+others can run. A collective that reads only state, such as the gathering of sharded parameters, starts before the
+kernel that needs it, and once more where its result is needed much later (`gather_again`). In both cases the operands
+and results of collectives in progress are at most IN_FLIGHT bytes, or those of a single collective. Programs that
+divide parameters or gradients are to have little whole at one time: there the limit is also the size of the median
+collective, twice that for values. All ranks have equal programs, and so they start collectives in one order.
 
 `start` and `wait` have the tensors of the collective as arguments, so that passes after this one keep their memory.
 """
@@ -84,7 +84,7 @@ def _function(main: Any, bindings: Sequence[Any]) -> Any:
 class _Order:
     """Runs the kernels of a program in their order, but for collectives, and what feeds or needs them.
 
-    lazy: whether a kernel reads state alone; it runs when another needs it.  eager: what runs as soon as it can.
+    lazy: whether a kernel reads only state; it runs when another needs it.  eager: what runs as soon as it can.
     settled: kernels that no later collective needs, such as updates.  urgent: what runs as soon as it can, because
     collectives in progress take too much memory.
     in_flight: collectives that kernels wait for -> bytes.  ahead: collectives of state that no kernel needed yet."""
@@ -300,7 +300,7 @@ def _split(main: Any, kernels: Kernels) -> tuple[Any, Kernels]:
 
 @dataclass(frozen=True, slots=True)
 class Overlap:
-    """What runs between the start of a collective and the wait for it.
+    """The kernels between the start of a collective and the wait for it.
 
     name: that by which programs call the whole collective.  size: bytes of its operand.
     kernels: how many other kernels run meanwhile.  bytes: those of their operands and results."""

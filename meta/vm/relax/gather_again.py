@@ -24,7 +24,7 @@ _OTHERS: Final = 2
 
 
 def kernels_of_state(lives: Lifetimes, state: Set[Any]) -> list[bool]:
-    """Whether each kernel reads state alone, or the results of such kernels, and other kernels need it.
+    """Whether each kernel reads only state, or the results of such kernels, and other kernels need it.
 
     state: the parameters that "main" writes."""
     tensors, root = state | set(lives.tensors), lives.steps.root

@@ -27,7 +27,7 @@ Update = tuple[Any, Any]
 def update_in_place(
     module: Any, kernels: Kernels, mutates: Mapping[int, int], constants: int, target: Any
 ) -> tuple[Any, Kernels]:
-    """`module` with "main" writing its parameters and returning its other results alone; the kernels, new ones added.
+    """`module` with "main" writing its parameters and returning only its other results; the kernels, new ones added.
 
     mutates: result of "main" (a tuple of tensors) -> parameter.  constants: how many of the last parameters hold
     constants of the program, which must not be returned to callers."""

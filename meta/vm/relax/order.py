@@ -1,7 +1,7 @@
 """The order of kernels that keeps the fewest bytes alive.
 
 Programs come in the order of their trace: casts of weights long before the products that read them, gradients of
-weights long after the tensors that they are computed from. Here a kernel that reads parameters alone runs when its
+weights long after the tensors that they are computed from. Here a kernel that reads only parameters runs when its
 result is first needed, and kernels run as soon as that frees more bytes than they allocate:
 
     dx = dy @ w; ...; dw = x.T @ dy; update(w, dw)      =>      dx = dy @ w; dw = x.T @ dy; update(w, dw); ...
@@ -46,12 +46,12 @@ def order_kernels(module: Any, mutates: Iterable[int]) -> Any:
 
 
 def _late(lives: Lifetimes) -> list[KernelCall]:
-    """Kernels that read parameters alone, or the results of such kernels, run when their results are first needed."""
+    """Kernels that read only parameters, or the results of such kernels, run when their results are first needed."""
     is_lazy: list[bool] = []
     for kernel in lives.kernels:
         is_lazy.append(bool(kernel.writes) and all(is_lazy[i] for i in kernel.after))
     for i, kernel in enumerate(lives.kernels):
-        # What writes a result or is read by none has to be somewhere.
+        # Kernels that write a result, or that no kernel reads, need a place too.
         is_lazy[i] = is_lazy[i] and bool(kernel.before)
     order: list[KernelCall] = []
     done = [False] * len(lives.kernels)

@@ -19,7 +19,8 @@ from meta.vm.relax.lifetimes import KernelCall, Lifetimes, argument_bytes
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
 _LIBRARY: Final = 16
-"""What a byte that a library's kernel moves costs, in bytes that a compiled kernel moves: they multiply matrices."""
+"""The cost of a byte that a library's kernel moves, in bytes that a compiled kernel moves: libraries multiply
+matrices."""
 _MOST_RUNS: Final = 4
 """How often a kernel runs again, at most."""
 _MOST_ROUNDS: Final = 1000
@@ -71,7 +72,7 @@ class Rematerialiser:
         return module, self.report(plan)
 
     def report(self, plan: _RecomputationPlan) -> tuple[RepeatedKernels, ...]:
-        """What runs again, most bytes saved first."""
+        """The kernels that run again, most bytes saved first."""
         rows: dict[tuple[str, ...], list[int]] = {}
         for node in plan.nodes:
             if node.again:
@@ -199,7 +200,7 @@ class _RecomputationPlan:
         return _Node(node.kernel, names, list(node.reads), [new[t] for t in node.writes], again=True)
 
     def is_pure(self, kernel: KernelCall) -> bool:
-        """Whether a kernel writes new tensors alone, no results and no parameters."""
+        """Whether a kernel writes only new tensors, no results and no parameters."""
         steps = self.lives.steps
         for root in {steps.root(v) for v in kernel.step.uses} & self.lives.last_users.keys():
             is_last = self.lives.last_users[root] == kernel.index

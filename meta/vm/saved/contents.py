@@ -1,4 +1,4 @@
-"""What the formats of saved programs share: arrays and machine code."""
+"""The common parts of the formats of saved programs: arrays and machine code."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ _RESULTS = "results"
 
 @dataclass(slots=True)
 class Tables:
-    """What the programs of a file share: arrays of the state by name, and generators."""
+    """The state that the programs of a file share: arrays of the state by name, and generators."""
 
     names: dict[int, str] = field(default_factory=dict[int, str])
     state: dict[str, NDArray] = field(default_factory=dict[str, NDArray])

@@ -1,6 +1,6 @@
 """A program as a shared library, which C and C++ call through `meta_program.h` beside this file, without Python.
 
-The library needs TVM's runtime alone, so that all kernels have to be TVM's. Its function "main" takes DLPack tensors:
+The library needs only TVM's runtime, so that all kernels have to be TVM's. Its function "main" takes DLPack tensors:
 the inputs, the state, an int64[2] random key (seed, offset) for each generator, and constants. It returns new tensors
 for its results and writes to the state that it updates. `PATH.safetensors`, which is written too, has the arrays of the
 state and the constants, by name, and under "meta.program" the list of arguments and results as JSON.

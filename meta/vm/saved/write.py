@@ -67,7 +67,7 @@ def write(
 
 
 def versions(device: Device) -> dict[str, Any]:
-    """What a file is checked against when it is loaded."""
+    """The facts that a file is checked against when it is loaded."""
     return {
         "format": FORMAT,
         "meta": __version__,

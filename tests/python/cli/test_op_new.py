@@ -164,7 +164,7 @@ def test_packages_pass_their_own_tests(
         ("mine", "sum", "new", "meta/op/dialect/tvm/reduce.py registers it in a loop or by a helper"),
         ("mine", "adam", "new", "it has inplace"),
         ("mine", "tanh", "json", "'json' is installed; expected the name of a new module"),
-        ("mine", "tanh", "1st", "'1st' is no name for a module"),
+        ("mine", "tanh", "1st", "'1st' is not a name that a module can have"),
         ("mine", "tanh", "softmax", "'softmax' is the name of an operator, which no namespace can have"),
     ],
 )

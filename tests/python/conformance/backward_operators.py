@@ -23,7 +23,7 @@ from torch.utils._pytree import tree_flatten, tree_map_only
 from meta.frontend.torch import aten
 from tests.python.conformance.adapter import ADAPTER
 from tests.python.conformance.case import Case
-from tests.python.conformance.checks import Result, limited, said
+from tests.python.conformance.checks import Result, limited, message
 from tests.python.conformance.compare import GRADIENT, differences
 from tests.python.conformance.opinfos import database, samples
 from tests.python.conformance.results import kept
@@ -114,7 +114,7 @@ def check(call: Call) -> str:
         expected = tree_flatten(call.results)[0]
         return differences(actual, expected, torch.float32, GRADIENT, lambda: tree_flatten(call.exact())[0])
     except Exception as error:  # noqa: BLE001
-        return said(error)
+        return message(error)
 
 
 def check_all(limit: int, path: Path | None = None) -> list[Result]:

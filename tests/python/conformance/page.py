@@ -86,7 +86,7 @@ def _percent(count: Counter[str]) -> str:
     return f"{share(count)}, {100 * count['passed'] / checked:.2f} %" if checked else "not measured"
 
 
-def _goals(rows: Sequence[Measurement], alone: Sequence[Result]) -> str:
+def _goals(rows: Sequence[Measurement], backward: Sequence[Result]) -> str:
     """The goals, and what was measured. An entry is reached if a sample gives torch's results, and clean if all do."""
     names = ENTRIES.read_text().split()
     reached = {row.entry for row in rows if row.counts.get("forward", (0, 0))[0]}
@@ -104,7 +104,7 @@ def _goals(rows: Sequence[Measurement], alone: Sequence[Result]) -> str:
             measured_share = f"{_percent(_sum(chosen, check))}; {ran} of {len(names)} entries run"
             lines.append((f"samples with torch's {words}, {mode}", "99.5 %", measured_share))
     lines.append(("bad input refused", "95 %", _percent(_sum(rows, "errors"))))
-    calls = sum((r.total() for r in alone), Counter[str]())
+    calls = sum((r.total() for r in backward), Counter[str]())
     lines.append(("calls of stand-alone backward operators", "all", _percent(calls)))
     fuzzed = "see [Reliability](reliability.md#runs)"
     lines.append(("findings of the fuzzer in a million calls", "none", fuzzed))

@@ -19,7 +19,7 @@ from meta.ir.type import tensor_type
 from tests.python.conformance import graph_calls, symbolic_calls
 from tests.python.conformance.adapter import ADAPTER
 from tests.python.conformance.case import Case
-from tests.python.conformance.checks import said, value_dependent
+from tests.python.conformance.checks import message, value_dependent
 from tests.python.conformance.compare import differences
 from tests.python.conformance.opinfos import UNDEFINED, database, samples
 from tests.python.conformance.rows_in_traces import problem, traced
@@ -47,7 +47,7 @@ def sample_problem(name: str) -> str:
     try:
         results = traced(lambda *xs: case.call(function, xs), case.arrays())
     except Exception as error:  # noqa: BLE001
-        return "" if value_dependent(name, error) else said(error)
+        return "" if value_dependent(name, error) else message(error)
     if name in UNDEFINED or op.has_nondeterministic_output:
         return ""
     actual = [ADAPTER.to_torch(y) if isinstance(y, meta.NDArray) else y for y in results]
@@ -61,7 +61,7 @@ def test_samples(group: int) -> None:
 
 
 def test_a_row_that_needs_a_value_is_reported() -> None:
-    assert "the value of <Symbol" in said(_error(lambda x: aten.find("item")(x)))
+    assert "the value of <Symbol" in message(_error(lambda x: aten.find("item")(x)))
     row = aten.find("tanh")
     wrong = problem(lambda x: meta.add(row(x), 1), (torch.ones(2),), {}, torch.tanh(torch.ones(2)))
     assert wrong == "2 of 2 values are off, by up to 1"
@@ -99,7 +99,7 @@ def symbolic_problem(call: symbolic_calls.Call) -> str:
             if text:
                 return text
     except Exception as error:  # noqa: BLE001
-        return said(error)
+        return message(error)
     return ""
 
 

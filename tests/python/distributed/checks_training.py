@@ -183,7 +183,7 @@ def check_two_checkpoints_of_any_stage_go_on_in_any_other() -> None:
         distributed.load(folder / "one.safetensors", _step("normalised", "adamw", "float64"))
     with pytest.raises(FileError, match=r"rank 0 could not write|no such file or directory"):
         distributed.save(folder / "absent" / "one.safetensors", step)
-    with pytest.raises(FileError, match="is no folder"):
+    with pytest.raises(FileError, match="is not a folder"):
         distributed.load(folder / "absent", step)
 
 

@@ -36,7 +36,7 @@ Code = tuple[bytes, list[tuple[str, bytes]]]
 
 def jobs() -> int:
     """How many processes compile: META_COMPILE_JOBS, or by default as many as there are cores for this process, at most
-    16 and as memory allows. 1: this process alone. An invalid value is ignored, with a warning."""
+    16 and as memory allows. 1: only this process. An invalid value is ignored, with a warning."""
     text = os.environ.get("META_COMPILE_JOBS", "").strip()
     if text.isdecimal() and len(text) <= 3 and int(text) > 0:
         return int(text)

@@ -278,7 +278,7 @@ class _BlockSums:
 
 
 def _adds_widely(number: Expr, in_memory: bool) -> bool:
-    """Whether several steps of the divided loop can be one: their numbers take little code, and are no products, which
+    """Whether several steps of the divided loop can be one: their numbers take little code, and are not products, which
     LLVM fuses with their addition. For sums in memory, fewer stores of the sum are faster than that."""
     return (in_memory or not isinstance(number, tvm.tirx.Mul)) and not blocks.calls_expensive(number)
 

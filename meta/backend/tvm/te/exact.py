@@ -191,7 +191,7 @@ def _wrapping(store: Any) -> Any:
 
 
 def _is_data(x: Any, variables: list[Any]) -> bool:
-    """Whether an integer is computed from a tensor's elements or a cast, not from loop variables and sizes alone."""
+    """Whether an integer is computed from a tensor's elements or a cast, not only from loop variables and sizes."""
     if isinstance(x, tvm.IntImm):
         return False
     if isinstance(x, tvm.tirx.Var):

@@ -1,4 +1,4 @@
-"""What ONNX has no node for, as calls of meta's operators that it has nodes for. The modules of this folder fill the
+"""Operators that ONNX has no node for, as calls of operators that it has nodes for. The modules of this folder fill the
 table.
 
     @composition("xlogy")

@@ -78,7 +78,7 @@ for _name, _function in (
 
 @composition("trunc_divide")
 def trunc_divide(x1: Any, x2: Any) -> Any:
-    """Of floats; integers have a node."""
+    """The composition for floats; integers have a node."""
     return meta.trunc(meta.divide(*pair(x1, x2)))
 
 

@@ -18,7 +18,7 @@ Fold = Callable[..., Any]
 
 
 class Node(Protocol):
-    """What rows read of the node that is converted."""
+    """The node that is converted, as rows read it."""
 
     @property
     def op_type(self) -> str: ...

@@ -32,7 +32,7 @@ def _joined(x: Any) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Mask:
-    """What hides keys. allowed: bool, true where a query attends.  added: to the scores. Both may be None."""
+    """The masks of keys. allowed: bool, true where a query attends.  added: to the scores. Both may be None."""
 
     allowed: Any
     added: Any

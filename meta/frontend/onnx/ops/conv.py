@@ -56,7 +56,7 @@ def _check_kernel(op: str, kernel_shape: Any, w: Any) -> None:
 def _transposed_pads(
     x: Any, window: Window, extra: tuple[int, ...], shape: Any, auto_pad: str
 ) -> tuple[tuple[int, int], ...]:
-    """What is cut off the full result at both ends: pads, or what an output shape asks for."""
+    """The elements cut off the full result at both ends: pads, or those beyond an output shape."""
     full = [s * (n - 1) + e for s, n, e in zip(window.strides, x.shape[2:], window.extents, strict=True)]
     if shape:
         spatial = list(shape)[-window.rank :]

@@ -167,7 +167,7 @@ def topk_1(node: Node, X: Any, *, k: int, axis: int = -1) -> Any:
 def reverse_sequence(
     node: Node, input: Any, sequence_lens: Any, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Any:  # fmt: skip
-    """Of each example the first steps, as many as its length, in reverse."""
+    """Each example with its first steps, as many as its length, in reverse."""
     batch, time = (axis_of("ReverseSequence", a, input.ndim) for a in (batch_axis, time_axis))
     steps = meta.reshape(meta.arange(0, input.shape[time]), row_shape(input.shape[time], time, input.ndim))
     lengths = meta.reshape(sequence_lens, row_shape(input.shape[batch], batch, input.ndim))

@@ -85,7 +85,7 @@ _ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
     "ReduceL2": meta.abs,
     "ReduceSumSquare": meta.square,
 }
-"""What a reduction along no axes does to each element, where that is not nothing."""
+"""The function of each element that a reduction along no axes computes, if it is not the identity."""
 
 
 def _reduced(name: str, x: Any, axes: tuple[int, ...] | None, keep: bool) -> Any:

@@ -146,7 +146,8 @@ def _affine(call: OpCall, y: Any, gamma: Any, beta: Any, axis: int) -> Any:
 
 @row("nn.attention", "nn.attention_bias")
 def attention(call: OpCall) -> Any:
-    """Of tensors (batch, length, heads, size). A causal mask is aligned with the first or with the last key."""
+    """Attention of tensors (batch, length, heads, size). A causal mask is aligned with the first or with the last
+    key."""
     q, k, v, *bias = (meta.transpose(x, (0, 2, 1, 3)) if i < 3 else x for i, x in enumerate(call.tensors(3, 4)))
     scale, causal = call.get("scale"), call.get("causal_mask")
     if call.get("window_size") is not None:

@@ -15,7 +15,7 @@ shared("cumprod", "cumsum", "max", "mean", "min", "prod", "sum")
 
 @row("variance", "std")
 def variance(call: OpCall) -> Any:
-    """Of all elements as the population: divided by their number."""
+    """The variance of all elements as the population: divided by their number."""
     x = tensor(call, 0)
     function: Any = meta.var if call.name == "variance" else meta.std
     return function(x, reduced_axes(call, x.ndim), 0, call.flag("keepdims"))

@@ -15,7 +15,7 @@ from meta.tracing.symbol import Symbol
 
 
 class Emission:
-    """What conversion has emitted, and what later emissions refer to.
+    """The functions and values that conversion has emitted, to which later emissions refer.
 
     builder: emits to the innermost open block.  functions: the functions of the module so far, without "main".
     references: all references, in the order of their creation.

@@ -41,7 +41,7 @@ Shapes = Mapping[str, Sequence[int]]
 
 @dataclass(frozen=True, slots=True, eq=False)
 class _Request:
-    """What to convert: a program, values and shapes of parameters of its main, and its name."""
+    """A request to convert: a program, values and shapes of parameters of its main, and its name."""
 
     program: ast.RelayProgram
     main: ast.RelayFunction

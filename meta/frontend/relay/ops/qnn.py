@@ -217,7 +217,7 @@ def unary(call: OpCall) -> Any:
 
 
 _SHIFT, _UNIT, _RESULT_BITS = 8, 30, 7
-"""Of the integer softmax: bits of the exponentials, of the reciprocal of their sum, and of the result."""
+"""The formats of the integer softmax: bits of the exponentials, of the reciprocal of their sum, and of the result."""
 
 
 @converter("qnn.softmax")

@@ -56,7 +56,7 @@ def _gradients(
     dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, mask: Any, causal: bool, scale: float | None, dropout: float
 ) -> tuple[Any, Any, Any, Any]:
     """The gradients of q, k, v and the scores; those of the scores are None without a mask. In place of lse there may
-    be the weights: they are what torch's decomposition of the forward operator returns."""
+    be the weights, as torch's decomposition of the forward operator returns them."""
     if dropout:
         raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
     heads = k.shape[-3]
@@ -195,7 +195,7 @@ def _transformer_encoder_layer_fwd(
 
 @into(ROWS)
 def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
-    """softmax, 0 along lines of -inf alone."""
+    """softmax, 0 along lines whose elements are all -inf."""
     x = in_dtype(self, dtype)
     is_hidden = meta.equal(meta.max(meta.stop_gradient(x), dim, True), -math.inf)
     return meta.where(is_hidden, 0, meta.softmax(meta.where(is_hidden, 0, x), dim))

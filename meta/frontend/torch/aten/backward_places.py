@@ -18,7 +18,7 @@ ROWS: Rows = {}
 
 
 def _moved(name: str, dy: Any, sizes: Sequence[Any], *args: Any) -> Any:
-    """The gradient of a row that only moves elements, which depends on the sizes of its argument alone."""
+    """The gradient of a row that only moves elements, which depends only on the sizes of its argument."""
     x = meta.zeros(tuple(sizes), dy.dtype, dy.device)
     return pullback(lambda *v: forward(name)(*v, *args), (x,), dy)[0]
 

@@ -1,4 +1,4 @@
-"""Complex numbers and their parts, Fourier transforms. Of real tensors the conjugate is the tensor."""
+"""Complex numbers and their parts, Fourier transforms. The conjugate of a real tensor is the tensor."""
 
 from __future__ import annotations
 

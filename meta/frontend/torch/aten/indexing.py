@@ -64,7 +64,7 @@ def diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: 
 
 @into(ROWS)
 def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Any:
-    """Of a single tensor: the positions that repeating 0, 1, ... so often gives."""
+    """For a single tensor: the positions 0, 1, ..., each repeated so often."""
     if repeats is None:
         return meta.repeat_interleave(meta.arange(0, self.shape[0], 1, "int64", self.device), self)
     return meta.repeat_interleave(self, repeats, dim)
@@ -83,7 +83,7 @@ def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any
 
 @into(ROWS)
 def index_select(self: Any, dim: int, index: Any) -> Any:
-    """Of a 0-d tensor: itself."""
+    """A 0-d tensor is its own transpose."""
     x, where = (t if t.ndim else meta.reshape(t, (1,)) for t in (self, index))
     picked = meta.index_select(x, dim, where)
     return picked if self.ndim else meta.reshape(picked, ())

@@ -31,7 +31,7 @@ def layer_norm(
 
 @into(ROWS)
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
-    """Of complex numbers ATen takes the mean of their squares, which are complex."""
+    """For complex numbers ATen takes the mean of their squares, which are complex."""
     axes = _last(input, normalized_shape)
     small = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
     eps = small[real_dtype(input.dtype)] if eps is None else eps

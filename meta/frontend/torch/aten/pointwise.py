@@ -123,7 +123,7 @@ def sinc(self: Any) -> Any:
 
 @into(ROWS)
 def logaddexp(self: Any, other: Any) -> Any:
-    """Of complex numbers the one with the larger real part is taken out, so that no exponential overflows."""
+    """The complex number with the larger real part is taken out, so that no exponential overflows."""
     if not is_complex(self.dtype) and not is_complex(other.dtype):
         return meta.logaddexp(self, other)
     is_larger = meta.greater_equal(meta.real(self), meta.real(other))

@@ -25,7 +25,7 @@ def _batched(rank: int, function: Callable[[Any], Any], x: Any) -> Any:
 
 
 def _int64(out: Any) -> Any:
-    """Values and positions, with positions as ATen has them; values alone unchanged."""
+    """Values and positions, with positions as ATen has them; only values, unchanged."""
     return (out[0], meta.cast(out[1], "int64")) if isinstance(out, tuple) else out
 
 

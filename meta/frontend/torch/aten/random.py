@@ -118,7 +118,7 @@ def rrelu_with_noise_functional(
 
 @into(ROWS)
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
-    """Of numbers and a size; or of tensors, whose elements are means and deviations."""
+    """Normal numbers from two numbers and a size; or from tensors, whose elements are means and deviations."""
     if size is not None:
         return _normal(size, mean, std, canonical(dtype or "float32"), device or "cpu")
     like = mean if is_tensor(mean) else std

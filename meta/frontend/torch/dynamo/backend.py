@@ -93,7 +93,7 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
-    """What `torch.compile(model, backend="meta")` makes of a model: its graphs, and what torch runs in them.
+    """A model under `torch.compile(model, backend="meta")`: its graphs, and the operators in them that torch runs.
 
     args, kwargs: of a call of the model, which is run once, with its gradients where it records any: buffers change as
         in any call, `.grad` does not."""

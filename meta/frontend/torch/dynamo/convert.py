@@ -45,7 +45,7 @@ class Input:
 
 @dataclass(frozen=True, slots=True)
 class Output:
-    """What a graph returns at one place: the placeholder at a position, a result of the program, or a number.
+    """A result of a graph: the placeholder at a position, a result of the program, or a number.
 
     order: the order that undoes the one in which the result is contiguous; None where it is so as it is.
     is_view: whether torch's result shares the memory of an input."""
@@ -78,7 +78,7 @@ class Converted:
 def convert(module: GraphModule, sizes: Sizes, symbols: Sequence[str]) -> Converted:
     """The program of a graph. symbols: the names of the sizes that are open.
 
-    Raises NeedsSizes where it can be converted for given sizes alone, NeedsTorch where meta has no types for it."""
+    Raises NeedsSizes where it can be converted only for given sizes, NeedsTorch where meta has no types for it."""
     return _GraphConverter(module, sizes, symbols).run()
 
 
@@ -157,7 +157,7 @@ class _GraphConverter:
         self, r: Any, is_new: bool, position: Mapping[Node, int], returned: Mapping[Node, int],
         orders: Mapping[Node, Any],
     ) -> Output:  # fmt: skip
-        """What is returned for a node or a number. is_new: the new value of an argument that the program writes."""
+        """The output of a node or a number. is_new: the new value of an argument that the program writes."""
         if not isinstance(r, Node):
             return Output(number=r)
         if r in position and isinstance(r.meta["val"], torch.Tensor) and (is_new or r not in returned):
@@ -271,7 +271,7 @@ class _GraphConverter:
     # --- random numbers ----------------------------------------------------------------------------------------------
 
     def _drawn(self, node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """The results of a random operator. Of dropout on the CPU torch draws the mask alone, as its kernel does."""
+        """The results of a random operator. For dropout on the CPU, torch draws only the mask, as its kernel does."""
         if schema_name(node.target) != "aten::native_dropout" or kwargs or args[0].device.kind != "cpu":
             return self._by_torch(node, args, kwargs, RANDOM, random=True)
         x, p, _ = args

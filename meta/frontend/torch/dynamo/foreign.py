@@ -104,7 +104,7 @@ def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, 
 
 
 def _text(x: Any) -> str:
-    """What an argument is; graphs are equal to themselves alone."""
+    """A description of an argument; a graph equals only itself."""
     plain = isinstance(x, (_KernelInput, SymDim, bool, int, float, complex, str, type(None), torch.dtype, torch.device))
     plain = plain or isinstance(x, (torch.layout, torch.memory_format))
     return repr(x) if plain else f"{type(x).__name__} {next(_distinct)}"

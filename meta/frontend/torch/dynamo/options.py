@@ -1,4 +1,4 @@
-"""What `torch.compile(..., backend="meta", options={...})` accepts."""
+"""The options that `torch.compile(..., backend="meta", options={...})` accepts."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What became of the graphs of a model under `torch.compile`."""
+"""A report on the graphs of a model under `torch.compile`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the targets of Dynamo's nodes are: their names, whether they draw random numbers, how they are run."""
+"""The targets of Dynamo's nodes: their names, whether they draw random numbers, how they are run."""
 
 from __future__ import annotations
 

@@ -51,7 +51,7 @@ def _locate(indices: Any, size: int, mode: str = "") -> tuple[Any, Any]:
 
 
 def _missing(dtype: Any) -> Any:
-    """What is read where there is no element: NaN, the lowest integer, False."""
+    """The value read where there is no element: NaN, the lowest integer, False."""
     name = dtypes.canonical(dtype)
     return np.nan if dtypes.is_inexact(name) else dtypes.int_range(name)[0]
 

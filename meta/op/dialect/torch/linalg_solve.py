@@ -19,7 +19,7 @@ def inv_ex(x: Any, check_errors: bool, *, out: Any) -> None:
 
 
 def solve_ex(a: Any, b: Any, check_errors: bool, *, out: Any) -> None:
-    # LAPACK's info is about `a` alone, so that a broadcast factorization runs once.
+    # LAPACK's info depends only on `a`, so that a broadcast factorization runs once.
     factors, pivots, info = torch.linalg.lu_factor_ex(a)
     if check_errors:
         matrices.require_invertible("solve", info.cpu().numpy())

@@ -142,7 +142,7 @@ def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     axes, value = axes_of(axis, len(x.shape)), elements_of(x)
     one, zero, infinity = (tirx.const(v, dtype) for v in (1, 0, math.inf))
     infinity_count = 1 << 31
-    """What an infinity counts in the sum in which a zero counts 1."""
+    """The count of an infinity in the sum in which a zero counts 1."""
 
     def is_zero(*i: Any) -> Expr:
         return tirx.EQ(value(*i), zero)

@@ -97,7 +97,7 @@ def round_to(x: Expr, decimals: int) -> Expr:
     power, infinity = const(x, number), const(x, math.inf)
     if decimals > 0:
         return let(x * power, lambda y: select(tirx.abs(y) < infinity, tirx.nearbyint(y) / power, x))
-    # Of a power beyond the dtype, 0 is the nearest multiple.
+    # 0 is the nearest multiple of a power beyond the dtype.
     nearest = x * const(x, 0) if number > dtypes.largest(dtype_of(x)) else tirx.nearbyint(x / power) * power
     return select(tirx.abs(x) < infinity, nearest, x)
 

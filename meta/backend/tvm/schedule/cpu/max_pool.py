@@ -157,8 +157,9 @@ Store = Callable[[Sequence[Any], Any, Any, int], None]
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What is pooled along a row. values: (position, lanes) -> as many neighbours.  indices: (position, lanes, step) ->
-    those of as many elements, each `step` after the last.  ordered: whether the indices of a row's elements rise.
+    """The elements that are pooled along a row. values: (position, lanes) -> as many neighbours.  indices: (position,
+    lanes, step) -> those of as many elements, each `step` after the last.  ordered: whether the indices of a row's
+    elements rise.
     index: their dtype, "" without indices, which are then None."""
 
     values: Callable[[Sequence[Any], int], Any]
@@ -324,7 +325,7 @@ class _Largest:
         return None if self._indices is None else self._indices[self._all]
 
     def update(self, value: Any, index: Any) -> None:
-        """Go on to another element of the window, in order if the source is."""
+        """Compare with another element of the window, in order if the source is."""
         larger = value > self.value
         if self._indices is None:
             # The inner selection is one instruction, the maximum, which ignores NaN on this side.

@@ -189,7 +189,7 @@ def _split_sums(sch: Any, all_blocks: list[ComputeBlock]) -> dict[str, int]:
 
 def _is_whole_product(block: ComputeBlock) -> bool:
     """Whether the block multiplies all elements of a symbolic number: in one register, multiplications would wait for
-    each other. Of sums, `summation` adds several numbers at once."""
+    each other. For sums, `summation` adds several numbers at once."""
     is_whole = blocks.volume(block.extents_of("S")) == 1 and blocks.volume(block.extents_of("R")) is None
     return is_whole and isinstance(block.node.body, tvm.BufferStore) and isinstance(block.node.body.value, tvm.tirx.Mul)
 

@@ -223,7 +223,7 @@ class _Thread:
         return statements
 
     def _squares(self, each: ColumnSum, rows: int, lane: Any) -> Expr:
-        """What the rows add to the squares about the mean of the thread's rows."""
+        """The squares about the mean of the thread's rows that the rows add."""
         count = self.counts[each.dtype]
         mean = self.step_sums[each.total][0] * tvm.tirx.const(1 / rows, each.dtype)
         apart = mean - self.sum(each.total, lane) * count[1]
@@ -234,7 +234,7 @@ class _Thread:
         return tree_sum([d * d for d in differences]) + between
 
     def _number(self, number: Expr, position: int, row: Expr, column: Expr, lane: Any) -> Expr:
-        """What is added for a row, with the elements in registers in place of their loads."""
+        """The summand of a row, with the elements in registers in place of their loads."""
 
         def in_registers(load: Any) -> Any:
             for x, buffer in zip(self.group.loads, self.loaded, strict=True):
@@ -249,7 +249,8 @@ class _Thread:
         return substitute(replaced, self.group.values(row, column, lane))
 
     def _accumulate(self, i: int, lane: Any) -> list[Stmt]:
-        """Add the sum of a step: as in `schedule.summation`, `low` is what the roundings of `high` lose."""
+        """Add the sum of a step: as in `schedule.summation`, `low` holds the digits that the roundings of `high`
+        lose."""
         high, number = self.high[i], self.step_sums[i][0]
         if not self.low:
             return [store(high, high[lane] + number, lane)]

@@ -3,7 +3,7 @@
     total[c] = sum of x[r, c];  mean = total / n;  squares[c] = sum of (x[r, c] - mean[c])^2;  variance = squares / n
 
 becomes two kernels. The first (`column_parts`) reads x once and sums parts of the rows, the second (`column_totals`)
-adds the parts and computes everything that depends on the sums of its column alone. Other blocks stay. No addition is
+adds the parts and computes everything that depends only on the sums of its column. Other blocks stay. No addition is
 atomic: results repeat exactly.
 """
 
@@ -91,7 +91,7 @@ def _list_sums(all_blocks: Sequence[ComputeBlock]) -> list[ColumnSum]:
 
 
 def _added_number(block: ComputeBlock) -> Expr | None:
-    """What a block adds to a floating sum of each column; None for other blocks."""
+    """The summand of a block that sums the columns in a floating dtype; None for other blocks."""
     if len(block.node.writes) != 1 or 0 in block.extents or not reduces_outer_axes(block) or not _is_long(block):
         return None
     store, init = block.node.body, block.node.init
