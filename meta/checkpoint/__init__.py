@@ -1,6 +1,6 @@
 """Saving and loading models and training states: `meta.save`, `meta.load`.
 
-api      the two functions
-nest     nests of arrays, plain values and objects with a state, as named arrays and JSON
-restore  writing what was loaded into models, optimizers and arrays
+api            the two functions
+named_arrays   nests of arrays, plain values and objects with a state, as named arrays and JSON
+restore        writing what was loaded into models, optimizers and arrays
 """

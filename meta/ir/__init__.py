@@ -1,12 +1,14 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
-expr, type, module, span         the nodes, their types, programs, places in the user's code
-builder                          writing IR binding by binding, which tracing and passes do
-printer, parser                  text and back; lexer, literal, literal_parser and lookup are parts of them
-visitor                          walking, `rewrite` by tables of rules, substitution, renaming, inlining
-compare                          equality, digests and keys by content
-analysis                         last uses, call graph, operator counts
-verifier                         the rules of well-formed IR; verifier_rules are the functions behind them
+expr, type, module, span                the nodes, their types, programs, places in the user's code
+pattern, promotion                      how operators fuse, and the common dtype of operands
+builder                                 writing IR binding by binding, which tracing and passes do
+printer, literal                        the text of programs, and of the values in them
+parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
+visitor                                 walking, `rewrite` by tables of rules, substitution, renaming, inlining
+equality                                equality, digests and keys by content
+analysis, storage                       last uses, call graph, operator counts; the memory that results share
+verifier, verifier_rules                the rules of well-formed IR
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Where time and memory go: `with meta.profiler.profile() as p:` around eager calls and compiled programs.
 
 api        the context managers, and the finished profile
-recorder   what the thread's operators, programs and kernels report to
+recorder   the recorder of the operators, programs and kernels of a thread
 events     one timed piece of work
-table      times by operator and line
+summary    times by operator and line
 chrome     the trace that Perfetto and Chrome open
 memory     bytes of living arrays, and their plot over time
 nvtx       ranges for NVIDIA's tools

@@ -1,15 +1,17 @@
 """The virtual machine: programs compiled for a device, see `compile`.
 
-executor, program    compiling for the types of a call, and the compiled program
-arguments, runner    what a call does in Python
-gradient, split      calls that record gradients, and the programs that compute them
-overlaps             arrays of calls that share memory
-sizes                sizes that a program leaves open, and those it is compiled for
-report               dialects, memory, text and time of a program
-lower                from our IR to Relax
-relax                from Relax to an executable
-saved                programs in files
-cuda_graph           calls recorded as CUDA graphs
+executor, program     compiling for the types of a call, and the compiled program
+arguments, runner     the arguments of a call, and its part in Python
+gradient, split       calls that record gradients, and the programs that compute them
+overlaps              arrays of calls that share memory
+ranks                 comparing programs that communicate
+dynamic_sizes         sizes that a program leaves open, and those it is compiled for
+report, byte_counts   dialects, memory, text and time of a program; numbers of bytes as users write them
+instrumented          executors that report every kernel, for profiles
+lower                 from our IR to Relax
+relax                 from Relax to an executable
+saved                 programs in files
+cuda_graph            calls recorded as CUDA graphs
 """
 
 from __future__ import annotations

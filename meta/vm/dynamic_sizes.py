@@ -103,8 +103,8 @@ class Specialisations:
     warned: bool = False
 
     def add(self, structure: Hashable, inputs: Sequence[str], types: Sequence[TensorType]) -> None:
-        """Count a program for inputs of these types. Warns once, when there are SPECIALISATIONS that differ in sizes
-        alone. structure: of the call, without its arrays."""
+        """Count a program for inputs of these types. Warns once, when there are SPECIALISATIONS that differ only in
+        sizes. structure: of the call, without its arrays."""
         if self.warned:
             return
         key = (structure, *((t.ndim, t.dtype, t.device) for t in types))

@@ -385,7 +385,7 @@ def compile(
     graphs: on CUDA, record programs of known sizes as CUDA graphs (see docs/gpu.md).
     dynamic: sizes that one program leaves open: input -> axis -> a name, as in `{"x": {0: "n"}}`. Sizes of one name are
         equal. Inputs inside of containers are called by their paths (`batch.0`). Without it, eight programs that differ
-        in sizes alone lead to a SpecialisationWarning. A model with `open_sizes` (one that torch exported with dynamic
+        only in sizes lead to a SpecialisationWarning. A model with `open_sizes` (one that torch exported with dynamic
         sizes) leaves those open by itself.
     memory_budget: the most bytes that a call may need, as `Executor.memory` counts them: a number, or a text such as
         "2GiB". Tensors are then computed again where they are read next, in place of being kept, until it fits;

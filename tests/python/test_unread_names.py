@@ -162,3 +162,13 @@ def test_files_that_texts_name_exist(suffix: str) -> None:
         for name in pattern.findall(text) if not (ROOT / name).exists()
     }  # fmt: skip
     assert missing == set()
+
+
+def test_lists_of_modules_are_complete() -> None:
+    """A package whose docstring lists modules, `name    description`, lists the modules that it has."""
+    rows = re.compile(r"^((?:\w+, )*\w+) {2,}\S", re.M)
+    for path in (ROOT / "meta").rglob("__init__.py"):
+        listed = rows.findall(ast.get_docstring(ast.parse(texts()[path])) or "")
+        files = {each.stem for each in path.parent.glob("*.py")} - {"__init__"}
+        packages = {each.parent.name for each in path.parent.glob("*/*.py")}
+        assert not listed or set(", ".join(listed).split(", ")) == files | packages, path.parent

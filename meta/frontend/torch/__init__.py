@@ -3,12 +3,21 @@
     torch.compile(model, backend="meta")
     model = meta.frontend.torch.from_exported(torch.export.export(module, args))
 
-compile_backend, explain    the backend of torch.compile, and what it makes of a model
-from_exported, load         programs of torch.export, and `.pt2` files: to run and compile, to train
-examine                     the operators of such a program
-twin                        the function of meta that runs an operator of a custom operator of PyTorch
-graph                       graphs of ATen calls as programs
-aten                        the table of ATen's operators
+`compile_backend` and `explain` are the backend of torch.compile and its report, `from_exported` and `load` read
+programs of torch.export and `.pt2` files, `examine` lists the operators of such a program, and `twin` registers the
+function of meta for a custom operator of PyTorch.
+
+api, errors                                 the public functions, and their errors
+archive, schema, fields                     `.pt2` files
+size_text, tree_text                        sizes, and nests of arguments, in `.pt2` files
+fx                                          FX graphs of torch.export
+exported, nodes                             programs and graphs as data, from either
+graph, operators, control_flow, aliases     graphs of ATen calls as programs of meta
+sizes                                       sizes of torch as sizes of meta
+twins                                       custom operators with a function of meta
+model                                       an exported program as a Model
+aten                                        the table of ATen's operators
+dynamo                                      the backend of torch.compile
 """
 
 from __future__ import annotations

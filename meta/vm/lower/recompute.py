@@ -50,7 +50,7 @@ class Recomputed:
         self._unwritten: set[Atom] = set()
 
     def enter(self, function: FunctionExpr) -> None:
-        """Note the large tensors of a function that only kernels read which can compute them."""
+        """Record the large tensors of a function whose readers are all kernels that can compute them."""
         if self.choices.device.kind != "cuda":
             return
         atoms_read: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
@@ -66,7 +66,7 @@ class Recomputed:
         return value.op.pattern in _TAKERS and self.choices.of(value).compiled
 
     def add(self, binding: Binding) -> None:
-        """Note whether the tensor of a binding is such a tensor. Its operands have been noted before."""
+        """Record the tensor of a binding if it is such a tensor. Its operands come first."""
         call, kind = binding.value, binding.var.type
         if self.choices.device.kind != "cuda" or not isinstance(kind, TensorType) or not isinstance(kind.nbytes, int):
             return
