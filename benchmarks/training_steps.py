@@ -22,6 +22,7 @@ from benchmarks.bert import BASE, MINI, Bert, Sizes, TorchBert
 from benchmarks.resnet import ResNet18, ResNet50, torch_resnet18, torch_resnet50
 from benchmarks.vm import MLP
 from meta.optim.sgd import with_sgd
+from meta.progress import timed_stages
 
 Work = Callable[[], Any]
 Data = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]
@@ -89,13 +90,15 @@ NETWORKS = {
 @dataclass(slots=True)
 class Contender:
     """A prepared training step. run: one step, which returns the loss.  first: seconds of the first step, compilation
-    included.  peak: bytes that live at one time during a step, None if unknown."""
+    included.  peak: bytes that live at one time during a step, None if unknown.  stages: seconds of the stages of
+    meta's first step."""
 
     name: str
     run: Work
     first: float
     peak: int | None
     loss: float
+    stages: Mapping[str, float] = field(default_factory=dict[str, float])
 
 
 def measure(
@@ -126,6 +129,7 @@ def measure(
     for contender, milliseconds in zip(ready, times, strict=True):
         results[contender.name] = {
             "ms": milliseconds, "first": contender.first, "peak": contender.peak, "loss": contender.loss,
+            "stages": contender.stages,
         }  # fmt: skip
     return results
 
@@ -201,9 +205,10 @@ def _ours(case: Network, data: Data, device: str, half: bool) -> Contender:
     )  # fmt: skip
     x, y = (meta.array(part, device=device) for part in data)
     start = time.perf_counter()
-    loss = float(step(x, y).item())
+    with timed_stages() as stages:
+        loss = float(step(x, y).item())
     first = time.perf_counter() - start
-    return Contender("meta", lambda: step(x, y), first, step.memory(x, y).total, loss)
+    return Contender("meta", lambda: step(x, y), first, step.memory(x, y).total, loss, stages)
 
 
 def _theirs(case: Network, data: Data, device: str, half: bool, name: str) -> Contender:

@@ -7,6 +7,10 @@
 
 Nothing is drawn before `DELAY` seconds, if standard error is not a terminal, without rich (the extra `progress`), or
 with META_PROGRESS=0. Work in other threads than that of `compiling` is not shown.
+
+    with timed_stages() as seconds:
+        step(x, y)
+    print(seconds)                  # {"trace": 0.4, "passes": 0.6, ..., "run": 0.1}
 """
 
 from __future__ import annotations
@@ -48,8 +52,23 @@ class _Display:
             self.bar.stop()
 
 
+class _Stopwatch:
+    """The seconds of the stages so far, and the present stage with its start."""
+
+    def __init__(self) -> None:
+        self.seconds: dict[str, float] = {}
+        self.stage, self.start = "trace", time.perf_counter()
+
+    def enter(self, stage: str) -> None:
+        now = time.perf_counter()
+        self.seconds[self.stage] = self.seconds.get(self.stage, 0.0) + now - self.start
+        self.stage, self.start = stage, now
+
+
 class _State(local):
     display: _Display | None = None
+    stopwatch: _Stopwatch | None = None
+    depth: int = 0
     stage: str = ""
     total: int | None = None
     done: int = 0
@@ -61,19 +80,38 @@ _state = _State()
 @contextmanager
 def compiling(name: str) -> Generator[None, None, None]:
     """Show the stages of the block. A compilation inside of another one is part of it."""
-    if _state.display is not None or not enabled():
-        yield
-        return
-    display = _state.display = _Display(name)
+    display = _Display(name) if _state.display is None and enabled() else None
+    if display is not None:
+        _state.display = display
+    _state.depth += 1
     try:
         yield
     finally:
-        _state.display = None
-        display.close()
+        _state.depth -= 1
+        if not _state.depth and _state.stopwatch is not None:
+            _state.stopwatch.enter("run")
+        if display is not None:
+            _state.display = None
+            display.close()
+
+
+@contextmanager
+def timed_stages() -> Generator[dict[str, float], None, None]:
+    """The seconds that this thread spends in each stage of the compilations in the block, which are complete at its
+    end: "trace" before the first of them, "run" after each, and in between what `stage` names."""
+    outer, stopwatch = _state.stopwatch, _Stopwatch()
+    _state.stopwatch = stopwatch
+    try:
+        yield stopwatch.seconds
+    finally:
+        stopwatch.enter("")
+        _state.stopwatch = outer
 
 
 def stage(name: str, total: int | None = None) -> None:
     """The compilation of this thread is at a new stage, of `total` steps if their number is known."""
+    if _state.stopwatch is not None:
+        _state.stopwatch.enter(name)
     if _state.display is not None:
         _state.stage, _state.total, _state.done = name, total, 0
         _state.display.show(name, total, 0)

@@ -270,6 +270,7 @@ class Executor(Generic[P, R]):
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
         digest = agree_on(module)
+        progress.stage("choose dialects")
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
         if loaded.destinations is not None and not repays(source, loaded.destinations, self._stable):

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
 
 import meta
-from benchmarks import distributed, ops, ops_page, pytorch, train
+from benchmarks import distributed, first_steps, ops, ops_page, pytorch, train
 from benchmarks.bert import Bert, Sizes, TorchBert
 from benchmarks.ops_page import Measurement
 from benchmarks.relay_networks import Twin
+from benchmarks.train import Run
 from benchmarks.training_steps import NETWORKS, _cpu_peak
 from meta.op.registry import get
 from meta.testing.arrays import to_torch
@@ -91,6 +93,32 @@ def test_rows_without_a_corpus_say_so(capsys: pytest.CaptureFixture[str], tmp_pa
 def test_a_failed_row_says_why(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     assert train.main(["--only", "mlp", "--minutes", "0.01"]) == 0
     assert "| failed: no time left |" in capsys.readouterr().out
+
+
+def test_stages_of_first_steps_are_listed_slowest_first(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    steps = iter([{"trace": 0.5, "link": 16.0, "run": 1.0}, {"trace": 0.5, "read from disk": 0.1}])
+
+    def job(run: Run, what: str, cache: Path, threads: int | None, **arguments: Any) -> dict[str, Any]:
+        assert (what, arguments["contenders"]) == ("step", ["meta"])
+        stages = next(steps)
+        return {"meta": {"stages": stages, "first": sum(stages.values()), "ms": 2.5}}
+
+    monkeypatch.setattr(Run, "job", job)
+    assert first_steps.main(["--only", "mlp"]) == 0
+    rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
+    assert [row.split(" | ")[0] for row in rows] == [
+        "| link", "| run", "| trace", "| read from disk", "| first step", "| later steps, ms",
+    ]  # fmt: skip
+    assert rows[4] == "| first step | 17.50 (at most 15) **missed** | 0.60 (at most 3) |"
+
+
+def test_first_steps_that_fail_say_why(capsys: pytest.CaptureFixture[str]) -> None:
+    assert first_steps.main(["--only", "resnet50"]) == 2
+    assert "expected mlp, resnet18, bert-mini" in capsys.readouterr().err
+    assert first_steps.main(["--only", "mlp", "--minutes", "0.01"]) == 0
+    assert "float32: failed: no time left" in capsys.readouterr().out
 
 
 def test_operators_are_measured_small_and_large_forward_and_backward(capsys: pytest.CaptureFixture[str]) -> None:

@@ -14,6 +14,12 @@ class Terminal(io.StringIO):
         return True
 
 
+@pytest.fixture(autouse=True)
+def no_cache(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Programs are compiled, also those of earlier runs of the tests."""
+    monkeypatch.setenv("META_CACHE", "0")
+
+
 @pytest.fixture
 def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     pytest.importorskip("rich", reason="rich is not installed (the extra progress)")
@@ -65,3 +71,24 @@ def test_nested_compilations_are_one(terminal: Terminal) -> None:
     assert "compile outer: work" in terminal.getvalue()
     assert "1/2" in terminal.getvalue()
     assert "inner" not in terminal.getvalue()
+
+
+def test_stages_are_timed() -> None:
+    with progress.timed_stages() as seconds:
+        compile_once(2.5, io.StringIO())
+    assert next(iter(seconds)) == "trace"
+    assert list(seconds)[-1] == "run"
+    assert {"passes", "choose dialects", "lower operators", "schedule kernels", "plan memory"} <= seconds.keys()
+    assert all(value >= 0 for value in seconds.values())
+    before = dict(seconds)
+    compile_once(2.75, io.StringIO())
+    assert seconds == before
+
+
+def test_stages_of_blocks_inside_of_blocks_are_those_of_the_inner_one() -> None:
+    with progress.timed_stages() as outer:
+        with progress.timed_stages() as inner, progress.compiling("step"):
+            progress.stage("work")
+        progress.stage("more work")
+    assert list(inner) == ["trace", "work", "run"]
+    assert list(outer) == ["trace", "more work"]

@@ -16,6 +16,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import launcher, library, parallel
 from meta.backend.tvm import target as targets
@@ -65,7 +66,9 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     graphs: the program takes its memory where possible, so that calls can be recorded."""
     with _lock:
         launcher.prepare()
+        progress.stage("prepare library kernels")
         register_kernels(source)
+        progress.stage("read from disk")
         lowered = None if _keyed_by_sources(source) else _lowered(source)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key)

@@ -46,7 +46,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     processes.start(len(kernels))
     if not processes.running():
         return None
-    progress.stage("generate code", total=len(kernels))
+    progress.stage("send kernels to processes")
     target = targets.target(source.device.kind)
     module = finish(planned, target, static=source.static)
     kernels = {str(name.name_hint): f for name, f in module.functions.items() if name.name_hint in kernels}
@@ -58,10 +58,17 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     text = str(tvm.save_json(target))
     requests = [(text, asserts, share) for share in _shares(written, _SHARE * max(processes.running(), 1))]
     codes: list[Any] = [None] * len(requests)
-    for number, code in processes.compile_all(requests, lambda: run_first_calls(source)):
+
+    def meanwhile() -> None:
+        progress.stage("choose plans of libraries")
+        run_first_calls(source)
+        progress.stage("generate code", total=len(kernels))
+
+    for number, code in processes.compile_all(requests, meanwhile):
         codes[number] = compile_functions(*requests[number]) if code is None else code
         for _ in requests[number][2]:
             progress.advance()
+    progress.stage("link")
     return _link(module, kernels, codes, target)
 
 

@@ -64,6 +64,7 @@ def plan(
         if budget is None:
             module, kernels = complete(module, True)
         else:
+            progress.stage("keep to the memory budget")
             module, kernels, trade = keep_to_budget(module, kernels, list(mutates.values()), budget, complete)
     present = {name.name_hint for name in module.get_global_vars()}
     used = {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")}
