@@ -46,5 +46,7 @@ def twin(name: str, function: Callable[..., Any] | None = None) -> Any:
 
 
 def find_twin(name: str, overload: str = "") -> Callable[..., Any] | None:
-    """The twin of an operator, None without one. overload: its name, such as "default"."""
-    return _twins.get(f"{name}.{overload}") or _twins.get(name)
+    """The twin of an operator, None without one; those that users register come first. overload: such as "default"."""
+    from meta.frontend.torch.library_twins import LIBRARY_TWINS
+
+    return _twins.get(f"{name}.{overload}") or _twins.get(name) or LIBRARY_TWINS.get(name)
