@@ -76,6 +76,36 @@ def test_gradients_of_calls_serve_all_sizes() -> None:
     assert executor.program(_batch(2)["x"]) is executor.program(_batch(9)["x"])
 
 
+@pytest.mark.parametrize("channels_last", [False, True])
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_convolutions_of_any_number_of_images(rank: int, channels_last: bool) -> None:
+    """With the kernels of TVM, forward and backward; a transposed convolution after one with strides and groups."""
+    rng = np.random.default_rng(0)
+    convolve, transposed = getattr(meta, f"conv{rank}d"), getattr(meta, f"conv{rank}d_transpose")
+    window = (3,) * rank
+    w = meta.array(rng.standard_normal((6, *window, 2) if channels_last else (6, 2, *window)).astype(np.float32))
+    v = meta.array(rng.standard_normal((6, 3, *window)).astype(np.float32))
+    axes = (0, rank + 1, *range(1, rank + 1))
+
+    def step(x: Any, w: Any) -> Any:
+        y = convolve(x, w, stride=2, padding=1, groups=2, channels_last=channels_last)
+        y = meta.transpose(y, axes) if channels_last else y
+        z = transposed(y, v, stride=2, padding=1, output_padding=1)
+        (z * z).sum().backward()
+        return z.detach(), x.grad, w.grad
+
+    with meta.with_dialect("tvm"):
+        executor = meta.vm.compile(meta.trace(step), dynamic={"x": {0: "n"}})
+        for images in (2, 5):
+            shape = (images, *(7,) * rank, 4) if channels_last else (images, 4, *(7,) * rank)
+            data = rng.standard_normal(shape).astype(np.float32)
+            results = executor(*(meta.array(a, requires_grad=True) for a in (data, w.numpy())))
+            expected = step(*(meta.array(a, requires_grad=True) for a in (data, w.numpy())))
+            for ours, theirs in zip(results, expected, strict=True):
+                np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=1e-4, atol=1e-4)
+    assert len(executor._programs) == 1
+
+
 def test_scans_are_of_any_length() -> None:
     step = meta.trace(lambda xs: meta.scan(lambda c, x: (c * 0.5 + x, c), 0.0, xs))
     executor = meta.vm.compile(step, dynamic={"xs": {0: "steps"}})

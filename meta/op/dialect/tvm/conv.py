@@ -18,8 +18,9 @@ compute = Registrar(__file__).compute
 _Ints = tuple[int, ...]
 
 
-def _sizes(x: Any) -> list[int]:
-    return [int(d) for d in x.shape]
+def _sizes(x: Any) -> list[Any]:
+    """Ints, and expressions of sizes that are not known."""
+    return [int(d) if isinstance(d, (int, tirx.IntImm)) else d for d in x.shape]
 
 
 def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
@@ -122,7 +123,7 @@ def convolve_dw(
 def convolve_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
 ) -> Any:
-    return convolve_dx(w, x, tuple(int(d) for d in out[0].shape), stride, padding, dilation, groups)
+    return convolve_dx(w, x, tuple(_sizes(out[0])), stride, padding, dilation, groups)
 
 
 def _moved(x: Any, source: int, target: int) -> Any:
@@ -132,19 +133,26 @@ def _moved(x: Any, source: int, target: int) -> Any:
     return topi.transpose(x, axes)
 
 
-def _in_either_layout(function: Callable[..., Any], shape_position: int | None = None) -> Callable[..., Any]:
-    """The compute of two tensors for channels on the second or the last axis.
-
-    shape_position: which argument is a shape."""
+def _in_either_layout(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The compute of two tensors for channels on the second or the last axis."""
 
     def run(*args: Any) -> Any:
         *operands, channels_last = args
         if not channels_last:
             return function(*operands)
         operands[:2] = (_moved(x, -1, 1) for x in operands[:2])
-        if shape_position is not None:
-            operands[shape_position] = windows.channels_first(operands[shape_position], channels_last)
         return _moved(function(*operands), 1, -1)
+
+    return run
+
+
+def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The compute of a gradient of the shape that its result has, some sizes of which may not be known."""
+
+    def run(a: Any, b: Any, shape: Any, *attributes: Any, out: Any) -> Any:
+        *options, channels_last = attributes
+        sizes = windows.channels_first(tuple(_sizes(out[0])), channels_last)
+        return _in_either_layout(lambda a, b: function(a, b, sizes, *options))(a, b, channels_last)
 
     return run
 
@@ -188,11 +196,10 @@ def conv2d(
 @compute("conv2d_dx", generic=False, prefers_channels_last=_runs_in_tiles)
 def conv2d_dx(
     w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
-    kind: str,
+    kind: str, out: Any,
 ) -> Any:  # fmt: skip
     if not _in_tiles("conv2d_dx", kind, (w, dy), w, stride, groups, channels_last):
-        attributes = (stride, padding, dilation, groups, channels_last)
-        return _in_either_layout(convolve_dx, 2)(w, dy, shape, *attributes)
+        return _gradient(convolve_dx)(w, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
     _, pads, spreads = windows.attributes(2, stride, padding, dilation)
     return tiled.convolve_dx(w, dy, shape, pads, spreads)
 
@@ -200,11 +207,10 @@ def conv2d_dx(
 @compute("conv2d_dw", generic=False, prefers_channels_last=_runs_in_tiles)
 def conv2d_dw(
     x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
-    kind: str,
+    kind: str, out: Any,
 ) -> Any:  # fmt: skip
-    if not _in_tiles("conv2d_dw", kind, (x, dy), shape, stride, groups, channels_last):
-        attributes = (stride, padding, dilation, groups, channels_last)
-        return _in_either_layout(convolve_dw, 2)(x, dy, shape, *attributes)
+    if not _in_tiles("conv2d_dw", kind, (x, dy), out[0], stride, groups, channels_last):
+        return _gradient(convolve_dw)(x, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
     return tiled.convolve_dw(x, dy, shape, *windows.attributes(2, stride, padding, dilation))
 
 
@@ -228,7 +234,11 @@ def conv2d_epilogue(
     return _with_epilogue(y, bias, other, relu, 3 if channels_last else 1, x.dtype)
 
 
-@compute("conv2d_packed", generic=False)
+def _refuse_open_sizes(call: CallInfo) -> str | None:
+    return None if all(t.is_static for t in call.tensors()) else "its tiles depend on the sizes, which are not known"
+
+
+@compute("conv2d_packed", generic=False, accepts=_refuse_open_sizes)
 def conv2d_packed(
     x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, *,
     kind: str,
@@ -245,6 +255,6 @@ def conv2d_packed(
 for _rank in (1, 2, 3):
     if _rank != 2:
         compute(f"conv{_rank}d", generic=False)(_in_either_layout(convolve))
-        compute(f"conv{_rank}d_dx", generic=False)(_in_either_layout(convolve_dx, 2))
-        compute(f"conv{_rank}d_dw", generic=False)(_in_either_layout(convolve_dw, 2))
+        compute(f"conv{_rank}d_dx", generic=False)(_gradient(convolve_dx))
+        compute(f"conv{_rank}d_dw", generic=False)(_gradient(convolve_dw))
     compute(f"conv{_rank}d_transpose", generic=False)(convolve_transpose)
