@@ -30,6 +30,7 @@ from meta.vm.arguments import (
     with_arrays,
 )
 from meta.vm.byte_counts import parse_bytes
+from meta.vm.collection import without_collection
 from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
@@ -204,7 +205,7 @@ class Executor(Generic[P, R]):
             check_call(record, inputs, self._open)
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
-            with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name):
+            with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name), without_collection():
                 if len(self._programs) >= CACHE_LIMIT:
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record, inputs)

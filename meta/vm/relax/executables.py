@@ -6,11 +6,10 @@ The passes, schedules and the compiler are imported where a program is built: on
 from __future__ import annotations
 
 import contextlib
-import gc
 import hashlib
 import json
 from collections import OrderedDict
-from collections.abc import Generator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
@@ -27,6 +26,7 @@ from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.vm import lower
+from meta.vm.collection import without_collection
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.dispatched import Source, register_kernels
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes
@@ -98,21 +98,8 @@ def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: 
     operators = sum(choice.compiled for choice in source.choices.listed())
     if worth_processes(operators, source.device.kind):
         processes.start(operators)  # they import TVM while this process plans
-    with _without_garbage_collection():
+    with without_collection():
         return _build(source, lowered, key, fuse, graphs)
-
-
-@contextlib.contextmanager
-def _without_garbage_collection() -> Generator[None, None, None]:
-    """Python's search for cycles would take a tenth of the time: it visits all objects that are alive, again and again,
-    while programs in TVM's form are made."""
-    was_enabled = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if was_enabled:
-            gc.enable()
 
 
 def _keyed_by_sources(source: Source) -> bool:
