@@ -40,6 +40,7 @@ def print_table(title: str, results: Mapping[str, Any]) -> None:
         print_row([stage, f"{cold.get(stage, 0.0):.2f}", f"{warm.get(stage, 0.0):.2f}"])
     first = [results[name]["first"] for name in ("cold", "warm")]
     print_row(["first step", *map(_limited, first, (COLD_LIMIT, WARM_LIMIT))])
+    print_row(["loss", *(f"{results[name]['loss']:.6f}" for name in ("cold", "warm"))])
     print_row(["later steps, ms", *(f"{results[name]['ms']:.2f}" for name in ("cold", "warm"))])
 
 

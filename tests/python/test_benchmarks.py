@@ -103,13 +103,13 @@ def test_stages_of_first_steps_are_listed_slowest_first(
     def job(run: Run, what: str, cache: Path, threads: int | None, **arguments: Any) -> dict[str, Any]:
         assert (what, arguments["contenders"]) == ("step", ["meta"])
         stages = next(steps)
-        return {"meta": {"stages": stages, "first": sum(stages.values()), "ms": 2.5}}
+        return {"meta": {"stages": stages, "first": sum(stages.values()), "ms": 2.5, "loss": 0.1}}
 
     monkeypatch.setattr(Run, "job", job)
     assert first_steps.main(["--only", "mlp"]) == 0
     rows = [line for line in capsys.readouterr().out.splitlines() if line.startswith("| ")][2:]
     assert [row.split(" | ")[0] for row in rows] == [
-        "| link", "| run", "| trace", "| read from disk", "| first step", "| later steps, ms",
+        "| link", "| run", "| trace", "| read from disk", "| first step", "| loss", "| later steps, ms",
     ]  # fmt: skip
     assert rows[4] == "| first step | 17.50 (at most 15) **missed** | 0.60 (at most 3) |"
 

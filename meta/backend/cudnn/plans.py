@@ -30,11 +30,17 @@ class Solution:
         self._lock = RLock()
         self._limit = limit
         self._plans: Sequence[int] = ()
+        self._build_graph = build_graph
+        self._restored: PlanChoice | None = None
+        """The choice of a plan that another process compiled, until it has run here."""
         try:
             self._graph = build_graph()
             self._key = choices.key(problem, self._graph.handle.device, limit, avoid)
             choice = choices.read(self._key)
-            if choice and (self._restore() or self._build(choice)):
+            if choice and self._restore():
+                self._restored = choice
+                return
+            if choice and self._build(choice):
                 return
             self._graph = build_graph() if choice else self._graph
             self._plans = self._graph.build_plans(avoid)
@@ -85,8 +91,26 @@ class Solution:
     def run(self, handle: Handle, addresses: Mapping[int, int]) -> None:
         """Launch the fastest plan. Raises StatusError, and KernelError if a capture runs before the plan is chosen."""
         workspace = self._workspace or self._choose_plan(handle, addresses)
+        if self._restored and not driver.is_capturing(handle.stream):
+            return self._run_restored(handle, addresses, workspace)
         scratch = workspace.take()
         self._graph.run(handle, addresses, address(scratch))
+
+    def _run_restored(self, handle: Handle, addresses: Mapping[int, int], workspace: Workspace) -> None:
+        """The first run of a loaded plan, which is built here if it does not run."""
+        with self._lock:
+            choice, self._restored = self._restored, None
+            scratch = workspace.take()
+            try:
+                return self._graph.run(handle, addresses, address(scratch))
+            except StatusError:
+                if choice is None:
+                    raise
+                choices.remove_compiled(self._key)
+                self._graph = self._build_graph()
+                if not self._build(choice):
+                    raise
+        self.run(handle, addresses)
 
     def _choose_plan(self, handle: Handle, addresses: Mapping[int, int]) -> Workspace:
         if self.refusal:

@@ -98,6 +98,27 @@ def test_a_compiled_plan_that_does_not_load_is_built_and_stored_again() -> None:
     assert run(Graph(compiled=b"kernels")) == ["restore", "run"]
 
 
+def test_a_loaded_plan_that_does_not_run_is_built() -> None:
+    class Failing(Graph):
+        restored = False
+
+        def restore(self, data: bytes) -> int:
+            self.restored = True
+            return super().restore(data)
+
+        def build_choice(self, choice: Any) -> list[int]:
+            self.restored = False
+            return super().build_choice(choice)
+
+        def run(self, *_: Any) -> None:
+            super().run()
+            if self.restored:
+                raise StatusError("a graph", "launch failed")
+
+    run(Graph(compiled=b"kernels"))
+    assert run(Failing(compiled=b"kernels")) == ["restore", "run", "build_choice", "run"]
+
+
 def test_plans_that_cudnn_does_not_write_are_built() -> None:
     graph = Graph()
     graph.build_seconds = 0.3
