@@ -92,7 +92,8 @@ class Solution:
         """Launch the fastest plan. Raises StatusError, and KernelError if a capture runs before the plan is chosen."""
         workspace = self._workspace or self._choose_plan(handle, addresses)
         if self._restored and not driver.is_capturing(handle.stream):
-            return self._run_restored(handle, addresses, workspace)
+            self._run_restored(handle, addresses, workspace)
+            return
         scratch = workspace.take()
         self._graph.run(handle, addresses, address(scratch))
 
@@ -102,7 +103,8 @@ class Solution:
             choice, self._restored = self._restored, None
             scratch = workspace.take()
             try:
-                return self._graph.run(handle, addresses, address(scratch))
+                self._graph.run(handle, addresses, address(scratch))
+                return
             except StatusError:
                 if choice is None:
                     raise
