@@ -50,6 +50,12 @@ exponentially."""
 MAX_TYPE_LEAVES = 1_000_000
 """Leaves of all types of a program in IR text, with those that are inferred."""
 
+MAX_EVALUATED = 250_000
+"""Expressions of a Relay or Relax program that conversion evaluates; a function counts again with each call."""
+
+MAX_FOLDED = 1 << 24
+"""Elements of an array that conversion of a model computes."""
+
 MAX_INLINED = 100_000
 """Bindings of a function that calls are inlined into: functions that call another one twice double at each level."""
 

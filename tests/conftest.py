@@ -61,6 +61,4 @@ def remove_operators() -> Iterator[None]:
     before = set(registry.all_ops())
     yield
     for op in set(registry.all_ops()) - before:
-        registry.remove(op.name)
-        for name in (op.name, *op.aliases):
-            meta.__dict__.pop(name, None)
+        meta.unregister(op.name)

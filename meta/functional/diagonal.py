@@ -9,13 +9,11 @@ from meta.device import CPU, Device
 from meta.dim import product
 from meta.functional._checks import distinct_axes, require, require_same_device, require_same_dtype
 from meta.op import rules
+from meta.op.declare.indexing import WHOLE
 
 __all__ = [
     "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "tril_indices", "triu_indices",
 ]  # fmt: skip
-
-_WHOLE = 2**62
-"""An end past every size."""
 
 
 def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
@@ -25,7 +23,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     rows, _ = _flat_planes("diagonal", x, axis1, axis2)
     begin, end, step = _slice(x.shape[axis1].__index__(), x.shape[axis2].__index__(), offset)
     lead = rows.ndim - 1
-    return meta.strided_slice(rows, (*(0,) * lead, begin), (*(_WHOLE,) * lead, end), (*(1,) * lead, step))
+    return meta.strided_slice(rows, (*(0,) * lead, begin), (*(WHOLE,) * lead, end), (*(1,) * lead, step))
 
 
 def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:

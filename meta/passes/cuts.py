@@ -8,14 +8,13 @@ Operators that take such a tensor can read p, without a copy of its first column
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
 from meta.ir.expr import Atom, Call
 from meta.ir.type import TensorType
 from meta.ir.visitor import Scope
 from meta.op.registry import get
-
-_VIEWS: Final = ("reshape", "squeeze", "expand_dims", "reshape_like")
+from meta.passes.emission import VIEWS
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +49,7 @@ def find_cut(scope: Scope, x: Any) -> Cut | None:
             dtypes.insert(0, call.args[1])
         elif call.op_name == "strided_slice":
             return Cut(source, tuple(dtypes)) if _takes_columns(call, kind.shape[-1]) else None
-        elif call.op_name not in _VIEWS or source.type.shape[-1:] != kind.shape[-1:]:
+        elif call.op_name not in VIEWS or source.type.shape[-1:] != kind.shape[-1:]:
             return None
         call = scope.definition(source)
     return None

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Final
 
 from meta.ir.expr import Call
 from meta.ir.visitor import Scope
 from meta.op.registry import get
+
+VIEWS: Final = ("reshape", "squeeze", "expand_dims", "reshape_like")
+"""Operators that change only the shape."""
 
 
 def plain_call(value: object, *ops: str) -> Call | None:

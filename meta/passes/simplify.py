@@ -17,13 +17,11 @@ from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import Rule, Scope, by_op
 from meta.op.axes import moved, swapped
 from meta.op.registry import Op, get
+from meta.passes.emission import VIEWS
 from meta.passes.manager import rewrite_pass
 from meta.tracing.function_op import FunctionOp, forward_results
 
 Answer = Expr | Atom | None
-
-_VIEWS = ("reshape", "squeeze", "expand_dims", "reshape_like")
-"""Operators that change only the shape."""
 
 
 def call_of(binding: Binding) -> Call:
@@ -134,7 +132,7 @@ def _cast_of_view(binding: Binding, scope: Scope) -> Answer:
     """A narrowing cast(reshape(x)) is reshape(cast(x)), so that casts of one tensor in several shapes are one. A
     widening one stays with the operator that takes it, to be fused with it."""
     call = call_of(binding)
-    inner = producer(scope, call.args[0], *_VIEWS)
+    inner = producer(scope, call.args[0], *VIEWS)
     if inner is None or not isinstance(call.type, TensorType):
         return None
     if dtypes.itemsize(call.type.dtype) >= dtypes.itemsize(inner.type.dtype):  # type: ignore[union-attr]
@@ -161,7 +159,7 @@ def _view_of_view(binding: Binding, scope: Scope) -> Answer:
     """Two changes of shape are one reshape, or none."""
     call = call_of(binding)
     assert isinstance(call.type, TensorType)
-    for op in _VIEWS:
+    for op in VIEWS:
         inner = producer(scope, call.args[0], op)
         if inner is not None:
             x = inner.args[0]

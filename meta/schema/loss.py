@@ -1,10 +1,10 @@
 """Schemas of losses. Predictions come first, then targets."""
 
+from meta.schema._arguments import DY
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Choice, Float, Int, IntTuple, OptionalTensor, Tensor
 
 _REDUCTION = Arg("reduction", Choice("mean", "sum", "none"), "mean", doc="Reduction of the losses of all elements.")
-_DY = Arg("dy", Tensor, doc="Gradient of the result.")
 _X = Arg("x", Tensor, doc="Predictions, floating.")
 _TARGET = Arg("target", Tensor, doc="Target values, of the same type as x.")
 _BETA = Arg("beta", Float, 1.0, doc="Difference from which on the loss is linear instead of quadratic.")
@@ -14,12 +14,12 @@ _FACTORS = (
 )
 
 pairwise = Schema("pairwise_loss", _X, _TARGET, _REDUCTION)
-pairwise_dx = Schema("pairwise_loss_dx", _X, _TARGET, _DY, _REDUCTION)
+pairwise_dx = Schema("pairwise_loss_dx", _X, _TARGET, DY, _REDUCTION)
 smooth_l1 = Schema("smooth_l1_loss", _X, _TARGET, _REDUCTION, _BETA)
-smooth_l1_dx = Schema("smooth_l1_loss_dx", _X, _TARGET, _DY, _REDUCTION, _BETA)
+smooth_l1_dx = Schema("smooth_l1_loss_dx", _X, _TARGET, DY, _REDUCTION, _BETA)
 probabilities = Schema("binary_cross_entropy", _X, _TARGET, _FACTORS[0], _REDUCTION)
 logits = Schema("binary_cross_entropy_with_logits", _X, _TARGET, *_FACTORS, _REDUCTION)
-logits_dx = Schema("binary_cross_entropy_with_logits_dx", _X, _TARGET, _DY, *_FACTORS, _REDUCTION)
+logits_dx = Schema("binary_cross_entropy_with_logits_dx", _X, _TARGET, DY, *_FACTORS, _REDUCTION)
 
 _CLASSES = Arg("target", Tensor, doc="Index of the correct class for each prediction, of an integer dtype.")
 _WEIGHT = Arg("weight", OptionalTensor, None, doc="Weight of each class; the mean is then weighted.")
@@ -38,7 +38,7 @@ class_loss = Schema(
 )
 nll_loss_dx = Schema(
     "nll_loss_dx",
-    _DY,
+    DY,
     _CLASSES,
     Arg("weight", OptionalTensor, doc="As in the forward operator."),
     Arg("shape", IntTuple, doc="Shape of the forward operator's x."),
@@ -48,7 +48,7 @@ cross_entropy_dx = Schema(
     "cross_entropy_dx",
     Arg("x", Tensor, doc="Input of the forward operator."),
     _CLASSES,
-    _DY,
+    DY,
     _WEIGHT,
     *_OPTIONS,
 )

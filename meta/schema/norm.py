@@ -1,5 +1,6 @@
 """Schemas of normalisations."""
 
+from meta.schema._arguments import DY
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Float, Int, IntTuple, OptionalTensor, Tensor
 
@@ -7,7 +8,6 @@ _AXES = Arg("axis", IntTuple, (-1,), doc="Axes that are normalised together.")
 _EPS = Arg("eps", Float, 1e-5, doc="Added to the variance, or mean square.")
 _CHANNEL = Arg("axis", Int, 1, doc="Channel axis; all other axes are normalised together.")
 _X = Arg("x", Tensor, doc="Input, floating.")
-_DY = Arg("dy", Tensor, doc="Gradient of the result.")
 _ROW_PARAMETERS = {
     "scale": Arg("scale", OptionalTensor, None, doc="Multiplies the result; of the shape of the normalised axes."),
     "bias": Arg("bias", OptionalTensor, None, doc="Added to the result; of the shape of the normalised axes."),
@@ -26,11 +26,11 @@ def over_rows(name: str, *parameters: str) -> Schema:
 
 
 layer_norm_dx = Schema(
-    "layer_norm_dx", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
+    "layer_norm_dx", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), DY, _AXES, _EPS
 )
-layer_norm_dwb = Schema("layer_norm_dwb", _X, _DY, _AXES, _EPS)
+layer_norm_dwb = Schema("layer_norm_dwb", _X, DY, _AXES, _EPS)
 layer_norm_dxwb = Schema(
-    "layer_norm_dxwb", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), _DY, _AXES, _EPS
+    "layer_norm_dxwb", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), DY, _AXES, _EPS
 )
 batch_norm_train = Schema(
     "batch_norm_train",
@@ -46,10 +46,10 @@ batch_norm_infer = Schema("batch_norm_infer", _X, *_STATS, _W, _B, _EPS, _CHANNE
 _MEAN = Arg("mean", Tensor, doc="Mean of each channel, from the forward operator.")
 _INVSTD = Arg("invstd", Tensor, doc="1 / sqrt(variance + eps) of each channel, from the forward operator.")
 batch_norm_stats = Schema("batch_norm_stats", _X, _EPS, _CHANNEL)
-batch_norm_sums = Schema("batch_norm_sums", _DY, _X, _MEAN, _INVSTD, _CHANNEL)
+batch_norm_sums = Schema("batch_norm_sums", DY, _X, _MEAN, _INVSTD, _CHANNEL)
 batch_norm_train_dxwb = Schema(
     "batch_norm_train_dxwb",
-    _DY,
+    DY,
     _X,
     Arg("w", OptionalTensor, doc="As in the forward operator."),
     _MEAN,

@@ -1,10 +1,10 @@
 """Schemas of pooling. Each schema serves one, two and three spatial axes."""
 
+from meta.schema._arguments import DY
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Bool, IntTuple, Tensor
 
 _X = Arg("x", Tensor, doc="Input, (batch, channels, *spatial).")
-_DY = Arg("dy", Tensor, doc="Gradient of the result.")
 _INDICES = Arg("indices", Tensor, doc="Indices from the forward operator.")
 _SHAPE = Arg("shape", IntTuple, doc="Shape of the forward operator's x.")
 _SIZE = Arg("size", IntTuple, doc="Spatial shape of the result: one int, or one per axis.")
@@ -27,7 +27,7 @@ def max_pool(rank: int) -> Schema:
 
 
 def max_pool_dx(rank: int) -> Schema:
-    return Schema("max_pool_dx", _DY, _INDICES, _SHAPE, *_window(rank))
+    return Schema("max_pool_dx", DY, _INDICES, _SHAPE, *_window(rank))
 
 
 def avg_pool(rank: int) -> Schema:
@@ -35,9 +35,9 @@ def avg_pool(rank: int) -> Schema:
 
 
 def avg_pool_dx(rank: int) -> Schema:
-    return Schema("avg_pool_dx", _DY, _SHAPE, *_window(rank), _INCLUDE)
+    return Schema("avg_pool_dx", DY, _SHAPE, *_window(rank), _INCLUDE)
 
 
 adaptive_pool = Schema("adaptive_pool", _X, _SIZE)
-adaptive_max_pool_dx = Schema("adaptive_max_pool_dx", _DY, _INDICES, _SHAPE)
-adaptive_avg_pool_dx = Schema("adaptive_avg_pool_dx", _DY, _SHAPE)
+adaptive_max_pool_dx = Schema("adaptive_max_pool_dx", DY, _INDICES, _SHAPE)
+adaptive_avg_pool_dx = Schema("adaptive_avg_pool_dx", DY, _SHAPE)

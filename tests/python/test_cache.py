@@ -105,14 +105,19 @@ def test_evicts_the_least_recently_used_entries(tmp_path: Path) -> None:
     assert [i for i in range(6) if disk.read(f"k{i}") is not None] == [2, 3, 4, 5]
 
 
-def test_the_bound_holds_while_processes_write(tmp_path: Path) -> None:
-    workers = [
-        subprocess.Popen([sys.executable, "-c", _FILLER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True)
-        for letter in "abc"
+def run_processes(code: str, directory: Path, letters: str) -> None:
+    """Run the code in a process for each letter, all at the same time."""
+    processes = [
+        subprocess.Popen([sys.executable, "-c", code, str(directory), letter], stderr=subprocess.PIPE, text=True)
+        for letter in letters
     ]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=120)
-        assert worker.returncode == 0, errors
+    for process in processes:
+        _, errors = process.communicate(timeout=120)
+        assert process.returncode == 0, errors
+
+
+def test_the_bound_holds_while_processes_write(tmp_path: Path) -> None:
+    run_processes(_FILLER, tmp_path, "abc")
     # What a process writes between the listing and the new sum of another is the slack.
     assert DiskCache(tmp_path).size() <= 400_000 + 3 * 5000
 
@@ -221,13 +226,7 @@ for round in range(150):
 
 
 def test_processes_share_a_directory(tmp_path: Path) -> None:
-    workers = [
-        subprocess.Popen([sys.executable, "-c", _WORKER, str(tmp_path), letter], stderr=subprocess.PIPE, text=True)
-        for letter in "abcd"
-    ]
-    for worker in workers:
-        _, errors = worker.communicate(timeout=120)
-        assert worker.returncode == 0, errors
+    run_processes(_WORKER, tmp_path, "abcd")
     disk = DiskCache(tmp_path)
     assert all(disk.read(f"k{i}", ".so") for i in range(7))
     assert not list(tmp_path.rglob(".tmp-*"))

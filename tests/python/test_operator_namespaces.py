@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pickle
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -20,11 +19,7 @@ from meta.schema import Arg, Float, Schema, Tensor
 SCALE = Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0))
 
 
-@pytest.fixture(autouse=True)
-def _remove_operators() -> Iterator[None]:
-    yield
-    for op in [op for op in registry.all_ops() if op.family == registry.USER]:
-        meta.unregister(op.name)
+pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def define(name: str, factor: float = 1.0, **facts: Any) -> Any:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -18,11 +17,7 @@ from tests.python.kernels_in_memory import kernels_of
 SCALE = Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0))
 
 
-@pytest.fixture(autouse=True)
-def _remove_operators() -> Iterator[None]:
-    yield
-    for op in [op for op in registry.all_ops() if op.family == registry.USER]:
-        meta.unregister(op.name)
+pytestmark = pytest.mark.usefixtures("remove_operators")
 
 
 def with_reference(factor: float) -> dict[str, Any]:

@@ -11,10 +11,10 @@ from typing import Any, Final
 
 from meta.backend.cuda.bindings import bindings
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import CUDA
 from meta.device import Device
 from meta.errors import DeviceError
 
-_CUDA: Final = 2  # DLPack's number of the device kind
 _LEGACY_STREAMS: Final = (0, 1)
 """Handles of the default stream, which cannot be captured."""
 _thread = local()
@@ -71,7 +71,7 @@ def device_count() -> int:
 def set_device(on: Device) -> None:
     """Make `on` the current device of this thread, which the driver's functions act on."""
     if getattr(_thread, "device", None) is not on:
-        tvm.set_device(_CUDA, on.index)
+        tvm.set_device(CUDA, on.index)
         _thread.device = on
 
 

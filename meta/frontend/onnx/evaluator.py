@@ -17,6 +17,7 @@ from meta.frontend.onnx.node import NodeView, describe
 from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.table import domain_of, find
 from meta.frontend.onnx.tensors import read_tensor
+from meta.limits import MAX_FOLDED
 from meta.modes import suspended
 from meta.schema._types import TensorLike
 
@@ -24,8 +25,6 @@ MAX_NODES = 10_000_000
 """Nodes that one call runs, those of loops and functions with each repetition."""
 MAX_CALLS = 64
 """Nesting of functions and subgraphs."""
-MAX_FOLDED = 1 << 24
-"""Elements of the inputs of a node that conversion computes."""
 
 _MISFITS = (ArithmeticError, AttributeError, LookupError, MemoryError, TypeError, ValueError)
 

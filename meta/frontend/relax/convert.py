@@ -25,12 +25,11 @@ from meta.frontend.relay.convert.values import UNCONVERTED, describe
 from meta.ir.expr import Constant
 from meta.ir.span import Span
 from meta.ir.type import TensorType, tensor_type
+from meta.limits import MAX_EVALUATED
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of
 
 PREFIX = "relax."
-MAX_STEPS = 250_000
-"""Bindings evaluated in one program; a function counts again with each call."""
 MAX_CALLS = 80
 """Nesting of calls and branches."""
 KERNEL_CALLS = frozenset({"call_tir", "call_tir_with_grad"})
@@ -116,8 +115,8 @@ class Converter:
     def bind(self, binding: Any, frame: FunctionFrame) -> None:
         self.steps += 1
         frame.place = self.place = f"@{frame.name}, binding '{variable_name(binding.var)}'"
-        if self.steps > MAX_STEPS:
-            raise UnsupportedError("relax", f"{frame.place}: more than {MAX_STEPS} bindings are evaluated")
+        if self.steps > MAX_EVALUATED:
+            raise UnsupportedError("relax", f"{frame.place}: more than {MAX_EVALUATED} bindings are evaluated")
         self.emission.builder.span = span_of(binding)
         value = self.value(binding.value, frame)
         if type(binding).__name__ == "MatchCast":

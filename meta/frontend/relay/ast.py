@@ -71,6 +71,7 @@ class UnknownType:
 
 Type: TypeAlias = TensorType | TupleType | FuncType | RefType | NamedType | UnknownType
 TYPES = (TensorType, TupleType, FuncType, RefType, NamedType, UnknownType)
+UNKNOWN_TYPE = UnknownType()
 
 
 # --- attributes ------------------------------------------------------------------------------------------------------

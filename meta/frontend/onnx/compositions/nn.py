@@ -6,13 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta.frontend._by_rank import CONV, CONV_TRANSPOSE
 from meta.frontend.onnx.compositions._table import composition
 from meta.op import windows
 
 _MOST_GROUPS = 64
 """Groups of a convolution that its gradient is written for one by one."""
-_CONV = {1: meta.conv1d, 2: meta.conv2d, 3: meta.conv3d}
-_TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
 _MAX_POOL = {1: meta.max_pool1d_with_indices, 2: meta.max_pool2d_with_indices, 3: meta.max_pool3d_with_indices}
 
 
@@ -31,7 +30,7 @@ def _convolution_dx(rank: int) -> Callable[..., Any]:
             extra.append(shape[2 + i] - covered)
         if any(not 0 <= e < max(s, g) for e, s, g in zip(extra, steps, gaps, strict=True)):
             return None
-        return _TRANSPOSE[rank](dy, w, stride, padding, tuple(extra), dilation, groups)
+        return CONV_TRANSPOSE[rank](dy, w, stride, padding, tuple(extra), dilation, groups)
 
     return composed
 
@@ -47,7 +46,7 @@ def _convolution_dw(rank: int) -> Callable[..., Any]:
         parts: list[Any] = []
         for inputs, gradients in zip(meta.split(x, groups, 1), meta.split(dy, groups, 1), strict=True):
             moved, kernel = meta.transpose(inputs, order), meta.transpose(gradients, order)
-            parts.append(meta.transpose(_CONV[rank](moved, kernel, dilation, padding, stride, 1), order))
+            parts.append(meta.transpose(CONV[rank](moved, kernel, dilation, padding, stride, 1), order))
         dw = parts[0] if groups == 1 else meta.concatenate(parts, 0)
         # Pixels that no window of the convolution reached make the kernel longer.
         return dw if dw.shape == tuple(shape) else meta.strided_slice(dw, (0,) * (rank + 2), tuple(shape))

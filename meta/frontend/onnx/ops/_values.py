@@ -18,10 +18,6 @@ from meta.modes import modes
 
 Host = np.ndarray[Any, Any]
 
-MAX_FOLDED = 1 << 24
-"""Elements of the largest array that is computed at conversion."""
-
-
 MAX_VIEWED = 1 << 14
 """Elements of the largest floating array that is transposed at conversion."""
 

@@ -7,13 +7,11 @@ from typing import Any
 
 import meta
 from meta.errors import TypeInferenceError
+from meta.frontend._by_rank import CONV, CONV_TRANSPOSE
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import row_shape
 from meta.frontend.onnx.ops._windows import Window, padded, window_of
 from meta.frontend.onnx.ops.matrix import shifted
-
-_CONV = (meta.conv1d, meta.conv2d, meta.conv3d)
-_TRANSPOSE = (meta.conv1d_transpose, meta.conv2d_transpose, meta.conv3d_transpose)
 
 
 def spatial_rank(node: Node, x: Any, most: int = 3) -> int:
@@ -30,7 +28,7 @@ def biased(y: Any, bias: Any) -> Any:
 def convolved(node: Node, x: Any, w: Any, window: Window, group: int) -> Any:
     if any(p < 0 for p in window.padding):
         x, window = padded(x, window.pads), replace(window, pads=((0, 0),) * window.rank)
-    function = _CONV[spatial_rank(node, x) - 1]
+    function = CONV[spatial_rank(node, x)]
     return function(x, w, window.strides, window.padding, window.dilations, group)
 
 
@@ -80,7 +78,7 @@ def conv_transpose(
     window = window_of("ConvTranspose", X.shape[2:], W.shape[2:], strides, dilations, pads, plain)
     extra = tuple(output_padding or (0,) * rank)
     cut = _transposed_pads(X, window, extra, output_shape, auto_pad)
-    function = _TRANSPOSE[rank - 1]
+    function = CONV_TRANSPOSE[rank]
     steps, spread = window.strides, window.dilations
     fits = all(o < max(s, d) for o, s, d in zip(extra, steps, spread, strict=True))
     if fits and all(p >= 0 for pair in cut for p in pair):

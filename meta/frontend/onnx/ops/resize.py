@@ -14,8 +14,9 @@ from meta.dim import Dim
 from meta.dtype import is_float, is_int
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
-from meta.frontend.onnx.ops._values import MAX_FOLDED, axes_of, ints
+from meta.frontend.onnx.ops._values import axes_of, ints
 from meta.functional._checks import as_dtype
+from meta.limits import MAX_FOLDED
 
 _RESIZE = (meta.resize1d, meta.resize2d, meta.resize3d)
 _DIRECT = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn")

@@ -12,7 +12,6 @@ from meta.dim import Dim, product
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import (
-    MAX_FOLDED,
     axes_of,
     axis_of,
     dtype_of,
@@ -24,7 +23,8 @@ from meta.frontend.onnx.ops._values import (
     tensor,
     transposed_constant,
     value_of,
-)  # fmt: skip
+)
+from meta.limits import MAX_FOLDED
 
 # --- reading ---------------------------------------------------------------------------------------------------------
 

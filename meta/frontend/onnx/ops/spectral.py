@@ -10,8 +10,9 @@ import numpy as np
 import meta
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
-from meta.frontend.onnx.ops._values import MAX_FOLDED, axis_of, dtype_of, host_dtype, number, wide
+from meta.frontend.onnx.ops._values import axis_of, dtype_of, host_dtype, number, wide
 from meta.functional._checks import as_dtype
+from meta.limits import MAX_FOLDED
 
 
 def _complex(x: Any) -> Any:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from meta.frontend._by_rank import AXES
 from meta.frontend.relax.export_ops._table import RelaxSite, Row, row
 from meta.op import windows
-
-_SPATIAL: Final = {1: "W", 2: "HW", 3: "DHW"}
 
 
 @row("matmul")
@@ -55,7 +54,7 @@ def _window(rank: int, stride: Any, padding: Any, dilation: Any) -> dict[str, li
 
 def _convolution(rank: int) -> Row:
     name = f"conv{rank}d"
-    data, kernel = f"NC{_SPATIAL[rank]}", f"OI{_SPATIAL[rank]}"
+    data, kernel = f"NC{AXES[rank]}", f"OI{AXES[rank]}"
 
     def convert(
         call: RelaxSite, x: Any, w: Any, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool

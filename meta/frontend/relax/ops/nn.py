@@ -6,6 +6,7 @@ from typing import Any
 
 import meta
 from meta.dtype import int_range
+from meta.frontend._by_rank import CONV_TRANSPOSE
 from meta.frontend.relax.ops._table import row, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
@@ -18,7 +19,6 @@ shared(
     "nn.avg_pool3d", "nn.conv1d", "nn.conv2d", "nn.conv3d", "nn.cross_entropy_with_logits", "nn.log_softmax",
     "nn.softmax",
 )  # fmt: skip
-_TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
 
 
 @row("nn.max_pool1d", "nn.max_pool2d", "nn.max_pool3d")
@@ -53,7 +53,7 @@ def conv_transpose(call: OpCall) -> Any:
     x = convert_layout(call, x, layout, plain)
     w = permuted(w, call.text("kernel_layout", kernel_plain) or kernel_plain, kernel_plain)
     window = (call.sizes("strides"), call.sizes("padding"), call.sizes("output_padding"), call.sizes("dilation"))
-    y = _TRANSPOSE[rank](x, w, *window, call.int("groups", 1))
+    y = CONV_TRANSPOSE[rank](x, w, *window, call.int("groups", 1))
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
 
 

@@ -32,9 +32,8 @@ from meta.frontend.relay.convert.values import (
 )
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.span import Span
+from meta.limits import MAX_EVALUATED
 
-MAX_STEPS = 250_000
-"""Expressions evaluated in one program; a function counts again with each call that inlines it."""
 MAX_DEPTH = 80
 """Nesting of calls, branches, let-bound values and tuples during conversion."""
 MAX_LEAVES = 100_000
@@ -110,8 +109,8 @@ class ExpressionEvaluator:
         """Evaluate a node whose operands have values."""
         self.steps += 1
         self.place = node.place
-        if self.steps > MAX_STEPS:
-            problem = f"the program has more than {MAX_STEPS} expressions once its functions are inlined"
+        if self.steps > MAX_EVALUATED:
+            problem = f"the program has more than {MAX_EVALUATED} expressions once its functions are inlined"
             raise UnsupportedError("relay", located(node.place, problem))
         if self.unsupported and any(frame.get(child) is UNCONVERTED for child in operands(node)):
             return UNCONVERTED

@@ -12,7 +12,6 @@ from meta.frontend.relay.dtypes import is_dtype
 from meta.frontend.relay.json.graph import NodeGraph
 from meta.limits import MAX_DIMENSION, MAX_DIMENSIONS
 
-_UNKNOWN = ast.UnknownType()
 _Exprs: TypeAlias = "tuple[ast.Expr, ...]"
 
 
@@ -50,7 +49,7 @@ class JsonNode:
         return tuple(self.expr(each) for each in self.items(value))
 
     def type(self, value: Any) -> ast.Type:
-        return _UNKNOWN if value is None else self.checked(value, ast.TYPES, "a type")
+        return ast.UNKNOWN_TYPE if value is None else self.checked(value, ast.TYPES, "a type")
 
     def types(self, value: Any) -> tuple[ast.Type, ...]:
         return tuple(self.type(each) for each in self.items(value))
@@ -294,7 +293,7 @@ def _type_call(node: JsonNode, head: Any, args: Any) -> ast.Type:
 
 @_node("IncompleteType relay.IncompleteType")
 def _unknown_type(_: JsonNode) -> ast.Type:
-    return _UNKNOWN
+    return ast.UNKNOWN_TYPE
 
 
 # --- numbers and dimensions ---

@@ -6,13 +6,10 @@ from typing import Any
 
 import meta
 from meta.dtype import category, is_int, itemsize
+from meta.frontend._by_rank import AXES, CONV, CONV_TRANSPOSE
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, is_permutation, permuted, spatial_rank
-
-_SPATIAL = {1: "W", 2: "HW", 3: "DHW"}
-_CONV = {1: meta.conv1d, 2: meta.conv2d, 3: meta.conv3d}
-_TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
 
 
 def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
@@ -30,7 +27,7 @@ def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
 def _check_kernel_size(call: OpCall, w: Any, layout: str) -> None:
     """Check kernel_size against the shape of the kernel."""
     size = call.axes("kernel_size")
-    actual = tuple(w.shape[layout.index(c)] for c in _SPATIAL[len(layout) - 2])
+    actual = tuple(w.shape[layout.index(c)] for c in AXES[len(layout) - 2])
     if size is not None and size != () and tuple(size) * (len(actual) if len(size) == 1 else 1) != actual:
         call.refuse(f"kernel_size {size} for a kernel of shape {w.shape}", f"{actual}")
 
@@ -51,7 +48,7 @@ def conv(call: OpCall) -> Any:
 def convolved(call: OpCall, x: Any, w: Any) -> Any:
     """The convolution that the attributes describe, of operands in the layouts of the attributes."""
     rank = spatial_rank(call)
-    axes = _SPATIAL[rank]
+    axes = AXES[rank]
     plain, kernel_plain = "NC" + axes, "OI" + axes
     layout = call.text("data_layout", plain) or plain
     kernel_layout = call.text("kernel_layout", kernel_plain) or kernel_plain
@@ -67,7 +64,7 @@ def convolved(call: OpCall, x: Any, w: Any) -> Any:
     channels = call.get("channels")
     if channels is not None and int(channels) != w.shape[0]:
         call.refuse(f"channels is {channels} for a kernel of shape {w.shape}", f"{w.shape[0]}")
-    y = _CONV[rank](x, w, *_window(call, rank), groups)
+    y = CONV[rank](x, w, *_window(call, rank), groups)
     return convert_layout(call, y, plain, out_layout)
 
 
@@ -101,7 +98,7 @@ def conv_transpose(call: OpCall) -> Any:
 def transposed(call: OpCall, x: Any, w: Any) -> Any:
     """The transposed convolution that the attributes describe, of operands in the layouts of the attributes."""
     rank = spatial_rank(call)
-    axes = _SPATIAL[rank]
+    axes = AXES[rank]
     plain, kernel_plain = "NC" + axes, "IO" + axes
     layout = call.text("data_layout", plain) or plain
     kernel_layout = _transpose_layout(call, x.shape[layout.index("C")] if "C" in layout else 0, w, axes)
@@ -113,7 +110,7 @@ def transposed(call: OpCall, x: Any, w: Any) -> Any:
     if channels is not None and int(channels) != w.shape[1] * groups:
         call.refuse(f"channels is {channels} for a kernel of shape {w.shape}", f"{w.shape[1] * groups}")
     stride, padding, dilation = _window(call, rank)
-    y = _TRANSPOSE[rank](x, w, stride, padding, call.sizes("output_padding", (0,) * rank), dilation, groups)
+    y = CONV_TRANSPOSE[rank](x, w, stride, padding, call.sizes("output_padding", (0,) * rank), dilation, groups)
     return convert_layout(call, y, plain, call.text("out_layout") or layout)
 
 

@@ -12,8 +12,6 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.text.expression_actions import ExpressionActions
 from meta.frontend.relay.text.value_actions import Metadata, Pair, Token, token_place
 
-_UNKNOWN = ast.UnknownType()
-
 
 class FunctionSignature(NamedTuple):
     type_params: tuple[str, ...]
@@ -124,14 +122,14 @@ class Actions(ExpressionActions):
             else:
                 params.append(each)
                 self.symbols.declare("%" + each.name, each)
-        return FunctionSignature(type_params or (), tuple(params), attrs, result or _UNKNOWN)
+        return FunctionSignature(type_params or (), tuple(params), attrs, result or ast.UNKNOWN_TYPE)
 
     def parameters(self, children: list[Any]) -> list[Any]:
         return children
 
     def variable(self, children: list[Any]) -> ast.Var:
         token, _, annotation = children
-        return ast.Var(token[1:], annotation or _UNKNOWN, token_place(token))
+        return ast.Var(token[1:], annotation or ast.UNKNOWN_TYPE, token_place(token))
 
     def virtual_device(self, children: list[Any]) -> None:
         """Devices in the program are ignored."""

@@ -12,9 +12,8 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.text import literal
 from meta.frontend.relay.text.symbol_table import SymbolTable
 from meta.frontend.relay.text.value_actions import Metadata, Pair, Token, ValueActions, token_place
-from meta.limits import MAX_NESTING
+from meta.limits import MAX_NAME, MAX_NESTING
 
-_MAX_NAME = 4096
 _MAX_SUGGESTIONS = 500
 _MAX_SUGGESTION = 64
 _INDICES = re.compile(r"(?:\.\d+){1,64}\Z")
@@ -64,8 +63,8 @@ class ExpressionActions(ValueActions):
 
     def _fields_of_local(self, token: Token) -> ast.Expr:
         """`%x.0.1`: the longest name in scope, and fields of that tuple."""
-        if len(token) > _MAX_NAME:
-            self.fail(token, f"a name of {len(token)} characters", f"at most {_MAX_NAME}")
+        if len(token) > MAX_NAME:
+            self.fail(token, f"a name of {len(token)} characters", f"at most {MAX_NAME}")
         indices = _INDICES.search(token)
         for end in range(len(token) - 1, indices.start() - 1 if indices else len(token), -1):
             if token[end] == "." and (expr := self.symbols.names.get(token[:end])) is not None:
@@ -87,8 +86,8 @@ class ExpressionActions(ValueActions):
         bound = self.symbols.names.get(token)
         if bound is not None:
             return bound
-        if len(token) > _MAX_NAME:
-            self.fail(token, f"a name of {len(token)} characters", f"at most {_MAX_NAME}")
+        if len(token) > MAX_NAME:
+            self.fail(token, f"a name of {len(token)} characters", f"at most {MAX_NAME}")
         base, _, fields = token.partition(".")
         bound = self.symbols.names.get(base)
         if bound is None:

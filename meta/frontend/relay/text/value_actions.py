@@ -20,7 +20,6 @@ Metadata = Callable[[str, int], Any]
 """The value of `meta[key][index]`: a constant, attributes, a value or a type; raises RelayError without that entry."""
 
 _MAX_PROBLEM = 300
-_UNKNOWN = ast.UnknownType()
 
 
 class Pair(NamedTuple):
@@ -169,8 +168,8 @@ class ValueActions:
         return ast.RefType(children[0])
 
     def unknown_type(self, _: list[Any]) -> ast.Type:
-        return _UNKNOWN
+        return ast.UNKNOWN_TYPE
 
     def metadata_type(self, children: list[Token]) -> ast.Type:
         value = self.entry_of_metadata(children[0])
-        return value if isinstance(value, ast.TYPES) else _UNKNOWN
+        return value if isinstance(value, ast.TYPES) else ast.UNKNOWN_TYPE

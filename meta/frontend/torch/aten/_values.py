@@ -8,6 +8,7 @@ from typing import Any
 import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
+from meta.op.declare.indexing import WHOLE
 from meta.schema._types import TensorLike
 
 REDUCTIONS = ("none", "mean", "sum")
@@ -56,15 +57,12 @@ def per_axis(value: Any, count: int) -> tuple[Any, ...]:
     return tuple(values) * count if len(values) == 1 else tuple(values)
 
 
-_WHOLE = 2**62
-"""A bound of a slice from which on it means the end of the axis: ATen writes 2**63 - 1."""
-
-
 def bounds(size: Any, start: Any, end: Any) -> tuple[Any, Any]:
     """First and last position of a slice of an axis when its size or a bound is symbolic. The bounds are taken to lie
     inside of the axis: torch's programs hold for the sizes for which they do, by their guards and constraints."""
     first = 0 if start is None else start
-    last = size if end is None or (isinstance(end, int) and end >= _WHOLE) else end
+    # ATen writes 2**63 - 1 for the end of an axis.
+    last = size if end is None or (isinstance(end, int) and end >= WHOLE) else end
     return tuple(size + b if isinstance(b, int) and b < 0 else b for b in (first, last))  # type: ignore[return-value]
 
 

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from tests.python.frontend.relay.ops.rows import conv2d, f32, ints
-from tests.python.frontend.relay.ops.test_rare import evaluate, threefry
+from tests.python.frontend.relay.ops.test_rare import assert_equals_definition, evaluate, threefry
 
 X, Y = f32(2, 3, 4), f32(3, 1)
 POSITIVE = f32(2, 3, low=0.1)
@@ -131,10 +131,7 @@ DEFINITIONS: list[tuple[str, tuple[np.ndarray, ...], Callable[..., Any]]] = [
 
 @pytest.mark.parametrize(("body", "inputs", "expected"), DEFINITIONS, ids=[body[:48] for body, *_ in DEFINITIONS])
 def test_an_operator_is_its_definition(body: str, inputs: tuple[np.ndarray, ...], expected: Callable[..., Any]) -> None:
-    (result,) = evaluate(body, *inputs)
-    reference = np.asarray(expected(*inputs))
-    assert result.shape == reference.shape
-    np.testing.assert_allclose(result.astype("float64"), reference, rtol=1e-5, atol=2e-5)
+    assert_equals_definition(body, inputs, expected, 2e-5)
 
 
 def test_a_transposed_sparse_matrix() -> None:

@@ -4,6 +4,8 @@ Threefry."""
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import pytest
@@ -23,6 +25,16 @@ def evaluate(body: str, *inputs: np.ndarray, dialect: str = "reference") -> list
     module = from_relay(f'#[version = "0.0.5"]\ndef @main({params}) {{\n  {body}\n}}\n')
     with meta.with_dialect([dialect]):
         return [x.numpy() for x in leaves_of(run(module, *inputs))]
+
+
+def assert_equals_definition(
+    body: str, inputs: tuple[np.ndarray, ...], definition: Callable[..., Any], tolerance: float
+) -> None:
+    """Expressions of one result equal a function of NumPy, in shape and within an absolute tolerance."""
+    (result,) = evaluate(body, *inputs)
+    expected = np.asarray(definition(*inputs))
+    assert result.shape == expected.shape
+    np.testing.assert_allclose(result.astype("float64"), expected, rtol=1e-5, atol=tolerance)
 
 
 def packed(x: np.ndarray, bits: int, axis: int, bit_axis: int, dtype: str) -> np.ndarray:

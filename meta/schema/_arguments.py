@@ -1,0 +1,6 @@
+"""Arguments that schemas of several families share."""
+
+from meta.schema._dsl import Arg
+from meta.schema._types import Tensor
+
+DY = Arg("dy", Tensor, doc="Gradient of the result.")
