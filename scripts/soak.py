@@ -6,8 +6,9 @@ For every such attribute, this calls the operator on its first sample with a new
 their own (`WHOLE`). A line for each attribute shows the calls that were made, the kernels that were built or loaded
 after the first tenth of them, and by how much the resident memory of the process grew in the others. The exit status is
 1 if one attribute built kernels there, or if memory grew by more than `--allowed` MiB from the first attribute to the
-last. `--part 2/3` takes every third attribute, from the second, and `--compiled 1000` adds attributes whose values are
-compiled in, of which the bound on kernels in memory has to keep memory flat.
+last. `--part 2/3` takes every third attribute, from the second, `--of sizes optimizers` those of these kinds, and
+`--compiled 1000` adds attributes whose values are compiled in, of which the bound on kernels in memory has to keep
+memory flat.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ import gc
 import os
 import sys
 import time
-from collections.abc import Callable, Iterator
-from itertools import count
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain, count
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from meta.testing.generic import make_call
 from tests.python.op.samples import first_rows, samples
 
 KINDS = ("Float", "Number", "NumberOrSize", "FillValue")
+KINDS_OF_NUMBERS = ("floats", "optimizers", "sizes")
 MEGA = 1 << 20
 RUNNERS = 40_000
 """Calls that fill the tables of prepared calls."""
@@ -92,17 +94,24 @@ OPTIMIZERS = {
 }
 
 
-def calls() -> Iterator[tuple[str, Call]]:
-    """Every number among the attributes of operators, with its call."""
+def calls(kinds: Sequence[str]) -> Iterator[tuple[str, Call]]:
+    """Numbers among the attributes of operators, with their calls. kinds: among "floats", "optimizers" and "sizes"."""
+    groups = {"floats": _floats, "optimizers": _optimizers, "sizes": lambda: _whole().items()}
+    return chain.from_iterable(group() for kind, group in groups.items() if kind in kinds)
+
+
+def _floats() -> Iterator[tuple[str, Call]]:
     for row in (row for row in samples() if row in first_rows()):
         for i, arg in enumerate(row.operator.schema.args):
             if arg.type.role == "attr" and arg.type.name.removesuffix("?") in KINDS:
                 arguments = make_call(row, row.run_dtypes(())[0]).to_meta().bound_arguments()
                 yield f"{row.op}.{arg.name}", _with_value(row.operator, arguments, i)
+
+
+def _optimizers() -> Iterator[tuple[str, Call]]:
     for name, attributes in OPTIMIZERS.items():
         for attribute in attributes:
             yield f"{name}.{attribute}", _optimizer(name, attribute)
-    yield from _whole().items()
 
 
 def _with_value(op: Any, arguments: tuple[Any, ...], i: int) -> Call:
@@ -141,11 +150,12 @@ def main() -> int:
     parser.add_argument("--compiled", type=int, default=0, help="values of attributes that are compiled in")
     parser.add_argument("--allowed", type=float, default=16.0, help="MiB by which memory may grow")
     parser.add_argument("--part", default="1/1", help="1/2 takes every second attribute, from the first")
+    parser.add_argument("--of", nargs="+", default=KINDS_OF_NUMBERS, choices=KINDS_OF_NUMBERS, help="which attributes")
     options = parser.parse_args()
     first, parts = map(int, options.part.split("/"))
     kernels = _count_kernels()
     with meta.with_dialect("tvm"):
-        counted = [(name, call, options.values) for name, call in calls()][first - 1 :: parts]
+        counted = [(name, call, options.values) for name, call in calls(options.of)][first - 1 :: parts]
         for n in range(min(RUNNERS, 40 * options.values)):  # in which memory grows
             counted[n % len(counted)][1](n // len(counted))
         gc.collect()

@@ -18,6 +18,9 @@ from meta.dtype import itemsize
 from meta.errors import DeviceError, MetaError
 from meta.ir.type import TensorType, stored_shape
 
+ALIGNMENT: Final = 64
+"""Bytes of whose multiple the address of every tensor is; required of shared memory on devices other than the CPU."""
+
 
 def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
     """Allocate an uninitialised compact tensor; on CUDA from the pool of the current stream.

@@ -9,7 +9,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.cuda import driver, memory_pool, streams
-from meta.backend.memory.allocation import copy_to, view
+from meta.backend.memory.allocation import ALIGNMENT, copy_to, view
 from meta.backend.memory.numpy_arrays import from_numpy, reset_strides
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
@@ -17,9 +17,6 @@ from meta.backend.tvm.runtime import ffi
 from meta.device import CPU, Device, device
 from meta.errors import ArgumentError, DeviceError, ExportError
 from meta.ir.type import TensorType
-
-ALIGNMENT = 64
-"""Required of shared memory on devices other than the CPU, in bytes."""
 
 _CPU = 1  # DLPack's number
 _CPU_KINDS = (_CPU, 3)  # and CUDA's host memory

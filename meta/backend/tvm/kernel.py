@@ -11,7 +11,7 @@ from typing import Any
 
 from meta.backend.eviction import report_eviction
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import launcher, library
+from meta.backend.tvm import launcher, library, workspaces
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.failures import compiling
@@ -203,6 +203,7 @@ def _evict() -> None:
 def _load_or_build(spec: KernelSpec) -> Compiled:
     """The kernel from disk, or newly built and then stored there. The caller holds the lock."""
     launcher.prepare()
+    workspaces.prepare()
     cache = default_cache()
     unscheduled = None if spec.key else _unscheduled(spec)
     symbol = _symbol(spec, unscheduled)

@@ -68,9 +68,7 @@ def is_shared() -> bool:
 def _launcher() -> Any:
     """The module of the launcher. TVM's runtime gives its address to kernels from now on. The caller holds the lock."""
     module = library.assembled("launcher", _SOURCE.read_text())
-    register = ctypes.CDLL(str(runtime.ffi().libinfo.find_libtvm_ffi())).TVMFFIEnvModRegisterContextSymbol
-    register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
-    register(_SYMBOL, module["address"]())
+    runtime.register_context_symbol(_SYMBOL, module["address"]())
     return module
 
 

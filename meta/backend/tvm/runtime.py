@@ -131,6 +131,13 @@ def load_cuda() -> bool:
     return True
 
 
+def register_context_symbol(name: bytes, address: int) -> None:
+    """Give the address of a function to modules that are loaded from now on and have a variable of this name for it."""
+    register = ctypes.CDLL(str(ffi().libinfo.find_libtvm_ffi())).TVMFFIEnvModRegisterContextSymbol
+    register.argtypes = [ctypes.c_char_p, ctypes.c_void_p]
+    register(name, address)
+
+
 def _library() -> Path | None:
     """The path of TVM's runtime library; None if `import tvm` would search elsewhere."""
     if "TVM_LIBRARY_PATH" in os.environ or (spec := find_spec("tvm")) is None or spec.origin is None:

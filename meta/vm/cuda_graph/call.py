@@ -19,7 +19,7 @@ from weakref import WeakSet, finalize
 
 from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory import allocation
-from meta.backend.memory.dlpack import ALIGNMENT
+from meta.backend.memory.allocation import ALIGNMENT
 from meta.backend.memory.placed import Placed
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device

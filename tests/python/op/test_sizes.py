@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from collections.abc import Callable
@@ -114,6 +115,47 @@ assert (x + x).numpy()[0, 0] == 2.0  # the process goes on
 @pytest.mark.skipif(sys.platform != "linux", reason="the limit of the address space is one of Linux")
 def test_memory_that_runs_out():
     completed = subprocess.run([sys.executable, "-c", _OUT_OF_MEMORY], capture_output=True, text=True, check=False)
+    assert completed.returncode == 0, completed.stderr[-2000:]
+
+
+_PADDED_OPERANDS = """
+import resource
+import meta
+from meta.errors import DeviceError
+
+x, w = meta.ones((1, 1, 4, 4), "int64"), meta.ones((1, 1, 1, 1), "int64")
+far = lambda padding: lambda x, w: meta.conv2d(x, w, padding=padding, stride=1000)
+small, large = meta.vm.compile(meta.trace(far(500))), meta.vm.compile(meta.trace(far(4000)))
+eager = far(4000)
+
+def resident():
+    return int(open("/proc/self/statm").read().split()[1]) * resource.getpagesize() >> 20
+
+far(500)(x, w), small(x, w)
+before = resident()
+assert eager(x, w).shape == (1, 1, 9, 9)
+assert resident() < before + 100, "an operand of 488 MiB stays in memory"
+pages = int(open("/proc/self/statm").read().split()[0])
+limit = pages * resource.getpagesize() + (250 << 20)
+resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+for run in eager, large, eager:
+    try:
+        run(x, w)
+    except DeviceError as error:
+        assert "memory ran out" in str(error), error
+    else:
+        raise AssertionError("not refused")
+    assert far(500)(x, w).shape == small(x, w).shape == (1, 1, 2, 2)  # the process goes on
+"""
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="the limit of the address space is one of Linux")
+@pytest.mark.parametrize("threads", [1, 3])
+def test_memory_of_padded_operands_that_runs_out(threads: int):
+    environment = os.environ | {"TVM_NUM_THREADS": str(threads), "OMP_NUM_THREADS": str(threads)}
+    completed = subprocess.run(
+        [sys.executable, "-c", _PADDED_OPERANDS], env=environment, capture_output=True, text=True, check=False
+    )
     assert completed.returncode == 0, completed.stderr[-2000:]
 
 

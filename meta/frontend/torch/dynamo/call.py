@@ -10,7 +10,7 @@ import torch
 from torch.fx import GraphModule, Interpreter
 
 from meta.backend.cuda import streams
-from meta.backend.memory.dlpack import ALIGNMENT
+from meta.backend.memory.allocation import ALIGNMENT
 from meta.device import Device
 from meta.dim import SymDim, evaluate
 from meta.dtype import is_complex

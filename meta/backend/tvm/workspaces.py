@@ -1,0 +1,46 @@
+"""Memory of the buffers inside of kernels, such as padded operands.
+
+TVM's kernels take it from a pool of their thread. The pool throws an exception of C++ where memory runs out, which ends
+the process, because it cannot leave a kernel, and it keeps the largest buffers for ever. Kernels therefore call the
+functions in workspaces.ll: if memory runs out, the call raises DeviceError, and buffers of 256 MiB and more go back to
+the system. TVM's runtime gives a kernel the addresses of these functions when it loads the kernel.
+"""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from pathlib import Path
+from typing import Any, Final
+
+from meta.backend.tvm import library, runtime
+from meta.cache import default_cache
+from meta.errors import DeviceError
+
+_SOURCE: Final = Path(__file__).with_suffix(".ll")
+
+
+@cache
+def prepare() -> Any:
+    """Let kernels that are loaded from now on take memory by these functions. Returns their module, which has to stay
+    loaded; None without space for its code, and then kernels use TVM's pool."""
+    if sys.platform == "win32":
+        return None
+    try:
+        module = library.assembled("workspaces", _SOURCE.read_text())
+    except OSError as error:
+        if (disk := default_cache()) is not None:
+            disk.report(error)
+        return None
+    runtime.ffi().error.register_error("meta.MemoryRanOut", _MemoryRanOut)
+    runtime.register_context_symbol(b"__TVMBackendAllocWorkspace", module["allocate"]())
+    runtime.register_context_symbol(b"__TVMBackendFreeWorkspace", module["release"]())
+    return module
+
+
+class _MemoryRanOut:
+    """What TVM's runtime calls with the text of an error by workspaces.ll, for the exception to raise. A class, as it
+    takes no function."""
+
+    def __new__(cls, problem: str) -> DeviceError:  # type: ignore[misc]
+        return DeviceError("memory", problem, "as much as the device has free", "free arrays or use smaller ones")
