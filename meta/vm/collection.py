@@ -1,7 +1,7 @@
 """Compilation without garbage collections.
 
-Python's search for cycles visits all living objects, again and again while a program is built from many small ones: a
-sixth of the time in which a training step that is on disk is traced and looked up.
+Python's search for cycles visits all living objects, again and again while a program is built from many small ones. It
+took a fifth of the processor time in which BERT-base's training step is traced, transformed and looked up on disk.
 """
 
 from __future__ import annotations
