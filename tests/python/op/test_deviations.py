@@ -26,6 +26,21 @@ def test_deviations_near_the_limit_of_the_dtype(dialect: str) -> None:
         assert meta.std(meta.array(small)).item() == pytest.approx(1e-18, rel=1e-5)
 
 
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
+def test_deviations_of_large_numbers_of_both_signs(dialect: str, dtype: str) -> None:
+    """Their differences overflow, their means do not."""
+    with meta.with_dialect([dialect, "tvm"]):
+        for values in ([3e38, -3e38, 3e38], [-3e38, 3e38]):
+            x = meta.array(values).cast(dtype)
+            assert meta.std(x).item() == meta.var(x).item() == math.inf
+        many = np.full(1000, 3e38)
+        many[[0, 7]] = -3e38
+        x = meta.array(many.astype(np.float32)).cast(dtype)
+        assert meta.std(x).item() == pytest.approx(x.numpy().astype(np.float64).std(ddof=1), rel=2**-8)
+        assert meta.var(x).item() == math.inf
+
+
 def test_bfloat16_is_added_up_in_float32() -> None:
     x = meta.array(np.random.default_rng(0).normal(100, 1, 10_000).astype(np.float32)).cast("bfloat16")
     exact = x.numpy().astype(np.float64)

@@ -209,25 +209,29 @@ def _moment(name: str, is_root: bool) -> None:
         dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
         size = count_elements(x, axes, dtype)
-        scale = const(size, _SUM_SCALE[dtype])
+        half, scale = const(size, 0.5), const(size, 2 * _SUM_SCALE[dtype])
 
         def first(*i: Any) -> Expr:
-            return value(*(0 if d in axes else index for d, index in enumerate(i)))
+            return value(*(0 if d in axes else index for d, index in enumerate(i))) * half
+
+        def halved(*i: Any) -> Expr:
+            return value(*i) * half
 
         # The mean is that of the differences from the first element, plus that element: a sum of large numbers would
-        # lose the digits in which they differ. It is the sum of two floats, because one of them cannot hold it.
-        total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(value(*i), first(*i)) * scale, f"{name}_sum")
+        # lose the digits in which they differ. It is the sum of two floats, because one of them cannot hold it. All are
+        # halved, because differences of large numbers overflow.
+        total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(halved(*i), first(*i)) * scale, f"{name}_sum")
         offset = te.compute(total.shape, lambda *i: total(*i) / size / scale, f"{name}_offset")
 
         def centred(*i: Any) -> Expr:
             start, rest = first(*i), read_reduced(offset, axes, i)
             high = exact.add(start, rest)
             low = exact.subtract(rest, exact.subtract(high, start))
-            return exact.subtract(exact.subtract(value(*i), high), low)
+            return exact.subtract(exact.subtract(halved(*i), high), low)
 
         def squares(factor: float, stage: str) -> Any:
             def element(*i: Any) -> Expr:
-                difference = centred(*i) if factor == 1 else centred(*i) * const(size, factor)
+                difference = centred(*i) * const(size, 2 * factor)
                 return difference * difference
 
             return reduce_axes(x, axes, te.sum, element, f"{name}_{stage}")
