@@ -40,8 +40,8 @@ def zero(
     broadcast: start from the parameters and the state of the group's first rank.
     The updates equal those of `data_parallel`. The step given is changed and returned; so is its optimizer, which then
     has shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
-    Raises ArgumentError for something else, NotSupportedError for LAMB, whose updates need norms of whole parameters,
-    for a GradScaler and, when called, for a model that writes parameters itself."""
+    Raises ArgumentError for something else, NotSupportedError for LAMB and LANS, whose updates need norms of whole
+    parameters, for a GradScaler and, when called, for a model that writes parameters itself."""
     if isinstance(stage, bool) or stage not in (1, 2, 3):
         raise ArgumentError("zero", f"stage is {stage!r}", "1, 2 or 3")
     group = as_group("zero", mesh)
@@ -73,8 +73,8 @@ def _default_bucket_bytes(stage: int, shards: Sequence[Shard]) -> int:
 
 def _check_supported(step: TrainStep, stage: int) -> None:
     if isinstance(step.optimizer, LAMB):
-        problem = "LAMB scales updates by the norms of whole parameters"
-        raise NotSupportedError("zero", problem, "another optimizer", "use data_parallel for LAMB")
+        problem = f"{type(step.optimizer).__name__} scales updates by the norms of whole parameters"
+        raise NotSupportedError("zero", problem, "another optimizer", "use data_parallel for it")
     if step.scaler is not None:
         problem = "a GradScaler, which would find overflows in this rank's shards alone"
         raise NotSupportedError("zero", problem, "no scaler", "train in bfloat16, or use data_parallel")

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from meta.optim.clip import clip_grad_value as clip_grad_value
     from meta.optim.group import ParamGroup as ParamGroup
     from meta.optim.lamb import LAMB as LAMB
+    from meta.optim.lamb import LANS as LANS
     from meta.optim.one_cycle import OneCycleLR as OneCycleLR
     from meta.optim.optimizer import Optimizer as Optimizer
     from meta.optim.rmsprop import RMSprop as RMSprop
@@ -38,7 +39,7 @@ else:
         "meta.optim.adam": ("Adam", "AdamW",),
         "meta.optim.clip": ("clip_grad_norm", "clip_grad_value",),
         "meta.optim.group": ("ParamGroup",),
-        "meta.optim.lamb": ("LAMB",),
+        "meta.optim.lamb": ("LAMB", "LANS",),
         "meta.optim.one_cycle": ("OneCycleLR",),
         "meta.optim.optimizer": ("Optimizer",),
         "meta.optim.rmsprop": ("RMSprop",),

@@ -1,8 +1,9 @@
-"""LAMB."""
+"""LAMB and LANS."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import meta
 from meta.optim.adam import BETAS, Betas, Moments
@@ -41,9 +42,52 @@ class LAMB(Moments):
             mean = beta1 * widened(m) + rest1 * g
             square_mean = beta2 * widened(v) + rest2 * (g * g)
             change = (mean / correction1) / (meta.sqrt(square_mean / correction2) + eps) + decay * old
-            lengths = meta.sqrt(meta.sum(old * old)), meta.sqrt(meta.sum(change * change))
-            usable = meta.logical_and(lengths[0] > 0, lengths[1] > 0)
-            ratio = meta.where(usable, lengths[0] / lengths[1], meta.ones_like(lengths[0]))
             write(m, mean)
             write(v, square_mean)
-            write(x, old - rate * ratio * change)
+            write(x, old - rate * _ratio(_length(old), _length(change)) * change)
+
+
+class LANS(LAMB):
+    """g = dx / |dx|;  m <- beta1 * m + (1 - beta1) * g;  v <- beta2 * v + (1 - beta2) * g**2;
+    s = sqrt(v / (1 - beta2**t)) + eps;  r = m / (1 - beta1**t) / s + weight_decay * x;  c = g / s + weight_decay * x;
+    x <- x - learning_rate * |x| * (beta1 * r / |r| + (1 - beta1) * c / |c|) in the t-th update of x, with Euclidean
+    norms of the whole parameter (S. Zheng et al., "Accelerated Large Batch Optimization of BERT Pretraining in 54
+    minutes", 2020). A gradient of norm 0 stays 0; where another norm is 0, its ratio is 1.
+
+    Its arguments are those of LAMB.
+    """
+
+    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
+        rate, beta1, beta2, eps, decay, correction1, correction2 = self.operands(group, count)
+        scalars = Scalars(
+            rate=rate, beta1=beta1, beta2=beta2, eps=eps, decay=decay, rest1=1 - beta1, rest2=1 - beta2,
+            correction1=correction1, correction2=correction2,
+        )  # fmt: skip
+        for name, x, dx in updated:
+            rate, eps, decay = scalars(x, "rate", "eps", "decay")
+            beta1, beta2, rest1, rest2 = scalars(x, "beta1", "beta2", "rest1", "rest2")
+            correction1, correction2 = scalars(x, "correction1", "correction2")
+            old, g = widened(x), widened(dx)
+            size = _length(g)
+            g = g * _ratio(meta.ones_like(size), size)
+            m, v = self.slots["m"][name], self.slots["v"][name]
+            mean = beta1 * widened(m) + rest1 * g
+            square_mean = beta2 * widened(v) + rest2 * (g * g)
+            scale = meta.sqrt(square_mean / correction2) + eps
+            momentum, gradient = (mean / correction1) / scale + decay * old, g / scale + decay * old
+            length = _length(old)
+            change = beta1 * _ratio(length, _length(momentum)) * momentum
+            change = change + rest1 * _ratio(length, _length(gradient)) * gradient
+            write(m, mean)
+            write(v, square_mean)
+            write(x, old - rate * change)
+
+
+def _length(x: Any) -> Any:
+    """The Euclidean norm."""
+    return meta.sqrt(meta.sum(x * x))
+
+
+def _ratio(a: Any, b: Any) -> Any:
+    """The ratio of two norms; 1 where one of them is 0."""
+    return meta.where(meta.logical_and(a > 0, b > 0), a / b, meta.ones_like(a))

@@ -43,7 +43,7 @@ def tensor_parallel(
     The ranks draw the same random numbers, from the generator of the group's first rank, so that dropout is that of one
     process; `distributed.seed(s, mesh["tp"])` keeps that.
     Raises ArgumentError for a pattern that matches nothing, a parameter matched twice, and a size that the ranks do not
-    divide; NotSupportedError for LAMB and for a GradScaler, which read whole gradients."""
+    divide; NotSupportedError for LAMB, LANS and a GradScaler, which read whole gradients."""
     group = as_group("tensor_parallel", mesh)
 
     def wrap(step: TrainStep) -> TrainStep:
@@ -66,7 +66,7 @@ def _checked_model(step: TrainStep) -> Model:
         problem = f"the model is of class {type(step.model).__name__}"
         raise NotSupportedError("tensor_parallel", problem, "a meta.Model, whose parameters have names")
     if isinstance(step.optimizer, LAMB):
-        problem = "LAMB scales updates by the norms of whole parameters"
+        problem = f"{type(step.optimizer).__name__} scales updates by the norms of whole parameters"
         raise NotSupportedError("tensor_parallel", problem, "another optimizer")
     if step.scaler is not None:
         problem = "a GradScaler, which would find overflows in this rank's parts alone"

@@ -30,6 +30,25 @@ class TorchLAMB(torch.optim.Optimizer):
             x -= group["lr"] * torch.linalg.norm(x) / torch.linalg.norm(r) * r
 
 
+class TorchLANS(TorchLAMB):
+    """Algorithm 2 of S. Zheng et al., 2020, with the identity as the function phi."""
+
+    @torch.no_grad()
+    def step(self, closure: Any = None) -> None:
+        group = self.param_groups[0]
+        for x in group["params"]:
+            state = self.state[x]
+            t = state["t"] = state.get("t", 0) + 1
+            g = x.grad / torch.linalg.norm(x.grad)
+            m = state["m"] = 0.9 * state.get("m", 0) + 0.1 * g
+            v = state["v"] = 0.999 * state.get("v", 0) + 0.001 * g**2
+            s = torch.sqrt(v / (1 - 0.999**t)) + 1e-6
+            r = m / (1 - 0.9**t) / s + group["weight_decay"] * x
+            c = g / s + group["weight_decay"] * x
+            direction = 0.9 * r / torch.linalg.norm(r) + 0.1 * c / torch.linalg.norm(c)
+            x -= group["lr"] * torch.linalg.norm(x) * direction
+
+
 STEPS = 100
 BATCH = tuple(map(meta.array, batches(1)[0]))
 CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
@@ -45,6 +64,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "rmsprop": (optim.RMSprop, torch.optim.RMSprop, {"weight_decay": 0.1}),
     "rmsprop-centered": (optim.RMSprop, torch.optim.RMSprop, {"alpha": 0.9, "centered": True, "momentum": 0.7}),
     "lamb": (optim.LAMB, TorchLAMB, {"weight_decay": 0.1}),
+    "lans": (optim.LANS, TorchLANS, {"weight_decay": 0.1}),
     "sgd-dampening": (optim.SGD, torch.optim.SGD, {"momentum": 0.9, "weight_decay": 0.01, "dampening": 0.3}),
 }
 

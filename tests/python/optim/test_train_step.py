@@ -90,6 +90,7 @@ MASTERED = {
     "adagrad": (optim.Adagrad, {}),
     "rmsprop": (optim.RMSprop, {"centered": True}),
     "lamb": (optim.LAMB, {}),
+    "lans": (optim.LANS, {}),
 }
 
 
