@@ -565,6 +565,8 @@ FUNCTIONS: dict[str, str] = {
     "empty": "meta.functional.sequences",
     "empty_like": "meta.functional.sequences",
     "logspace": "meta.functional.sequences",
+    "reverse_sequence": "meta.functional.sequences",
+    "sequence_mask": "meta.functional.sequences",
     "unique": "meta.functional.sets",
     "unique_consecutive": "meta.functional.sets",
     "mvlgamma": "meta.functional.special",

@@ -1,4 +1,4 @@
-"""Sequences of numbers, and tensors with unspecified values."""
+"""Sequences of numbers, tensors with unspecified values, and batches of sequences that are padded to one length."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from typing import Any
 
 import meta
 from meta.device import CPU, Device
-from meta.functional._checks import as_dtype, is_tensor, require
+from meta.functional._checks import as_dtype, axis_of, is_tensor, require
 from meta.op import rules
 
-__all__ = ["empty", "empty_like", "logspace"]
+__all__ = ["empty", "empty_like", "logspace", "reverse_sequence", "sequence_mask"]
 
 
 def logspace(
@@ -47,3 +47,38 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device | s
 def empty_like(x: Any, dtype: str | None = None) -> Any:
     """A tensor of the shape of another, with values as those of `empty`."""
     return meta.zeros_like(x, dtype)
+
+
+def sequence_mask(x: Any, sequence_length: Any, mask_value: float = 0.0, axis: int = 0) -> Any:
+    """x with `mask_value` at the steps from the length of each sequence on.
+
+    sequence_length: integers, one for each element of the batch.  axis: that of the steps, 0 or 1; the other of these
+    two is that of the batch."""
+    require("sequence_mask", axis in (0, 1), f"axis is {axis}", "0 or 1")
+    steps, lengths = _steps_and_lengths("sequence_mask", x, sequence_length, axis, 1 - axis)
+    return meta.where(meta.less(steps, lengths), x, mask_value)
+
+
+def reverse_sequence(x: Any, sequence_length: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
+    """x with the first steps of each sequence, as many as its length, in reverse order.
+
+    sequence_length: integers, one for each element of the batch.  seq_axis: that of the steps."""
+    steps, lengths = _steps_and_lengths("reverse_sequence", x, sequence_length, seq_axis, batch_axis)
+    sources = meta.where(meta.less(steps, lengths), lengths - 1 - steps, steps)
+    return meta.gather(x, seq_axis % x.ndim, meta.broadcast_to(sources, x.shape))
+
+
+def _steps_and_lengths(name: str, x: Any, lengths: Any, axis: int, batch_axis: int) -> tuple[Any, Any]:
+    """The numbers of the steps and the lengths, int64, which broadcast to x."""
+    require(name, x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least 2 axes")
+    time, batch = axis_of(name, axis, x.ndim), axis_of(name, batch_axis, x.ndim)
+    require(name, time != batch, f"steps and batch are both along axis {time}", "two axes")
+    fits = rules.same_shape(tuple(lengths.shape), (x.shape[batch],)) and "int" in lengths.dtype
+    expected = f"integers of shape {rules.show((x.shape[batch],))}"
+    require(name, fits, f"'sequence_length' is {lengths.dtype} of shape {rules.show(lengths.shape)}", expected)
+    steps = meta.arange(0, x.shape[time], 1, "int64", x.device)
+
+    def along(axis: int, values: Any) -> Any:
+        return meta.reshape(values, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
+
+    return along(time, steps), along(batch, as_dtype(lengths, "int64"))

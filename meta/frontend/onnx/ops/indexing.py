@@ -169,10 +169,7 @@ def reverse_sequence(
 ) -> Any:  # fmt: skip
     """Each example with its first steps, as many as its length, in reverse."""
     batch, time = (axis_of("ReverseSequence", a, input.ndim) for a in (batch_axis, time_axis))
-    steps = meta.reshape(meta.arange(0, input.shape[time]), row_shape(input.shape[time], time, input.ndim))
-    lengths = meta.reshape(sequence_lens, row_shape(input.shape[batch], batch, input.ndim))
-    source = meta.where(meta.less(steps, lengths), meta.subtract(meta.subtract(lengths, 1), steps), steps)
-    return meta.gather(input, time, meta.broadcast_to(source, input.shape))
+    return meta.reverse_sequence(input, sequence_lens, time, batch)
 
 
 @row("Trilu", since=14, constants=("k",))

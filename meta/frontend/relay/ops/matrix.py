@@ -64,21 +64,11 @@ def sequence_mask(call: OpCall) -> Any:
     two is the batch."""
     x, lengths = call.tensors(2)
     axis = call.only("axis", 0, 1)
-    steps = meta.arange(0, x.shape[axis], 1, lengths.dtype)
-    time = meta.reshape(steps, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
-    length = meta.reshape(lengths, tuple(x.shape[1 - axis] if i == 1 - axis else 1 for i in range(x.ndim)))
-    return meta.where(meta.less(time, length), x, call.float("mask_value", 0.0))
+    return meta.sequence_mask(x, lengths, call.float("mask_value", 0.0), axis)
 
 
 @converter("reverse_sequence")
 def reverse_sequence(call: OpCall) -> Any:
     """Each sequence with its first `length` elements reversed."""
     x, lengths = call.tensors(2)
-    time, batch = call.int("seq_axis", 1) % x.ndim, call.int("batch_axis", 0) % x.ndim
-    order = meta.arange(0, x.shape[time], 1, "int64")
-    steps = meta.reshape(order, tuple(x.shape[time] if i == time else 1 for i in range(x.ndim)))
-    length = meta.reshape(
-        meta.cast(lengths, "int64"), tuple(x.shape[batch] if i == batch else 1 for i in range(x.ndim))
-    )
-    index = meta.where(meta.less(steps, length), meta.subtract(meta.subtract(length, 1), steps), steps)
-    return meta.gather(x, time, meta.broadcast_to(index, x.shape))
+    return meta.reverse_sequence(x, lengths, call.int("seq_axis", 1), call.int("batch_axis", 0))
