@@ -60,6 +60,7 @@ def _convolution(op: str) -> Problem:
         x: Shape = (_BATCH, _CHANNELS, side, side)
         operands: dict[str, tuple[Any, ...]] = {
             "conv2d": (T(*x), T(*w)),
+            "conv2d_epilogue": (T(*x), T(*w)),
             "conv2d_dx": (T(*w), T(*x), x),
             "conv2d_dw": (T(*x), T(*x), w),
             "conv2d_transpose": (T(*x), T(*w)),
@@ -86,6 +87,14 @@ def _deep(op: str) -> Problem:
 
 def _pool(work: int) -> Sample:
     return sample("max_pool2d", T(max(1, work // 8192), 32, 16, 16), 2)
+
+
+def _pooled_rows(work: int) -> Sample:
+    return sample("adaptive_avg_pool1d", T(max(1, work // 1024), 4, 256), 8)
+
+
+def _windows(work: int) -> Sample:
+    return sample("adaptive_avg_pool1d", T(64, 64, 8 * work), 8)
 
 
 def _columns(work: int) -> Sample:
@@ -118,8 +127,8 @@ def _layer_norm_dx(work: int) -> Sample:
 
 
 _VECTORISED = ("acos", "asin", "atan", "atanh", "cos", "cosh", "erfc", "erfinv", "exp2", "lgamma", "log10", "log2",
-               "ndtr", "ndtri", "sin", "sinh", "tan")  # fmt: skip
-_VECTORISED_PAIRS = ("atan2", "floor_divide", "hypot", "power")
+               "ndtri", "sin", "sinh", "tan")  # fmt: skip
+_VECTORISED_PAIRS = ("atan2", "floor_divide", "hypot", "mod", "power", "trunc_mod")
 
 PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("matmul", "multiplications"): _square("matmul"),
@@ -132,12 +141,15 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     **{(op, "real elements"): _rows(op, 64) for op in _VECTORISED},
     **{(op, "real elements"): _rows(op, 64, operands=2) for op in _VECTORISED_PAIRS},
     ("conv?d", "multiplications"): _convolution("conv2d"),
+    ("conv2d_epilogue", "multiplications"): _convolution("conv2d_epilogue"),
     ("conv?d_dx", "multiplications"): _convolution("conv2d_dx"),
     ("conv?d_dw", "multiplications"): _convolution("conv2d_dw"),
     ("conv?d_transpose", "multiplications"): _convolution("conv2d_transpose"),
     ("conv2d", "kernel elements per pixel"): _deep("conv2d"),
     ("conv2d_d?", "kernel elements per pixel"): _deep("conv2d_dx"),
     ("*max_pool?d", "elements"): _pool,
+    ("adaptive_*_pool1d*", "elements"): _pooled_rows,
+    ("adaptive_*_pool1d*", "elements per window"): _windows,
     ("*softmax", "columns"): _columns,
     ("*softmax", "elements in columns"): _in_columns,
     ("*softmax", "elements in rows"): _rows("softmax", 1024),

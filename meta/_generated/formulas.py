@@ -314,7 +314,7 @@ FORMULAS: dict[str, Any] = {
     "expm1": {'x': 'dy * (y + 1)'},
     "floor": {'x': 'nothing(x)'},
     "frac": {'x': 'dy'},
-    "frexp": {'x': 'dy.0 * power(2.0, cast(-y.1, x.dtype))', 'output_differentiability': [True, False]},
+    "frexp": {'x': 'dy.0 * exp2(cast(-y.1, x.dtype))', 'output_differentiability': [True, False]},
     "gelu": {'x': 'gelu_dx(x, dy, approximate)'},
     "gelu_dx": {'x': 'gelu_dx_x', 'dy': 'gelu_dx(x, dz, approximate)'},
     "isfinite": 'non_differentiable',

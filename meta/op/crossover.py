@@ -78,13 +78,21 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "lgamma", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log10", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "log2", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
-    Limit("torch", "ndtr", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "mod", "cpu", "real elements", least=4_096, measured="EPYC, 2 cores, 2026-11-27"),
     Limit("torch", "ndtri", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "power", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "sin", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "sinh", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
     Limit("torch", "tan", "cpu", "real elements", least=4_096, measured="2 cores, 2026-11-23"),
+    Limit("torch", "trunc_mod", "cpu", "real elements", least=4_096, measured="EPYC, 2 cores, 2026-11-27"),
     Limit("torch", "concatenate", "cpu", "joined elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
+    Limit("torch", "adaptive_*_pool1d*", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "adaptive_*_pool1d*", "cpu", "elements per window", least=16, measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "conv?d", "cpu", "multiplications", least=250_000, measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "conv2d_epilogue", "cpu", "multiplications", least=250_000, measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "conv?d_dx", "cpu", "multiplications", least=250_000, measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "conv?d_dw", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "conv?d_transpose", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-27"),
     Limit("torch", "conv2d", "cpu", "kernel elements per pixel", most=4_096, measured="Xeon, 2 cores, 2026-11-22"),
     Limit("torch", "conv2d_d?", "cpu", "kernel elements per pixel", most=1_024, measured="Xeon, 2 cores, 2026-11-22"),
     Limit("torch", "conv2d*", "cpu", "pixels in tiles", most=0, vendor="AuthenticAMD",
@@ -161,6 +169,10 @@ def _real(call: CallInfo) -> Any:
     return None if call.complex_dtype() else call.outputs()[0].size
 
 
+def _per_window(call: CallInfo) -> Any:
+    return -(-call.tensors()[0].shape[-1] // max(call.outputs()[0].shape[-1], 1))
+
+
 def _in_half_precision(call: CallInfo) -> Any:
     x = call.tensors()[0]
     return x.size if x.dtype in dtypes.HALVES else None
@@ -199,7 +211,7 @@ def _attention_in_tiles(call: CallInfo) -> Any:
     return _multiplications(call) if fits else None
 
 
-_KERNEL_AND_RESULT = {"": (1, 2), "dx": (0, 1), "dw": (2, 1), "transpose": (1, 0)}
+_KERNEL_AND_RESULT = {"": (1, 2), "epilogue": (1, -1), "dx": (0, 1), "dw": (2, 1), "transpose": (1, 0)}
 """Which of the operands and the result are kernel and result of the convolution, by the end of the operator's name."""
 
 
@@ -290,6 +302,7 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "joined elements": _joined,
     "real elements": _real,
     "elements of 16 bits": _in_half_precision,
+    "elements per window": _per_window,
     "multiplications": _multiplications,
     "multiplications in tiles": _attention_in_tiles,
     "kernel elements per pixel": _per_pixel,

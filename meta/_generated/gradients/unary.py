@@ -117,7 +117,7 @@ def _frac(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _frexp(needs: Any, x: Any, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy_0, meta.power(2.0, meta.cast(meta.negative(y_1), x.dtype))),)
+    return (meta.multiply(dy_0, meta.exp2(meta.cast(meta.negative(y_1), x.dtype))),)
 
 
 def _gelu(needs: Any, x: Any, approximate: Any, y: Any, dy: Any) -> tuple[Any, ...]:

@@ -25,5 +25,10 @@ def concatenate_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[An
 
 
 def stack_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
-    """The slices of dy along the stacking axis."""
-    return tuple(meta.squeeze(part, axis) for part in meta.split(dy, len(xs), axis))
+    """The slices of dy along the stacking axis, of that and the next as one: the parts then have memory of their own,
+    which `.grad` keeps without a copy."""
+    axis = axis % dy.ndim
+    if axis == dy.ndim - 1:
+        return tuple(meta.squeeze(part, axis) for part in meta.split(dy, len(xs), axis))
+    joined = (*dy.shape[:axis], len(xs) * dy.shape[axis + 1], *dy.shape[axis + 2 :])
+    return tuple(meta.split(meta.reshape(dy, joined), len(xs), axis))

@@ -49,9 +49,11 @@ def softplus_grad(x: Any, beta: float, threshold: float | None, dy: Any) -> Any:
 
 def logit_grad(x: Any, eps: float | None, dy: Any) -> Any:
     """dy / (x (1 - x)); NaN outside of [0, 1], or 0 outside of [eps, 1 - eps]."""
-    low, high, outside = (0.0, 1.0, math.nan) if eps is None else (eps, 1.0 - eps, 0.0)
-    is_inside = meta.logical_and(meta.greater_equal(x, low), meta.less_equal(x, high))
-    return meta.where(is_inside, dy / meta.where(is_inside, x * (1.0 - x), 1.0), outside)
+    product = x * (1.0 - x)
+    if eps is None:  # the product is negative outside
+        return meta.where(meta.greater_equal(product, 0.0), dy / product, math.nan)
+    is_inside = meta.logical_and(meta.greater_equal(x, eps), meta.less_equal(x, 1.0 - eps))
+    return meta.where(is_inside, dy / meta.where(is_inside, product, 1.0), 0.0)
 
 
 def sinc_grad(x: Any, y: Any, dy: Any) -> Any:

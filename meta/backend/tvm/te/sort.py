@@ -28,24 +28,30 @@ def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
 
 def search_rows(sequence: Any, values: Any, right: bool) -> Any:
     """The position at which each value would be put into the row of `sequence`, ascending along its last axis, that its
-    leading index names (a vector: the only row): before equal elements, or behind them (right). By bisection."""
-    size = sequence.shape[-1]
+    leading index names (a vector: the only row): before equal elements, or behind them (right). By bisection, in as
+    many steps for every value: vectors hold several."""
+    size = tirx.Cast("int64", sequence.shape[-1])
 
     def element(index: Index, buffers: list[Any]) -> None:
         rows, values, places = buffers
         row, place = (index[:-1] if len(sequence.shape) > 1 else ()), index or 0
-        bounds = registers(2, "int64")
+        first, count = range(2)
+        state = registers(2, "int64")
         key = position_key(values[place], True)
-        bounds[0], bounds[1] = _int(0), tirx.Cast("int64", size)
-        with script_tirx.While(bounds[0] < bounds[1]):
-            middle = (bounds[0] + bounds[1]) >> _int(1)
-            other = position_key(rows[(*row, middle)], True)
-            with script_tirx.If(other <= key if right else other < key):
-                with script_tirx.Then():
-                    bounds[0] = ((bounds[0] + bounds[1]) >> _int(1)) + 1
-                with script_tirx.Else():
-                    bounds[1] = (bounds[0] + bounds[1]) >> _int(1)
-        places[place] = bounds[0]
+
+        def steps(position: Any, count: Any) -> Any:
+            """`count` if the element is before the value, else 0."""
+            other = position_key(rows[(*row, position)], True)
+            return count * tirx.Cast("int64", other <= key if right else other < key)
+
+        state[first], state[count] = _int(0), size
+        with script_tirx.While(state[count] > _int(1)):
+            half = state[count] >> _int(1)
+            state[first] = state[first] + steps(state[first] + half - _int(1), half)
+            state[count] = state[count] - (state[count] >> _int(1))
+        with script_tirx.If(size > _int(0)), script_tirx.Then():
+            state[first] = state[first] + steps(state[first], _int(1))
+        places[place] = state[first]
 
     return te.extern([values.shape], [sequence, values], nest(values.shape, element), dtype="int64", name="positions")
 

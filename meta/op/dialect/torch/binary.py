@@ -7,6 +7,8 @@ import operator
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from meta.op.dialect.torch import complex_only, vectorised
 
 
@@ -44,6 +46,29 @@ complex_only(
     },
     promote=True,
 )
+
+
+def _remainder(name: str) -> Callable[[Any], Callable[..., Any]]:
+    """`fmod` or `remainder`. ATen's are NaN where the quotient is infinite, as that of 1e30 by 1e-30: those elements
+    are NumPy's. A remainder of zero gets the sign of the divisor, as in NumPy."""
+
+    def build(torch: Any) -> Callable[..., None]:
+        def run(a: Any, b: Any, *, out: Any) -> None:
+            getattr(torch, name)(a, b, out=out)
+            if out.sum().isnan():
+                missing = out.isnan()
+                left, right = (x.expand_as(out)[missing].numpy() for x in (a, b))
+                with np.errstate(invalid="ignore"):
+                    out[missing] = torch.from_numpy(getattr(np, name)(left, right))
+            if name == "remainder":
+                torch.copysign(out, b, out=out)
+
+        return run
+
+    return build
+
+
 complex_only({"where": "where"})
 vectorised({name: name for name in ("atan2", "floor_divide", "hypot")})
 vectorised({"power": "pow"}, takes_complex=True, promote=True)
+vectorised({"mod": _remainder("remainder"), "trunc_mod": _remainder("fmod")})

@@ -13,7 +13,7 @@ from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.elementwise import cast
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.loops import registers
-from meta.backend.tvm.te.precision import accumulation_dtype
+from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
 from meta.op.dialect.tvm import Registrar
@@ -129,7 +129,7 @@ def _resize(name: str) -> None:
                     target[target_index] = target[target_index] + part
 
         total = te.extern([full], [dy], nest(full[:2], image), dtype=dtype, name=f"{name}_dx")
-        return te.compute(full, lambda *i: cast(total(*i), dy.dtype), f"{name}_dx_cast")
+        return narrow(total, dy.dtype)
 
 
 def _interpolate(x: Any, index: tuple[Any, ...], taps: Sequence[Taps], dtype: str) -> Expr:

@@ -1,20 +1,24 @@
 """TE computes of special functions of errors, normal distributions and Bessel.
 
 They are computed in float64 and rounded once, so that one set of approximations serves all dtypes; they are within a
-few units in the last place of float64. The polynomials are Chebyshev interpolations for this module, from values of 40
-digits; their variable is the argument mapped to [-1, 1], and their comments give interval and error.
+few units in the last place of float64. Of results with fewer digits, exponentials within them have 11 digits and
+logarithms those of float32 (`_FOR_FLOAT32`), on vectors: the C library takes numbers one by one. The polynomials are
+Chebyshev interpolations for this module, from values of 40 digits; their variable is the argument mapped to [-1, 1],
+and their comments give interval and error.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import clamp, const, is_nan, let, libm, of_float64, select
+from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.op.dialect.tvm import Registrar
 
 elementwise = Registrar(__file__).elementwise
@@ -120,6 +124,68 @@ def polynomial(coefficients: tuple[float, ...], x: Expr, low: float = -1.0, high
     return let((x - const(x, (low + high) / 2)) / const(x, (high - low) / 2), horner)
 
 
+# --- functions that the computes call
+
+Unary = Callable[[Expr], Expr]
+_LOG2_E: Final = 1.4426950408889634
+_LN2_HIGH: Final = 0.693147180369123816490
+_LN2_LOW: Final = 1.90821492927058770002e-10
+_ROUND: Final = 6755399441055744.0  # 1.5 * 2**52: adding it leaves the nearest integer in the low bits of the mantissa
+_EXP: Final = tuple(1 / math.factorial(n) for n in range(10))  # e**r on |r| <= ln(2)/2, within 7e-12
+
+
+def _exp(x: Expr) -> Expr:
+    """e**x of a float64 within 7e-12 of its size; as that of 700 or -700 beyond them."""
+
+    def with_rounded(x: Expr, rounded: Expr) -> Expr:
+        n = rounded - const(x, _ROUND)
+        r = x - n * const(x, _LN2_HIGH) - n * const(x, _LN2_LOW)
+        exponent = (tirx.reinterpret("int64", rounded) + tirx.const(1023, "int64")) << tirx.const(52, "int64")
+        return polynomial(_EXP, r) * tirx.reinterpret("float64", exponent)
+
+    return let(
+        clamp(x, -700.0, 700.0),
+        lambda x: let(x * const(x, _LOG2_E) + const(x, _ROUND), lambda rounded: with_rounded(x, rounded)),
+    )
+
+
+def _erfc(x: Expr) -> Expr:
+    """The complementary error function of a float64, with `_exp`."""
+
+    def of_both(positive: Expr) -> Expr:
+        return select(x < const(x, 0), const(x, 2) - positive, positive)
+
+    return let(let(tirx.abs(x), lambda size: _exp(-size * size) * erfcx_positive(size)), of_both)
+
+
+def _of_float32(function: Unary) -> Unary:
+    return lambda x: function(x.astype("float32")).astype("float64")
+
+
+@dataclass(frozen=True, slots=True)
+class _Functions:
+    """Functions of a float64 that a compute calls."""
+
+    exp: Unary
+    log: Unary
+    log1p: Unary
+    erfc: Unary
+
+
+_FOR_FLOAT64: Final = _Functions(te_math.exp, te_math.log, te_math.log1p, libm("erfc"))
+_FOR_FLOAT32: Final = _Functions(_exp, _of_float32(te_math.log), _of_float32(te_math.log1p), _erfc)
+
+
+def _calling(function: Callable[[Expr, _Functions], Expr]) -> Unary:
+    """`function` of the operand as a float64 and of the functions for the digits of its dtype."""
+
+    def run(x: Expr) -> Expr:
+        functions = _FOR_FLOAT64 if dtype_of(x) == "float64" else _FOR_FLOAT32
+        return of_float64(lambda wide: function(wide, functions))(x)
+
+    return run
+
+
 # --- error functions
 
 
@@ -131,9 +197,9 @@ def erfcx_positive(x: Expr) -> Expr:
     return polynomial(_ERFCX, t) / (one + two * x)
 
 
-def erfcx(x: Expr) -> Expr:
+def erfcx(x: Expr, functions: _Functions) -> Expr:
     def of_both(mirrored: Expr) -> Expr:
-        return select(x < const(x, 0), const(x, 2) * te_math.exp(x * x) - mirrored, mirrored)
+        return select(x < const(x, 0), const(x, 2) * functions.exp(x * x) - mirrored, mirrored)
 
     return let(let(tirx.abs(x), erfcx_positive), of_both)
 
@@ -181,16 +247,16 @@ def ndtri(p: Expr) -> Expr:
     return let(two * select(is_high, one - p, p), of_tail)
 
 
-def ndtr(x: Expr) -> Expr:
-    return const(x, 0.5) * libm("erfc")(x * const(x, -math.sqrt(0.5)))
+def ndtr(x: Expr, functions: _Functions) -> Expr:
+    return const(x, 0.5) * let(x * const(x, -math.sqrt(0.5)), functions.erfc)
 
 
-def log_ndtr(x: Expr) -> Expr:
+def log_ndtr(x: Expr, functions: _Functions) -> Expr:
     """By erfcx below -1, where the distribution function underflows."""
     half, root = const(x, 0.5), const(x, math.sqrt(0.5))
     tail = let(tirx.abs(x) * root, erfcx_positive)
-    low = te_math.log(half * tail) - half * x * x
-    return select(x < const(x, -1), low, te_math.log1p(-half * libm("erfc")(x * root)))
+    low = functions.log(half * tail) - half * x * x
+    return select(x < const(x, -1), low, functions.log1p(-half * let(x * root, functions.erfc)))
 
 
 def entr(x: Expr) -> Expr:
@@ -224,12 +290,12 @@ def i1e(x: Expr) -> Expr:
     return select(is_nan(x), x, let(tirx.abs(x), of_size))
 
 
-def unscaled(scaled: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
+def unscaled(scaled: Unary) -> Callable[[Expr, _Functions], Expr]:
     """The function from exp(-|x|) times it, by two factors: exp overflows earlier than the function."""
 
-    def run(x: Expr) -> Expr:
+    def run(x: Expr, functions: _Functions) -> Expr:
         size = clamp(x, -2000.0, 2000.0)
-        factor = te_math.exp(tirx.abs(size) * const(x, 0.5))
+        factor = functions.exp(tirx.abs(size) * const(x, 0.5))
         return let(factor, lambda half: half * (half * let(size, scaled)))
 
     return run
@@ -237,13 +303,13 @@ def unscaled(scaled: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
 
 elementwise({
     "entr": entr,
-    "erfcx": of_float64(erfcx),
+    "erfcx": _calling(erfcx),
     "erfinv": of_float64(erfinv),
-    "i0": of_float64(unscaled(i0e)),
+    "i0": _calling(unscaled(i0e)),
     "i0e": of_float64(i0e),
-    "i1": of_float64(unscaled(i1e)),
+    "i1": _calling(unscaled(i1e)),
     "i1e": of_float64(i1e),
-    "log_ndtr": of_float64(log_ndtr),
-    "ndtr": of_float64(ndtr),
+    "log_ndtr": _calling(log_ndtr),
+    "ndtr": _calling(ndtr),
     "ndtri": of_float64(ndtri),
 })  # fmt: skip

@@ -53,7 +53,7 @@ _SPREAD = np.random.default_rng(0).uniform(-100, 100, 4096)
 @pytest.mark.parametrize(
     "op",
     ["acos", "asin", "atan", "atan2", "atanh", "cos", "cosh", "erfc", "erfinv", "exp2", "floor_divide", "hypot",
-     "lgamma", "log10", "log2", "ndtr", "ndtri", "power", "sin", "sinh", "tan"],
+     "lgamma", "log10", "log2", "mod", "ndtri", "power", "sin", "sinh", "tan", "trunc_mod"],
 )  # fmt: skip
 def test_vectorised_functions_agree_with_those_of_tvm(op: str, dtype: str) -> None:
     first, second = np.meshgrid(_EDGES, _EDGES)
@@ -72,6 +72,23 @@ def test_vectorised_functions_agree_with_those_of_tvm(op: str, dtype: str) -> No
     np.testing.assert_allclose(ours, expected, rtol=8 * np.finfo(dtype).eps, atol=np.finfo(dtype).tiny)
     numbers = ~np.isnan(expected)
     np.testing.assert_array_equal(np.signbit(ours)[numbers], np.signbit(expected)[numbers])
+
+
+@pytest.mark.parametrize("descending", [False, True])
+@pytest.mark.parametrize("zeros", [[], [0.0, -0.0, 0.0, -0.0]])
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64", "int32", "uint8"])
+def test_sorted_values_have_the_bits_of_tvms(dtype: str, zeros: list[float], descending: bool) -> None:
+    rows = np.random.default_rng(0).uniform(0, 100, (96, 64))
+    rows[0, :3] = [math.nan, math.inf, -math.inf] if dtype.startswith("float") else [3, 1, 2]
+    rows[1, : len(zeros)] = zeros
+    for axis in (0, 1):
+        x = meta.array(rows.astype(dtype))
+        assert str(meta.explain("sort", x)).startswith("sort: torch")
+        ours = meta.ops.sort(x, axis, descending).numpy()
+        with meta.with_dialect(["tvm"]):
+            expected = meta.ops.sort(x, axis, descending).numpy()
+        np.testing.assert_array_equal(ours, expected)
+        np.testing.assert_array_equal(np.signbit(ours), np.signbit(expected))
 
 
 def test_each_file_implements_operators_of_its_family(monkeypatch: pytest.MonkeyPatch) -> None:
