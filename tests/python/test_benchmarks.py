@@ -144,6 +144,9 @@ def test_rows_of_operators_are_kept_and_make_a_page(tmp_path: Path) -> None:
     assert "| `tanh-4x4` | 4 | forward | 3.0 | 1.0 | 3.00 |" in text
     assert "`sum-9x9`" not in text
     assert "| `sum` | torch |  |  |  | 0.50 |" in text
+    assert "Why dispatch" not in text
+    rows = [Measurement(op, "4", "forward", f"{op}-4x4", "tvm", 3.0, 1.0) for op in ("stack", "tanh")]
+    assert "\n- `stack`: torch's gradients are views" in ops_page.page(rows, "1", "2")
 
 
 def test_views_of_torch_are_copied_before_they_are_compared() -> None:
