@@ -252,3 +252,30 @@ def test_the_reference_of_zeta_and_logit() -> None:
             assert meta.zeta(ones, q).numpy().tolist() == [math.inf] * 2
             expected = torch.logit(torch.tensor([True, False]), 1e-5).numpy()
             np.testing.assert_allclose(meta.logit(flags, 1e-5).numpy(), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
+@pytest.mark.parametrize("name", ["igamma", "igammac"])
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_incomplete_gamma_functions_of_large_numbers(name: str, dialect: str, dtype: str) -> None:
+    """Near x = a their series need as many terms as sqrt(a)."""
+    a = np.repeat([9e5, 1e6, 1e8, 1e10, 1e20, 2.0**64, 1e30], 5)
+    x = a + np.tile([-3.0, -0.1, 0.0, 1.0, 4.0], 7) * np.sqrt(a)
+    a, x = a.astype(dtype), x.astype(dtype)
+    first, second = torch.tensor(a).double(), torch.tensor(x).double()
+    function = torch.special.gammainc if name == "igamma" else torch.special.gammaincc
+    normal = torch.special.ndtr((second - first) / first.sqrt() * (1 if name == "igamma" else -1))
+    expected = torch.where(first < 1e12, function(first, second), normal)  # torch rounds the quotient of large numbers
+    with meta.with_dialect(dialect):
+        result = getattr(meta, name)(meta.array(a), meta.array(x)).numpy()
+    np.testing.assert_allclose(result, expected.numpy(), rtol=2e-6 if dtype == "float32" else 1e-8)
+
+
+def test_the_reference_of_incomplete_gamma_functions_ends_for_all_numbers() -> None:
+    numbers = meta.array([0.0, 5e-324, 0.5, 1e5, 9e5, 1e7, 2.0**64, 1e300, float("inf")], dtype="float64")
+    for name in ("igamma", "igammac"):
+        with meta.with_dialect("reference"):
+            expected = getattr(meta, name)(numbers[:, None], numbers).numpy()
+        np.testing.assert_allclose(
+            getattr(meta, name)(numbers[:, None], numbers).numpy(), expected, rtol=1e-9, atol=1e-15
+        )

@@ -72,6 +72,22 @@ def _polygamma(n: int) -> Callable[[float], float]:
     return run
 
 
+_LARGE = 1e5
+"""The first parameter from which on the series loses digits and takes too many terms."""
+
+
+def _upper_of_large(a: float, x: float) -> float:
+    """Q(a, x) of large a by N. M. Temme's expansion (DLMF 8.12.4), with the first term of its remainder."""
+    d = (x - a) / a
+    if abs(d) > 0.1:
+        return float(d < 0)
+    half_square = d - math.log1p(d) if abs(d) > 1e-3 else d * d * (1 / 2 - d * (1 / 3 - d * (1 / 4 - d / 5)))
+    eta = math.copysign(math.sqrt(2 * half_square), d)
+    first = -1 / 3 + eta * (1 / 12 - eta * (2 / 135 - eta * (1 / 864 + eta * (1 / 2835 - eta * 139 / 777600))))
+    remainder = math.exp(-a * half_square) / math.sqrt(2 * math.pi * a) * (first - 1 / (540 * a))
+    return 0.5 * math.erfc(eta * math.sqrt(a / 2)) + remainder
+
+
 def _igamma(a: float, x: float) -> float:
     """P(a, x) by its series, which converges everywhere."""
     if a < 0 or x < 0 or (a == x and a in (0, math.inf)):
@@ -80,6 +96,8 @@ def _igamma(a: float, x: float) -> float:
         return 1.0
     if x == 0 or a == math.inf:
         return 0.0
+    if a >= _LARGE:
+        return 1.0 - _upper_of_large(a, x)
     if x > a + 200 + 20 * math.sqrt(a):
         return 1.0
     total = term = 1.0
@@ -93,6 +111,8 @@ def _igamma(a: float, x: float) -> float:
 
 def _igammac(a: float, x: float) -> float:
     """1 - P, and Q by its continued fraction from a + 1 on, evaluated from its 2000th step."""
+    if _LARGE <= a < math.inf and 0 < x < math.inf:
+        return _upper_of_large(a, x)
     if not (0 < a < x - 1 < math.inf):
         return 1.0 - _igamma(a, x)
     value = 0.0

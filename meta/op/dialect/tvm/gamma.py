@@ -170,6 +170,15 @@ def _horner(coefficients: tuple[float, ...], x: Expr) -> Expr:
 
 _MOST_TERMS: Final = 100_000
 """Where a sum ends that has not converged: near x = a it takes some multiples of sqrt(a) terms."""
+_LARGE: Final = 1e6
+"""The first parameter from which on the incomplete gamma functions are computed by their asymptotic expansion."""
+_FARTHEST: Final = 0.06
+"""Distance of x from a, relative to a, from which on P and Q are 0 and 1 for all large a."""
+_EXPANSION: Final = (
+    (-1 / 3, 1 / 12, -2 / 135, 1 / 864, 1 / 2835, -139 / 777600, 1 / 25515, -571 / 261273600),
+    (-1 / 540, -1 / 288, 1 / 378, -77 / 77760),
+)
+"""Coefficients of Temme's expansion: powers of eta by rows, rows by powers of 1 / a (DLMF 8.12.12)."""
 _TOLERANCE: Final = 1e-11
 """Size of a term, relative to the sum, that does not count for a result of float32. Together, the terms that follow
 can be a thousand times as large."""
@@ -177,7 +186,8 @@ can be a thousand times as large."""
 
 def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
     """P(a, x), or Q(a, x) for `upper`: the series 6.5.29 for x < a + 1, else the fraction 6.5.31 by the method of W.
-    Lentz (1976), each until its terms no longer count. Values below 1e-10 lose digits where the other is computed."""
+    Lentz (1976), each until its terms no longer count. Values below 1e-10 lose digits where the other is computed. Of
+    large a, both would need as many terms as sqrt(a), and N. M. Temme's expansion (1979) takes their place."""
     shape, is_double = out.shape, str(out.dtype) == "float64"
     # Where Q is 1 - P, it may be much smaller than P.
     series_tolerance = 1e-17 if is_double or upper else _TOLERANCE
@@ -192,17 +202,17 @@ def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
         state = registers(6, _WIDE)
         a, x = first[position], second[position]
         is_regular = tirx.And(tirx.And(a > _number(0), a < _number(_INF)), tirx.And(x > _number(0), x < _number(_INF)))
-        by_series = x < a + _number(1)
-        with script_tirx.If(tirx.And(is_regular, by_series)):
+        is_small, by_series = a < _number(_LARGE), x < a + _number(1)
+        with script_tirx.If(tirx.And(tirx.And(is_regular, is_small), by_series)):
             with script_tirx.Then():
                 _series(state, a, x, series_tolerance)
                 result[position] = _number(1) - state[0] if upper else state[0]
-            with script_tirx.Else(), script_tirx.If(is_regular):
+            with script_tirx.Else(), script_tirx.If(tirx.And(is_regular, is_small)):
                 with script_tirx.Then():
                     _fraction(state, a, x, fraction_tolerance)
                     result[position] = state[0] if upper else _number(1) - state[0]
                 with script_tirx.Else():
-                    result[position] = _limits(a, x, upper)
+                    result[position] = select(is_regular, _of_large(a, x, upper), _limits(a, x, upper))
 
     sums = te.extern([shape], [operand(a), operand(x)], nest(shape, element_of), dtype=_WIDE, name="incomplete_gamma")
     return te.compute(shape, lambda *i: sums(*i).astype(out.dtype), "igamma")
@@ -261,6 +271,25 @@ def _multiply_power_term(state: Any, a: Expr, x: Expr, *, is_next: bool) -> None
         with script_tirx.Else():
             scaled = te_math.exp(exponent) * tirx.sqrt(a / _number(2 * math.pi))
             state[0] = state[0] * (scaled / a if is_next else scaled)
+
+
+def _of_large(a: Expr, x: Expr, upper: bool) -> Expr:
+    """P or Q of large a: Q is erfc(eta sqrt(a / 2)) / 2 plus a remainder (DLMF 8.12.4), where eta**2 / 2 is
+    d - log(1 + d) and d the distance of x from a, relative to a."""
+
+    def of_distance(d: Expr) -> Expr:
+        series = _horner(tuple((-1.0) ** k / (k + 2) for k in range(14)), d)  # d - log(1 + d) is this times d**2
+        return bound(lambda eta: of_eta(eta, a * eta * eta * _number(0.5)), d * tirx.sqrt(_number(2) * series))
+
+    def of_eta(eta: Expr, exponent: Expr) -> Expr:
+        first, second = (_horner(row, eta) for row in _EXPANSION)
+        remainder = te_math.exp(-exponent) / tirx.sqrt(_number(2 * math.pi) * a) * (first + second / a)
+        argument = eta * tirx.sqrt(a * _number(0.5))
+        half = _number(0.5) * libm("erfc")(argument if upper else -argument)
+        return half + remainder if upper else half - remainder
+
+    farthest = _number(_FARTHEST)
+    return bound(of_distance, tirx.max(tirx.min((x - a) / a, farthest), -farthest))
 
 
 def _limits(a: Expr, x: Expr, upper: bool) -> Expr:
