@@ -109,7 +109,7 @@ def _avg_pool(*shape: int, kernel: int, stride: int = 2, padding: int = 0) -> Sa
 
 
 def _convolution(*shape: int, to: int = 11, kernel: int = 3) -> Sample:
-    """To as many elements per channel. No register tile of a CPU's contraction divides 11 channels."""
+    """A convolution to as many elements per channel. No register tile of a CPU's contraction divides 11 channels."""
     batch, channels, *spatial = shape
     image = T(batch, channels, *(d + kernel - 1 for d in spatial))
     rank = len(spatial)

@@ -38,11 +38,15 @@ def files(folder: Folder) -> Iterator[tuple[Folder, str, os.stat_result]]:
         if len(place.name) > 2:
             continue
         with contextlib.suppress(OSError), folder.subfolder(place.name) as bucket:
-            for entry in bucket.entries():
-                with contextlib.suppress(OSError):
-                    stat = os.stat(bucket.name(entry.name), dir_fd=bucket.descriptor, follow_symlinks=False)
-                    if S_ISREG(stat.st_mode):
-                        yield bucket, entry.name, stat
+            yield from ((bucket, name, stat) for name, stat in _regular_files(bucket))
+
+
+def _regular_files(bucket: Folder) -> Iterator[tuple[str, os.stat_result]]:
+    for entry in bucket.entries():
+        with contextlib.suppress(OSError):
+            stat = os.stat(bucket.name(entry.name), dir_fd=bucket.descriptor, follow_symlinks=False)
+            if S_ISREG(stat.st_mode):
+                yield entry.name, stat
 
 
 def read_verified(bucket: Folder, name: str) -> bytes | None:

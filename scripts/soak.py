@@ -134,13 +134,13 @@ def resident_mebibytes() -> float:
 def _count_kernels() -> Callable[[], int]:
     """A function that returns how many kernels have come into memory."""
     added = count()
-    add = kernel._add  # pyright: ignore[reportPrivateUsage]
+    add = kernel._add
 
     def count_and_add(key: Any, compiled: kernel.Compiled) -> None:
         next(added)
         add(key, compiled)
 
-    kernel._add = count_and_add  # pyright: ignore[reportPrivateUsage]
+    kernel._add = count_and_add
     return lambda: int(repr(added)[6:-1])
 
 

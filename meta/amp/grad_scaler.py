@@ -144,8 +144,8 @@ class GradScaler(CheckedArguments):
             count.update(array(int(value), dtype="int32", device=count.device))
 
     def _finite(self, optimizer: Steppable) -> Any:
-        """Whether the unscaled gradients of an optimizer are finite; None before `unscale`. What an unfinished trace
-        left does not count."""
+        """Whether the unscaled gradients of an optimizer are finite; None before `unscale`. The mark of an
+        unfinished trace does not count."""
         trace, finite = self._unscaled.get(id(optimizer), (None, None))
         return finite if trace is modes.trace else None
 

@@ -1,8 +1,8 @@
 """Calls of an autograd.Function on symbols: `forward` becomes part of the program, `backward` runs when a gradient
 reaches the call, on the symbols of that gradient.
 
-What `forward` left on its context are operands of the recorded call, so that programs which are copied, rewritten or
-differentiated later pass `backward` their own values.
+The values that `forward` left on its context are operands of the recorded call, so that programs which are copied,
+rewritten or differentiated later pass `backward` their own values.
 """
 
 from __future__ import annotations

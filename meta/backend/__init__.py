@@ -1,1 +1,1 @@
-"""Backends that run operators: memory, TVM, CUDA, cuDNN, torch. They import no operator."""
+"""Backends that run operators: memory, TVM, CUDA, cuDNN, torch, Triton and NumPy. They import no operator."""

@@ -21,7 +21,7 @@ _SHOWN = 5
 class Restorer:
     """Checks a nest against what a file holds, and writes when everything has been checked.
 
-    path: for errors.  strict: entries that only one of both has are errors; else they are left as they are."""
+    path: for errors.  strict: entries that only one side has are errors; else they are left as they are."""
 
     path: str
     strict: bool

@@ -76,7 +76,7 @@ def _check_supported(step: TrainStep, stage: int) -> None:
         problem = f"{type(step.optimizer).__name__} scales updates by the norms of whole parameters"
         raise NotSupportedError("zero", problem, "another optimizer", "use data_parallel for it")
     if step.scaler is not None:
-        problem = "a GradScaler, which would find overflows in this rank's shards alone"
+        problem = "a GradScaler, which would find only the overflows in this rank's shards"
         raise NotSupportedError("zero", problem, "no scaler", "train in bfloat16, or use data_parallel")
     if stage == 3 and not isinstance(step.model, Model):
         problem = f"the model is of class {type(step.model).__name__}"

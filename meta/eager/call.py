@@ -1,8 +1,8 @@
 """The general path of an operator call, and the dictionaries in which the generated fast path finds runners.
 
-A generated function looks up `run = cache[argument types and attributes]` and calls it. What happens once (binding,
-type inference, dispatch, building the kernel) happens here, and ends by putting a runner into that dictionary, which
-changes of the operator's implementations empty. Traced symbols, active scopes and scalar operands also come here.
+A generated function looks up `run = cache[argument types and attributes]` and calls it. Steps that happen once
+(binding, type inference, dispatch, building the kernel) are here, and end by putting a runner into that dictionary,
+which changes of the operator's implementations empty. Traced symbols, active scopes and scalar operands also come here.
 """
 
 from __future__ import annotations

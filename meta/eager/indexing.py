@@ -187,7 +187,7 @@ def _item(item: Any) -> Any:
         return item.__index__()
     if isinstance(item, (list, range)) or hasattr(item, "__array__"):
         return _array_item(item)
-    raise PositionError("index", f"{type(item).__name__} is no index", f"{_ALLOWED}")
+    raise PositionError("index", f"{type(item).__name__} is not an index", f"{_ALLOWED}")
 
 
 def _array_item(item: Any) -> Any:

@@ -27,7 +27,7 @@ class Unmatched(NamedTuple):
 def fitting_state(
     arrays: Mapping[str, NDArray], state: Mapping[str, Any], owner: str, strict: bool = True
 ) -> tuple[dict[str, NDArray], Unmatched]:
-    """The values of a saved state for `arrays`, on their devices, and the names that only one of both has. Floating
+    """The values of a saved state for `arrays`, on their devices, and the names that only one side has. Floating
     0-d values for a 0-d float64 array may have another dtype.
 
     owner: for errors, such as "the model".  strict: with False, differing names are left out.

@@ -78,7 +78,7 @@ class NDArray(HostValues, TensorMethods):
     __hash__ = object.__hash__  # type: ignore[assignment]  # elementwise __eq__ would take it away
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # Of an array that operators computed the values are kept, and not how they were computed.
+        # The copy of a computed array keeps the values, and not how they were computed.
         requires_grad = self.requires_grad and self.is_leaf
         return _restored, (self._host("pickle"), str(self.device), requires_grad, self._frozen)
 

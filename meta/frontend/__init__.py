@@ -1,4 +1,4 @@
-"""Readers of models that were written for other systems."""
+"""Readers and writers of models of other systems."""
 
 from __future__ import annotations
 

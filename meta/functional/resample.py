@@ -62,7 +62,7 @@ def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[int, ...], tuple
     spatial = tuple(x.shape[2:])
     if (size is None) == (scale_factor is None):
         problem = f"size is {size}, scale_factor is {scale_factor}"
-        raise ArgumentError("interpolate", problem, "one of both")
+        raise ArgumentError("interpolate", problem, "one of the two")
     size_or_factor = size if scale_factor is None else scale_factor
     values: tuple[Any, ...] = (
         (size_or_factor,) * len(spatial) if isinstance(size_or_factor, (int, float)) else tuple(size_or_factor)

@@ -106,7 +106,7 @@ class _FractionalMaxPool(Model):
     ) -> None:  # fmt: skip
         if (output_size is None) == (output_ratio is None):
             problem = f"output_size is {output_size}, output_ratio is {output_ratio}"
-            raise ArgumentError(type(self).__name__, problem, "one of both")
+            raise ArgumentError(type(self).__name__, problem, "one of the two")
         self.kernel_size, self.output_size, self.return_indices = kernel_size, output_size, return_indices
         self.output_ratio = None
         if output_ratio is not None:

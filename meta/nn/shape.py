@@ -58,7 +58,7 @@ class _Upsample(Model):
     ) -> None:  # fmt: skip
         name = type(self).__name__
         if (size is None) == (scale_factor is None):
-            raise ArgumentError(name, f"size is {size}, scale_factor is {scale_factor}", "one of both")
+            raise ArgumentError(name, f"size is {size}, scale_factor is {scale_factor}", "one of the two")
         if mode not in _MODES:
             raise ArgumentError(name, f"mode is {mode!r}", ", ".join(map(repr, _MODES)))
         self.size, self.scale_factor = size, scale_factor

@@ -60,7 +60,7 @@ class SGD(Optimizer):
     def check_group(self, group: ParamGroup) -> None:
         if group["nesterov"] and "dampening" in group and group["dampening"] > 0:
             problem = f"nesterov with a dampening of {group['dampening']}"
-            raise ArgumentError("optimizer", problem, "dampening 0", "drop one of both")
+            raise ArgumentError("optimizer", problem, "dampening 0", "drop one of the two")
 
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
         return ("velocity",)

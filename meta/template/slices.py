@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 _REGISTERS = ("compute", "declare")
@@ -22,26 +22,30 @@ class Registered:
 def registered(source: str, name: str) -> Registered | None:
     """The function or expression that a module registers for operator `name`: below a decorator, in a table, or as the
     second argument of a call; None if there is none."""
+    return next((each for key, each in _registrations(source) if key == name), None)
+
+
+def _registrations(source: str) -> Iterator[tuple[object, Registered]]:
+    """Everything that a module registers, with the operator's name."""
     for node in ast.parse(source).body:
         if isinstance(node, ast.FunctionDef):
-            calls = [d for d in node.decorator_list if isinstance(d, ast.Call) and _names(d, name)]
-            if calls:
-                return Registered(node, calls[0], _callee(calls[0]))
+            calls = [d for d in node.decorator_list if isinstance(d, ast.Call)]
+            yield from ((_first_value(call), Registered(node, call, _callee(call))) for call in calls)
         elif isinstance(node, ast.Expr) and isinstance(node.value, ast.Call):
             call = node.value
-            if _names(call, name):
-                return Registered(call.args[-1], call, _callee(call))
-            for table in call.args:
-                if isinstance(table, ast.Dict):
-                    for key, value in zip(table.keys, table.values, strict=True):
-                        if isinstance(key, ast.Constant) and key.value == name:
-                            return Registered(value, call, _callee(call))
-    return None
+            tables = [arg for arg in call.args if isinstance(arg, ast.Dict)]
+            items = [item for table in tables for item in zip(table.keys, table.values, strict=True)]
+            yield _first_value(call), Registered(call.args[-1] if call.args else call, call, _callee(call))
+            yield from ((_constant(key), Registered(value, call, _callee(call))) for key, value in items)
 
 
-def _names(call: ast.Call, name: str) -> bool:
-    first = call.args[0] if call.args else None
-    return isinstance(first, ast.Constant) and first.value == name
+def _first_value(call: ast.Call) -> object:
+    """The first argument of a call, None if it is not a constant."""
+    return _constant(call.args[0]) if call.args else None
+
+
+def _constant(node: ast.expr | None) -> object:
+    return node.value if isinstance(node, ast.Constant) else None
 
 
 def _callee(call: ast.Call) -> str:

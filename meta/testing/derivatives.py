@@ -6,8 +6,8 @@ import zlib
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import meta
 from meta import dtype as dtypes
-from meta._generated.functions import stack
 from meta.autograd.batch import vmap
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
 from meta.autograd.transforms import jvp
@@ -168,7 +168,7 @@ def check_batched(sample: Sample) -> None:
     f, xs, inputs = _function_of_float64(sample)
     other = [array(x.numpy() * 0.75) if i in inputs else x for i, x in enumerate(xs)]
     for batched in ([True] * len(xs), [i in inputs for i in range(len(xs))]):
-        stacks = [stack([x, y]) if flag else x for x, y, flag in zip(xs, other, batched, strict=True)]
+        stacks = [meta.stack([x, y]) if flag else x for x, y, flag in zip(xs, other, batched, strict=True)]
         results = as_tuple(vmap(f, tuple(0 if flag else None for flag in batched))(*stacks))
         rows = [as_tuple(f(*each)) for each in (xs, other)]
         for i, result in enumerate(results):

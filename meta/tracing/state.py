@@ -75,7 +75,7 @@ class Trace(Emitter):
         """The conditional or loop that is being traced."""
 
     def reached(self, containers: Iterable[Any]) -> None:
-        """Note the lists and dicts of a model that the program is traced through."""
+        """Record the lists and dicts of a model that the program is traced through."""
         for container in containers:
             self.containers.setdefault(id(container), held(container))
 

@@ -13,7 +13,7 @@ _IMPORTS = """
 # A call looks up a runner by the types of its arguments; everything else happens once, in meta.eager.call.
 # ruff: noqa: A001, A002, E501
 # A number among the operands has no type to look up: the AttributeError sends the call the general way.
-# pyright: reportPrivateUsage=false, reportAttributeAccessIssue=false, reportArgumentType=false
+# pyright: reportAttributeAccessIssue=false, reportArgumentType=false
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportInvalidTypeVarUse=false, reportUnusedImport=false
 

@@ -18,7 +18,7 @@ from scripts.src_codegen.layout import by_family, header
 TABLE = Path(__file__).resolve().parents[2] / "meta/op/grad/derivatives.yaml"
 _IMPORTS = """
 # ruff: noqa: A002, E501
-# pyright: reportPrivateUsage=false, reportUnusedImport=false
+# pyright: reportUnusedImport=false
 
 from __future__ import annotations
 

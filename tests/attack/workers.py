@@ -50,7 +50,8 @@ class Finding:
 
     @property
     def problem(self) -> str:
-        """What findings of one cause have in common: the text of the exception, or the first line, without numbers."""
+        """A text that findings of one cause have in common: that of the exception, or the first line, without
+        numbers."""
         lines = self.text.strip().split("\n")
         line = lines[-1] if lines[0].startswith("Traceback") else lines[0]
         return f"{self.kind}: {line if self.kind == 'crash' else _NUMBER.sub('#', line)}"[:160]

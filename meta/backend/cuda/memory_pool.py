@@ -306,13 +306,10 @@ def record_stream(data: Any, on: Device, stream: int) -> None:
     address = data.data_ptr()
     pools = find_pools(on)
     with pools.lock:
-        for pool in pools.pools.values():
-            for blocks in pool.used.values():
-                for block in blocks:
-                    if block.base.data_ptr() == address:
-                        if stream != pool.stream:
-                            block.streams = (block.streams or set()) | {stream}
-                        return
+        used = ((pool, block) for pool in pools.pools.values() for blocks in pool.used.values() for block in blocks)
+        pool, block = next(((p, b) for p, b in used if b.base.data_ptr() == address), (None, None))
+        if pool is not None and block is not None and stream != pool.stream:
+            block.streams = (block.streams or set()) | {stream}
 
 
 def require_pools(on: Device) -> DevicePools:

@@ -1,1 +1,1 @@
-"""Random bits and dtypes of the NumPy implementations."""
+"""NumPy: elimination, moments, random bits and dtypes of the reference implementations."""

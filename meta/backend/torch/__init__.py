@@ -1,1 +1,1 @@
-"""Views of tensors for torch."""
+"""torch: views of tensors for its functions, products by its BLAS, and groups of processes."""

@@ -69,7 +69,7 @@ def _checked_model(step: TrainStep) -> Model:
         problem = f"{type(step.optimizer).__name__} scales updates by the norms of whole parameters"
         raise NotSupportedError("tensor_parallel", problem, "another optimizer")
     if step.scaler is not None:
-        problem = "a GradScaler, which would find overflows in this rank's parts alone"
+        problem = "a GradScaler, which would find only the overflows in this rank's parts"
         raise NotSupportedError("tensor_parallel", problem, "no scaler", "train in bfloat16")
     if exchanges(step, ShardedState) or exchanges(step, ShardedParameters):
         problem = "zero has divided the parameters already"

@@ -14,7 +14,7 @@ fx                                          FX graphs of torch.export
 exported, nodes                             programs and graphs as data, from either
 graph, operators, control_flow, aliases     graphs of ATen calls as programs of meta
 sizes                                       sizes of torch as sizes of meta
-twins                                       custom operators with a function of meta
+twins, library_twins                        custom operators with a function of meta, of users and of libraries
 model                                       an exported program as a Model
 aten                                        the table of ATen's operators
 dynamo                                      the backend of torch.compile

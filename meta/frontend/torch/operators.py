@@ -157,7 +157,7 @@ def _ratio(a: Any, b: Any) -> Any:
         return a / b
     quotient = a // b
     if quotient * b != a:
-        raise UnsupportedError("torch", f"the quotient of the sizes {a} and {b} is no integer", "sizes that divide",
+        raise UnsupportedError("torch", f"the quotient of the sizes {a} and {b} is not an integer", "sizes that divide",
                                remedy="export with static sizes there")  # fmt: skip
     return quotient
 

@@ -84,7 +84,7 @@ def _check_kernels(program: Program) -> None:
     called = sorted({choice.implementation.name for choice in program.source.choices.packed().values()})
     if called:
         raise NotSupportedError(
-            "save", f"the program calls {', '.join(called[:5])}", "kernels of TVM alone in a library",
+            "save", f"the program calls {', '.join(called[:5])}", "only kernels of TVM in a library",
             'compile it inside meta.with_dialect("tvm"), or save it as a program',
         )  # fmt: skip
     if program.source.calls_python:

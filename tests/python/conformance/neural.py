@@ -1,4 +1,4 @@
-"""Functions of torch.nn.functional that are no operators of ATen, or take other arguments than those."""
+"""Functions of torch.nn.functional that are not operators of ATen, or take other arguments than those."""
 
 from __future__ import annotations
 

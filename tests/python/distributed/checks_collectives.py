@@ -142,7 +142,7 @@ NOT_IN_TORCH = {
 
 
 def check_results_are_those_of_torch() -> None:
-    """Of contiguous, transposed, cut and empty tensors."""
+    """The results for contiguous, transposed, cut and empty tensors."""
     import torch
 
     base = torch.arange(12 * RANKS).reshape(2 * RANKS, 6) % 7 + RANK

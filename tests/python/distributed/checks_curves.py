@@ -79,7 +79,7 @@ TWO_AXES = {
 
 
 def _losses(network: str, step: Any, dtype: str, run: Callable[..., Any], parts: int) -> list[float]:
-    """Of a few steps, means over the ranks, which get the parts of a batch."""
+    """The losses of a few steps, means over the ranks, which get the parts of a batch."""
     generator, values = np.random.default_rng(1), list[float]()
     own = RANK * parts // RANKS
     for _ in range(STEPS):

@@ -60,7 +60,7 @@ RUNNERS: dict[str, Callable[[Any], Callable[..., Any]]] = {
 
 
 def losses(model: str, step: Any, dtype: str, mesh: Any, how: str) -> list[float]:
-    """Of a few steps, means over the ranks."""
+    """The losses of a few steps, means over the ranks."""
     run, generator, values = RUNNERS[how](step), np.random.default_rng(1), list[float]()
     meta.random.seed(7)
     for _ in range(STEPS):

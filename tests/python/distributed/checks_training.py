@@ -74,7 +74,7 @@ def _part(x: Any) -> Any:
 
 
 def _losses(model: str, step: Any, dtype: str, divided: bool, compiled: bool = False) -> list[float]:
-    """Of a few steps, means over the ranks. divided: whether each rank is given its part of the batch."""
+    """The losses of a few steps, means over the ranks. divided: whether each rank is given its part of the batch."""
     run = meta.vm.compile(step, device="cpu") if compiled else step
     generator, losses = np.random.default_rng(1), list[float]()
     for _ in range(STEPS):

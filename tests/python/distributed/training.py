@@ -1,4 +1,5 @@
-"""What checks of training share: a network, steps that start from one seed, and the comparison with one process."""
+"""Parts that checks of training share: a network, steps that start from one seed, and the comparison with one
+process."""
 
 from __future__ import annotations
 

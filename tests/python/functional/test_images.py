@@ -99,7 +99,7 @@ def test_an_empty_batch_is_normalised() -> None:
 @pytest.mark.parametrize(
     ("call", "match"),
     [
-        (lambda x: meta.interpolate(x), r"\[interpolate\] size is None, scale_factor is None; expected one of both"),
+        (lambda x: meta.interpolate(x), r"\[interpolate\] size is None, scale_factor is None; expected one of the two"),
         (lambda x: meta.interpolate(x, (2, 2, 2)), r"size is \(2, 2, 2\), 'x' .*; expected one number, or 2, one for"),
         (lambda x: meta.interpolate(x, 2, mode="linear"), r"mode is 'linear', 'x' has shape .*, 1 spatial axes"),
         (lambda x: meta.interpolate(x, 2, mode="cubic"), r"mode is 'cubic'; expected 'nearest', 'nearest-exact'"),

@@ -34,14 +34,14 @@ def x(*shape: int) -> meta.NDArray:
         (lambda: nn.Dropout2d(1.5), r"\[Dropout2d\] p is 1.5; expected a probability from 0 to 1"),
         (lambda: nn.AdaptiveAvgPool2d((1, 2, 3)), r"output_size is \(1, 2, 3\); expected an int, or 2 of them"),
         (lambda: nn.Flatten(0, 3)(x(2, 3)), r"\[Flatten\] 'x' has shape \(2, 3\), start_dim is 0, end_dim is 3"),
-        (lambda: nn.Upsample(), r"\[Upsample\] size is None, scale_factor is None; expected one of both"),
+        (lambda: nn.Upsample(), r"\[Upsample\] size is None, scale_factor is None; expected one of the two"),
         (lambda: nn.Upsample(2, mode="area"), "mode is 'area'; expected \"nearest\", \"linear\""),  # type: ignore[arg-type]
         (lambda: nn.Upsample(2, mode="linear")(x(1, 1, 2, 2)), r"mode is 'linear', 'x' has shape \(1, 1, 2, 2\)"),
         (lambda: nn.Upsample(scale_factor=0.2)(x(1, 1, 3)), r"the result would have sizes \(0,\); expected at least"),
         (lambda: nn.AvgPool2d(2, divisor_override=0), r"\[AvgPool2d\] divisor_override is 0; expected another number"),
         (lambda: nn.ZeroPad2d((1, 2, 3)), r"\[ZeroPad2d\] padding is \(1, 2, 3\); expected an int, or 4 of them"),
         (lambda: nn.CircularPad1d(1)(x(2)), r"\[CircularPad1d\] 'x' has shape \(2,\); expected rank 3, or 2 without"),
-        (lambda: nn.FractionalMaxPool2d(2), r"output_size is None, output_ratio is None; expected one of both"),
+        (lambda: nn.FractionalMaxPool2d(2), r"output_size is None, output_ratio is None; expected one of the two"),
         (lambda: nn.EmbeddingBag(4, 3, padding_idx=-5), r"\[Embedding\] padding_idx is -5; expected -4 to 3, a row"),
         (lambda: nn.CTCLoss(reduction="avg"), r"\[CTCLoss\] reduction is 'avg'"),  # type: ignore[arg-type]
         (lambda: nn.MSELoss("avg"), r"\[MSELoss\] reduction is 'avg'; expected \"mean\", \"sum\" or \"none\""),  # type: ignore[arg-type]

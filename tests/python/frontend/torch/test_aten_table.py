@@ -60,7 +60,7 @@ def test_no_operator_is_in_two_families() -> None:
 def test_rows_fit_an_overload(family: str) -> None:
     problems: dict[str, list[str]] = {}
     for name, row in _table.families()[family].items():
-        assert hasattr(torch.ops.aten, name), f"{name} is no operator of ATen"
+        assert hasattr(torch.ops.aten, name), f"{name} is not an operator of ATen"
         mismatches = [_problem(Direct(row) if isinstance(row, str) else row, schema) for schema in _schemas(name)]
         if "" not in mismatches:
             problems[name] = mismatches
