@@ -29,8 +29,10 @@ _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")
 _ZIP = b"PK"
 _STORED_OR_DEFLATED = (zipfile.ZIP_STORED, zipfile.ZIP_DEFLATED)
-# The exceptions of zipfile, zlib and numpy.lib.format for invalid files; OverflowError where an offset is beyond 2**63.
+# The exceptions of zipfile, zlib and numpy.lib.format for invalid files; OverflowError where an offset is beyond 2**63,
+# TypeError where a header has keys of several classes, which numpy.lib.format sorts.
 _BAD_FILE = (
+    TypeError,
     OSError,
     OverflowError,
     ValueError,

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol, TypeVar
 
 import numpy as np
 
@@ -15,6 +15,10 @@ from meta.frontend.onnx.ops._values import is_host, tensor, value_of
 
 F = TypeVar("F", bound=Callable[..., Any])
 Fold = Callable[..., Any]
+
+MAX_UNROLLED: Final = 1 << 10
+"""Steps of a loop that conversion writes out, because its values change their types or are sequences; and the tensors
+of a sequence that a tensor is split into."""
 
 
 class Node(Protocol):

@@ -12,14 +12,11 @@ import meta
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.frontend.onnx.errors import OnnxError, UndecidedError
-from meta.frontend.onnx.ops._row import Node, refuse, row
+from meta.frontend.onnx.ops._row import MAX_UNROLLED, Node, refuse, row
 from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
 from meta.frontend.onnx.types import empty_stack
 from meta.modes import modes
 from meta.schema._types import TensorLike
-
-MAX_UNROLLED = 1 << 10
-"""Steps of a loop that conversion writes out, because its values change their types or are sequences."""
 
 
 @row("If", raw=True, folds=False)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
 
 import meta
 from meta.frontend.onnx.errors import OnnxError
-from meta.frontend.onnx.ops._row import Node, row
+from meta.frontend.onnx.ops._row import MAX_UNROLLED, Node, refuse, row
 from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
 
 
@@ -55,7 +56,7 @@ def split_to_sequence(node: Node, input: Any, split: Any = None, *, axis: int = 
     if not isinstance(size, int):
         value_of(node, x, f"the size of axis {axis}")
     if split is None:
-        parts = _parts(node, x, [1] * size, place)
+        parts = _equal_parts(node, x, 1, place)
         return parts if keepdims else [meta.squeeze(p, (place,)) for p in parts]
     lengths = value_of(node, split, "split")
     if lengths.ndim:
@@ -63,7 +64,16 @@ def split_to_sequence(node: Node, input: Any, split: Any = None, *, axis: int = 
     step = int(lengths)
     if step <= 0:
         raise OnnxError("onnx", f"{node.name}: split is {step}", "1 or more")
-    return _parts(node, x, [min(step, size - start) for start in range(0, size, step)], place)
+    return _equal_parts(node, x, step, place)
+
+
+def _equal_parts(node: Node, x: Any, step: int, axis: int) -> list[Any]:
+    """Parts of `step` elements along an axis, of which the last one may have fewer."""
+    size = x.shape[axis]
+    count = -(-size // step)
+    if count > MAX_UNROLLED:
+        refuse(node, f"axis {axis} with {size} elements has {count} parts", f"at most {MAX_UNROLLED}")
+    return _parts(node, x, [min(step, size - start) for start in range(0, size, step)], axis)
 
 
 def _parts(node: Node, x: Any, sizes: list[int], axis: int) -> list[Any]:
@@ -72,7 +82,7 @@ def _parts(node: Node, x: Any, sizes: list[int], axis: int) -> list[Any]:
         raise OnnxError("onnx", f"{node.name}: parts of {sizes} of {x.shape[axis]} elements", "their sum")
     if len(sizes) < 2:
         return [x] * len(sizes)
-    return list(meta.split(x, [sum(sizes[: i + 1]) for i in range(len(sizes) - 1)], axis))
+    return list(meta.split(x, list(accumulate(sizes[:-1])), axis))
 
 
 @row("ConcatFromSequence", raw=True)

@@ -13,6 +13,7 @@ import onnx
 import pytest
 from onnx import TensorProto, helper, numpy_helper
 
+from meta.errors import NotSupportedError
 from meta.frontend.onnx import OnnxError, UnsupportedError, from_onnx
 from tests.python.frontend.onnx.models import parsed
 
@@ -227,3 +228,13 @@ def test_external_data_that_changes_while_it_is_read(
         monkeypatch.setattr(os.path, name, Mock(return_value=answer))
     with pytest.raises(OnnxError, match=text):
         from_onnx(path)
+
+
+@pytest.mark.parametrize("split", ["", ", one"])
+def test_sequences_of_a_dimension_are_bounded(split: str) -> None:
+    """A size in the file took memory and time in proportion."""
+    size = 10**12
+    constant = " <int64 one = {1}>" if split else ""
+    nodes = f"s = SplitToSequence(x{split}) n = SequenceLength(s)"
+    model = parsed(f"g (float[{size}] x) => (int64 n){constant} {{ {nodes} }}")
+    refused(model, rf"axis 0 with {size} elements has {size} parts; expected at most 1024", NotSupportedError)

@@ -197,6 +197,7 @@ BROKEN = {
         r"shape \(0, 46116\d+, 46116\d+\) and float32 has 0 bytes",
     ),
     "header": (zipped(("a.npy", npy("__import__('os')"))), "parameter 'a'|ValueError"),
+    "keys of two classes": (zipped(("a.npy", npy("(3,), b'x': 1"))), "parameter 'a'|TypeError"),
     "no npy": (zipped(("a.npy", b"hello")), "ValueError"),
     "checksum": (npz(a=np.arange(3)).replace(b"\2" + b"\0" * 7, b"\3" + b"\0" * 7, 1), "its checksum is not that of"),
     "member cut": (zipped(("a.npy", npy("(3,)", data=b"\0" * 11))), "12 bytes is cut off after 11"),
