@@ -40,6 +40,12 @@ def diagonal_backward(grad_output: Any, input_sizes: Any, offset: int, dim1: int
 
 @into(ROWS)
 def unfold_backward(grad_in: Any, input_sizes: Any, dim: int, size: int, step: int) -> Any:
+    """The sums of overlapping windows. ATen broadcasts windows that all rows share, as `istft` has them."""
+    windows = [*input_sizes, size]
+    if input_sizes:
+        windows[dim % len(input_sizes)] = grad_in.shape[dim % len(input_sizes)]
+    if tuple(windows) != grad_in.shape:
+        grad_in = meta.broadcast_to(grad_in, tuple(windows))
     return _moved("unfold", grad_in, input_sizes, dim, size, step)
 
 

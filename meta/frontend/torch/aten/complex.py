@@ -41,3 +41,9 @@ def _fft_c2r(self: Any, dim: Sequence[int], normalization: int, last_dim_size: i
 @into(ROWS)
 def linalg_eigvals(self: Any) -> Any:
     return meta.eig(self)[0]
+
+
+@into(ROWS, "mH", "adjoint", "matrix_H")
+def mH(self: Any) -> Any:
+    """The conjugate transpose of matrices."""
+    return meta.conj(meta.swap_axis(self, -2, -1))

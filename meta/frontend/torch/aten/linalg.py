@@ -61,3 +61,9 @@ def cross(self: Any, other: Any, dim: int | None = None) -> Any:
     """Without `dim` along the first axis of size 3."""
     axis = next((i for i, size in enumerate(self.shape) if size == 3), -1) if dim is None else dim
     return meta.cross(self, other, axis)
+
+
+@into(ROWS)
+def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+    powers = meta.linalg.vander(x, N)
+    return powers if increasing else meta.flip(powers, (-1,))

@@ -55,3 +55,34 @@ def rnn_tanh(input: Any, hx: Any, params: Any, *rest: Any) -> Any:
 @into(ROWS)
 def rnn_relu(input: Any, hx: Any, params: Any, *rest: Any) -> Any:
     return _layers(relu_step, input, (hx,), params, *rest)
+
+
+# --- cells -----------------------------------------------------------------------------------------------------------
+
+
+def _step(
+    step: Step, input: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+) -> tuple[Any, ...]:
+    """The states after one step."""
+    return tuple(step(tuple(states), meta.dense(input, w_ih, b_ih), w_hh, b_hh))
+
+
+@into(ROWS)
+def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    """The hidden and the cell state."""
+    return _step(lstm_step, input, hx, w_ih, w_hh, b_ih, b_hh)
+
+
+@into(ROWS)
+def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    return _step(gru_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@into(ROWS)
+def rnn_tanh_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    return _step(tanh_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
+
+
+@into(ROWS)
+def rnn_relu_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
+    return _step(relu_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]

@@ -1,0 +1,81 @@
+"""Short-time Fourier transforms and their windows."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import meta
+from meta.dtype import is_complex
+from meta.errors import ArgumentError
+from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten.backward import forward
+
+ROWS: Rows = {}
+_Shape = Callable[[int], "np.ndarray[Any, Any]"]
+"""The symmetric window of a number of points, in float64."""
+
+
+def _window(shape: _Shape, window_length: int, periodic: bool, dtype: Any, device: Any) -> Any:
+    """A window. periodic: without its last point, which repeats the first in the next period."""
+    points = shape(window_length + 1)[:-1] if periodic and window_length > 1 else shape(window_length)
+    return meta.array(points, dtype or "float32", device=device or "cpu")
+
+
+@into(ROWS)
+def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
+    return _window(np.hanning, window_length, periodic, dtype, device)
+
+
+@into(ROWS)
+def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
+    return _window(np.bartlett, window_length, periodic, dtype, device)
+
+
+@into(ROWS)
+def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
+    return _window(np.blackman, window_length, periodic, dtype, device)
+
+
+@into(ROWS)
+def hamming_window(
+    window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
+    device: Any = None,
+) -> Any:  # fmt: skip
+    def shape(count: int) -> np.ndarray[Any, Any]:
+        return alpha - beta * np.cos(2 * np.pi * np.arange(count) / (count - 1)) if count > 1 else np.ones(count)
+
+    return _window(shape, window_length, periodic, dtype, device)
+
+
+@into(ROWS)
+def kaiser_window(
+    window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
+) -> Any:
+    return _window(lambda count: np.kaiser(count, beta), window_length, periodic, dtype, device)
+
+
+@into(ROWS)
+def stft(
+    self: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
+    align_to_window: bool | None = None,
+) -> Any:  # fmt: skip
+    """Spectra (batch, frequencies, frames) of frames of `n_fft` samples, without padding at the ends, which the Python
+    function of torch adds before."""
+    width, step = win_length or n_fft, hop_length or n_fft // 4
+    if align_to_window or not 0 < width <= n_fft or step < 1 or self.ndim not in (1, 2):
+        found = f"win_length {width}, hop_length {step} and align_to_window {align_to_window} for {self.ndim} axes"
+        raise ArgumentError("stft", found, f"windows of 1 to {n_fft} samples in the middle of frames, one or two axes")
+    x = self if self.ndim == 2 else meta.expand_dims(self, 0)
+    frames = forward("unfold")(x, 1, n_fft, step)
+    if window is not None or width < n_fft:
+        weights = meta.ones((width,), x.dtype, x.device) if window is None else window
+        left = (n_fft - width) // 2
+        frames = frames * (meta.pad(weights, (left, n_fft - width - left)) if width < n_fft else weights)
+    transform = meta.fft.fft if onesided is False or is_complex(frames.dtype) else meta.fft.rfft
+    spectra = meta.swap_axis(transform(frames, norm="ortho" if normalized else "backward"), 1, 2)
+    spectra = spectra if self.ndim == 2 else meta.squeeze(spectra, (0,))
+    return spectra if return_complex is not False else meta.view_as_real(spectra)

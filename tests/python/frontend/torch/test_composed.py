@@ -1,0 +1,85 @@
+"""Operators that torch composes of others: files have them whole, and meta composes them, too."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pad_sequence
+
+import meta
+from meta.frontend.torch import from_exported
+from meta.tree import leaves_of
+
+X = torch.linspace(-1, 1, 24).sin().reshape(4, 6)
+SOUND = torch.linspace(0, 40, 128).sin().reshape(2, 64)
+HANN, HANN_10 = torch.hann_window(16).clone(), torch.hann_window(10).clone()  # whole: windows are parts of longer ones
+
+
+class Function(nn.Module):
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> Any:
+        return self.function(x)
+
+
+def windows(x: torch.Tensor) -> Any:
+    return (
+        x * torch.hann_window(6), torch.hann_window(5, periodic=False), torch.hamming_window(6) + x,
+        torch.hamming_window(5, False, 0.6, 0.3), torch.blackman_window(6), torch.bartlett_window(7, periodic=False),
+        torch.kaiser_window(6), torch.kaiser_window(6, False, 4.0), torch.hann_window(1), torch.hamming_window(1),
+        torch.hann_window(4, dtype=torch.float64),
+    )  # fmt: skip
+
+
+def spectra(x: torch.Tensor) -> Any:
+    return (
+        torch.stft(x, 16, 4, window=HANN, return_complex=True).abs(),
+        torch.view_as_real(torch.stft(x, 16, 5, 10, HANN_10, return_complex=True, normalized=True)),
+        torch.stft(x[0], 16, 4, 8, HANN[:8], center=False, onesided=False, return_complex=True).real,
+    )
+
+
+def transposes(x: torch.Tensor) -> Any:
+    z = torch.complex(x, x.flip(0))
+    return (z.mH @ z).real, z.H.imag, z.adjoint().imag, x.mH @ x
+
+
+CASES: dict[str, tuple[nn.Module, torch.Tensor]] = {
+    "lstm cell": (nn.LSTMCell(6, 5), X), "gru cell": (nn.GRUCell(6, 5), X), "cell": (nn.RNNCell(6, 5, bias=False), X),
+    "relu cell": (nn.RNNCell(6, 5, nonlinearity="relu"), X), "windows": (Function(windows), X),
+    "spectra": (Function(spectra), SOUND), "conjugate transposes": (Function(transposes), X),
+    "powers": (Function(lambda x: (torch.vander(x[0]), torch.vander(x[1], 3, increasing=True))), X),
+    "sequences": (Function(lambda x: (
+        pad_sequence([x[:2], x, x[:1]], batch_first=True), pad_sequence([x[:2], x], padding_value=2.0),
+        pad_sequence([x[:3], x], padding_side="left"))), X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_files_have_them_whole(name: str, tmp_path: Path) -> None:
+    module, x = CASES[name]
+    program = torch.export.export(module.eval(), (x,))
+    torch.export.save(program, tmp_path / "program.pt2")
+    expected = torch.utils._pytree.tree_leaves(module(x))
+    for source in (program, tmp_path / "program.pt2"):
+        results = list(leaves_of(from_exported(source)(meta.from_dlpack(x))))
+        assert len(results) == len(expected)
+        for ours, theirs in zip(results, expected, strict=True):
+            assert isinstance(ours, meta.NDArray)
+            assert ours.dtype == str(theirs.dtype).removeprefix("torch.")
+            np.testing.assert_allclose(ours.numpy(), theirs.detach().resolve_neg().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_inverse_short_time_transforms() -> None:
+    """ATen adds windows that the rows of a batch share."""
+    module = Function(lambda x: torch.istft(torch.stft(x, 16, 4, window=HANN, return_complex=True), 16, 4, window=HANN))
+    model = from_exported(torch.export.export(module, (SOUND,)))
+    np.testing.assert_allclose(model(meta.from_dlpack(SOUND)).numpy(), SOUND.numpy(), rtol=1e-4, atol=1e-5)
