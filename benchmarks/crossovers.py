@@ -218,6 +218,7 @@ def render(limit: Limit) -> str:
     ends = [end for end in ends if end != "least=0"]
     names = ", ".join(f'"{name}"' for name in (limit.dialect, limit.operators, limit.device, limit.unit))
     ends += [f'vendor="{limit.vendor}"'] if limit.vendor else []
+    ends += ["in_programs=True"] if limit.in_programs else []
     row = f'    Limit({names}, {", ".join(ends)}, measured="{limit.measured}"),\n'
     return row if len(row) <= 121 else row.replace(", measured=", ",\n          measured=")
 

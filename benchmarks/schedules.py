@@ -23,13 +23,14 @@ from meta.backend.tvm import extents, library, shape_generic
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
-from meta.backend.tvm.schedule.cpu import elementwise, matmul, max_pool, rows
+from meta.backend.tvm.schedule.cpu import elementwise, matmul, max_pool, rows, tiles
 from meta.backend.tvm.schedule.gpu import column_group, column_sums, columns, separate
 from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
+from meta.backend.tvm.te import product
 from meta.device import device as device_named
 from meta.ir.type import TensorType, flat_types, tensor_type
-from meta.op.dialect.tvm import pool
+from meta.op.dialect.tvm import linalg, pool
 from meta.op.dispatch import CallInfo, implementations
 from meta.op.registry import as_type
 from meta.schema._types import TensorLike
@@ -75,6 +76,15 @@ class Condition:
 
 def _matmul(m: int, k: int, n: int) -> Sample:
     return Sample("matmul", T(m, k), T(k, n), ref=torch.matmul)
+
+
+def _batch_matmul(m: int, k: int, n: int) -> Sample:
+    """Two products, which are in no register tiles of `meta.backend.tvm.te.product`."""
+    return Sample("matmul", T(2, m, k), T(2, k, n), ref=torch.matmul)
+
+
+def _dense(*rows: int, terms: int, columns: int) -> Sample:
+    return Sample("dense", T(*rows, terms), T(columns, terms), None, ref=lambda x, w, bias: x @ w.T)
 
 
 def _sum(*shape: int, axis: int | None = None, dtype: str = "float32") -> Sample:
@@ -177,16 +187,17 @@ def cpu_conditions() -> Iterator[Condition]:
     }.items():
         others = tuple(r for r in matmul._TILE_ROWS if r != tile_rows)
         yield Condition(f"contraction: tiles of {tile_rows} rows", matmul, "_TILE_ROWS", others,
-                        tuple(_matmul(size, 256, 256) for size in sizes))  # fmt: skip
+                        tuple(_batch_matmul(size, 256, 256) for size in sizes))  # fmt: skip
     yield Condition("contraction: rows of a cache block", matmul, "_CACHE_BLOCK_BYTES", NEVER,
-                    (_matmul(512, 512, 512), _matmul(2048, 512, 1024)))  # fmt: skip
+                    (_batch_matmul(512, 512, 512), _batch_matmul(2048, 512, 1024)))  # fmt: skip
+    yield from _product_conditions()
     yield Condition("rows: sums in lanes from 2 vectors", rows, "_MIN_SUM_VECTORS", 0,
                     (_sum(8192, 5, axis=1), _sum(8192, 24, axis=1), _softmax(8192, 17), _softmax(8192, 30),
                      _max(8192, 31, axis=1)))  # fmt: skip
     yield Condition("rows: long sums in 4 registers", rows, "_LONG_ROW_VECTORS", NEVER,
                     (_sum(16, 1024, axis=1), _sum(16, 4096, axis=1), _softmax(256, 1024)))  # fmt: skip
     yield Condition("rows: unrolled windows", rows, "_UNROLLED_STEPS", 0,
-                    (_matmul(11, 3, 1024), _avg_pool(4, 16, 128, 128, kernel=2),
+                    (_batch_matmul(11, 3, 1024), _avg_pool(4, 16, 128, 128, kernel=2),
                      _avg_pool(4, 16, 64, 64, kernel=3, stride=1),
                      _avg_pool(1, 64, 112, 112, kernel=3, padding=1), _convolution(1, 1, 100, 100)))  # fmt: skip
     yield Condition("rows: unrolled windows at most", rows, "_UNROLLED_STEPS", NEVER,
@@ -218,7 +229,7 @@ def cpu_conditions() -> Iterator[Condition]:
                     (_unary("tanh", 33), _softmax(4096, 10), _softmax(4096, 61)))  # fmt: skip
     yield Condition("elementwise: short rows in vectors", elementwise, "_UNROLL_LIMIT", 0,
                     (_bias_add(4096, 28), _bias_add(4096, 48)))  # fmt: skip
-    yield Condition("elementwise: tiles of a transpose", elementwise, "_find_transposed_axis", lambda block: None,
+    yield Condition("elementwise: tiles of a transpose", elementwise, "find_transposed_axis", lambda block: None,
                     (_transpose(64, 64), _transpose(1024, 1024)))  # fmt: skip
     yield Condition("indices of 32 bits", patterns, "_narrow_indices", lambda func: func,
                     (_unary("exp", 100003), _softmax(256, 1001), _bias_add(4096, 30)))  # fmt: skip
@@ -226,6 +237,24 @@ def cpu_conditions() -> Iterator[Condition]:
                     (_add(100003, dtype="int64"), _sum(1024, 1001, axis=1, dtype="int64")))  # fmt: skip
     yield Condition("elementwise: no tail of 64-bit loops", elementwise, "", None,
                     (_transpose(1001, 1001, dtype="int64"), _bias_add(4096, 30, dtype="int64")))  # fmt: skip
+
+
+def _product_conditions() -> Iterator[Condition]:
+    """Those of products with a matrix in register tiles."""
+    yield Condition("products: in tiles", linalg, "_in_tiles", lambda *_: False,
+                    (_matmul(512, 256, 768), _matmul(512, 1024, 256), _matmul(512, 256, 1000), _matmul(64, 784, 256),
+                     _matmul(64, 256, 10), _matmul(8, 64, 32), _dense(8, 64, terms=256, columns=1024)))  # fmt: skip
+    yield Condition("products: at most 8 rows of a tile", product, "_MOST_ROWS", 14,
+                    (_matmul(784, 1024, 256), _matmul(42, 2048, 256)))  # fmt: skip
+    yield Condition("products: zeros after the rows cost time", product, "_COPY", 1,
+                    (_matmul(44, 256, 256), _matmul(44, 256, 64), _matmul(52, 1024, 256)))  # fmt: skip
+    yield Condition("products: rows of a cache block", product, "_BLOCK_ROWS", 8,
+                    (_matmul(512, 4096, 1024), _matmul(2048, 512, 1024)))  # fmt: skip
+    yield Condition("products: matrices exchanged in registers", tiles, "_exchange_axes", lambda *_: False,
+                    (_dense(512, terms=1024, columns=256), _dense(512, terms=256, columns=1000),
+                     _dense(8, 64, terms=256, columns=1024)))  # fmt: skip
+    yield Condition("products: stores of lanes that are all in the result", tiles, "_LEAST_STORED", NEVER,
+                    (_matmul(512, 256, 1000), _matmul(256, 64, 784)))  # fmt: skip
 
 
 def column_conditions() -> Iterator[Condition]:

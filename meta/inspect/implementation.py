@@ -85,7 +85,7 @@ def _row(op: Op, on: Dialect) -> str | None:
 def _limits(op: Op, on: Dialect) -> tuple[str, ...]:
     """The crossover limits of an operator as text."""
     return tuple(
-        f"{device}: {_range(limit)} {limit.unit} ({limit.measured})"
+        f"{device}{', in programs' if limit.in_programs else ''}: {_range(limit)} {limit.unit} ({limit.measured})"
         for device in sorted(on.devices)
         for limit in crossover.limits_of(on.name, op.name, device)
     )

@@ -30,6 +30,7 @@ class Limit:
     unit: what is counted, a key of `MEASURES`.
     most: None for no upper limit, 0 where the dialect is never faster.
     vendor: of the processors that the limit is for, as the operating system names it; "" for all.
+    in_programs: whether it is for programs only, whose kernels are compiled for their sizes.
     measured: machine and date.
     """
 
@@ -40,6 +41,7 @@ class Limit:
     least: int = 0
     most: int | None = None
     vendor: str = ""
+    in_programs: bool = False
     measured: str = ""
 
     def refusal(self, call: CallInfo) -> str | None:
@@ -58,6 +60,10 @@ class Limit:
 LIMITS: tuple[Limit, ...] = (
     Limit("torch", "matmul", "cpu", "multiplications", least=1_000, measured="EPYC, 2 cores, 2026-11-23"),
     Limit("torch", "dense", "cpu", "multiplications", least=1_000, measured="EPYC, 2 cores, 2026-11-23"),
+    Limit("torch", "matmul", "cpu", "multiplications of a matrix", most=0, vendor="AuthenticAMD", in_programs=True,
+          measured="EPYC, 2 cores, 2026-11-27"),
+    Limit("torch", "dense", "cpu", "multiplications of a matrix", most=0, vendor="AuthenticAMD", in_programs=True,
+          measured="EPYC, 2 cores, 2026-11-27"),
     Limit("torch", "*_attention*", "cpu", "multiplications", least=50_000, measured="EPYC, 2 cores, 2026-11-21"),
     Limit("torch", "*_attention*", "cpu", "multiplications in tiles", most=0, measured="Xeon, 2 cores, 2026-11-23"),
     Limit("torch", "sort", "cpu", "elements", least=4_096, measured="EPYC, 2 cores, 2026-11-21"),
@@ -130,12 +136,13 @@ LIMITS: tuple[Limit, ...] = (
 )  # fmt: skip
 
 
-def refusal(dialect: str, call: CallInfo) -> str | None:
+def refusal(dialect: str, call: CallInfo, *, in_program: bool = False) -> str | None:
     """Why another dialect costs less than `dialect` for `call`; None for calls of unknown sizes."""
     limits = limits_of(dialect, call.op.name, call.device.kind)
     if not limits or not all(t.is_static for t in (*call.tensors(), *call.outputs())):
         return None
-    return next((reason for limit in limits if (reason := limit.refusal(call))), None)
+    applied = (limit for limit in limits if in_program or not limit.in_programs)
+    return next((reason for limit in applied if (reason := limit.refusal(call))), None)
 
 
 @cache
@@ -189,10 +196,31 @@ def _multiplications(call: CallInfo) -> Any:
     return call.outputs()[0].size * x.shape[-2 if transposed else -1]
 
 
-_NEAR_ELEMENTS = 1 << 16
-
-
 _Sizes = tuple[int, ...]
+_LEAST_COLUMNS = 8
+"""Columns of a product in tiles, at least: fewer leave most of their lanes empty."""
+_LEAST_TILE_ROWS = 4
+_LEAST_IN_TILES = 1 << 14
+"""Multiplications below which packing takes longer than it saves."""
+
+
+def product_fits_tiles(dtype: str, x: _Sizes, w: _Sizes, shape: _Sizes) -> bool:
+    """Whether TVM computes a product of known sizes in register tiles: x of `x` with a matrix of `w`, to `shape`."""
+    if dtype not in ("float32", "float64") or len(w) != 2 or len(x) < 2:
+        return False
+    *rows, columns = shape
+    count = prod(rows)
+    terms = prod(w) // max(columns, 1)
+    return columns >= _LEAST_COLUMNS and count >= _LEAST_TILE_ROWS and count * columns * terms >= _LEAST_IN_TILES
+
+
+def _matrix_in_tiles(call: CallInfo) -> Any:
+    x, w = call.tensors()[:2]
+    shapes = [cast(_Sizes, t.shape) for t in (x, w, call.outputs()[0])]
+    return _multiplications(call) if product_fits_tiles(x.dtype, *shapes) else None
+
+
+_NEAR_ELEMENTS = 1 << 16
 
 
 def attention_fits_tiles(dtype: str, q: _Sizes, k: _Sizes, v: _Sizes) -> bool:
@@ -305,6 +333,7 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "elements per window": _per_window,
     "multiplications": _multiplications,
     "multiplications in tiles": _attention_in_tiles,
+    "multiplications of a matrix": _matrix_in_tiles,
     "kernel elements per pixel": _per_pixel,
     "pixels in tiles": _pixels_in_tiles,
     "elements of separate channels": _separate_channels,
@@ -317,5 +346,6 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.
 
 elements: of the first operand.  in tiles: of attention and convolutions that TVM computes in register tiles.
+of a matrix: of products with a matrix that TVM computes in register tiles where their sizes are known.
 real: of results that are not complex.  pixel: of the result, of all channels.
 columns: sums along an axis other than the last.  large: with a TVM kernel built for its sizes."""

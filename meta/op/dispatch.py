@@ -164,7 +164,8 @@ def foremost_candidates(call: CallInfo, *, in_program: bool = False) -> list[Can
 def _asked(call: CallInfo, implementations: list[Implementation], in_program: bool) -> list[Candidate]:
     is_complex = bool(call.complex_dtype())
     ordered = [i for i in _in_order(implementations) if is_complex or not i.complex_only]
-    return [Candidate(i, _preference_refusal(i, in_program) or i.refusal(call), _rank(i, ordered)) for i in ordered]
+    refusals = (_preference_refusal(i, in_program) or i.refusal(call, in_program=in_program) for i in ordered)
+    return [Candidate(i, refusal, _rank(i, ordered)) for i, refusal in zip(ordered, refusals, strict=True)]
 
 
 def _in_order(implementations: list[Implementation]) -> list[Implementation]:

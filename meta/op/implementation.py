@@ -103,8 +103,8 @@ class Implementation:
         """Its priority: the highest one that accepts a call runs it, one of 0 or below only inside `with_dialect`."""
         return self.dialect.plevel if self.own_plevel is None else self.own_plevel
 
-    def refusal(self, call: CallInfo) -> str | None:
-        """Why this implementation does not take `call`, None when it does.
+    def refusal(self, call: CallInfo, *, in_program: bool = False) -> str | None:
+        """Why this implementation does not take `call`, eager or of a program, None when it does.
 
         Raises DispatchError for a checker that raises, or that returns neither None nor a reason."""
         off = self.dialect.unavailable()
@@ -117,7 +117,7 @@ class Implementation:
             return f"no kernel for {dtype}"
         reason = self._ask(self.dialect.accepts, call) or self._ask(self.accepts, call)
         if reason is None and modes.dialects is None and not dtype:  # limits are measured on real dtypes
-            reason = crossover.refusal(self.dialect.name, call)
+            reason = crossover.refusal(self.dialect.name, call, in_program=in_program)
         return reason or self._ask(self.confirm, call)
 
     def checked_kernel(self, call: CallInfo) -> Kernel:

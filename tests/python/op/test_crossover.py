@@ -20,6 +20,7 @@ from meta.op.dispatch import CallInfo
 from meta.op.registry import all_ops, as_type, get
 from meta.schema._types import TensorLike
 from meta.testing.samples import Sample, T
+from tests.python.backend.tvm.processors import choose_for
 
 
 class Typed(TensorLike):
@@ -63,13 +64,11 @@ def test_limits_of_another_device_do_not_apply() -> None:
     assert crossover.refusal("torch", call_info(problem(64), "cuda")) is None
 
 
-@pytest.mark.parametrize(("processor", "is_refused"), [("vendor_id: AuthenticAMD", True), ("ARM", False)])
+@pytest.mark.parametrize(("vendor", "is_refused"), [("AuthenticAMD", True), ("ARM", False)])
 def test_limits_of_another_vendor_do_not_apply(
-    processor: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+    vendor: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
 ) -> None:
-    request.addfinalizer(crossover.limits_of.cache_clear)
-    monkeypatch.setattr(crossover, "_processor", lambda: processor)
-    crossover.limits_of.cache_clear()
+    choose_for(vendor, monkeypatch, request)
     x, w = T(2, 16, 16, 32), T(64, 3, 3, 32)
     in_tiles = [
         sample("conv2d", x, w, padding=1, channels_last=True),
@@ -85,6 +84,29 @@ def test_limits_of_another_vendor_do_not_apply(
     ]
     assert [crossover.refusal("torch", call_info(s, "cpu")) is not None for s in in_tiles] == [is_refused] * 4
     assert [crossover.refusal("torch", call_info(s, "cpu")) for s in others] == [None] * 4
+
+
+@pytest.mark.parametrize(("vendor", "is_refused"), [("AuthenticAMD", True), ("GenuineIntel", False)])
+def test_limits_of_programs_do_not_apply_to_eager_calls(
+    vendor: str, is_refused: bool, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest
+) -> None:
+    choose_for(vendor, monkeypatch, request)
+    in_tiles = [
+        sample("matmul", T(64, 256), T(256, 100)),
+        sample("matmul", T(2, 64, 256), T(100, 256), False, True),
+        sample("dense", T(8, 64, 256), T(100, 256), T(100)),
+    ]
+    others = [
+        sample("matmul", T(2, 64, 256), T(2, 256, 100)),
+        sample("matmul", T(64, 256), T(256, 4)),
+        sample("matmul", T(2, 1024), T(1024, 1024)),
+        sample("matmul", T(1024), T(1024, 1024)),
+        sample("dense", T(64, 256, dtype="bfloat16"), T(100, 256, dtype="bfloat16")),
+    ]
+    for calls, expected in ((in_tiles, is_refused), (others, False)):
+        for call in (call_info(s, "cpu") for s in calls):
+            assert (crossover.refusal("torch", call, in_program=True) is not None) == expected, call.args
+            assert crossover.refusal("torch", call) is None
 
 
 def test_crossing_is_the_last_change_of_sides() -> None:

@@ -13,9 +13,17 @@ from meta.ir.expr import Call
 from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
 from meta.passes import separate_biases
+from tests.python.backend.tvm.processors import choose_for
 from tests.python.vm.programs import program
 
 pytest.importorskip("torch")
+
+
+@pytest.fixture(autouse=True)
+def processor_of_another_vendor(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """One on which a library computes products."""
+    choose_for("GenuineIntel", monkeypatch, request)
+
 
 X, W, B = (8, 16, 48), (80, 48), (80,)
 Y = (8, 16, 80)
@@ -37,6 +45,11 @@ def test_each_reader_adds_the_bias() -> None:
     assert calls(body, dy=Y) == [
         ("dense", False), ("add", False), ("gelu", False), ("add", False), ("gelu_dx", False)
     ]  # fmt: skip
+
+
+def test_products_of_tvm_keep_their_bias(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    choose_for("AuthenticAMD", monkeypatch, request)
+    assert calls(lambda ops, x, w, b: [ops.relu(ops.dense(x, w, b))]) == [("dense", True), ("relu", False)]
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.te.tiles import TILE
+from meta.backend.tvm.te.tiles import IN_BLOCKS, TILE
 
 Expr = Any
 Stmt = Any
@@ -80,13 +80,14 @@ def _match(outermost: Any) -> Nest | None:
 
 
 def _is_floating_sum(block: Any) -> bool:
-    """Whether the block is one store `sum[i] = sum[i] + x` of floats, without an initial value and not in tiles.
+    """Whether the block is one store `sum[i] = sum[i] + x` of floats, without an initial value, and not in tiles
+    whose additions are not divided.
 
     Computes of this package add halves in float32."""
     store = block.body
     if block.init is not None or block.alloc_buffers or block.match_buffers or not isinstance(store, tvm.BufferStore):
         return False
-    if TILE in block.annotations:  # sums of limited length
+    if TILE in block.annotations and not int(block.annotations[IN_BLOCKS]):
         return False
     if str(store.buffer.dtype) not in ("float32", "float64") or not isinstance(store.value, tvm.tirx.Add):
         return False

@@ -1,4 +1,4 @@
-"""Sums over register tiles: convolutions with channels last, forward and backward.
+"""Sums over register tiles: products with a matrix, convolutions with channels last, forward and backward.
 
 Each is a sum `result[..., lane] += scalar * vector[lane]`, whose loops `meta.backend.tvm.schedule.cpu.tiles` orders as
 the annotations of its block say. Extents of the sum are rounded up to whole tiles; a last block copies what counts.
@@ -17,8 +17,13 @@ BLOCK: Final = "meta.block"
 """Annotation of a sum: the size of a cache block along each axis of the result, 0 for axes without blocks."""
 PARTS: Final = "meta.parts"
 """Annotation of a sum: whether the first axis of the result is added up by the block that reads it."""
+IN_BLOCKS: Final = "meta.in_blocks"
+"""Annotation of a sum: whether a long one is added in blocks, as other sums are (see schedule.summation)."""
 KEPT: Final = "meta.kept"
-"""Annotation of a copy that is stored, not computed where it is read."""
+"""Annotation of a copy that is stored, not computed where it is read: whole, STORED, or BY_PANEL."""
+STORED: Final = 1
+BY_PANEL: Final = 2
+"""The part of the copy that a panel of lanes reads is stored when the sum of the panel begins."""
 _CACHE_BYTES: Final = 1 << 18
 """Bytes of the operand that a cache block reads: a part of the second-level cache."""
 _NEAR_BYTES: Final = 1 << 17
@@ -69,32 +74,37 @@ def rounded_up(extent: int, size: int) -> int:
     return _tiles(extent, size) * size
 
 
-def tiled_sum(shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int] = ()) -> Any:
+def tiled_sum(
+    shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int] = (), *,
+    in_blocks: bool = False,
+) -> Any:  # fmt: skip
     """A tensor of `shape` with the sums `element(*indices)`, for indices of whole tiles.
 
-    block: the cache blocks, in elements; each a multiple of the tile that divides the rounded extent."""
-    total = _total(shape, tile, element, block, parts=False)
+    block: the cache blocks, in elements; each a multiple of the tile that divides the rounded extent.
+    in_blocks: whether long sums are added in blocks, for sums over one axis."""
+    total = _total(shape, tile, element, block, parts=False, in_blocks=in_blocks)
     return te.compute(list(shape), lambda *i: total(*i), "result")
 
 
 def tiled_sum_of_parts(parts: int, shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any]) -> Any:
     """A tensor of `shape` with the sums of `element(part, *indices)` over the parts, one part after the other."""
-    total = _total((parts, *shape), (1, *tile), element, (), parts=True)
+    total = _total((parts, *shape), (1, *tile), element, (), parts=True, in_blocks=False)
     part = te.reduce_axis((0, parts), "part")
     return te.compute(list(shape), lambda *i: te.sum(total(part, *i), part), "result")
 
 
 def _total(
-    shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int], parts: bool
-) -> Any:
+    shape: Sequence[int], tile: Sequence[int], element: Callable[..., Any], block: Sequence[int], *, parts: bool,
+    in_blocks: bool,
+) -> Any:  # fmt: skip
     whole = [rounded_up(extent, size) for extent, size in zip(shape, tile, strict=True)]
-    attrs = {TILE: list(tile), BLOCK: list(block) or [0] * len(tile), PARTS: int(parts)}
+    attrs = {TILE: list(tile), BLOCK: list(block) or [0] * len(tile), PARTS: int(parts), IN_BLOCKS: int(in_blocks)}
     return te.compute(whole, element, "tiled_sum", attrs=attrs)
 
 
-def stored_copy(shape: Sequence[int], element: Callable[..., Any], name: str) -> Any:
-    """A copy that is stored before the sums read it."""
-    return te.compute(list(shape), element, name, attrs={KEPT: 1})
+def stored_copy(shape: Sequence[int], element: Callable[..., Any], name: str, *, by_panel: bool = False) -> Any:
+    """A copy that is stored before the sums read it; `by_panel`, for one panel of lanes, its first axis, at a time."""
+    return te.compute(list(shape), element, name, attrs={KEPT: BY_PANEL if by_panel else STORED})
 
 
 def padded_images(x: Any, befores: Sequence[int], sizes: Sequence[int], channels: int) -> Any:

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.backend.tvm.adapter import te
+from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import is_one
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
+from meta.backend.tvm.te.product import product
+from meta.op.crossover import product_fits_tiles
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
 
 @compute("matmul")
-def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any) -> Any:
+def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any, kind: str) -> Any:
+    if _in_tiles(kind, x1, x2, out[0].shape):
+        return product(x1, x2, transpose_a, transpose_b, [int(d) for d in out[0].shape])
     row, column = len(x1.shape) == 1, len(x2.shape) == 1
     k = te.reduce_axis((0, x1.shape[-2 if transpose_a else -1]), "k")
     accumulator = accumulation_dtype(x1.dtype)
@@ -29,17 +33,28 @@ def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any) 
 
 
 @compute("dense")
-def dense(x: Any, w: Any, bias: Any, *, out: Any) -> Any:
-    k = te.reduce_axis((0, w.shape[1]), "k")
+def dense(x: Any, w: Any, bias: Any, *, out: Any, kind: str) -> Any:
     accumulator = accumulation_dtype(x.dtype)
-    product = te.compute(
-        out[0].shape, lambda *i: te.sum(x(*i[:-1], k).astype(accumulator) * w(i[-1], k).astype(accumulator), k), "dense"
-    )
+    if _in_tiles(kind, x, w, out[0].shape):
+        y = product(x, w, False, True, [int(d) for d in out[0].shape])
+    else:
+        k = te.reduce_axis((0, w.shape[1]), "k")
+
+        def element(*i: Any) -> Any:
+            return te.sum(x(*i[:-1], k).astype(accumulator) * w(i[-1], k).astype(accumulator), k)
+
+        y = te.compute(out[0].shape, element, "dense")
     if bias is None:
-        return narrow(product, x.dtype)
-    return te.compute(
-        out[0].shape, lambda *i: (product(*i) + bias(i[-1]).astype(accumulator)).astype(x.dtype), "dense_bias"
-    )
+        return narrow(y, x.dtype)
+    return te.compute(out[0].shape, lambda *i: (y(*i) + bias(i[-1]).astype(accumulator)).astype(x.dtype), "dense_bias")
+
+
+def _in_tiles(kind: str, x: Any, w: Any, shape: Any) -> bool:
+    """Whether a product is computed in register tiles: on a CPU, with sizes that are known."""
+    sizes = [*x.shape, *w.shape, *shape]
+    if kind != "cpu" or not all(isinstance(d, (int, tirx.IntImm)) for d in sizes) or len(shape) != len(x.shape):
+        return False
+    return product_fits_tiles(str(x.dtype), *(tuple(map(int, sizes)) for sizes in (x.shape, w.shape, shape)))
 
 
 def _batch_index(x: Any, index: list[Any]) -> list[Any]:

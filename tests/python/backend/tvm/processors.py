@@ -1,4 +1,5 @@
-"""Schedules for a processor other than this one, whose functions are compared but not run."""
+"""Schedules for a processor other than this one, whose functions are compared but not run, and its choice of dialects,
+whose kernels run on any."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from functools import cache
 import pytest
 
 from meta.backend.tvm import target as targets
+from meta.op import crossover
 
 AVX2, AVX512 = "znver3", "znver4"
 """Processors with vectors of 256 and of 512 bits."""
@@ -17,3 +19,10 @@ def schedule_for(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(targets, "_chosen_cpu", lambda: processor)
     for function in (targets.target, targets.lanes, targets.vector_bits, targets.cpu_features):
         monkeypatch.setattr(targets, function.__name__, cache(function.__wrapped__))
+
+
+def choose_for(vendor: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Let dispatch choose as on processors of a vendor."""
+    request.addfinalizer(crossover.limits_of.cache_clear)
+    monkeypatch.setattr(crossover, "_processor", lambda: f"vendor_id: {vendor}")
+    crossover.limits_of.cache_clear()

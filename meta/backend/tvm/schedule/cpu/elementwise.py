@@ -101,7 +101,7 @@ def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0)
     )
     if is_flat:
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
-    transposed_axis = None if is_flat or shared_loops else _find_transposed_axis(block)
+    transposed_axis = None if is_flat or shared_loops else find_transposed_axis(block)
     if transposed_axis is not None and not any(
         _has_wide_tail(block, extents[axis], _TILE_SIZE) or _is_below(extents[axis], _TILE_SIZE // 2)
         for axis in (transposed_axis, -1)
@@ -178,7 +178,7 @@ def _keeps_row_loop(block: ComputeBlock, loops: list[Any], is_flat: bool) -> boo
     return row_length >= _MIN_ROW_LENGTH and row_count >= _MIN_ROW_COUNT
 
 
-def _find_transposed_axis(block: ComputeBlock) -> int | None:
+def find_transposed_axis(block: ComputeBlock) -> int | None:
     """The axis, other than the last, along which an operand is contiguous; None if no operand is transposed."""
     variables = [v.var for v in block.node.iter_vars]
     for load in blocks.list_loads(block):

@@ -1,19 +1,42 @@
-"""CPU rule for sums over register tiles (see meta.backend.tvm.te.tiles): convolutions with channels last.
+"""CPU rule for sums over register tiles (see meta.backend.tvm.te.tiles): products with a matrix, and convolutions with
+channels last.
 
+copies of operands
 parallel over cache blocks of the result and panels of lanes
     loop over the tiles of a cache block
         loop over the terms of the sum: add scalars times two vectors to the tile, which stays in registers
         store the tile, after the elementwise operators that follow
+
+A panel of an operand that only the sum of one panel of lanes reads may be copied where that begins; threads then share
+the panels alone.
 """
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from math import gcd
+from typing import Any, Final
 
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK, disable_checks, schedule_spatial_block
-from meta.backend.tvm.te.tiles import BLOCK, KEPT, PARTS, TILE
+from meta.backend.tvm.schedule.cpu.elementwise import (
+    PARALLEL_WORK,
+    disable_checks,
+    find_transposed_axis,
+    schedule_spatial_block,
+)
+from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, KEPT, PARTS, TILE
+
+_PARALLEL_COPY: Final = 1 << 17
+"""Elements of a stored copy from which on several threads make it: they compute the sum right after it."""
+_EXCHANGED_LENGTHS: Final = (16, 8)
+"""Elements along the contiguous axis of a block of a transpose that is exchanged in registers, the first that divides
+it."""
+_EXCHANGED_LANES: Final = 8
+"""Elements along the other axis."""
+_LEAST_STORED: Final = 4
+"""Lanes of a vector that is stored apart, at least."""
 
 
 def schedule_tiles(sch: Any) -> Any:
@@ -27,13 +50,33 @@ def schedule_tiles(sch: Any) -> Any:
     all_blocks = blocks.list_blocks(sch)
     total = next(b for b in all_blocks if b.name == name)
     copies = [b for b in all_blocks if KEPT in b.node.annotations]
-    consumers = sch.get_consumers(total.rv)
-    if len(consumers) != 1 or len(all_blocks) != 2 + len(copies):
+    results = [b for b in all_blocks if b.name != name and KEPT not in b.node.annotations]
+    has_parts = bool(int(total.node.annotations[PARTS]))
+    if not results or (len(results) > 1 and (has_parts or not _share_loops(total, results))):
         return None
+    panels = [b for b in copies if int(b.node.annotations[KEPT]) == BY_PANEL]
     for copy in copies:
-        _schedule_copy(sch, copy)
-    _tile(sch, total, consumers[0])
+        if int(copy.node.annotations[KEPT]) != BY_PANEL:
+            _schedule_copy(sch, copy)
+    _tile(sch, total, panels, [b.rv for b in results])
     return sch
+
+
+def _share_loops(total: ComputeBlock, results: Sequence[ComputeBlock]) -> bool:
+    """Whether blocks compute one element each of results of one shape, so that a tile may compute its part of all. The
+    sums have more elements, where tiles do not divide the results."""
+    (sums,) = total.written_buffers
+
+    def is_own_element(block: ComputeBlock) -> bool:
+        loads = blocks.list_loads(block)
+        axes = [v.var for v in block.node.iter_vars]
+        others = [load.source for load in loads if not load.source.same_as(sums)]
+        own = (load for load in loads if load.source.same_as(sums))
+        return blocks.is_elementwise(block, others) and all(
+            index.same_as(axis) for load in own for index, axis in zip(load.indices, axes, strict=True)
+        )
+
+    return all(is_own_element(b) and b.extents == results[0].extents for b in results)
 
 
 def _inline(sch: Any, name: str) -> None:
@@ -45,20 +88,47 @@ def _inline(sch: Any, name: str) -> None:
             sch.compute_inline(block.rv)
 
 
-def _schedule_copy(sch: Any, copy: ComputeBlock) -> None:
-    """Schedule a stored copy. Where its rows of lanes come from rows of the source, the loops follow the source: rows
-    that are pages apart, as the panels of a kernel turned around are, would be read without prefetches."""
+def _schedule_copy(sch: Any, copy: ComputeBlock, shared_loops: int = 0) -> None:
+    """Schedule a stored copy below the loops that it shares with the sum.
+
+    Where its rows of lanes come from rows of the source, the loops follow the source: rows that are pages apart, as the
+    panels of a kernel turned around are, would be read without prefetches. Where they come from columns, blocks of rows
+    and columns are exchanged in registers."""
     order = _source_order(copy)
     total = blocks.volume(copy.extents)
+    parallel = total is not None and total >= _PARALLEL_COPY and not shared_loops
+    if total is not None and _exchange_axes(sch, copy, shared_loops, parallel):
+        return
     if order is None or total is None:
-        schedule_spatial_block(sch, copy)
+        schedule_spatial_block(sch, copy, shared_loops)
         return
     loops = sch.get_loops(copy.rv)
-    outer = [loops[i] for i in order]
+    outer = [loops[i] for i in order if i >= shared_loops]
     sch.reorder(*outer, loops[-1])
     sch.vectorize(loops[-1])
-    if total >= PARALLEL_WORK:
+    if parallel:
         sch.parallel(outer[0])
+
+
+def _exchange_axes(sch: Any, copy: ComputeBlock, shared_loops: int, parallel: bool) -> bool:
+    """Schedule a copy whose source is contiguous along another axis than the last: vectors along that one, of several
+    lanes at once. False if there is no such axis, bounds are checked, or blocks do not divide the extents."""
+    axis = find_transposed_axis(copy)
+    if axis is None or not isinstance(copy.node.body.value, tvm.TensorLoad):
+        return False
+    length = next((n for n in _EXCHANGED_LENGTHS if copy.extents[axis] % n == 0), None)
+    if length is None or copy.extents[-1] % _EXCHANGED_LANES:
+        return False
+    loops = sch.get_loops(copy.rv)
+    along, vector = sch.split(loops[axis], factors=[None, length])
+    across, lane = sch.split(loops[-1], factors=[None, _EXCHANGED_LANES])
+    others = [loop for i, loop in enumerate(loops[:-1]) if i != axis and i >= shared_loops]
+    sch.reorder(*others, along, across, lane, vector)
+    sch.unroll(lane)
+    sch.vectorize(vector)
+    if parallel:
+        sch.parallel(sch.fuse(*others) if others else along)
+    return True
 
 
 def _source_order(copy: ComputeBlock) -> list[int] | None:
@@ -72,7 +142,20 @@ def _source_order(copy: ComputeBlock) -> list[int] | None:
     return order if sorted(order) == list(range(len(order))) != order and len(order) == len(variables) - 1 else None
 
 
-def _tile(sch: Any, total: ComputeBlock, consumer: Any) -> None:
+def _vectorise_result(sch: Any, result: Any, width: int) -> None:
+    """Store a tile in vectors: of lanes that are all in the result or all behind its end, where tiles do not divide it,
+    so that one check is enough for each."""
+    columns = blocks.get_block(sch, result).extents[-1]
+    lanes = gcd(columns, width) if isinstance(columns, int) else width
+    lane = sch.get_loops(result)[-1]
+    if _LEAST_STORED <= lanes < width:
+        part, lane = sch.split(lane, factors=[None, lanes])
+        sch.unroll(part)
+    sch.vectorize(lane)
+
+
+def _tile(sch: Any, total: ComputeBlock, panels: Sequence[ComputeBlock], results: Sequence[Any]) -> None:
+    """Schedule the sum, with the copies of the panels that it reads and the results of its tiles."""
     tile, sizes = ([int(n) for n in total.node.annotations[name]] for name in (TILE, BLOCK))
     has_parts = bool(int(total.node.annotations[PARTS]))
     loops = sch.get_loops(total.rv)
@@ -87,17 +170,26 @@ def _tile(sch: Any, total: ComputeBlock, consumer: Any) -> None:
         middle.append(rest)
         inner.append(within_tile)
     *middle, panel = middle
-    # Threads share the panels and cache blocks, or the panels and rows of tiles of a sum of parts.
-    outer = [panel, middle.pop(1)] if has_parts else [*cached, panel]
+    # Threads share the panels and cache blocks, the panels alone if each packs its own, or the panels and rows of tiles
+    # of a sum of parts.
+    if panels:
+        outer, middle = [panel], [*cached, *middle]
+    else:
+        outer = [panel, middle.pop(1)] if has_parts else [*cached, panel]
     sch.reorder(*outer, *middle, *reduced, *inner)
+    for copy in panels:
+        sch.compute_at(copy.rv, panel)
+        _schedule_copy(sch, copy, shared_loops=1)
     sch.set_scope(total.rv, 0, "local")
-    sch.reverse_compute_at(consumer, middle[-1])
     sch.vectorize(inner[-1])
     for loop in inner[:-1]:
         sch.unroll(loop)
-    sch.vectorize(sch.get_loops(consumer)[-1])
+    sch.reverse_compute_at(results[0], middle[-1])
+    for result in results[1:]:
+        sch.reverse_compute_at(result, sch.get_loops(results[0])[-1])
+    _vectorise_result(sch, results[0], tile[-1])
     if has_parts:
-        sch.vectorize(sch.get_loops(sch.decompose_reduction(consumer, middle[0]))[-1])
+        sch.vectorize(sch.get_loops(sch.decompose_reduction(results[0], middle[0]))[-1])
     work = blocks.volume(total.extents)
     if work is not None and work >= PARALLEL_WORK:
         sch.parallel(sch.fuse(*outer))

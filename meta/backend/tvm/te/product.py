@@ -1,0 +1,103 @@
+"""Products with a matrix in register tiles of rows and columns.
+
+The matrix is packed into panels of as many columns as the lanes of a tile, so that a step of the sum reads adjacent
+elements. The elements of the other operand are read one by one, in rows or in columns, where they are.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from math import prod
+from typing import Any, Final
+
+from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.tiles import lanes, most_rows, rounded_up, stored_copy, tiled_sum
+
+_MOST_ROWS: Final = 8
+"""Rows of a tile, at most. More rows, each a power of two of bytes after the last one, would share a set of the
+first-level cache, which has 8 ways."""
+_LEAST_ROWS: Final = 4
+"""Rows of a tile that take as long as fewer: an addition waits for the last one to the same register."""
+_COPY: Final = 1.05
+"""The time of a product whose rows are copied for zeros after them, as a part of that without the copy."""
+_BLOCK_ROWS: Final = 128
+"""Rows of a cache block: tiles that read a panel while it is in the cache."""
+_MANY_PANELS: Final = 32
+"""Panels that are enough for all threads, so that one packs a panel and computes all rows of it."""
+
+
+def product(x: Any, w: Any, transpose_x: bool, transpose_w: bool, shape: Sequence[int]) -> Any:
+    """The product, of `shape` (..., rows, columns), of x (..., rows, terms) with w (terms, columns), both static; the
+    last two axes of either may be exchanged."""
+    *leading, columns = shape
+    terms = int(w.shape[1 if transpose_w else 0])
+    width = lanes(str(x.dtype))
+    tile = choose_rows(leading)
+    rows = _padded_rows(x, transpose_x, [rounded_up(n, size) for n, size in zip(leading, tile, strict=True)])
+    panels = _panels(w, transpose_w, columns, terms, width, prod(leading))
+    k = te.reduce_axis((0, terms), "k")
+
+    def element(*i: Any) -> Any:
+        *batch, row, column = i
+        scalar = rows(*batch, *((k, row) if transpose_x else (row, k)))
+        return te.sum(scalar * panels(column // width, k, column % width), k)
+
+    return tiled_sum(shape, (*tile, width), element, (*block_rows(leading, tile), 0), in_blocks=True)
+
+
+def choose_rows(leading: Sequence[int]) -> list[int]:
+    """The rows of a tile along each axis but the last: those of the last two axes that take the least time."""
+    most = min(most_rows(), _MOST_ROWS)
+    height, width = (1, *leading)[-2:]
+    sizes = [(h, w) for w in range(1, min(width, most) + 1) for h in range(1, min(height, most // w) + 1)]
+
+    def cost(size: tuple[int, int]) -> tuple[float, int]:
+        h, w = size
+        whole = rounded_up(height, h), rounded_up(width, w)
+        tiles = whole[0] // h * (whole[1] // w)
+        return tiles * (max(h * w, _LEAST_ROWS) + 1) * (1 if whole == (height, width) else _COPY), h
+
+    return [*[1] * (len(leading) - 2), *min(sizes, key=cost)[-len(leading) :]]
+
+
+def block_rows(leading: Sequence[int], tile: Sequence[int]) -> list[int]:
+    """The rows of a cache block along each axis but the last."""
+    left, block = _BLOCK_ROWS, list[int]()
+    for extent, size in zip(reversed(leading), reversed(tile), strict=True):
+        tiles = rounded_up(extent, size) // size
+        count = next(n for n in range(max(min(tiles, left // size), 1), 0, -1) if tiles % n == 0)
+        block.append(count * size)
+        left = left // (count * size) if count == tiles else 1
+    return block[::-1]
+
+
+def _padded_rows(x: Any, transpose_x: bool, whole: Sequence[int]) -> Any:
+    """x with zeros after its rows, up to `whole` ones along each of their axes."""
+    *batch, rows = range(len(whole))
+    axes = (*batch, rows + 1 if transpose_x else rows)
+    sizes = [int(d) for d in x.shape]
+    bounds = {axis: sizes[axis] for axis, size in zip(axes, whole, strict=True) if sizes[axis] < size}
+    if not bounds:
+        return x
+    padded = dict(enumerate(sizes)) | dict(zip(axes, whole, strict=True))
+
+    def element(*i: Any) -> Any:
+        inside = tirx.all(*(i[axis] < size for axis, size in bounds.items()))
+        return tirx.if_then_else(inside, x(*i), tirx.const(0, x.dtype))
+
+    return stored_copy(list(padded.values()), element, "padded")
+
+
+def _panels(w: Any, transpose_w: bool, columns: int, terms: int, width: int, rows: int) -> Any:
+    """w (terms, columns), with its axes exchanged if it is transposed, in panels of columns. Zeros fill the last one,
+    or its last column where that takes no branch."""
+    whole, count = columns % width == 0, -(-columns // width)
+
+    def element(panel: Any, k: Any, lane: Any) -> Any:
+        column = panel * width + lane
+        if transpose_w:
+            return w(column if whole else tirx.min(column, columns - 1), k)
+        return w(k, column) if whole else tirx.if_then_else(column < columns, w(k, column), tirx.const(0, w.dtype))
+
+    by_panel = rows <= _BLOCK_ROWS or count >= _MANY_PANELS
+    return stored_copy((count, terms, width), element, "packed", by_panel=by_panel)
