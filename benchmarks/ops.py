@@ -135,13 +135,13 @@ def measured(problem: Problem, seconds: float) -> Iterator[Measurement]:
     reference = _compact(theirs, reference)
     yield _row(problem, "forward", ours, (_work(ours), _work(theirs, reference)), seconds)
     if is_differentiable(problem.sample):
-        both = _steps(host, reference)
-        if both:
-            yield _row(problem, "backward", ours, both, seconds)
+        steps = _steps(host, reference)
+        if steps:
+            yield _row(problem, "backward", ours, steps, seconds)
 
 
-def _row(problem: Problem, direction: str, call: OperatorCall, both: tuple[Work, Work], seconds: float) -> Measurement:
-    times = medians(*both, seconds=seconds, fewest=_FEWEST_ROUNDS, clock=time.process_time)
+def _row(problem: Problem, direction: str, call: OperatorCall, works: tuple[Work, Work], seconds: float) -> Measurement:
+    times = medians(*works, seconds=seconds, fewest=_FEWEST_ROUNDS, clock=time.process_time)
     dialect = next((i.dialect.name for i in accepting_implementations(call)), "")
     ours, theirs = (t * 1e6 for t in times)
     return Measurement(call.op.name, problem.size, direction, repr(problem.sample), dialect, ours, theirs)

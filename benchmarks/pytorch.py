@@ -95,7 +95,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.pytorch", description=__doc__)
     parser.add_argument("--device", choices=["cpu", "cuda"], default="cpu")
     parser.add_argument("--only", choices=list(parts()), action="append")
-    parser.add_argument("--network", action="append", help="measure this one alone; may be repeated")
+    parser.add_argument("--network", action="append", help="measure only this one; may be repeated")
     parser.add_argument("--seconds", type=float, default=8.0, help="time of the interleaved steps of a row")
     parser.add_argument("--minutes", type=float, default=60.0, help="stop after this time")
     options = parser.parse_args(argv)

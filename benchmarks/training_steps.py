@@ -135,7 +135,7 @@ def measure(
 
 
 def first_step(network: str, device: str, half: bool) -> float:
-    """Seconds of meta's first step alone, for a process that finds compiled kernels on disk."""
+    """Seconds of only meta's first step, for a process that finds compiled kernels on disk."""
     _configure(device)
     case = NETWORKS[network]
     return _ours(case, case.data(), device, half).first

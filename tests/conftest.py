@@ -26,7 +26,7 @@ os.environ.setdefault("MPLBACKEND", "Agg")
 
 @pytest.fixture(autouse=True)
 def seed_generators() -> None:
-    """Seed the generators of all loaded libraries, so that a failing test fails also when run alone."""
+    """Seed the generators of all loaded libraries, so that a failing test also fails when it runs by itself."""
     random.seed(_SEED)
     if (numpy := sys.modules.get("numpy")) is not None:
         numpy.random.seed(_SEED)
@@ -54,7 +54,7 @@ def room_for_kernels() -> None:
 
 @pytest.fixture
 def remove_operators() -> Iterator[None]:
-    """Remove the operators that a test defines: tests of the registry expect those of the package alone."""
+    """Remove the operators that a test defines: tests of the registry expect only those of the package."""
     import meta
     from meta.op import registry
 

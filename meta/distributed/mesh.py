@@ -26,7 +26,7 @@ GroupLike: TypeAlias = "Group | DeviceMesh | str | None"
 
 class DeviceMesh(CheckedArguments):
     """All processes in a grid with named axes: `DeviceMesh({"dp": 2, "tp": 4})`, in which the ranks of an axis differ
-    in their position along it alone. Over torch's `DeviceMesh`.
+    only in their position along it. Over torch's `DeviceMesh`.
 
     sizes: axis -> number of ranks; their product is the number of processes. One size may be -1: what is left.
     device: "cpu" or "cuda", None for CUDA where torch has it.

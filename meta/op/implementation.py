@@ -49,8 +49,8 @@ class CallInfo:
         return tuple(flat_types((self.out,)))
 
     def complex_dtype(self) -> str:
-        """The first complex dtype among operands and results, complex64 for a complex number alone, "" if there is
-        none."""
+        """The first complex dtype among operands and results, complex64 if there are only complex numbers, "" if there
+        is none."""
         of_tensors = next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
         return of_tensors or ("complex64" if any(isinstance(arg, complex) for arg in self.args) else "")
 

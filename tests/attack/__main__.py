@@ -36,7 +36,7 @@ def main() -> int:
     parser.add_argument("--seconds", type=float, default=86400.0, help="the longest that each attack takes")
     parser.add_argument("--processes", type=int, default=1)
     parser.add_argument("--limit", type=float, default=120.0, help="seconds that one case may take")
-    parser.add_argument("--case", type=int, help="run this case alone, in this process")
+    parser.add_argument("--case", type=int, help="run only this case, in this process")
     parser.add_argument("--save", type=Path, metavar="FOLDER", help="add each run to this folder")
     parser.add_argument(
         "--merge", type=Path, metavar="FOLDER", help="print the runs of this folder together; run nothing"

@@ -194,7 +194,7 @@ def bound(dtype: str, reference: Any) -> tuple[float, float]:
 
 
 def with_padding_of(host: OperatorCall, ours: Any, theirs: Any) -> Any:
-    """Our result, with theirs where a convolution of infinities or NaN is NaN in one of them alone. Padding, and what
+    """Our result, with theirs where a convolution of infinities or NaN is NaN in only one of them. Padding, and what
     strides leave between elements, is 0: times infinity that is NaN, or 0 where a kernel leaves such products out, and
     ATen's kernels do either, by dtype and shape. So do its products of 16-bit matrices on CPUs with tiles (AMX), whose
     rows are padded to the tile's."""

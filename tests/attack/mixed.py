@@ -31,7 +31,7 @@ _CALLS = 3
 def case(seed: int, index: int) -> str:
     """One program, called several times."""
     rng = random.Random(f"mixed/{seed}/{index}")
-    moves = rng.random() < 0.3  # a short program of movements alone, whose kernels nest repetitions
+    moves = rng.random() < 0.3  # a short program of movements only, whose kernels nest repetitions
     length = rng.randrange(2, 9) if moves else rng.randrange(20, 60)
     dialects = ("tvm",) if moves or rng.random() < 0.1 else ("torch", "reference", "tvm")
     body = _Body(rng.random(), length, moves, overwrites=rng.random() < 0.4 and not moves)

@@ -136,15 +136,15 @@ class Mutator:
     def function(self, node: Any) -> Any:
         if type(node).__name__ != "Function":
             self.seen.append(node)
-            return self.at(node, self.kernel)
-        params = [self.at(param, self.parameter) for param in node.params]
+            return self.changed(node, self.kernel)
+        params = [self.changed(param, self.parameter) for param in node.params]
         body = self.expression(node.body)
-        return self.at(self._function(params, body, node), lambda f: self.whole(f, params, body))
+        return self.changed(self._function(params, body, node), lambda f: self.whole(f, params, body))
 
     def _function(self, params: Sequence[Any], body: Any, like: Any) -> Any:
         return self.relax.Function(list(params), body, like.ret_ty, like.is_pure, like.attrs)
 
-    def at(self, node: Any, change: Callable[[Any], Any]) -> Any:
+    def changed(self, node: Any, change: Callable[[Any], Any]) -> Any:
         """A node; for a drawn one the result of `change`, if TVM can represent that."""
         self.count += 1
         if self.count - 1 in self.chosen:
@@ -162,7 +162,7 @@ class Mutator:
                 rebuilt = rebuild(node)
         if not self.chosen:
             self.seen.append(node)
-        return self.at(rebuilt, self.other)
+        return self.changed(rebuilt, self.other)
 
     def _Var(self, node: Any) -> Any:
         return self.renamed.get(hash(node), node)
@@ -188,11 +188,11 @@ class Mutator:
     def binding(self, node: Any) -> Any:
         value = self.expression(node.value)
         if type(node).__name__ == "MatchCast":
-            return self.relax.MatchCast(node.var, value, self.at(node.ty, lambda _: self.type()))
+            return self.relax.MatchCast(node.var, value, self.changed(node.ty, lambda _: self.type()))
         return self.relax.VarBinding(node.var, value)
 
     def bindings(self, nodes: list[Any]) -> list[Any]:
-        return self.at(nodes, self.rearranged)
+        return self.changed(nodes, self.rearranged)
 
     def rearranged(self, nodes: list[Any]) -> list[Any]:
         i, j = self.rng.randrange(len(nodes)), self.rng.randrange(len(nodes))

@@ -153,7 +153,7 @@ def _problem(host: OperatorCall, rng: random.Random) -> str:
     call = host.map(asarray)
     result = call.run()
     if not host.arrays() and not isinstance(result, NDArray):
-        return ""  # numbers alone give a number
+        return ""  # operands that are all numbers give a number
     results = flat_results(result)
     if call.op.name not in _VALUES_DECIDE:
         check_types(host.to_meta(), result)

@@ -138,7 +138,7 @@ def linspace(
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
 ) -> NDArray:
-    """`num` evenly spaced values from `start` to `stop`, both included; `start` alone if num is 1.
+    """`num` evenly spaced values from `start` to `stop`, both included; only `start` if num is 1.
     start: First value.
     stop: Last value, included.
     num: Number of values.

@@ -114,7 +114,7 @@ def _symbolic_count(first: Any, last: SymDim, step: Any) -> Dim:
 
 @declare("linspace", schema=init.linspace, pattern="injective", amp="never")
 def linspace(start: float, stop: float, num: int, dtype: str, device: Device) -> TensorType:
-    """`num` evenly spaced values from `start` to `stop`, both included; `start` alone if num is 1."""
+    """`num` evenly spaced values from `start` to `stop`, both included; only `start` if num is 1."""
     for value in (start, stop):
         if math.isfinite(value):
             _require_finite(value, "int64" if dtype == "bool" else dtype)

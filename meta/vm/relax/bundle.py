@@ -32,11 +32,11 @@ _BUNDLE_PARAMS: Final = 240
 """Parameters of a bundle, at most: CUDA passes 4 KiB of them."""
 
 
-def bundle_kernels(module: Any, kernels: Kernels, known: Known) -> tuple[Any, Kernels]:
+def bundle_kernels(module: Any, kernels: Kernels, cache: BundleCache) -> tuple[Any, Kernels]:
     """`module` with small kernels of "main" bundled, and the operators in each kernel.
 
-    known: receives what further modules can use."""
-    bundler = _Bundler(module, kernels, known)
+    cache: receives what further modules can use."""
+    bundler = _Bundler(module, kernels, cache)
     bundler.builder.update_func(bundler.name, bundler.run())
     return tvm.relax_transform.Normalize()(bundler.builder.get()), bundler.kernels
 
@@ -56,7 +56,7 @@ class _BundledKernel:
 
 
 @dataclass(frozen=True, slots=True)
-class Known:
+class BundleCache:
     """What several modules with the same PrimFuncs share. kernels: by PrimFunc, None for one that takes addresses.
     bundles: by the PrimFuncs of the members and the positions of their arguments."""
 
@@ -109,7 +109,7 @@ class _Bundle:
 
 
 class _Bundler:
-    def __init__(self, module: Any, kernels: Kernels, known: Known) -> None:
+    def __init__(self, module: Any, kernels: Kernels, cache: BundleCache) -> None:
         self.builder = tvm.BlockBuilder(module)
         self.functions: dict[Any, Any] = dict(module.functions.items())
         self.name = next(name for name in self.functions if name.name_hint == "main")
@@ -117,7 +117,7 @@ class _Bundler:
         self.kernels = dict(kernels)
         self.steps = Steps(self.main)
         self.params = frozenset(map(self.steps.unique, elements(self.main.params)))
-        self.known = known
+        self.cache = cache
         self.members: dict[Step, _Member | None] = {}
 
     def run(self) -> Any:
@@ -199,9 +199,9 @@ class _Bundler:
         if not is_kernel(value) or not isinstance(value.op, tvm.GlobalVar):
             return None
         func = self.functions.get(value.op)  # None for a bundle
-        if func not in self.known.kernels:
-            self.known.kernels[func] = _kernel(func) if isinstance(func, tvm.PrimFunc) else None
-        return self.known.kernels[func]
+        if func not in self.cache.kernels:
+            self.cache.kernels[func] = _kernel(func) if isinstance(func, tvm.PrimFunc) else None
+        return self.cache.kernels[func]
 
     # --- rewriting ---------------------------------------------------------------------------------------------------
 
@@ -224,9 +224,9 @@ class _Bundler:
         ops = tuple(op for m in bundle.members for op in self.kernels.get(m.step.value.op.name_hint, ()))
         numbers = {arg: i for i, arg in enumerate(args)}
         key = tuple((m.kernel.func, *(numbers[a] for a in m.args)) for m in bundle.members)
-        func = self.known.bundles.get(key)
+        func = self.cache.bundles.get(key)
         if func is None:
-            func = self.known.bundles[key] = _bundled(bundle.members, args)
+            func = self.cache.bundles[key] = _bundled(bundle.members, args)
         name = "bundle_" + "_".join(dict.fromkeys(ops)).replace(".", "_").replace(":", "_")[:60]
         target = self.builder.add_func(func, name)
         self.kernels[target.name_hint] = ops

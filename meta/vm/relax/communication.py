@@ -125,7 +125,7 @@ class _Order:
     # --- what kind each kernel is of ---------------------------------------------------------------------------------
 
     def feeders(self) -> set[int]:
-        """Collectives, and kernels before them whose results nothing else needs, or updates alone: accumulated
+        """Collectives, and kernels before them whose results nothing else needs, or only updates: accumulated
         gradients are also written to the sums."""
         feeders = {i for i in self.bytes if not self.lazy[i]}
         last = feeders

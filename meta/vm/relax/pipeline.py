@@ -12,7 +12,7 @@ from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
 from meta.vm.relax.budget import MemoryTrade, keep_to_budget
-from meta.vm.relax.bundle import Known, bundle_kernels
+from meta.vm.relax.bundle import BundleCache, bundle_kernels
 from meta.vm.relax.communication import overlap_collectives
 from meta.vm.relax.inplace import update_in_place
 from meta.vm.relax.order import order_kernels
@@ -52,12 +52,12 @@ def plan(
         if budget is None:
             module, kernels = overlap_collectives(module, kernels, mutates.values())
         bundles = fuse and str(target.kind.name) == "cuda"
-        known = Known()
+        cache = BundleCache()
 
         def complete(module: Any, bundle: bool) -> tuple[Any, dict[str, tuple[str, ...]]]:
             module, names = write_over_operands(module, kernels)
             if bundle and bundles:
-                module, names = bundle_kernels(module, names, known)
+                module, names = bundle_kernels(module, names, cache)
             return assign_memory(_without_dead_code(module), arena=arena), names
 
         trade: MemoryTrade | None = None

@@ -148,7 +148,7 @@ def test_a_report_prints_two_tables_and_totals():
 
 def test_casts_of_a_transformer_are_minimal(bert):
     """Each of the 34 parameters of its 17 dense layers is cast once, and no value twice to one dtype. Values are cast
-    there and back for the gradients of biases alone, which add what the products of the gradient read."""
+    there and back only for the gradients of biases, which add what the products of the gradient read."""
     step, args = bert
     report = meta.amp.report(step, *args)
     assert sum(c.arguments for c in report.casts) == 34

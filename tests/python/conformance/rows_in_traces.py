@@ -39,7 +39,7 @@ def traced(function: Callable[..., Any], arrays: Sequence[meta.NDArray], types: 
 def problem(row: Callable[..., Any], args: Any, kwargs: Any, expected: Any, values: bool = True) -> str:
     """How the results of a row in a trace differ from torch's; "" if they do not.
 
-    args, kwargs: torch's, whose tensors are the program's inputs.  values: False to compare shapes and dtypes alone."""
+    args, kwargs: torch's, whose tensors are the program's inputs.  values: False to compare only shapes and dtypes."""
     flat, tree = tree_flatten((args, kwargs))
     places = [i for i, value in enumerate(flat) if isinstance(value, torch.Tensor)]
 

@@ -14,7 +14,7 @@ _AXIS = {"argsort": 0, "kthvalue": 1, "sort": 0, "topk": 1}
 
 
 def tie_order(case: Case, ours: Sequence[Any], theirs: Sequence[Any], problem: str) -> str:
-    """ "" if results differ in positions of equal elements alone, of an operator that leaves those open; `problem`
+    """ "" if results differ only in positions of equal elements, of an operator that leaves those open; `problem`
     otherwise."""
     place = _AXIS.get(case.op.name)
     if place is None or len(ours) != len(theirs):

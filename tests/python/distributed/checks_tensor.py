@@ -107,17 +107,17 @@ def check_two_tensor_parallel() -> None:
 
 def check_four_data_and_tensor_parallel() -> None:
     mesh = grid()
-    both = _parallel(mesh, distributed.data_parallel(mesh["dp"], bucket_bytes=1))
-    compare("mlp", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.1)
-    compare("mlp", "sgd", "float64", both, mesh, "compiled", accumulate=2)
+    wrap = _parallel(mesh, distributed.data_parallel(mesh["dp"], bucket_bytes=1))
+    compare("mlp", "sgd", "float64", wrap, mesh, "interpreted", clip_norm=0.1)
+    compare("mlp", "sgd", "float64", wrap, mesh, "compiled", accumulate=2)
 
 
 def check_four_zero_and_tensor_parallel() -> None:
     mesh = grid()
     for stage in 2, 3:
-        both = _parallel(mesh, distributed.zero(stage, mesh["dp"], bucket_bytes=1))
-        compare("mlp", "adamw", "float64", both, mesh, "interpreted", clip_norm=0.1)
-        compare("gpt", "sgd", "float64", both, mesh, "interpreted", clip_norm=0.5)
+        wrap = _parallel(mesh, distributed.zero(stage, mesh["dp"], bucket_bytes=1))
+        compare("mlp", "adamw", "float64", wrap, mesh, "interpreted", clip_norm=0.1)
+        compare("gpt", "sgd", "float64", wrap, mesh, "interpreted", clip_norm=0.5)
 
 
 def _saved_and_loaded(wraps: list[Callable[[Any, Any], Any]], mesh: Any, name: str) -> None:

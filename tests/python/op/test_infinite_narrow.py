@@ -37,7 +37,7 @@ def _resized(rank: int, method: Any, coordinates: Any, mode: str, place: int, va
 
 
 def _attended(causal: bool, query: float, key: float) -> Case:
-    """torch's sum of weights and values is made of its softmax, in which a row of -inf alone is 0."""
+    """torch's sum of weights and values is made of its softmax, in which a row of -inf is 0."""
     q, k, v = np.linspace(0.2, 1, 6), np.linspace(0.3, 1, 6), np.arange(6.0)
     q[2:4] *= query
     k[2:4] *= key

@@ -85,7 +85,7 @@ def test_resize2d(method: str, mode: str) -> None:
         assert np.array_equal(np.isnan(ours.numpy()), expected.isnan().numpy())
 
 
-# --- losses with label smoothing: classes of infinite weight reach their own terms alone
+# --- losses with label smoothing: classes of infinite weight reach only their own terms
 
 
 @pytest.mark.usefixtures("dialect")
@@ -142,7 +142,7 @@ def test_gradient_of_prod(row: tuple[float, ...], expected: tuple[float, ...]) -
 @pytest.mark.parametrize("dialect", ["tvm", "torch", "reference"])
 @pytest.mark.parametrize("causal", [True, False])
 def test_attention_of_infinite_scores(dialect: str, causal: bool) -> None:
-    """A query with scores of -inf alone gets 0 and passes no gradient on; it does not read the keys after it."""
+    """A query whose scores are all -inf gets 0 and passes no gradient on; it does not read the keys after it."""
     q, k, v, dy = (np.ones((3, 2)), np.ones((3, 2)), np.arange(6.0).reshape(3, 2), np.ones((3, 2)))
     q[0] = -INF
     arrays = [meta.array(x) for x in (q, k, v, dy)]

@@ -9,7 +9,7 @@ from tests.python.op.samples import first_rows, samples
 FIRST = [row for row in samples() if row in first_rows()]
 
 
-@pytest.mark.parametrize("sample", [made for row in FIRST for made in empty_variants(row)], ids=repr)
+@pytest.mark.parametrize("sample", [variant for row in FIRST for variant in empty_variants(row)], ids=repr)
 def test_no_elements(sample: Sample) -> None:
     check_empty(sample)
 

@@ -28,7 +28,7 @@ X, W, V = (2, 3, 6, 5), (4, 3, 3, 3), (4, 4, 1, 1)
 
 @pytest.fixture(autouse=True)
 def _prefers(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every convolution prefers channels last, and transposes cost their bytes alone."""
+    """Every convolution prefers channels last, and transposes cost only their bytes."""
 
     def accepting(info, *, in_program):
         first = implementations(info.op)[0]

@@ -65,8 +65,8 @@ def test_returned_captured_arrays_are_state():
 
 def test_an_array_with_two_names_is_one_parameter():
     w = array(2)
-    both = (w, w)
-    assert len(check_agreement(lambda x: x * both[0] + both[1], array(2)).state) == 1
+    pair = (w, w)
+    assert len(check_agreement(lambda x: x * pair[0] + pair[1], array(2)).state) == 1
 
 
 def test_detach_and_conversions_of_state():

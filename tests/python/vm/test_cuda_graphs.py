@@ -69,7 +69,7 @@ def driver(monkeypatch: pytest.MonkeyPatch) -> Driver:
     return fake
 
 
-def _at(x: Any) -> np.ndarray[Any, Any]:
+def _memory_of(x: Any) -> np.ndarray[Any, Any]:
     """The memory of a tensor, which may be freed."""
     return np.ctypeslib.as_array((ctypes.c_float * SIZE).from_address(x.data_ptr()))
 
@@ -78,7 +78,7 @@ def program(driver: Driver, stable: tuple[int, ...], written: tuple[int, ...] = 
     """x * w + b: x moves; w and b do not, and those in `stable` are known to stay. Each call adds 1 to a written b."""
 
     def main(x: Any, w: Any, b: Any, out: Any) -> Any:
-        places = [_at(each) for each in (x, w, b, out)]
+        places = [_memory_of(each) for each in (x, w, b, out)]
 
         def work() -> None:
             places[3][:] = places[0] * places[1] + places[2]

@@ -37,7 +37,7 @@ def names() -> list[str]:
 
 def stays_whole(name: str) -> bool:
     """Whether an operator stays whole where torch decomposes a program: what the table has, but for recurrent layers.
-    Of these it has one kind of overload alone, and torch's own choices of kernels are those that decompose them."""
+    It has only one kind of overload of these, and torch's own choices of kernels are those that decompose them."""
     return name in rows() and name not in families()["recurrent"]
 
 

@@ -51,9 +51,9 @@ def _grouped_mm(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dt
         raise ArgumentError("_grouped_mm", "bias is given", "None, as torch does")
     ranks = self.ndim, mat2.ndim
     if (offs is None) != (ranks == (3, 3)) or min(ranks) < 2 or max(ranks) > 3:
-        found = f"operands with {ranks[0]} and {ranks[1]} axes {'without' if offs is None else 'and'} offs"
+        problem = f"operands with {ranks[0]} and {ranks[1]} axes {'without' if offs is None else 'and'} offs"
         raise ArgumentError(
-            "_grouped_mm", found, "two stacks of matrices without offs, or a matrix among them and offs"
+            "_grouped_mm", problem, "two stacks of matrices without offs, or a matrix among them and offs"
         )
     out = meta.matmul(self, mat2) if offs is None else _BY_RANKS[ranks](self, mat2, offs)
     return out if out_dtype is None else in_dtype(out, out_dtype)

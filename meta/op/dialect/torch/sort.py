@@ -1,4 +1,5 @@
-"""Sorting by ATen, stable as in the other dialects; of values alone by NumPy, whose sort has vector instructions."""
+"""Sorting by ATen, stable as in the other dialects; of values without positions by NumPy, whose sort has vector
+instructions."""
 
 from __future__ import annotations
 

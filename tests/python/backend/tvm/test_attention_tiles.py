@@ -62,7 +62,7 @@ def test_results_and_gradients_are_those_of_torch(name: str) -> None:
 
 
 def test_queries_of_infinite_scores() -> None:
-    """A query with scores of -inf alone gets 0, one with a score of inf or NaN gets NaN, in lse too."""
+    """A query whose scores are all -inf gets 0, one with a score of inf or NaN gets NaN, in lse too."""
     q, k, v, dy = draw((1, 8, 32), (1, 32, 32), (1, 32, 32), (1, 8, 32))
     k = np.abs(k)
     q[0, 2], q[0, 3], q[0, 5] = -math.inf, math.inf, math.nan

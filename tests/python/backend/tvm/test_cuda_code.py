@@ -29,7 +29,7 @@ from tests.python.op.samples import first_rows, samples
 CUDA = device("cuda")
 COMPILER = "tvm_callback_cuda_compile"
 DIVISION_BY_SIZE = re.compile(r" [su](div|rem) i\d+ [^,]+, %")
-"""A division by what is no constant, in LLVM code of the host."""
+"""A division by a value that is not constant, in LLVM code of the host."""
 LIMITS = {"max_threads_per_block": 1024, "thread_warp_size": 32, "max_shared_memory_per_block": 49152}
 
 

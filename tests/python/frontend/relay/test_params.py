@@ -270,7 +270,7 @@ def @main(%x: Tensor[(2), float32], %w1: Tensor[(2), float32]) { add(@f(%x), %w1
 
 
 @pytest.mark.parametrize(
-    ("names", "given", "text"),
+    ("names", "arrays", "text"),
     [
         (
             ("v1", "v11"),
@@ -280,8 +280,8 @@ def @main(%x: Tensor[(2), float32], %w1: Tensor[(2), float32]) { add(@f(%x), %w1
         (("w1", "w2"), ("w",), "params has 'w', which is not a parameter of @main; expected one of x, w1, w2"),
     ],
 )
-def test_names_that_could_mean_several_are_refused(names: tuple[str, ...], given: tuple[str, ...], text: str) -> None:
+def test_names_that_could_mean_several_are_refused(names: tuple[str, ...], arrays: tuple[str, ...], text: str) -> None:
     params = "".join(f", %{name}: Tensor[(2), float32]" for name in names)
     source = f'#[version = "0.0.5"]\ndef @main(%x: Tensor[(2), float32]{params}) {{ %x }}'
     with pytest.raises(ArgumentError, match=text):
-        relay.from_relay(source, dict.fromkeys(given, np.ones(2, "float32")))
+        relay.from_relay(source, dict.fromkeys(arrays, np.ones(2, "float32")))

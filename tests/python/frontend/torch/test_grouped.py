@@ -29,8 +29,8 @@ def test_grouped_products_are_those_of_torch(kind: str) -> None:
     ends = None if kind == "stacks" else ENDS
     expected = torch.nn.functional.grouped_mm(x, w, offs=ends)
     function: Any = aten.find("_grouped_mm")
-    given = [None if t is None else meta.from_dlpack(t) for t in (x, w, ends)]
-    np.testing.assert_allclose(function(*given).numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+    arrays = [None if t is None else meta.from_dlpack(t) for t in (x, w, ends)]
+    np.testing.assert_allclose(function(*arrays).numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
 def test_values_of_other_groups_do_not_matter() -> None:

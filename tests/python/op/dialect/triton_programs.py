@@ -233,12 +233,12 @@ def errors() -> None:
 
 if __name__ == "__main__":
     assert torch.tensor(1.0).item() == 1.0
-    found = {}
+    outcomes = {}
     for name, program in list(globals().items()):
         if not name.startswith("_") and getattr(program, "__module__", "") == "__main__" and callable(program):
             try:
                 program()
-                found[name] = ""
+                outcomes[name] = ""
             except Exception:  # noqa: BLE001  # the test prints it
-                found[name] = traceback.format_exc()
-    sys.stdout.write(json.dumps(found))
+                outcomes[name] = traceback.format_exc()
+    sys.stdout.write(json.dumps(outcomes))

@@ -1,4 +1,4 @@
-"""Samples of matrix factorizations. Gradients where one triangle alone is read are those of symmetric matrices,
+"""Samples of matrix factorizations. Gradients where only one triangle is read are those of symmetric matrices,
 compared with torch in tests/python/functional/linalg."""
 
 from __future__ import annotations

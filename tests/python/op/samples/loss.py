@@ -55,7 +55,7 @@ def nll(
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:
-    """torch's formula, with the label smoothing that torch has in cross_entropy alone."""
+    """torch's formula, with the label smoothing that torch has only in cross_entropy."""
     axis = 0 if x.ndim == 1 else 1
     shares, own = amounts(target, weight, x.shape[axis], ignore_index, label_smoothing, x.dtype)
     losses = -(x.movedim(axis, -1) * shares).sum(-1)

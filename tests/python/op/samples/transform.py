@@ -12,8 +12,8 @@ from meta.testing.samples import ErrorCase, Sample, T
 
 def _expand_dims(x: Any, axis: Any) -> Any:
     axes = (axis,) if isinstance(axis, int) else axis
-    for at in sorted(a % (x.ndim + len(axes)) for a in axes):
-        x = x.unsqueeze(at)
+    for position in sorted(a % (x.ndim + len(axes)) for a in axes):
+        x = x.unsqueeze(position)
     return x
 
 

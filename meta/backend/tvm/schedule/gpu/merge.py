@@ -17,7 +17,7 @@ from meta.backend.tvm.schedule import blocks
 
 def merge_nests(func: Any) -> Any:
     """`func` with all of its loop nests merged; `func` itself unless there are several, over one shape, and each reads
-    what the others write at its own position alone."""
+    what the others write only at its own position."""
     sch = tvm.Schedule(func, error_render_level="fast")
     all_blocks = blocks.list_blocks(sch)
     first = all_blocks[0] if all_blocks else None
