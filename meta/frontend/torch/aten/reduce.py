@@ -21,7 +21,7 @@ ROWS: Rows = {
 
 @into(ROWS)
 def sum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return meta.sum(in_dtype(self, dtype), axes(dim), keepdim)
+    return in_dtype(meta.sum(in_dtype(self, dtype), axes(dim), keepdim), dtype)
 
 
 @into(ROWS)
@@ -33,7 +33,7 @@ def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 
 @into(ROWS)
 def prod(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return meta.prod(in_dtype(self, dtype), dim, keepdim)
+    return in_dtype(meta.prod(in_dtype(self, dtype), dim, keepdim), dtype)
 
 
 @into(ROWS)
@@ -119,12 +119,12 @@ def _largest_real(x: Any, axes: Any) -> Any:
 
 @into(ROWS)
 def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    return meta.cumsum(in_dtype(self, dtype), dim)
+    return in_dtype(meta.cumsum(in_dtype(self, dtype), dim), dtype)
 
 
 @into(ROWS)
 def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    return meta.cumprod(in_dtype(self, dtype), dim)
+    return in_dtype(meta.cumprod(in_dtype(self, dtype), dim), dtype)
 
 
 @into(ROWS)
@@ -179,7 +179,7 @@ def count_nonzero(self: Any, dim: Any = None) -> Any:
 
 @into(ROWS)
 def nansum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return meta.nansum(in_dtype(self, dtype), axes(dim), keepdim)
+    return in_dtype(meta.nansum(in_dtype(self, dtype), axes(dim), keepdim), dtype)
 
 
 @into(ROWS)

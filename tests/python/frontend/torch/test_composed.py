@@ -83,3 +83,24 @@ def test_inverse_short_time_transforms() -> None:
     module = Function(lambda x: torch.istft(torch.stft(x, 16, 4, window=HANN, return_complex=True), 16, 4, window=HANN))
     model = from_exported(torch.export.export(module, (SOUND,)))
     np.testing.assert_allclose(model(meta.from_dlpack(SOUND)).numpy(), SOUND.numpy(), rtol=1e-4, atol=1e-5)
+
+
+def sums(x: torch.Tensor) -> Any:
+    """Of dtypes in which meta's own sums of integers are not, and which wrap around."""
+    return [
+        *(function(x * 9, 0, dtype=dtype) for dtype in (torch.int32, torch.int16, torch.uint8, torch.float64)
+          for function in (torch.sum, torch.prod, torch.cumsum, torch.cumprod, torch.nansum)),
+        torch.sum(x, dtype=torch.int32), torch.sum(x > 1, 1), torch.cumsum(x > 1, 0), torch.cumsum(x, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.float32])
+def test_sums_have_the_dtype_that_a_program_asks_for(dtype: torch.dtype) -> None:
+    x = torch.arange(12).reshape(3, 4).to(dtype)
+    module = Function(sums)
+    results = from_exported(torch.export.export(module, (x,)))(meta.from_dlpack(x))
+    for ours, theirs in zip(results, module(x), strict=True):
+        assert ours.dtype == str(theirs.dtype).removeprefix("torch.")
+        np.testing.assert_array_equal(ours.numpy(), theirs.numpy())
+    report = meta.frontend.torch.explain(module, x)
+    assert [fallback for graph in report.graphs for fallback in graph.fallbacks] == []
