@@ -214,11 +214,15 @@ class _Rewriter:
         return scope.block
 
     def binding(self, binding: Binding) -> None:
-        self.builder.span = binding.span
-        value = map_operands(binding.value, self.atom)
-        if isinstance(value, Call) and any(map(_differ_in_type, operands(value), operands(binding.value))):
-            value = retyped(value)
-        value = with_blocks(value, tuple(map(self.block, nested_blocks(value))))
+        value = binding.value
+        # Most bindings stay as they are, and every pass visits all of them.
+        if self.substitution and any(atom in self.substitution for atom in operands(value)):
+            self.builder.span = binding.span
+            value = map_operands(value, self.atom)
+            if isinstance(value, Call) and any(map(_differ_in_type, operands(value), operands(binding.value))):
+                value = retyped(value)
+        if isinstance(value, (If, FunctionExpr)):
+            value = with_blocks(value, tuple(map(self.block, nested_blocks(value))))
         self.builder.span = binding.span
         candidate = binding if value is binding.value else Binding(binding.var, value)
         for rule in self.rules:
@@ -233,6 +237,9 @@ class _Rewriter:
         self.bind(binding, candidate)
 
     def bind(self, old: Binding, new: Binding) -> None:
+        if new is old:
+            self.builder.bind(old)
+            return
         kind = new.value.type
         if kind == old.var.type:
             self.builder.bind(new if new.value is not old.value else old)

@@ -170,6 +170,8 @@ def counted(name: str, rule: Rule) -> Rule:
     """A rule of the pass `name` that answers while the context's limit on rewrites is not reached."""
 
     def run(binding: Binding, scope: Scope) -> Expr | Atom | None:
+        if not _stack.contexts:
+            return rule(binding, scope)
         now = context()
         if now.stop_after is not None and now.rewrites >= now.stop_after:
             return None
