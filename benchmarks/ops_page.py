@@ -90,10 +90,10 @@ forward and a backward pass with gradients of all operands. Dispatch chooses the
 returns a view of an operand, its time includes a copy, because meta's results are compact."""
 
 REASONS = {
-    "device_copy": "a copy on one device; torch's call parses no name of a device.",
+    "device_copy": "the name of a device takes the general path of calls; with a `Device`, the call takes 1.5 us.",
     "igamma": "torch's kernel has errors of up to 8e-6 in float32, meta's of 6e-8.",
     "igammac": "torch's kernel has errors of up to 9e-6 in float32, meta's of 6e-8.",
-    "pad": "the nested tuple of widths is part of the key by which a call finds its kernel.",
+    "pad": "the key by which a call finds its kernel has the nested widths, which takes 5 us.",
     "stack": "torch's gradients are views of the one that arrives; meta's have memory of their own.",
 }
 """Operator -> why no dialect is faster where the operator has a slow row."""

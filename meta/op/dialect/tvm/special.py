@@ -204,7 +204,7 @@ def erfcx(x: Expr, functions: _Functions) -> Expr:
     return let(let(tirx.abs(x), erfcx_positive), of_both)
 
 
-def erfc_inverse(q: Expr) -> Expr:
+def erfc_inverse(q: Expr, log: Unary) -> Expr:
     """The inverse of erfc on 0 < q <= 1/4, in sqrt(-log(q)), in which it is almost linear."""
 
     def of_root(s: Expr) -> Expr:
@@ -213,16 +213,16 @@ def erfc_inverse(q: Expr) -> Expr:
         extreme = polynomial(_ERFCINV_EXTREME, s, 8.0, 27.3)
         return select(s < const(s, 3), near, select(s < const(s, 8), far, extreme))
 
-    return let(tirx.sqrt(-te_math.log(q)), of_root)
+    return let(tirx.sqrt(-log(q)), of_root)
 
 
-def erfinv(x: Expr) -> Expr:
+def erfinv(x: Expr, functions: _Functions) -> Expr:
     """NaN outside of [-1, 1]. Small arguments by a polynomial, others by the inverse of erfc at 1 - |x|."""
     one, infinity = const(x, 1), const(x, _INF)
 
     def of_size(size: Expr) -> Expr:
         central = x * polynomial(_ERFINV, x * x, 0.0, 0.5625)
-        tail = erfc_inverse(clamp(one - size, 1e-300, 0.25))
+        tail = erfc_inverse(clamp(one - size, 1e-300, 0.25), functions.log)
         signed = let(tail, lambda t: select(x < const(x, 0), -t, t))
         edge = select(size > one, const(x, math.nan), x * infinity)
         return select(size <= const(x, 0.75), central, select(size < one, signed, edge))
@@ -230,14 +230,14 @@ def erfinv(x: Expr) -> Expr:
     return let(tirx.abs(x), of_size)
 
 
-def ndtri(p: Expr) -> Expr:
+def ndtri(p: Expr, functions: _Functions) -> Expr:
     """NaN outside of [0, 1]."""
     zero, one, two, root = const(p, 0), const(p, 1), const(p, 2), const(p, math.sqrt(2))
     eighth, infinity, nan = const(p, 0.125), const(p, _INF), const(p, math.nan)
     is_low, is_high = p < eighth, p > one - eighth
 
     def of_tail(q: Expr) -> Expr:
-        tail = root * erfc_inverse(clamp(q, 5e-324, 0.25))
+        tail = root * erfc_inverse(clamp(q, 5e-324, 0.25), functions.log)
         centre = clamp(two * p - one, -0.75, 0.75)
         inner = root * centre * polynomial(_ERFINV, centre * centre, 0.0, 0.5625)
         inside = let(tail, lambda t: select(is_low, -t, select(is_high, t, inner)))
@@ -304,12 +304,12 @@ def unscaled(scaled: Unary) -> Callable[[Expr, _Functions], Expr]:
 elementwise({
     "entr": entr,
     "erfcx": _calling(erfcx),
-    "erfinv": of_float64(erfinv),
+    "erfinv": _calling(erfinv),
     "i0": _calling(unscaled(i0e)),
     "i0e": of_float64(i0e),
     "i1": _calling(unscaled(i1e)),
     "i1e": of_float64(i1e),
     "log_ndtr": _calling(log_ndtr),
     "ndtr": _calling(ndtr),
-    "ndtri": of_float64(ndtri),
+    "ndtri": _calling(ndtri),
 })  # fmt: skip
