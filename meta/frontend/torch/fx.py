@@ -84,7 +84,8 @@ class _FxReader:
         kwargs = {name: self.argument(value) for name, value in node.kwargs.items()}
         args = tuple(self.argument(value) for value in node.args)
         span = user_line(node.meta.get("stack_trace"))
-        call = GraphNode(node.name, operator_name(node.target), args, kwargs, span, node.target)
+        name = operator_name(node.target)
+        call = GraphNode(node.name, name, args, kwargs, span, node.target, dtypes=_dtypes(node.meta.get("val")))
         if call.namespace == "aten" and call.base in BY_STRIDES:
             _check_memory(node)
         return call
@@ -119,6 +120,19 @@ class _FxReader:
         if kind.__name__ == "SymInt":
             return dim_of(value)
         return plain_value(value, self.device)
+
+
+def _dtypes(value: Any) -> tuple[str | None, ...]:
+    """The dtype of each tensor among the fake results of a node; None for others, and for dtypes that meta lacks."""
+    results: Any = value if isinstance(value, (tuple, list)) else (value,)
+    names: list[str | None] = []
+    for each in results:
+        dtype = getattr(each, "dtype", None)
+        try:
+            names.append(None if dtype is None else dtype_of(dtype))
+        except UnsupportedError:
+            names.append(None)
+    return tuple(names)
 
 
 def _check_memory(node: Any) -> None:

@@ -25,6 +25,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import meta
+from meta import dtype as dtypes
 from meta import tracing
 from meta.device import Device
 from meta.dim import SymDim, names
@@ -134,8 +135,10 @@ class _Run:
         self.aliased = any(map(is_write, graph.nodes))
         self.aliases: dict[str, AliasedTensor] = {}
         self.pieces: dict[str, tuple[AliasedTensor, ViewStep, str, tuple[Any, ...], Mapping[str, Any]]] = {}
+        self.as_captured = True
 
     def outputs(self, values: Sequence[Any]) -> Any:
+        self.as_captured = not any(map(_has_other_dtype, values, self.graph.inputs))
         inputs = dict(zip([p.name for p in self.graph.inputs], values, strict=True))
         self.values.update(inputs)
         self.values.update({name: _constant(value) for name, value in self.graph.constants.items()})
@@ -192,6 +195,7 @@ class _Run:
         if is_write(node):
             self.write(node, result)
             return
+        result = _in_declared_dtypes(node, result) if self.as_captured else result
         self.define(node, result)
         if self.aliased and node.namespace in ("aten", "operator"):
             self.view(node, function, args, kwargs, result)
@@ -263,6 +267,46 @@ class _Run:
         if step is not None:
             storage = alias.storage
             self.aliases[name] = AliasedTensor(storage, (*alias.steps, step), value, storage.version)
+
+
+def _has_other_dtype(value: Any, declared: Placeholder) -> bool:
+    """Whether an input is a tensor of another dtype than that of the capture, so that results have others, too."""
+    return isinstance(declared.type, TensorType) and _differs(value, declared.type.dtype)
+
+
+def _in_declared_dtypes(node: GraphNode, result: Any) -> Any:
+    """The results of a node in the dtypes that the graph declares. Raises UnsupportedError for a result of another
+    kind, such as an integer for a float."""
+    is_single = not isinstance(result, (tuple, list))
+    results: Any = (result,) if is_single else result
+    if len(results) != len(node.dtypes):
+        return result  # the graph does not say, or leaves results out
+    pairs = list(zip(results, node.dtypes, strict=True))
+    if not any(_differs(x, dtype) for x, dtype in pairs):
+        return result
+    converted = [_in_dtype(x, dtype) if dtype is not None and _differs(x, dtype) else x for x, dtype in pairs]
+    return converted[0] if is_single else type(result)(converted)
+
+
+def _differs(x: Any, dtype: str | None) -> bool:
+    kind = getattr(x, "type", None) if isinstance(x, TensorLike) else None
+    return dtype is not None and isinstance(kind, TensorType) and kind.dtype != dtype
+
+
+def _in_dtype(x: Any, dtype: str) -> Any:
+    if _kind(x.type.dtype) != _kind(dtype):
+        raise UnsupportedError("torch", f"its result is {x.type.dtype} here, and {dtype} in the program", f"{dtype}")
+    return meta.cast(x, dtype)
+
+
+def _kind(dtype: str) -> str:
+    return next(name for name, is_of in _KINDS.items() if is_of(dtype))
+
+
+_KINDS: Mapping[str, Callable[[str], bool]] = {
+    "float": dtypes.is_float, "complex": dtypes.is_complex, "bool": lambda dtype: dtype == "bool",
+    "integer": lambda dtype: True,
+}  # fmt: skip
 
 
 def _split_first(kwargs: Mapping[str, Any]) -> tuple[Any, tuple[Any, ...], Mapping[str, Any]]:

@@ -35,7 +35,8 @@ class GraphNode:
     operator: its full name, such as "aten.add.Tensor", "operator.mul" or "higher_order.cond".
     args, kwargs: nests of Refs, Graphs (of higher-order operators), dtypes by name and plain values.
     span: the line of the user's code.  target: the operator as an object of torch; None for a graph from a file.
-    results: the names of several results that have names (in a file, a node defines each); empty otherwise."""
+    results: the names of several results that have names (in a file, a node defines each); empty otherwise.
+    dtypes: of each result by name, None for what is no tensor; empty if the graph does not say."""
 
     name: str
     operator: str
@@ -44,6 +45,7 @@ class GraphNode:
     span: Span | None = None
     target: Any = None
     results: tuple[Any, ...] = ()
+    dtypes: tuple[str | None, ...] = ()
 
     @property
     def base(self) -> str:

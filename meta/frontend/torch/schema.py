@@ -264,9 +264,15 @@ class _SchemaReader:
             results = tuple(first) if isinstance(first, list) else tuple(outputs)
             name = f"{name}*"  # a name that no reference has: the results have their own
         trace = metadata.get("stack_trace")
-        return GraphNode(
-            name, operator, tuple(args), kwargs, user_line(trace if isinstance(trace, str) else None), None, results
-        )
+        span = user_line(trace if isinstance(trace, str) else None)
+        defined = results or (first,)
+        return GraphNode(name, operator, tuple(args), kwargs, span, None, results, tuple(map(self.dtype, defined)))
+
+    def dtype(self, result: Any) -> str | None:
+        """The dtype of the result of a node, None for what is no tensor."""
+        described = self.tensors.get(result.name) if isinstance(result, Ref) else None
+        number = described.get("dtype") if isinstance(described, dict) else None
+        return DTYPES.get(number) if isinstance(number, int) else None
 
     def output(self, value: Any, where: str) -> Any:
         """The definition of a node: a Ref, a list of them, or None."""

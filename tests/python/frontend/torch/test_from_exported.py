@@ -235,3 +235,24 @@ def test_lists_everything_unsupported() -> None:
     problem = r"\[torch\] 1 operator is not supported: exported_tests.lacking.default \(once: "
     with pytest.raises(UnsupportedError, match=problem):
         from_exported(exported(Functional(function), X))
+
+
+def test_results_have_the_dtypes_that_the_program_declares(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A row of the table that returns a wider integer is corrected, one that returns another kind is refused."""
+    from meta.frontend.torch import graph
+
+    class Sums(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return x.cumsum(0, dtype=torch.int32)
+
+    x = torch.tensor([1, 2, 3])
+    program = exported(Sums(), x)
+    for dtype in ("int64", "float32"):
+        monkeypatch.setattr(graph, "find", lambda *_, dtype=dtype: lambda x, *_, **__: meta.cumsum(x, 0).cast(dtype))
+        if dtype == "int64":
+            result = from_exported(program)(meta.array(x.numpy()))
+            assert (result.dtype, result.tolist()) == ("int32", [1, 3, 6])
+        else:
+            problem = r"node 'cumsum': .*its result is float32 here, and int32 in the program"
+            with pytest.raises(UnsupportedError, match=problem):
+                from_exported(program)
