@@ -42,13 +42,13 @@ def allocate(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     NumPy asks the system for huge pages. A virtual machine that hands unused memory back to its host gets each of them
     from there anew: 0.5 to 0.9 s for the 500 MiB of BERT-base, of which small pages take 0.2. Products with the weights
     take as long with either."""
-    kind = np.dtype(dtype)
+    kind: np.dtype[Any] = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize
     if size >= _LEAST_MAPPED and hasattr(mmap, "MAP_ANONYMOUS"):
         with contextlib.suppress(OSError):  # where memory runs out, NumPy raises the error
             pages: Any = mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS)
             return np.ndarray(tuple(shape), kind, pages)
-    memory: npt.NDArray[Any] = np.empty(size + _ALIGNMENT - 1, np.uint8)
+    memory: Any = np.empty(size + _ALIGNMENT - 1, np.uint8)
     start = -memory.ctypes.data % _ALIGNMENT
     return memory[start : start + size].view(kind).reshape(tuple(shape))
 

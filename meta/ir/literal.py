@@ -94,6 +94,6 @@ def decode_data(text: str, kind: TensorType) -> Any:
         raise IRError("parse", f"the data is not base64: {error}") from None
     if kind.nbytes != len(data):
         raise IRError("parse", f"the data has {len(data)} bytes", f"{kind.nbytes}, the size of a {kind!r}")
-    array = allocate(kind.shape, to_numpy(kind.dtype))  # type: ignore[arg-type]  # ints
+    array: Any = allocate(kind.shape, to_numpy(kind.dtype))  # type: ignore[arg-type]  # ints
     array.reshape(-1).view(np.uint8)[:] = np.frombuffer(data, np.uint8)
     return array
