@@ -14,7 +14,7 @@ from meta.profiler.events import Event
 
 def trace(events: Sequence[Event]) -> dict[str, Any]:
     """The JSON object of a trace: complete events ("X") and counters of living bytes ("C"), times in microseconds."""
-    process, thread = os.getpid(), threading.get_ident()
+    process, thread = os.getpid(), threading.get_native_id()
     common = {"pid": process, "tid": thread}
     out: list[dict[str, Any]] = [
         {"ph": "M", "name": "process_name", **common, "args": {"name": "meta"}},

@@ -163,7 +163,7 @@ def test_the_trace_has_the_format_of_chrome(program_profile: Any, tmp_path: Path
     for e in events:
         assert isinstance(e["name"], str)
         assert isinstance(e["pid"], int)
-        assert isinstance(e["tid"], int)
+        assert 0 < e["tid"] < 2**32  # Perfetto ignores larger numbers of threads
         assert e["ph"] in "XCM"
     assert all(e["ts"] >= 0 and e["dur"] > 0 for e in complete)
     programs = [e for e in complete if e["cat"] == "program"]
