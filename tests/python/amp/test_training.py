@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+import torch
 
 import meta
 
@@ -72,3 +73,34 @@ def test_float16_with_scaling_ends_within_2_percent_of_float32(exact: list[float
     scaler = meta.amp.GradScaler()
     assert trained("float16", scaler)[-1] == pytest.approx(exact[-1], rel=0.02)
     assert scaler.factor > 1.0
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_bfloat16_losses_follow_torch_autocast_for_100_steps(compiled: bool) -> None:
+    """With float32 parameters and AdamW: both round products to bfloat16, at slightly different places."""
+    torch.manual_seed(0)
+    theirs = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3))
+    model = meta.nn.Sequential(meta.nn.Linear(6, 12), meta.nn.Tanh(), meta.nn.Linear(12, 3))
+    model.load_torch_state_dict(theirs.state_dict())
+    optimizer, reference = meta.optim.AdamW(model, 0.01), torch.optim.AdamW(theirs.parameters(), 0.01)
+
+    def step(x: Any, target: Any) -> Any:
+        optimizer.zero_grad()
+        with meta.amp.autocast("bfloat16"):
+            loss = meta.cross_entropy(model(x), target)
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    run = meta.vm.compile(meta.trace(step)) if compiled else step
+    generator = np.random.default_rng(0)
+    for _ in range(100):
+        x = generator.standard_normal((8, 6)).astype(np.float32)
+        target = (x[:, 0] > 0).astype(np.int64)
+        reference.zero_grad()
+        with torch.autocast("cpu", torch.bfloat16):
+            expected = torch.nn.functional.cross_entropy(theirs(torch.from_numpy(x)), torch.from_numpy(target))
+        expected.backward()
+        reference.step()
+        assert run(meta.array(x), meta.array(target)).item() == pytest.approx(expected.item(), abs=0.01)
+    assert {x.dtype for x in model.parameters()} == {"float32"}

@@ -101,11 +101,11 @@ def test_clipped_training_equals_torch(compiled: bool) -> None:
         torch.nn.utils.clip_grad_value_(model.parameters(), 0.05)
         torch.nn.utils.clip_grad_norm_(model.parameters(), 0.1)
 
-    expected = torch_trajectory(lambda m: torch.optim.SGD(m.parameters(), 0.5, 0.9), 30, after_backward=clip)
+    expected = torch_trajectory(lambda m: torch.optim.SGD(m.parameters(), 0.5, 0.9), 100, after_backward=clip)
     model = Network()
     optimizer = optim.SGD(model, 0.5, 0.9)
     step: Any = optim.TrainStep(model, optimizer, meta.cross_entropy, clip_norm=0.1, clip_value=0.05)
-    run_steps(meta.vm.compile(step) if compiled else step, 30)
+    run_steps(meta.vm.compile(step) if compiled else step, 100)
     assert_equal_weights(model, expected, rtol=1e-9)
 
 

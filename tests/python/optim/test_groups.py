@@ -20,7 +20,7 @@ from tests.python.optim.training import (
     torch_trajectory,
 )
 
-STEPS = 30
+STEPS = 100
 
 
 def leaf(count: int = 2) -> meta.NDArray:

@@ -14,7 +14,7 @@ from meta import optim
 from meta.errors import ArgumentError, TraceError
 from tests.python.optim.training import Network, assert_equal_weights, batches, run_steps, torch_trajectory
 
-STEPS = 24
+STEPS = 100
 LR = torch.optim.lr_scheduler
 
 

@@ -21,7 +21,7 @@ from tests.python.optim.training import (
     torch_trajectory,
 )
 
-STEPS = 30
+STEPS = 100
 
 
 def runner(step: Any, compiled: bool) -> Any:
@@ -104,7 +104,7 @@ def test_master_weights_are_those_of_float32(name: str, dtype: str) -> None:
     exact.detach().update(start)
     half = meta.array(start.numpy(), dtype=dtype, requires_grad=True)
     pair = kind([exact], 1e-4, **options), kind([half], 1e-4, master_weights=True, **options)
-    for i in range(20):
+    for i in range(STEPS):
         gradient = meta.array(np.cos(np.arange(8) + i), dtype=dtype)
         exact.grad, half.grad = gradient.cast("float32"), gradient
         for optimizer in pair:
