@@ -79,10 +79,11 @@ def test_float16_with_scaling_ends_within_2_percent_of_float32(exact: list[float
 def test_bfloat16_losses_follow_torch_autocast_for_100_steps(compiled: bool) -> None:
     """With float32 parameters and AdamW: both round products to bfloat16, at slightly different places."""
     torch.manual_seed(0)
-    theirs = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3))
+    theirs: Any = torch.nn.Sequential(torch.nn.Linear(6, 12), torch.nn.Tanh(), torch.nn.Linear(12, 3))
     model = meta.nn.Sequential(meta.nn.Linear(6, 12), meta.nn.Tanh(), meta.nn.Linear(12, 3))
     model.load_torch_state_dict(theirs.state_dict())
-    optimizer, reference = meta.optim.AdamW(model, 0.01), torch.optim.AdamW(theirs.parameters(), 0.01)
+    optimizer = meta.optim.AdamW(model, 0.01)
+    reference: Any = torch.optim.AdamW(theirs.parameters(), 0.01)
 
     def step(x: Any, target: Any) -> Any:
         optimizer.zero_grad()
