@@ -56,3 +56,9 @@ class Context:
         return tuple(
             connected(node, self._outputs[i], x) if i in self._outputs else x for i, x in enumerate(self._saved)
         )
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_"):
+            raise AttributeError(name)
+        hint = "; write ctx.saved_arrays" if name == "saved_tensors" else ""
+        raise AttributeError(f"the context of {self._name} has no attribute {name!r}{hint}", name=name, obj=self)

@@ -9,7 +9,7 @@ from typing import Any
 from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
-from meta.errors import ArgumentError, IRError, NotSupportedError
+from meta.errors import ArgumentError, IRError, NotSupportedError, value_text
 from meta.interpreter.run import check_inputs
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
@@ -41,7 +41,12 @@ def module_record(module: Module) -> Callable[..., tracing.Record]:
     signature = inspect.Signature(parameters)
     result = _tree(main.body.type)
 
-    def record(*_: Any, **__: Any) -> tracing.Record:
+    types = dict(zip(names, (p.type for p in main.params), strict=True))
+
+    def record(*args: Any, **kwargs: Any) -> tracing.Record:
+        for name, value in (*zip(names, args, strict=False), *kwargs.items()):
+            if name in types and not isinstance(value, TensorLike):
+                raise ArgumentError("vm", f"'{name}' is {type(value).__name__} {value_text(value)}", f"{types[name]!r}")
         return tracing.Record(module, names, signature, (), (), result, tracing.revision())
 
     return record

@@ -190,6 +190,15 @@ def test_rejects_wrong_results_and_saved_values() -> None:
             ctx.save_for_backward(x, 3)
             return x * x
 
+    class ReadsTensors(Cube):
+        @staticmethod
+        def backward(ctx: Any, dy: meta.NDArray) -> Any:
+            return ctx.saved_tensors[0] * dy
+
+    with pytest.raises(
+        GradientError, match=r"of ReadsTensors has no attribute 'saved_tensors'; write ctx\.saved_arrays"
+    ):
+        ReadsTensors.apply(leaf(3)).sum().backward()
     with pytest.raises(GradientError, match=r"\[Number\] forward returned float; expected an NDArray or a tuple"):
         Number.apply(leaf(3))
     with pytest.raises(ArgumentError, match=r"\[Saves\] save_for_backward got int; expected arrays and None; set"):

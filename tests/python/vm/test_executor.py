@@ -75,6 +75,11 @@ def test_names_wrong_inputs() -> None:
         ArgumentError, match=r"\[vm\] 'argument 1' is a torch.Tensor of shape \(2, 3\); expected meta arrays"
     ):
         executor(x, torch.zeros(2, 3))
+    fresh = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.add(x, y)))
+    with pytest.raises(ArgumentError, match=r"\[vm\] 'y' is float 3.0; expected Tensor\[\(2, 3\), \"float32\"\]"):
+        fresh(x, 3.0)
+    with pytest.raises(ArgumentError, match=r"\[vm\] 'y' is str 'a'; expected Tensor"):
+        executor(x, y="a")
 
 
 def test_takes_numpy_arrays() -> None:
