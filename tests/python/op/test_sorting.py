@@ -78,3 +78,16 @@ def test_gradient_of_scattered_products_with_zeros(src: list[float]) -> None:
     torch.scatter_reduce(t, 0, torch.from_numpy(indices), u, "prod").sum().backward()
     check(x.grad, t.grad)
     check(s.grad, u.grad)
+
+
+def test_positions_in_rows_that_are_not_ascending_are_those_of_the_reference() -> None:
+    rng = np.random.default_rng(0)
+    for size in (0, 1, 2, 7, 8, 33):
+        rows, values = rng.integers(-5, 5, (3, size)).astype("float32"), rng.integers(-7, 7, (3, 9)).astype("float32")
+        values[0, :2] = np.nan
+        for right in (False, True):
+            results: list[Any] = []
+            for dialect in ("tvm", "reference"):
+                with meta.with_dialect(dialect):
+                    results.append(meta.binary_search(meta.array(rows), meta.array(values), right).tolist())
+            assert results[0] == results[1]

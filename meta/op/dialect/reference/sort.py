@@ -32,14 +32,25 @@ def topk(x: Any, k: int, axis: int, largest: bool) -> Any:
 
 
 def binary_search(sequence: Any, values: Any, right: bool) -> Any:
-    side = "right" if right else "left"
-    rows = np.broadcast_to(widen(sequence), (*values.shape[:-1], sequence.shape[-1]))
-    if sequence.ndim == 1:
-        return np.asarray(np.searchsorted(widen(sequence), widen(values), side), np.int64)
-    out = np.empty(values.shape, np.int64)
-    for i in np.ndindex(values.shape[:-1]):
-        out[i] = np.searchsorted(rows[i], widen(values[i]), side)
-    return out
+    """By the bisection of the kernels, so that rows that are not ascending give equal positions, too."""
+    rows, keys = widen(sequence), widen(values)
+    index = tuple(np.indices(values.shape, sparse=True)[:-1]) if sequence.ndim > 1 else ()
+    count: int = sequence.shape[-1]
+
+    def moved(first: Any, position: Any, steps: int) -> Any:
+        others = rows[(*index, position)]
+        return first + steps * (~_is_less(keys, others) if right else _is_less(others, keys))
+
+    first: Any = np.zeros(values.shape, np.int64)
+    while count > 1:
+        first = moved(first, first + count // 2 - 1, count // 2)
+        count -= count // 2
+    return np.asarray(moved(first, first, 1) if count else first, np.int64)
+
+
+def _is_less(a: Any, b: Any) -> Any:
+    """Whether elements of a come before those of b, NaN last."""
+    return (a < b) | (~np.isnan(a) & np.isnan(b))
 
 
 DIALECT.implement("argsort", argsort)
