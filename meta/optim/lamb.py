@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
@@ -10,6 +10,9 @@ from meta.optim.adam import BETAS, Betas, Moments
 from meta.optim.group import Parameters, ParamGroup
 from meta.optim.number import Scalars, StateNumber, widened, write
 from meta.optim.optimizer import Updated
+
+Direction = Callable[[Any], Any]
+"""A moment scaled by the deviations of the gradient, with weight decay, as long as the parameter."""
 
 
 class LAMB(Moments):
@@ -37,14 +40,28 @@ class LAMB(Moments):
             rate, eps, decay = scalars(x, "rate", "eps", "decay")
             beta1, beta2, rest1, rest2 = scalars(x, "beta1", "beta2", "rest1", "rest2")
             correction1, correction2 = scalars(x, "correction1", "correction2")
-            old, g = widened(x), widened(dx)
+            old, g = widened(x), self.prepared(widened(dx))
             m, v = self.slots["m"][name], self.slots["v"][name]
             mean = beta1 * widened(m) + rest1 * g
             square_mean = beta2 * widened(v) + rest2 * (g * g)
-            change = (mean / correction1) / (meta.sqrt(square_mean / correction2) + eps) + decay * old
+            scale = meta.sqrt(square_mean / correction2) + eps
+
+            def direction(moment: Any, scale: Any = scale, decay: Any = decay, old: Any = old) -> Any:
+                change = moment / scale + decay * old
+                return _ratio(_length(old), _length(change)) * change
+
+            change = self.change(direction, mean / correction1, g, beta1, rest1)
             write(m, mean)
             write(v, square_mean)
-            write(x, old - rate * _ratio(_length(old), _length(change)) * change)
+            write(x, old - rate * change)
+
+    def prepared(self, g: Any) -> Any:
+        """The gradient that the moments take."""
+        return g
+
+    def change(self, direction: Direction, momentum: Any, g: Any, beta1: Any, rest1: Any) -> Any:
+        """The change of a parameter for a learning rate of 1."""
+        return direction(momentum)
 
 
 class LANS(LAMB):
@@ -57,30 +74,12 @@ class LANS(LAMB):
     Its arguments are those of LAMB.
     """
 
-    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
-        rate, beta1, beta2, eps, decay, correction1, correction2 = self.operands(group, count)
-        scalars = Scalars(
-            rate=rate, beta1=beta1, beta2=beta2, eps=eps, decay=decay, rest1=1 - beta1, rest2=1 - beta2,
-            correction1=correction1, correction2=correction2,
-        )  # fmt: skip
-        for name, x, dx in updated:
-            rate, eps, decay = scalars(x, "rate", "eps", "decay")
-            beta1, beta2, rest1, rest2 = scalars(x, "beta1", "beta2", "rest1", "rest2")
-            correction1, correction2 = scalars(x, "correction1", "correction2")
-            old, g = widened(x), widened(dx)
-            size = _length(g)
-            g = g * _ratio(meta.ones_like(size), size)
-            m, v = self.slots["m"][name], self.slots["v"][name]
-            mean = beta1 * widened(m) + rest1 * g
-            square_mean = beta2 * widened(v) + rest2 * (g * g)
-            scale = meta.sqrt(square_mean / correction2) + eps
-            momentum, gradient = (mean / correction1) / scale + decay * old, g / scale + decay * old
-            length = _length(old)
-            change = beta1 * _ratio(length, _length(momentum)) * momentum
-            change = change + rest1 * _ratio(length, _length(gradient)) * gradient
-            write(m, mean)
-            write(v, square_mean)
-            write(x, old - rate * change)
+    def prepared(self, g: Any) -> Any:
+        length = _length(g)
+        return g * _ratio(meta.ones_like(length), length)
+
+    def change(self, direction: Direction, momentum: Any, g: Any, beta1: Any, rest1: Any) -> Any:
+        return beta1 * direction(momentum) + rest1 * direction(g)
 
 
 def _length(x: Any) -> Any:

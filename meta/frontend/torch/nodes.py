@@ -36,7 +36,7 @@ class GraphNode:
     args, kwargs: nests of Refs, Graphs (of higher-order operators), dtypes by name and plain values.
     span: the line of the user's code.  target: the operator as an object of torch; None for a graph from a file.
     results: the names of several results that have names (in a file, a node defines each); empty otherwise.
-    dtypes: of each result by name, None for what is no tensor; empty if the graph does not say."""
+    dtypes: the names of the results' dtypes, None for a result other than a tensor; empty if they are unknown."""
 
     name: str
     operator: str

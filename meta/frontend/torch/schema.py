@@ -265,11 +265,11 @@ class _SchemaReader:
             name = f"{name}*"  # a name that no reference has: the results have their own
         trace = metadata.get("stack_trace")
         span = user_line(trace if isinstance(trace, str) else None)
-        defined = results or (first,)
-        return GraphNode(name, operator, tuple(args), kwargs, span, None, results, tuple(map(self.dtype, defined)))
+        dtypes = tuple(map(self.dtype, results or (first,)))
+        return GraphNode(name, operator, tuple(args), kwargs, span, None, results, dtypes)
 
     def dtype(self, result: Any) -> str | None:
-        """The dtype of the result of a node, None for what is no tensor."""
+        """The dtype of a node's result, None for a result other than a tensor."""
         described = self.tensors.get(result.name) if isinstance(result, Ref) else None
         number = described.get("dtype") if isinstance(described, dict) else None
         return DTYPES.get(number) if isinstance(number, int) else None
