@@ -8,7 +8,10 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import statistics
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -98,6 +101,42 @@ def host() -> Iterator[Row]:
             yield Row(f"host time of {name} 8x8", measured, reference, "us", 1.0)
 
 
+_FIRST_CALL = """
+import time
+import numpy as np
+import meta
+key = meta.array(np.array([1, 2]), device="cuda")
+(key + key).numpy()
+start = time.perf_counter()
+meta.normal(key, (1 << 20,)).numpy()
+print(time.perf_counter() - start)
+"""
+
+
+def random() -> Iterator[Row]:
+    """Random numbers: device time against torch's, and the first call of `normal` in a process without a cache."""
+    for dtype in ("float32", "bfloat16"):
+        for shape in ((SIZE, SIZE), (SIZE, 1024)):
+            for name, works in _random_works(shape, dtype).items():
+                measured, reference = gpu_times(*works)
+                yield Row(f"{name} {shape[0]}x{shape[1]} {dtype}", measured, reference, "us", 1.1)
+    command, environment = [sys.executable, "-c", _FIRST_CALL], os.environ | {"META_CACHE": "0"}
+    output = subprocess.run(command, env=environment, check=True, capture_output=True, text=True).stdout
+    yield Row("first call of normal, no cache", float(output), None, "s", 0.5)
+
+
+def _random_works(shape: tuple[int, ...], dtype: str) -> dict[str, tuple[Work, Work]]:
+    """Calls of meta and of torch by name."""
+    key = meta.array(np.array([1, 2]), device="cuda")
+    x, t = meta.ones(shape, dtype, "cuda"), torch.ones(shape, dtype=getattr(torch, dtype), device="cuda")
+    return {
+        "dropout": (lambda: meta.dropout(x, key, 0.1), lambda: torch.native_dropout(t, 0.1, True)),
+        "uniform": (lambda: meta.uniform(key, shape, dtype=dtype), lambda: torch.rand_like(t)),
+        "normal": (lambda: meta.normal(key, shape, dtype=dtype), lambda: torch.randn_like(t)),
+        "bernoulli": (lambda: meta.bernoulli(key, shape, 0.5, dtype), lambda: torch.empty_like(t).bernoulli_(0.5)),
+    }
+
+
 def _step(name: str, model: Any, reference: torch.nn.Module, shape: tuple[int, ...]) -> Row:
     images, t_images = randoms(*shape)
     labels = np.random.default_rng(1).integers(0, 10, shape[0])
@@ -128,7 +167,12 @@ def steps() -> Iterator[Row]:
     yield _step("ResNet-18", ResNet18(), torch_resnet18(), (64, 3, 32, 32))
 
 
-GROUPS: dict[str, Callable[[], Iterator[Row]]] = {"bandwidth": bandwidth, "host": host, "steps": steps}
+GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
+    "bandwidth": bandwidth,
+    "host": host,
+    "random": random,
+    "steps": steps,
+}
 
 
 def main(argv: Sequence[str] | None = None) -> int:
@@ -146,7 +190,7 @@ def main(argv: Sequence[str] | None = None) -> int:
             for row in GROUPS[name]():
                 rows.append(row)
                 verdict = "holds" if row.holds else "MISSES"
-                print(f"{row.name:64} {row.value:9.2f} {row.reference or 0:9.2f} us  {row.measured:6.3f} x "
+                print(f"{row.name:64} {row.value:9.2f} {row.reference or 0:9.2f} {row.unit:2}  {row.measured:6.3f} "
                       f"(at most {row.limit:.3f}) {verdict}", flush=True)  # fmt: skip
         except (MetaError, RuntimeError, ValueError) as error:
             print(f"{name} stopped: {type(error).__name__}: {error}", flush=True)
