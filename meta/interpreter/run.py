@@ -12,7 +12,7 @@ from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.size_values import Sizes, bind_sizes, check_sizes
+from meta.interpreter.size_values import Sizes, bind_sizes, check_sizes, solve_sizes
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,
@@ -94,6 +94,7 @@ def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays:
     array_types = list(map(_type_of, arrays))
     for parameter, kind, actual in zip(names, types, array_types, strict=True):
         bind_sizes(name, parameter, kind, actual, sizes)
+    solve_sizes(name, names, types, array_types, sizes)
     for parameter, kind, actual in zip(names, types, array_types, strict=True):
         check_sizes(name, parameter, kind, actual, sizes)
     return sizes

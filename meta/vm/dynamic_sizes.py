@@ -49,7 +49,10 @@ class OpenSizes:
             size = sizes.get(name)
             if size is None or (least <= size and (greatest is None or size <= greatest)):
                 continue
-            inputs = [f"axis {a} of '{x}'" for x, axes in self.axes.items() for a, d in axes.items() if d.name == name]
+            inputs = [
+                f"axis {axis} of '{x}'{'' if d.name == name else f' is {d}'}"
+                for x, axes in self.axes.items() for axis, d in axes.items() if name in names(d)
+            ]  # fmt: skip
             expected = f"at least {least}" if greatest is None else f"{least} to {greatest}"
             raise ArgumentError(where, f"the size {name} ({', '.join(inputs)}) is {size}", expected)
 

@@ -51,6 +51,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "save_json": "tvm.ir:save_json",
         "load_json": "tvm.ir:load_json",
         "Analyzer": "tvm.sym:Analyzer",
+        "detect_linear_equation": "tvm.sym:detect_linear_equation",
         # Loop programs
         "PrimFunc": "tvm.tirx:PrimFunc",
         "Expr": "tvm.ir:Expr",

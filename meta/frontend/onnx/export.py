@@ -14,7 +14,7 @@ from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend._outgoing import Outgoing, outgoing
 from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
-from meta.frontend.onnx.export_graph import ExportGraph, value_info
+from meta.frontend.onnx.export_graph import ExportGraph, size_sources, value_info
 from meta.frontend.onnx.export_loops import write_loop
 from meta.frontend.onnx.export_ops._table import OnnxSite, rows
 from meta.frontend.onnx.export_types import UnwritableError
@@ -127,12 +127,7 @@ class _GraphWriter:
         program = self.program
         main = program.main
         self._refuse_types()
-        sizes = {
-            size.name: (name, axis)
-            for name, param in zip(program.names, main.params, strict=True)
-            for axis, size in reversed(list(enumerate(_shape(param.type))))
-            if not isinstance(size, int) and size.name
-        }
+        sizes = size_sources({n: _shape(p.type) for n, p in zip(program.names, main.params, strict=True)})
         dtypes = {name: p.type.dtype for name, p in zip(program.names, main.params, strict=True)}  # type: ignore[union-attr]
         graph = ExportGraph(self.opset, sizes, set(program.names), dtypes)
         self.values.update(zip(main.params, program.names, strict=True))

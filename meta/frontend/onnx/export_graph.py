@@ -8,21 +8,50 @@ from typing import Any
 
 import numpy as np
 
-from meta.dim import Dim, compute, is_static
+from meta.dim import Dim, SymDim, compute, is_static, names
 from meta.frontend.onnx.export_types import casts, dtype_of_element, element_type, signature
+from meta.interpreter.size_values import linear
 from meta.ir.type import TensorType
+
+
+@dataclass(frozen=True, slots=True)
+class SizeSource:
+    """Where a symbolic size is: the axis of an input has `coefficient * size + rest` elements."""
+
+    input: str
+    axis: int
+    coefficient: Dim = 1
+    rest: Dim = 0
+
+
+def size_sources(inputs: Mapping[str, Sequence[Dim]]) -> dict[str, SizeSource]:
+    """The source of each symbolic size in shapes of inputs: an axis of this size, or else one that is linear in it."""
+    axes = [(name, axis, size) for name, shape in inputs.items() for axis, size in enumerate(shape)]
+    sources: dict[str, SizeSource] = {}
+    for name, axis, size in axes:
+        if isinstance(size, SymDim) and size.name is not None:
+            sources.setdefault(size.name, SizeSource(name, axis))
+    count = -1
+    while count < len(sources):
+        count = len(sources)
+        for name, axis, size in axes:
+            unknown = names(size) - sources.keys()
+            equation = linear(size, *unknown) if len(unknown) == 1 else None
+            if equation is not None:
+                sources[next(iter(unknown))] = SizeSource(name, axis, *equation)
+    return sources
 
 
 @dataclass(slots=True)
 class ExportGraph:
     """A graph or the body of a branch.
 
-    opset: the version of ONNX's operators.  sizes: for the name of a symbolic size, an input and its axis.
+    opset: the version of ONNX's operators.  sizes: the sources of symbolic sizes by their names.
     taken: the names of values so far, and dtypes: their dtypes, as far as they are known; both are shared with the
     graphs around.  constants: initializers by their contents."""
 
     opset: int
-    sizes: Mapping[str, tuple[str, int]]
+    sizes: Mapping[str, SizeSource]
     taken: set[str] = field(default_factory=set[str])
     dtypes: dict[str, str] = field(default_factory=dict[str, str])
     nodes: list[Any] = field(default_factory=list[Any])
@@ -128,8 +157,13 @@ class ExportGraph:
 
     def _named_size(self, name: str) -> str:
         if name not in self.known_sizes:
-            source, axis = self.sizes[name]
-            self.known_sizes[name] = self.node("Shape", source, start=axis, end=axis + 1)
+            source = self.sizes[name]
+            size = self.node("Shape", source.input, start=source.axis, end=source.axis + 1)
+            if source.rest != 0:
+                size = self.node("Sub", size, self.size(source.rest))
+            if source.coefficient != 1:
+                size = self.node("Div", size, self.size(source.coefficient))
+            self.known_sizes[name] = size
         return self.known_sizes[name]
 
 

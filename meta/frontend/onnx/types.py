@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from hashlib import blake2b
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from meta.device import Device
-from meta.dim import Dim, SymDim, is_name, sym
+from meta.dim import Dim, SymDim, is_name, names, sym
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.tensors import check_dtype, dtype_name
@@ -54,8 +55,25 @@ def _size(declared: Any, default: str, where: str) -> Dim:
         if declared < 0:
             raise OnnxError("onnx", f"{where} has the size {declared}", "0 or more")
         return declared
-    name = getattr(declared, "value", None)
-    return sym(size_name(str(name) if name else default))
+    name = str(getattr(declared, "value", None) or default)
+    expression = _multiple(name)
+    return sym(size_name(name)) if expression is None else expression
+
+
+_TERM = re.compile(r"(?:(\d{1,9})\*)?([A-Za-z_]\w*)|(\d{1,9})", re.ASCII)
+
+
+def _multiple(name: str) -> SymDim | None:
+    """The size in a name such as `2*n + 1`, as exporters write sizes that are computed from one; None for other names,
+    in which signs need not be arithmetic (`batch-size`)."""
+    total: Dim = 0
+    parts = name.split(" + ")
+    for part in parts[:3]:
+        term = _TERM.fullmatch(part)
+        if term is None or (term[2] and not is_name(term[2])):
+            return None
+        total = total + (int(term[3]) if term[3] else sym(term[2]) * int(term[1] or 1))
+    return total if isinstance(total, SymDim) and len(parts) < 3 and len(names(total)) == 1 else None
 
 
 def size_name(name: str) -> str:

@@ -26,6 +26,7 @@ from meta.vm.lower.choose import Choice, Choices
 from meta.vm.lower.lift import lift_closures
 from meta.vm.lower.open_calls import is_open
 from meta.vm.lower.translate import Lowering, Scope
+from meta.vm.relax.parameter_sizes import solve_parameter_sizes
 
 _SUBJECT: Final = "to_relax"
 
@@ -51,7 +52,7 @@ def to_relax(what: Any, *args: Any, dynamic: Dynamic | None = None, params_as_in
     _refuse_complex(program)
     with scoped("dialects", ("tvm",)):
         lowered = _Standard(lift_closures(program.module)).run()
-    module = tvm.Sequential([tvm.relax_transform.ConvertToDataflow(1)])(lowered.module)
+    module = tvm.Sequential([tvm.relax_transform.ConvertToDataflow(1)])(solve_parameter_sizes(lowered.module))
     module.update_func(module.get_global_var("main"), _with_attributes(module["main"], program))
     return module
 

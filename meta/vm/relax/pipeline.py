@@ -16,6 +16,7 @@ from meta.vm.relax.bundle import BundleCache, bundle_kernels
 from meta.vm.relax.communication import overlap_collectives
 from meta.vm.relax.inplace import update_in_place
 from meta.vm.relax.order import order_kernels
+from meta.vm.relax.parameter_sizes import solve_parameter_sizes
 from meta.vm.relax.reuse import write_over_operands
 from meta.vm.relax.storage import assign_memory
 from meta.vm.relax.tuple_items import fuse_operators
@@ -79,6 +80,7 @@ def finish(planned: Planned, target: Any, *, static: bool) -> Any:
     with target:
         module = _sequence("LowerAllocTensor")(planned.module)
         module = share_tensors(module) if static else _sequence("KillAfterLastUse")(module)
+        module = module if static else solve_parameter_sizes(module)
         return _sequence("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
 
 

@@ -208,13 +208,19 @@ row("ones", "ones_like")(_filled(1))
 
 
 @row("full")
-def full(call: OnnxSite, shape: Any, value: Any, dtype: str, device: Any) -> str | None:
-    return None if isinstance(value, SymDim) else call.node("Expand", call.number(value), call.shape(call.result.shape))
+def full(call: OnnxSite, shape: Any, value: Any, dtype: str, device: Any) -> str:
+    return call.node("Expand", _fill_value(call, value), call.shape(call.result.shape))
 
 
 @row("full_like")
-def full_like(call: OnnxSite, x: str, value: Any, dtype: Any) -> str | None:
-    return None if isinstance(value, SymDim) else call.node("Expand", call.number(value), call.shape(call.result.shape))
+def full_like(call: OnnxSite, x: str, value: Any, dtype: Any) -> str:
+    return call.node("Expand", _fill_value(call, value), call.shape(call.result.shape))
+
+
+def _fill_value(call: OnnxSite, value: Any) -> str:
+    if not isinstance(value, SymDim):
+        return call.number(value)
+    return call.cast(call.node("Squeeze", call.graph.size(value)), "int64", call.dtype)
 
 
 @row("arange")

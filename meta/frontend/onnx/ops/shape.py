@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.dim import Dim, product
+from meta.dim import Dim, is_static, product
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import (
@@ -283,6 +283,8 @@ def slice_1(node: Node, data: Any, *, starts: Any, ends: Any, axes: Any = None) 
 def _padded(x: Any, pads: tuple[int, ...], value: float, mode: str) -> Any:
     """Negative pads cut off, which comes first, as in the definition by indices."""
     before, after = pads[: x.ndim], pads[x.ndim :]
+    if mode == "constant" and not is_static(x.shape):
+        return meta.pad(x, tuple(zip(before, after, strict=True)), value)
     if any(p < 0 for p in pads):
         begin = tuple(max(0, -p) for p in before)
         end = tuple(n - max(0, -p) for n, p in zip(x.shape, after, strict=True))

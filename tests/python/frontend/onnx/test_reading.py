@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import onnx
 import pytest
 
 from meta.errors import ArgumentError
@@ -45,3 +46,21 @@ def test_other_objects_are_refused() -> None:
         from_onnx(np.zeros(3))
     with pytest.raises(OnnxError, match=r"cannot read .*missing.onnx: No such file"):
         from_onnx("missing.onnx")
+
+
+def test_names_of_sizes_that_are_expressions_of_one_size() -> None:
+    """As exporters of symbolic sizes write them; signs in other names are not arithmetic."""
+    names = ["n", "2*n", "2*n + 1", "1 + n", "batch-size", "n + m", "n+1", "2*n + 1 + 1", "n*m", "2", "3*True"]
+    expected = ["n", "2*n", "1 + 2*n", "1 + n"]
+    model = onnx.helper.make_model(
+        onnx.helper.make_graph(
+            [onnx.helper.make_node("Identity", ["x0"], ["y"])], "g",
+            [onnx.helper.make_tensor_value_info(f"x{i}", 1, [name]) for i, name in enumerate(names)],
+            [onnx.helper.make_tensor_value_info("y", 1, ["n"])],
+        )
+    )  # fmt: skip
+    sizes = [p.type.shape[0] for p in from_onnx(model).module.main.params]  # type: ignore[union-attr]
+    assert list(map(str, sizes[:4])) == expected
+    others = [size.name for size in sizes[4:]]  # type: ignore[union-attr]
+    assert all(others)
+    assert len(set(others)) == len(others)
