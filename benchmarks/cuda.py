@@ -129,12 +129,16 @@ def _random_works(shape: tuple[int, ...], dtype: str) -> dict[str, tuple[Work, W
     """Calls of meta and of torch by name."""
     key = meta.array(np.array([1, 2]), device="cuda")
     x, t = meta.ones(shape, dtype, "cuda"), torch.ones(shape, dtype=getattr(torch, dtype), device="cuda")
-    return {
+    works: dict[str, tuple[Work, Work]] = {
         "dropout": (lambda: meta.dropout(x, key, 0.1), lambda: torch.native_dropout(t, 0.1, True)),
         "uniform": (lambda: meta.uniform(key, shape, dtype=dtype), lambda: torch.rand_like(t)),
         "normal": (lambda: meta.normal(key, shape, dtype=dtype), lambda: torch.randn_like(t)),
         "bernoulli": (lambda: meta.bernoulli(key, shape, 0.5, dtype), lambda: torch.empty_like(t).bernoulli_(0.5)),
     }
+    if dtype == "float32":
+        works["poisson"] = lambda: meta.poisson(key, x), lambda: torch.poisson(t)
+        works["standard_gamma"] = lambda: meta.standard_gamma(key, x), lambda: torch._standard_gamma(t)
+    return works
 
 
 def _step(name: str, model: Any, reference: torch.nn.Module, shape: tuple[int, ...]) -> Row:

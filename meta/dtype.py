@@ -198,6 +198,14 @@ def largest(dtype: str) -> float:
     return _LARGEST[dtype]
 
 
+_SMALLEST_NORMAL = {"float16": 2.0**-14, "bfloat16": 2.0**-126, "float32": 2.0**-126, "float64": sys.float_info.min}
+
+
+def smallest_normal(dtype: str) -> float:
+    """The smallest positive value of a floating dtype with all its significand bits."""
+    return _SMALLEST_NORMAL[dtype]
+
+
 def int_range(dtype: str) -> tuple[int, int]:
     """Smallest and largest value of an integer or bool dtype."""
     if dtype == "bool":

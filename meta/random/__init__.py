@@ -12,11 +12,21 @@ the program draws new ones. The default generator starts with seed 0, so program
 from __future__ import annotations
 
 from meta.random.generator import Generator, default_generator, next_key, seed
-from meta.random.sample import bernoulli, exponential, multinomial, normal, permutation, randint, uniform
+from meta.random.sample import (
+    bernoulli,
+    exponential,
+    multinomial,
+    normal,
+    permutation,
+    poisson,
+    randint,
+    standard_gamma,
+    uniform,
+)
 
 __all__ = [
     "Generator", "bernoulli", "default_generator", "exponential", "multinomial", "next_key", "normal", "permutation",
-    "randint", "seed", "uniform",
+    "poisson", "randint", "seed", "standard_gamma", "uniform",
 ]  # fmt: skip
 
 

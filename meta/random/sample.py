@@ -73,6 +73,27 @@ def exponential(
 
 
 @checked
+def poisson(rate: NDArray, generator: Generator | None = None) -> NDArray:
+    """Numbers of Poisson distributions, one for each rate, in its dtype. The gradient by the rate is zero.
+
+    rate: floating, of any shape, 0 or more. Raises TypeInferenceError for other rates."""
+    require_float("poisson", rate, "rate")
+    require_known("poisson", rate >= 0, "'rate' has negative values or NaN", "0 or more")
+    return meta.poisson(next_key(rate.device, generator), rate)
+
+
+@checked
+def standard_gamma(alpha: NDArray, generator: Generator | None = None) -> NDArray:
+    """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype, with a gradient by the
+    parameter: the derivative at a fixed quantile. `standard_gamma(alpha) / rate` has the rate `rate`.
+
+    alpha: floating, of any shape, 0 or more. Raises TypeInferenceError for other parameters."""
+    require_float("standard_gamma", alpha, "alpha")
+    require_known("standard_gamma", alpha >= 0, "'alpha' has negative values or NaN", "0 or more")
+    return meta.standard_gamma(next_key(alpha.device, generator), alpha)
+
+
+@checked
 def multinomial(weights: NDArray, count: int, replacement: bool = False, generator: Generator | None = None) -> NDArray:
     """`count` positions for each row of weights, drawn with probabilities proportional to them, as int64.
 

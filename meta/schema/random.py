@@ -38,3 +38,12 @@ bernoulli = Schema(
     Arg("p", Float, 0.5, doc="Probability of a one, in [0, 1]."),
     Arg("dtype", DType, "float32", doc="Dtype of the result."),
 )
+poisson = Schema("poisson", _key, Arg("rate", Tensor, doc="Mean of each number, floating, of any shape."))
+standard_gamma = Schema(
+    "standard_gamma", _key, Arg("alpha", Tensor, doc="Shape parameter of each number's distribution, floating.")
+)
+standard_gamma_grad = Schema(
+    "standard_gamma_grad",
+    Arg("alpha", Tensor, doc="Shape parameters, floating."),
+    Arg("sample", Tensor, doc="Numbers of these gamma distributions; the shape broadcasts with that of alpha."),
+)

@@ -86,6 +86,29 @@ def normal(
     return run(key)
 
 
+_s_poisson = state(get("poisson"))
+_r_poisson = _s_poisson.fast
+
+
+def poisson(key: T, rate: T) -> T:
+    """Numbers of Poisson distributions, one for each rate, in its dtype; NaN for negative rates, inf for inf. By
+    inversion for rates below 10, else by the transformed rejection method PTRS (W. Hoermann, "The Transformed
+    Rejection Method for Generating Poisson Random Variables", 1993). The gradient is zero.
+    key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
+    rate: Mean of each number, floating, of any shape.
+    """
+    try:
+        run = _r_poisson[key._type, rate._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_poisson, key, rate)
+    _y = run(key, rate)
+    if rate._node is not None:
+        return record("poisson", _y, (key, rate))
+    return _y
+
+
 _s_randint = state(get("randint"))
 _r_randint = _s_randint.fast
 
@@ -107,6 +130,53 @@ def randint(key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTyp
     if run is None or scopes.active:
         return invoke(_s_randint, key, shape, low, high, dtype)
     return run(key)
+
+
+_s_standard_gamma = state(get("standard_gamma"))
+_r_standard_gamma = _s_standard_gamma.fast
+
+
+def standard_gamma(key: T, alpha: T) -> T:
+    """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
+    By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results
+    are at least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is that
+    of the number as a function of alpha at a fixed quantile; see `standard_gamma_grad`.
+    key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
+    alpha: Shape parameter of each number's distribution, floating.
+    """
+    try:
+        run = _r_standard_gamma[key._type, alpha._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_standard_gamma, key, alpha)
+    _y = run(key, alpha)
+    if alpha._node is not None:
+        return record("standard_gamma", _y, (key, alpha))
+    return _y
+
+
+_s_standard_gamma_grad = state(get("standard_gamma_grad"))
+_r_standard_gamma_grad = _s_standard_gamma_grad.fast
+
+
+def standard_gamma_grad(alpha: T, sample: T) -> T:
+    """The derivative of a gamma distributed number by its shape parameter at a fixed quantile (implicit
+    reparametrisation; M. Figurnov and others, 2018). NaN for negative, infinite and NaN operands and for an alpha
+    of 0.
+    alpha: Shape parameters, floating.
+    sample: Numbers of these gamma distributions; the shape broadcasts with that of alpha.
+    """
+    try:
+        run = _r_standard_gamma_grad[alpha._type, sample._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_standard_gamma_grad, alpha, sample)
+    _y = run(alpha, sample)
+    if alpha._node is not None or sample._node is not None:
+        return record("standard_gamma_grad", _y, (alpha, sample))
+    return _y
 
 
 _s_uniform = state(get("uniform"))

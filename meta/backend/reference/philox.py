@@ -14,6 +14,7 @@ Array = Any
 
 ROUNDS: Final = 10
 LANES: Final = 256
+STREAM: Final = 40
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
 _LOW: Final = np.uint64(0xFFFFFFFF)
@@ -33,6 +34,18 @@ def words(key: Array, shape: tuple[int, ...], count: int) -> list[Array]:
     four = np.stack([word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])])
     first = (index // lanes % sharing * np.uint64(count)).astype(np.int64)
     return [np.take_along_axis(four, (first + i)[None], 0)[0] for i in range(count)]
+
+
+def stream_words(key: Array, index: Array, number: int) -> list[Array]:
+    """The four words, uint32, of block `number` in the streams of the elements at positions `index` (uint64)."""
+    seed, offset = (np.asarray(v).astype(np.int64).view(np.uint64) for v in np.asarray(key))
+    block = index + (np.uint64(number) << np.uint64(STREAM))
+    counter = [
+        block & _LOW,
+        block >> _HALF,
+        *(np.broadcast_to(v, index.shape) for v in (offset & _LOW, offset >> _HALF)),
+    ]
+    return [word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])]
 
 
 def philox(counter: list[Array], key: list[Array]) -> list[Array]:

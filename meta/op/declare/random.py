@@ -10,6 +10,7 @@ from meta import dtype as dtypes
 from meta.dim import Dim, same_dim
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
+from meta.op.declare._standard import standard_broadcast
 from meta.op.registry import declare
 from meta.schema import random
 
@@ -66,3 +67,42 @@ def bernoulli(key: TensorType, shape: tuple[int, ...], p: float, dtype: str) -> 
     """1 with probability p, else 0."""
     rules.require(0 <= p <= 1, f"p is {p}", "a probability: 0 to 1")
     return _random(key, shape, dtype)
+
+
+def _like(key: TensorType, name: str, x: TensorType) -> TensorType:
+    require_key(key)
+    rules.same_device(key, x)
+    rules.require_float(name, x)
+    return x
+
+
+@declare("poisson", schema=random.poisson, pattern="injective", amp="never")
+def poisson(key: TensorType, rate: TensorType) -> TensorType:
+    """Numbers of Poisson distributions, one for each rate, in its dtype; NaN for negative rates, inf for inf.
+
+    By inversion for rates below 10, else by the transformed rejection method PTRS (W. Hoermann, "The Transformed
+    Rejection Method for Generating Poisson Random Variables", 1993). The gradient is zero."""
+    return _like(key, "rate", rate)
+
+
+@declare("standard_gamma", schema=random.standard_gamma, pattern="injective", amp="never")
+def standard_gamma(key: TensorType, alpha: TensorType) -> TensorType:
+    """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
+
+    By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results are at
+    least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is that of the
+    number as a function of alpha at a fixed quantile; see `standard_gamma_grad`."""
+    return _like(key, "alpha", alpha)
+
+
+standard_broadcast(
+    "standard_gamma_grad",
+    "The derivative of a gamma distributed number by its shape parameter at a fixed quantile (implicit "
+    "reparametrisation; M. Figurnov and others, 2018). NaN for negative, infinite and NaN operands "
+    "and for an alpha of 0.",
+    schema=random.standard_gamma_grad,
+    accepts="float",
+    family="random",
+    amp="never",
+    method=False,
+)

@@ -30,6 +30,8 @@ LANES: Final = 256
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 PHILOX: Final = "meta.philox_"
 """Prefix of the operators of this module."""
+STREAM: Final = 40
+"""Bits of an element's position; the number of a block in the stream of an element is in the bits above."""
 SHARING: Final = {f"{PHILOX}pair": 2, f"{PHILOX}word": 4}
 """The elements that share a block, by the operator of their words."""
 WEYL: Final = (0x9E3779B9, 0xBB67AE85)
@@ -43,6 +45,12 @@ def words(key: Any, index: Expr, count: int) -> tuple[Expr, ...]:
     names = ("pair",) if count == 2 else ("first", "second")
     pairs = [tirx.call_intrin("uint64", _operators()[name], *arguments) for name in names]
     return tuple(half for pair in pairs for half in _halves(pair))
+
+
+def stream_words(key: Any, index: Expr, number: Expr) -> tuple[Expr, ...]:
+    """The four words of block `number` (int64) in the stream of the element at `index`: elements that need several
+    blocks, in a number that depends on the words, take them from streams of their own."""
+    return words(key, index + (number << _like(number, STREAM)), 4)
 
 
 def unit(block: tuple[Expr, ...], dtype: str) -> Expr:

@@ -139,6 +139,29 @@ def multinomial(self: Any, num_samples: int, replacement: bool = False) -> Any:
 
 
 @into(ROWS)
+def poisson(self: Any) -> Any:
+    return meta.random.poisson(self)
+
+
+@into(ROWS, "_standard_gamma")
+def standard_gamma(self: Any) -> Any:
+    return meta.random.standard_gamma(self)
+
+
+@into(ROWS, "_standard_gamma_grad")
+def standard_gamma_grad(self: Any, output: Any) -> Any:
+    """The exact derivative; torch's approximation has relative errors up to 1e-3, and 2e-2 below alpha = 0.1."""
+    return meta.standard_gamma_grad(self, output)
+
+
+@into(ROWS, "_sample_dirichlet")
+def sample_dirichlet(self: Any) -> Any:
+    """Numbers of gamma distributions, divided by their sum."""
+    drawn = meta.random.standard_gamma(self)
+    return drawn / meta.sum(drawn, -1, True)
+
+
+@into(ROWS)
 def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Any:
     """The order of random numbers: a permutation drawn on the host cannot be traced."""
     return in_dtype(meta.argsort(meta.random.uniform((n,), dtype="float64", device=device or "cpu")), dtype or "int64")

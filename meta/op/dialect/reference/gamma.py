@@ -7,10 +7,9 @@ from collections.abc import Callable
 
 import numpy as np
 
+from meta.backend.reference.digamma import BERNOULLI, digamma
 from meta.backend.reference.precision import by_element
 from meta.op.dialect.reference import elementwise
-
-_BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
 
 
 def _lgamma(x: float) -> float:
@@ -31,31 +30,16 @@ def _zeta(s: float, q: float) -> float:
     last, order = integral / w, min(s, 1000.0)  # of larger orders the series is 0, not infinity times 0
     total += integral / (s - 1) + last / 2
     factor = order * last / w
-    for j, number in enumerate(_BERNOULLI):
+    for j, number in enumerate(BERNOULLI):
         total += factor * number / math.factorial(2 * j + 2)
         factor *= (order + 2 * j + 1) * (order + 2 * j + 2) / w / w
     return total
 
 
-def _digamma(x: float) -> float:
-    if x == 0:
-        return -math.copysign(math.inf, x)
-    if x == -math.inf or (x < 0 and x == np.floor(x)):
-        return math.nan
-    if x < 0:
-        return _digamma(1 - x) - math.pi / math.tan(math.pi * (x - round(x)))
-    total = 0.0
-    while x < 20:
-        total -= 1 / x
-        x += 1
-    tail = sum(number / (2 * k + 2) * (1 / x) ** (2 * k + 2) for k, number in enumerate(_BERNOULLI))
-    return total + math.log(x) - 0.5 / x - tail
-
-
 def _polygamma(n: int) -> Callable[[float], float]:
     """From 20 on by zeta; below by the recurrence 6.4.6."""
     if n == 0:
-        return _digamma
+        return digamma
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def run(x: float) -> float:
@@ -122,7 +106,7 @@ def _igammac(a: float, x: float) -> float:
 
 
 elementwise({
-    "digamma": by_element(_digamma),
+    "digamma": by_element(digamma),
     "igamma": by_element(_igamma),
     "igammac": by_element(_igammac),
     "lgamma": by_element(_lgamma),
