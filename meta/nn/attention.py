@@ -66,15 +66,18 @@ class MultiHeadAttention(Model):
         mask: Any = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
+        *,
+        attn_mask: Any = None,
     ) -> Any:
         """Attention of `query` to `key` and `value`, or to itself without them; (batch, length, embed_dim).
 
         key_padding_mask: (batch, keys); mask: broadcasts to (batch, heads, length, keys), or (batch * heads, length,
             keys). In a bool mask, true means that a key is hidden; a floating mask is added to the scores. A query
-            whose keys are all hidden attends to all of them equally.
+            whose keys are all hidden attends to all of them equally. attn_mask: torch's name of `mask`.
         is_causal: whether query i attends only to keys 0 to i.
         need_weights: return a pair with the attention weights, (batch, length, keys), or by heads without
-            average_attn_weights. Raises ArgumentError for a key without a value."""
+            average_attn_weights. Raises ArgumentError for a key without a value and for two masks."""
+        mask = only_mask("MultiHeadAttention", mask=mask, attn_mask=attn_mask)
         if (key is None) != (value is None):
             remedy = "a mask is passed as mask=" if value is None else ""
             raise ArgumentError("MultiHeadAttention", "one of key and value is None", "both or neither", remedy)
@@ -127,6 +130,15 @@ def _check_heads(embed_dim: int, num_heads: int) -> None:
         near = min(whole, key=lambda n: abs(n - num_heads), default=1)
         problem = f"num_heads is {num_heads}, embed_dim is {embed_dim}"
         raise ArgumentError("MultiHeadAttention", problem, "heads that divide the features", f"use num_heads={near}")
+
+
+def only_mask(layer: str, **masks: Any) -> Any:
+    """The value of the one of two names of an argument that is passed. Raises ArgumentError for both."""
+    passed = {name: mask for name, mask in masks.items() if mask is not None}
+    if len(passed) > 1:
+        problem = f"{' and '.join(passed)} are passed, which are one argument"
+        raise ArgumentError(layer, problem, f"one of {', '.join(masks)}")
+    return next(iter(passed.values()), None)
 
 
 def _hidden(scores: Any, mask: Any, key_padding_mask: Any, is_causal: bool) -> Any:

@@ -10,7 +10,7 @@ import meta
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.model.names import Alias
-from meta.nn.attention import MultiHeadAttention
+from meta.nn.attention import MultiHeadAttention, only_mask
 from meta.nn.container import ModuleList
 from meta.nn.dropout import Dropout
 from meta.nn.linear import Linear
@@ -89,8 +89,21 @@ class TransformerEncoderLayer(_TransformerLayer):
         self.norm1, self.norm2 = norm(), norm()
         self.first, self.last = linear()
 
-    def forward(self, x: Any, mask: Any = None, key_padding_mask: Any = None, is_causal: bool = False) -> Any:
-        """Masks are those of MultiHeadAttention."""
+    def forward(
+        self,
+        x: Any,
+        mask: Any = None,
+        key_padding_mask: Any = None,
+        is_causal: bool = False,
+        *,
+        src_mask: Any = None,
+        src_key_padding_mask: Any = None,
+    ) -> Any:
+        """Masks are those of MultiHeadAttention. src_mask, src_key_padding_mask: torch's names of the same arguments.
+        Raises ArgumentError for an argument that is passed by both names."""
+        mask = only_mask("TransformerEncoderLayer", mask=mask, src_mask=src_mask)
+        padding = {"key_padding_mask": key_padding_mask, "src_key_padding_mask": src_key_padding_mask}
+        key_padding_mask = only_mask("TransformerEncoderLayer", **padding)
 
         def attend(x: Any) -> Any:
             return self.attention(x, key_padding_mask=key_padding_mask, mask=mask, is_causal=is_causal)

@@ -217,9 +217,21 @@ def test_layers_of_a_stack_share_no_values() -> None:
     assert second.detach().numpy().any()
 
 
+def test_masks_have_the_names_of_torch_too() -> None:
+    layer, x = nn.TransformerEncoderLayer(E, H), meta.array(normal(B, L, E))
+    hidden, padded = meta.array(HIDDEN), meta.array(PADDED[:, :L])
+    expected = layer(x, mask=hidden, key_padding_mask=padded)
+    np.testing.assert_array_equal(layer(x, src_mask=hidden, src_key_padding_mask=padded).detach(), expected.detach())
+    attention = layer.attention
+    expected = attention(x, mask=hidden).detach()
+    np.testing.assert_array_equal(attention(x, attn_mask=hidden).detach(), expected)
+
+
 @pytest.mark.parametrize(
     ("use", "text"),
     [
+        (lambda: nn.TransformerEncoderLayer(8, 2)(meta.ones((1, 2, 8)), mask=HIDDEN, src_mask=HIDDEN),
+         r"\[TransformerEncoderLayer\] mask and src_mask are passed, which are one argument; expected one of mask"),
         (lambda: nn.TransformerEncoderLayer(8, 2, activation="rel"),
          r"\[TransformerEncoderLayer\] activation is 'rel'; expected \"relu\", \"gelu\" or a function"),
         (lambda: nn.MultiHeadAttention(8, 2)(meta.ones((1, 2, 8)), meta.ones((2, 2))),
