@@ -14,6 +14,7 @@ from meta.errors import RegistryError
 from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten._values import in_dtype
+from meta.frontend.torch.aten.indexing import fill_diagonal
 from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import UnsupportedError
@@ -208,8 +209,8 @@ def _copied(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return value if value.shape == self.shape else meta.broadcast_to(value, self.shape)
 
 
-WRITES: Mapping[str, Function] = {"copy": _copied}
-"""Operators in place whose row computes something else out of place."""
+WRITES: Mapping[str, Function] = {"copy": _copied, "fill_diagonal": fill_diagonal}
+"""Operators in place whose row computes something else out of place, or that have none."""
 
 
 # --- overloads -------------------------------------------------------------------------------------------------------

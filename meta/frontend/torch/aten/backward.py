@@ -22,7 +22,7 @@ def pullback(function: Callable[..., Any], xs: Sequence[Any], dy: Any) -> tuple[
     # Such as the distances that count unequal elements. In traces, `grad` returns None for them.
     if isinstance(result, meta.NDArray) and not result.requires_grad:
         return tuple(meta.zeros_like(x) for x in xs)
-    create = any(isinstance(x, meta.NDArray) and x.requires_grad for x in (*xs, dy))
+    create = any(not isinstance(x, meta.NDArray) or x.requires_grad for x in (*xs, dy))
     gradients = meta.autograd.grad([result], sources, [dy], create_graph=create, allow_unused=True)
     return tuple(meta.zeros_like(x) if g is None else g for g, x in zip(gradients, xs, strict=True))
 

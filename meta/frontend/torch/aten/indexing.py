@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from typing import Any
 
 import meta
@@ -155,3 +156,17 @@ def one_hot(self: Any, num_classes: int = -1) -> Any:
             raise ArgumentError("one_hot", "x is empty and num_classes is -1", "num_classes")
         count = meta.max(self).item() + 1
     return meta.one_hot(self, count, "int64")
+
+
+def fill_diagonal(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+    """x with `fill_value` where all positions are equal; with `wrap`, the diagonal of a matrix with more rows than
+    columns begins again after each square and a row. ATen only has it in place."""
+    if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):
+        raise ArgumentError("fill_diagonal_", f"x is {self.shape}", "a matrix, or more axes of equal sizes")
+    rows, *others = (meta.arange(n, device=self.device) for n in self.shape)
+    if wrap and self.ndim == 2:
+        rows = meta.remainder(rows, self.shape[1] + 1)
+    rest = self.ndim - 1
+    rows = meta.reshape(rows, (-1, *(1,) * rest))
+    places = [meta.equal(rows, meta.reshape(each, (-1, *(1,) * (rest - 1 - i)))) for i, each in enumerate(others)]
+    return meta.masked_fill(self, reduce(meta.logical_and, places), fill_value)

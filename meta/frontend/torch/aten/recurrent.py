@@ -20,20 +20,40 @@ def _layers(
 ) -> tuple[Any, ...]:  # fmt: skip
     """The hidden states, and the last states.
 
-    params: of each direction of each layer: weights of inputs and of states, with `has_biases` their biases too."""
+    params: of each direction of each layer: weights of inputs and of states, with `has_biases` their biases too; last
+        the weights of a projection of the hidden state, where there are as many."""
     if not isinstance(has_biases, bool) or not isinstance(params, (list, tuple)):
         raise NotSupportedError("torch", "a recurrent layer has packed sequences", "padded ones, or torch's operators")
     flat: list[Any] = list(params)  # pyright: ignore[reportUnknownArgumentType]
-    directions, count = 1 + bidirectional, 4 if has_biases else 2
-    if len(flat) != num_layers * directions * count:
+    directions, least = 1 + bidirectional, 4 if has_biases else 2
+    count = len(flat) // max(num_layers * directions, 1)
+    if len(flat) != num_layers * directions * count or count - least not in (0, 1):
         raise NotSupportedError("torch", f"a recurrent layer has {len(flat)} parameters",
-                                f"{count} for each layer and direction, without projections")  # fmt: skip
+                                f"{least} for each layer and direction, and one more for a projection")  # fmt: skip
     groups = [flat[i : i + count] for i in range(0, len(flat), count)]
-    parameters = [(w, b[0] if b else None, u, b[1] if b else None) for w, u, *b in groups]
+    parameters = [_parameters(group, has_biases, count > least) for group in groups]
+    step = step if count == least else _projected(step)
     between = (lambda x: forward("dropout")(x, dropout, True)) if train and dropout else None
     x = meta.swap_axis(x, 0, 1) if batch_first else x
     y, last = recurrent_layers(step, x, tuple(states), parameters, directions, between)
     return meta.swap_axis(y, 0, 1) if batch_first else y, *last
+
+
+def _parameters(group: Sequence[Any], has_biases: bool, has_projection: bool) -> tuple[Any, Any, Any, Any]:
+    """Weight and bias of the inputs' projection, of the states'; with a projection, the latter's weight is a pair."""
+    w, u = group[:2]
+    b, d = group[2:4] if has_biases else (None, None)
+    return w, b, (u, group[-1]) if has_projection else u, d
+
+
+def _projected(step: Step) -> Step:
+    """A step whose hidden state is projected. Its weight `u` is a pair: of the states' projection, of this one."""
+
+    def projected(state: Any, inputs: Any, u: Any, d: Any) -> tuple[Any, ...]:
+        hidden, *rest = step(state, inputs, u[0], d)
+        return meta.dense(hidden, u[1]), *rest
+
+    return projected
 
 
 @into(ROWS)

@@ -72,10 +72,51 @@ def stft(
     x = self if self.ndim == 2 else meta.expand_dims(self, 0)
     frames = forward("unfold")(x, 1, n_fft, step)
     if window is not None or width < n_fft:
-        weights = meta.ones((width,), x.dtype, x.device) if window is None else window
-        left = (n_fft - width) // 2
-        frames = frames * (meta.pad(weights, (left, n_fft - width - left)) if width < n_fft else weights)
+        frames = frames * _weights(window, width, n_fft, x.dtype, x.device)
     transform = meta.fft.fft if onesided is False or is_complex(frames.dtype) else meta.fft.rfft
     spectra = meta.swap_axis(transform(frames, norm="ortho" if normalized else "backward"), 1, 2)
     spectra = spectra if self.ndim == 2 else meta.squeeze(spectra, (0,))
     return spectra if return_complex is not False else meta.view_as_real(spectra)
+
+
+def _weights(window: Any, width: int, n_fft: int, dtype: str, device: Any) -> Any:
+    """The weights of the samples of a frame. window: of `width` samples in its middle, None: ones."""
+    weights = meta.ones((width,), dtype, device) if window is None else window
+    left = (n_fft - width) // 2
+    return meta.pad(weights, (left, n_fft - width - left)) if width < n_fft else weights
+
+
+@into(ROWS)
+def istft(
+    self: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
+    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
+    return_complex: bool = False,
+) -> Any:  # fmt: skip
+    """Signals of least squares (D. Griffin and J. Lim, 1984): the sums of overlapping frames times their windows, over
+    the sums of the windows' squares. Where those are 0, torch raises an error and the result is not finite."""
+    width, step = win_length or n_fft, hop_length or n_fft // 4
+    if not 0 < width <= n_fft or not 0 < step <= width or self.ndim not in (2, 3) or not is_complex(self.dtype):
+        found = f"win_length {width} and hop_length {step} for {self.dtype} of {self.ndim} axes"
+        raise ArgumentError("istft", found, f"hops of 1 to win_length, at most {n_fft}, two or three axes, complex")
+    spectra = meta.swap_axis(self if self.ndim == 3 else meta.expand_dims(self, 0), 1, 2)
+    batch, count, frequencies = spectra.shape
+    if onesided is None:
+        onesided = frequencies != n_fft
+    norm = "ortho" if normalized else "backward"
+    if return_complex:
+        frames = meta.fft.ifft(spectra, norm=norm)
+    else:
+        half = spectra if onesided else spectra[:, :, : n_fft // 2 + 1]
+        frames = meta.fft.irfft(half, n_fft, norm=norm)
+    weights = _weights(window, width, n_fft, frames.dtype, frames.device)
+    total = n_fft + step * (count - 1)
+    overlapped = forward("unfold_backward")
+    signal = overlapped(frames * weights, (batch, total), 1, n_fft, step)
+    squares = meta.broadcast_to(weights * weights, (1, count, n_fft))
+    envelope = overlapped(squares, (1, total), 1, n_fft, step)
+    first = n_fft // 2 if center else 0
+    last = total - first if length is None else first + length
+    missing = last - total if isinstance(last, int) and isinstance(total, int) else 0
+    signal = signal[:, first : last if missing <= 0 else total] / envelope[:, first : last if missing <= 0 else total]
+    signal = signal if missing <= 0 else meta.pad(signal, ((0, 0), (0, missing)))
+    return signal if self.ndim == 3 else meta.squeeze(signal, (0,))

@@ -78,11 +78,61 @@ def test_files_have_them_whole(name: str, tmp_path: Path) -> None:
             np.testing.assert_allclose(ours.numpy(), theirs.detach().resolve_neg().numpy(), rtol=1e-4, atol=1e-5)
 
 
-def test_inverse_short_time_transforms() -> None:
-    """ATen adds windows that the rows of a batch share."""
-    module = Function(lambda x: torch.istft(torch.stft(x, 16, 4, window=HANN, return_complex=True), 16, 4, window=HANN))
-    model = from_exported(torch.export.export(module, (SOUND,)))
-    np.testing.assert_allclose(model(meta.from_dlpack(SOUND)).numpy(), SOUND.numpy(), rtol=1e-4, atol=1e-5)
+def signals(x: torch.Tensor) -> Any:
+    """Of spectra that are no transform of a signal, of one signal and of two, also complex and of given lengths."""
+    z = torch.complex(x[:, :36], x[:, 28:]).reshape(2, 9, 4)
+    both = torch.cat([z, z.flip(1)[:, 1:8]], 1)
+    ones = torch.ones(16)
+    return (
+        torch.istft(z, 16, 4, window=HANN), torch.istft(z[0], 16, 5, 10, HANN_10, normalized=True),
+        torch.istft(z, 16, 4, window=ones, center=False), torch.istft(z, 16, window=ones),
+        torch.istft(both, 16, 4, window=HANN),
+        torch.istft(z, 16, 4, window=HANN, length=17), torch.istft(z, 16, 3, window=ones, center=False, length=20),
+        torch.view_as_real(torch.istft(both, 16, 4, window=HANN, onesided=False, return_complex=True)),
+        torch.istft(torch.stft(x, 16, 4, window=HANN, return_complex=True), 16, 4, window=HANN),
+    )  # fmt: skip
+
+
+def diagonals(x: torch.Tensor) -> Any:
+    x = x * 2
+    tall, cube = x.reshape(12, 2).clone(), x[:2, :4].reshape(2, 2, 2).clone()
+    flat = x.clone()
+    tall.fill_diagonal_(3.0, wrap=True)
+    flat.fill_diagonal_(1.5)
+    cube.fill_diagonal_(-1)
+    row = x[0].view(3, 2)
+    row.fill_diagonal_(7.0)
+    return tall, flat, cube, x, (x > 0).int().fill_diagonal_(5), x.reshape(8, 3).clone().fill_diagonal_(2.0, wrap=True)
+
+
+IN_FILES: dict[str, tuple[Callable[..., Any], torch.Tensor]] = {
+    "signals": (signals, SOUND), "diagonals": (diagonals, X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", IN_FILES)
+def test_gradients_of_what_files_have_whole(name: str, compiled: bool, tmp_path: Path) -> None:
+    function, x = IN_FILES[name][0], IN_FILES[name][1].double().requires_grad_()
+    module = (
+        Function(lambda x: [y.to(x.dtype) for y in function(x.float())]) if name == "signals" else Function(function)
+    )
+    program = torch.export.export(module, (x,))
+    torch.export.save(program, tmp_path / "program.pt2")
+    results = []
+    for source in (program, tmp_path / "program.pt2"):
+        model: Any = from_exported(source)
+        run = meta.vm.compile(model) if compiled else model
+        ours = meta.array(x.detach().numpy(), requires_grad=True)
+        results = list(leaves_of(run(ours)))
+        expected = module(x)
+        for y, each in zip(results, expected, strict=True):
+            np.testing.assert_allclose(y.detach().numpy(), each.detach().numpy(), rtol=1e-5, atol=1e-6)
+        chosen = [i for i, each in enumerate(expected) if each.is_floating_point()]
+        total = sum(expected[i].sin().sum() for i in chosen)
+        (gradient,) = torch.autograd.grad(total, [x])
+        sum((meta.sum(meta.sin(results[i])) for i in chosen[1:]), meta.sum(meta.sin(results[chosen[0]]))).backward()
+        np.testing.assert_allclose(ours.grad.numpy(), gradient.numpy(), rtol=1e-4, atol=1e-5)
 
 
 def sums(x: torch.Tensor) -> Any:
