@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from benchmarks.train import Run, against, machine, print_heading, print_row
 
@@ -53,14 +54,16 @@ def steps(run: Run, network: str) -> Iterator[list[str]]:
 
 
 def first_steps(run: Run, network: str) -> Iterator[list[str]]:
-    """The row of a network's first steps with empty caches."""
-    seconds: list[float | None] = []
+    """The rows of a network's first steps with empty caches: seconds by the clock, and of processors."""
+    results: list[dict[str, Any]] = []
     for name in CONTENDERS:
         with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
             result = run.job("step", Path(folder), run.threads[0], network=network, device=run.device, half=False,
                              contenders=[name], seconds=0.0)  # fmt: skip
-        seconds.append(result.get(name, {}).get("first"))
-    yield [NETWORKS[network], *map(_shown, seconds), against(seconds[1], seconds[3], FIRST_LIMIT)]
+        results.append(result.get(name, {}))
+    for key, what in (("first", "elapsed"), ("first_processor", "of processors")):
+        seconds: list[float | None] = [result.get(key) for result in results]
+        yield [f"{NETWORKS[network]}, {what}", *map(_shown, seconds), against(seconds[1], seconds[3], FIRST_LIMIT)]
 
 
 def imports(run: Run, network: str) -> Iterator[list[str]]:

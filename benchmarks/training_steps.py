@@ -20,6 +20,7 @@ import torch
 import meta
 from benchmarks.bert import BASE, MINI, Bert, Sizes, TorchBert
 from benchmarks.resnet import ResNet18, ResNet50, torch_resnet18, torch_resnet50
+from benchmarks.timing import processor_seconds
 from benchmarks.vm import MLP
 from meta.optim.sgd import with_sgd
 from meta.progress import timed_stages
@@ -90,12 +91,13 @@ NETWORKS = {
 @dataclass(slots=True)
 class Contender:
     """A prepared training step. run: one step, which returns the loss.  first: seconds of the first step, compilation
-    included.  peak: bytes that live at one time during a step, None if unknown.  stages: seconds of the stages of
-    meta's first step."""
+    included; first_processor: of processors, those of compilers included.  peak: bytes that live at one time during a
+    step, None if unknown.  stages: seconds of the stages of meta's first step."""
 
     name: str
     run: Work
     first: float
+    first_processor: float
     peak: int | None
     loss: float
     stages: Mapping[str, float] = field(default_factory=dict[str, float])
@@ -128,8 +130,8 @@ def measure(
     times = interleaved([c.run for c in ready], device, seconds)
     for contender, milliseconds in zip(ready, times, strict=True):
         results[contender.name] = {
-            "ms": milliseconds, "first": contender.first, "peak": contender.peak, "loss": contender.loss,
-            "stages": contender.stages,
+            "ms": milliseconds, "first": contender.first, "first_processor": contender.first_processor,
+            "peak": contender.peak, "loss": contender.loss, "stages": contender.stages,
         }  # fmt: skip
     return results
 
@@ -204,11 +206,17 @@ def _ours(case: Network, data: Data, device: str, half: bool) -> Contender:
         memory_budget=case.budgets.get((device, "bfloat16" if half else "float32")),
     )  # fmt: skip
     x, y = (meta.array(part, device=device) for part in data)
-    start = time.perf_counter()
     with timed_stages() as stages:
-        loss = float(step(x, y).item())
-    first = time.perf_counter() - start
-    return Contender("meta", lambda: step(x, y), first, step.memory(x, y).total, loss, stages)
+        loss, first, processor = _first(lambda: step(x, y), lambda: None)
+    return Contender("meta", lambda: step(x, y), first, processor, step.memory(x, y).total, loss, stages)
+
+
+def _first(step: Work, wait: Work) -> tuple[float, float, float]:
+    """The loss of a first step, and its seconds: by the clock, and of processors."""
+    processor, start = processor_seconds(), time.perf_counter()
+    loss = float(step().item())
+    wait()
+    return loss, time.perf_counter() - start, processor_seconds() - processor
 
 
 def _theirs(case: Network, data: Data, device: str, half: bool, name: str) -> Contender:
@@ -242,15 +250,12 @@ def _theirs(case: Network, data: Data, device: str, half: bool, name: str) -> Co
         return loss
 
     wait = synchronizer(device)
-    start = time.perf_counter()
-    loss = float(step().item())
-    wait()
-    first = time.perf_counter() - start
+    loss, first, processor = _first(step, wait)
     for _ in range(WARM_UP):
         step()
     wait()
     peak = torch.cuda.max_memory_allocated() - before if device == "cuda" else _cpu_peak(step, model, optimizer, x, y)
-    return Contender(name, step, first, peak, loss)
+    return Contender(name, step, first, processor, peak, loss)
 
 
 def _compiled(function: Callable[..., Any], name: str, device: str) -> Callable[..., Any]:
