@@ -209,7 +209,23 @@ def _copied(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return value if value.shape == self.shape else meta.broadcast_to(value, self.shape)
 
 
-WRITES: Mapping[str, Function] = {"copy": _copied, "fill_diagonal": fill_diagonal}
+def _bernoulli(self: Any, p: Any = 0.5, generator: Any = None) -> Any:
+    return _row("bernoulli")(self, p)
+
+
+def _normal(self: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
+    return _row("normal_functional")(self, mean, std)
+
+
+def _row(name: str) -> Function:
+    row = aten.find(name)
+    assert row is not None
+    return row
+
+
+WRITES: Mapping[str, Function] = {
+    "bernoulli": _bernoulli, "copy": _copied, "fill_diagonal": fill_diagonal, "normal": _normal
+}  # fmt: skip
 """Operators in place whose row computes something else out of place, or that have none."""
 
 
@@ -234,9 +250,7 @@ def _to_other(self: Any, other: Any, non_blocking: bool = False, copy: bool = Fa
 
 
 def _converted(x: Any, **placement: Any) -> Any:
-    convert = aten.find("to")
-    assert convert is not None
-    return convert(x, **placement)
+    return _row("to")(x, **placement)
 
 
 OVERLOADS: Mapping[str, Function] = {"to.device": _to_device, "to.dtype": _to_dtype, "to.other": _to_other}

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend.torch.aten._row import Rows, direct, into
 
 ROWS: Rows = {
@@ -29,6 +29,8 @@ def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Calla
         factors: Any = tuple(scales)
         if has_scales and (output_size is None or _sizes(spatial, factors) == tuple(output_size)):
             return meta.interpolate(x, None, factors, mode, align_corners, antialias=antialias)
+        if has_scales and not align_corners and all(isinstance(n, int) for n in (*spatial, *output_size)):
+            return _cropped(x, tuple(output_size), factors, mode, antialias)
         return meta.interpolate(x, tuple(output_size), None, mode, align_corners, antialias=antialias)
 
     if aligns:
@@ -42,6 +44,15 @@ def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Calla
         return run(self, output_size, False, _scales(scales, keywords))
 
     return plain
+
+
+def _cropped(x: Any, size: tuple[int, ...], factors: tuple[float, ...], mode: Any, antialias: bool) -> Any:
+    """The first elements of a resized image: the factors alone decide where an element is read."""
+    if any(n > whole for n, whole in zip(size, _sizes(x.shape[2:], factors), strict=True)):
+        problem = f"the size is {size}, with scales {factors} of an operand of shape {x.shape}"
+        raise NotSupportedError("upsample", problem, "at most the product of scales and sizes of the operand")
+    whole = meta.interpolate(x, None, factors, mode, False, antialias=antialias)
+    return whole[(slice(None), slice(None), *(slice(n) for n in size))]
 
 
 def _sizes(spatial: Sequence[int], factors: Sequence[float]) -> tuple[int, ...]:

@@ -128,9 +128,9 @@ def convolution(
 
 @into(ROWS)
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
-    if not is_complex(input.dtype) and not is_complex(weight.dtype):
+    if weight.ndim == 2 and not is_complex(input.dtype) and not is_complex(weight.dtype):
         return meta.dense(input, weight, bias)
-    out = meta.matmul(input, weight, transpose_b=True)
+    out = meta.matmul(input, weight, transpose_b=weight.ndim > 1)
     return out if bias is None else out + bias
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
-from meta.dtype import canonical, is_complex, real_dtype
+from meta.dtype import canonical, int_range, is_complex, is_float, real_dtype, significand_bits
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
@@ -63,6 +63,18 @@ def randint(low: Any, high: Any, size: Any = None, *, dtype: Any = None, device:
 def randint_like(self: Any, low: Any, high: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     first, last = (0, low) if high is None else (low, high)
     return randint(first, last, self.shape, dtype=dtype or self.dtype, device=device or self.device)
+
+
+@into(ROWS)
+def random(self: Any, *ends: Any, **named: Any) -> Any:
+    """Integers, as elements of the dtype of `self`. ends: `to`, or `from` and `to`, which is not included; without
+    `to`, up to the largest integer, or the largest up to which a floating dtype has all integers."""
+    first, last = (0, *ends) if len(ends) == 1 else ends or (0, None)
+    first, last = named.get("from", first), named.get("to", last)
+    if last is None:
+        last = (2 ** significand_bits(self.dtype) if is_float(self.dtype) else int_range(self.dtype)[1]) + 1
+    drawn = meta.random.randint(self.shape, first, min(last, 2**63 - 1), device=self.device)
+    return meta.cast(drawn, self.dtype)
 
 
 @into(ROWS)

@@ -14,7 +14,7 @@ import pytest
 import torch
 
 import meta
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten import _table
 from meta.frontend.torch.aten._operands import NUMBER_FIRST, TENSOR_PAIRS
@@ -271,3 +271,26 @@ def test_cumulative_logarithms_of_complex_numbers_keep_torchs_branch_and_small_e
     torch.logcumsumexp(other, 0).backward(torch.ones(3, dtype=torch.complex64))
     assert other.grad is not None
     np.testing.assert_allclose(gradient.numpy(), other.grad.resolve_conj().numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("name", ["upsample_bilinear2d", "_upsample_bilinear2d_aa", "upsample_bicubic2d",
+                                  "upsample_nearest2d", "_upsample_nearest_exact2d"])  # fmt: skip
+def test_given_scales_decide_where_elements_are_read(name: str) -> None:
+    """Also where the size of the result is not the product of the scales and the sizes of the operand."""
+    x, row = torch.randn(1, 2, 10, 20, dtype=torch.float64), aten.find(name)
+    assert row is not None
+    corners: tuple[bool, ...] = () if "nearest" in name else (False,)
+    for size, scales in (([3, 4], (1.7, 0.9)), ([17, 18], (1.7, 0.9)), ([5, 10], (0.5, 0.5)), ([4, 10], (0.5, 0.5))):
+        expected = getattr(torch.ops.aten, name)(x, size, *corners, *scales)
+        actual = row(meta.array(x.numpy()), size, *corners, *scales)
+        np.testing.assert_allclose(actual.numpy(), expected.numpy(), atol=1e-12)
+    with pytest.raises(NotSupportedError, match=r"the size is \(30, 40\), with scales \(1.7, 0.9\)"):
+        row(meta.array(x.numpy()), [30, 40], *corners, 1.7, 0.9)
+
+
+def test_linear_of_one_output() -> None:
+    x, w = torch.randn(3, 4), torch.randn(4)
+    row = aten.find("linear")
+    assert row is not None
+    result = row(*(meta.array(t.numpy()) for t in (x, w)))
+    np.testing.assert_allclose(result.numpy(), torch.nn.functional.linear(x, w).numpy(), rtol=1e-5)

@@ -10,7 +10,7 @@ import torch
 from torch import distributions, nn
 
 import meta
-from meta.frontend.torch import from_exported
+from meta.frontend.torch import aten, from_exported
 
 N = 40_000
 
@@ -59,3 +59,59 @@ def test_compiled_functions_draw_torchs_numbers(parameters: tuple[torch.Tensor, 
     assert torch.equal(gamma, expected[0])
     assert torch.equal(counts, expected[1])
     torch.testing.assert_close(slope, expected[2], rtol=2e-3, atol=0)
+
+
+class Fills(nn.Module):
+    def __init__(self, fill: Any) -> None:
+        super().__init__()
+        self.fill = fill
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.fill(x.clone()) * 1.0
+
+
+FILLS: dict[str, Any] = {
+    "bernoulli": (lambda x: x.bernoulli_(), 0.5),
+    "bernoulli p": (lambda x: x.bernoulli_(0.2), 0.2),
+    "bernoulli of a tensor": (lambda x: x.bernoulli_(x / 10), 0.5),
+    "normal": (lambda x: x.normal_(), 0.0),
+    "normal std": (lambda x: x.normal_(std=2.0), 0.0),
+    "normal mean": (lambda x: x.normal_(-3.0), -3.0),
+    "normal both": (lambda x: x.normal_(7.0, 0.1), 7.0),
+    "uniform": (lambda x: x.uniform_(), 0.5),
+    "exponential": (lambda x: x.exponential_(), 1.0),
+    "random to": (lambda x: x.random_(11), 5.0),
+    "random": (lambda x: x.random_() / 2**24, 0.5),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")  # torch calls its own deprecated function
+@pytest.mark.parametrize("decomposed", [False, True])
+@pytest.mark.parametrize("name", FILLS)
+def test_writes_of_random_numbers_ignore_the_values_before(name: str, decomposed: bool) -> None:
+    """`x.normal_()` has no argument but x, which is the mean of `torch.normal(x)`."""
+    fill, mean = FILLS[name]
+    x = torch.full((N,), 5.0)
+    program = torch.export.export(Fills(fill), (x,))
+    meta.random.seed(1)
+    result = from_exported(program.run_decompositions() if decomposed else program)(meta.array(x.numpy())).numpy()
+    assert abs(result.mean() - mean) < 5 * result.std() / np.sqrt(N)
+    assert result.std() > 0
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "bfloat16", "int64", "int32", "uint8", "bool"])
+def test_random_integers_have_torchs_ranges(dtype: str) -> None:
+    row = aten.find("random")
+    assert row is not None
+    meta.random.seed(1)
+    x = meta.zeros((N,), dtype)
+    for args in (), (2,), (0, None):
+        result = row(x, *args)
+        assert result.dtype == dtype
+        expected = torch.zeros(N, dtype=getattr(torch, dtype)).random_(*args).double()
+        values = torch.from_numpy(result.numpy().astype(np.float64))
+        assert values.min() >= 0
+        assert abs(values.mean() / expected.mean() - 1) < 0.03
+    if dtype != "bool":
+        assert set(np.unique(row(x, 3, 6).numpy().astype(int))) == {3, 4, 5}
+        assert set(np.unique(row(x, **{"from": 3, "to": 6}).numpy().astype(int))) == {3, 4, 5}
