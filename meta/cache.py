@@ -30,13 +30,13 @@ import socket
 import time
 import warnings
 from collections.abc import Generator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from meta.cache_files import TEMPORARY, encoded, exclusive, files, read_verified, write_atomically
 from meta.files.atomic import has_ended
 from meta.folders import Folder, opened
+from meta.records import record
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _ORPHAN_AFTER: Final = 3600.0  # seconds; older than this, a file being written belongs to a process that died
@@ -105,7 +105,7 @@ def default_max_kernels() -> int:
     return int(text)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class DiskCache:
     """A directory of entries named `<key><suffix>`; beyond `max_bytes` the least recently used are evicted.
 

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from functools import cache
+
+from meta.records import record
 
 KINDS: tuple[str, ...] = ("cpu", "cuda")
 _NAME = re.compile(rf"({'|'.join(KINDS)})(?::(\d{{1,9}})|\((\d{{1,9}})\))?")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Device:
     """A device kind ("cpu", "cuda") and an index. Compare with `is`: devices are interned by `device()`."""
 

@@ -15,11 +15,12 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Generator
-from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
 from typing import Final
+
+from meta.records import record
 
 _HAS_OWNERS: Final = hasattr(os, "geteuid") and os.open in os.supports_dir_fd
 _FILE: Final = (
@@ -37,7 +38,7 @@ class UntrustedError(OSError):
     """Others can change a file or directory. Its text has the path and the reason."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Folder:
     """A private directory, for as long as `opened` has it open.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Any
 
+from meta.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Tree:
     """The structure of a nest: the container of each node, and the values that are not leaves.
 

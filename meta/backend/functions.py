@@ -9,13 +9,13 @@ fixed.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.memory.numpy_arrays import to_numpy
 from meta.device import CPU
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.ir.type import flat_types
+from meta.records import record
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 Kernel = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Specialised:
     """A payload that builds a function for the arguments of a call."""
 

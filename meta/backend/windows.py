@@ -5,12 +5,13 @@ The arithmetic uses only `+ * // %` and comparisons, so it serves Python ints, N
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from math import gcd
 from typing import Any
 
+from meta.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class Windows:
     """The windows along one axis of `size` elements: window i covers `start(i) + r * dilation` for r < kernel.
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
@@ -10,12 +9,13 @@ import meta
 from meta.eager.ndarray import NDArray, array
 from meta.model.model import Model
 from meta.nn import Conv2d, Linear, MaxPool2d
+from meta.records import record
 
 TRAIN = 1437
 """Number of training images; the other 360 of the 1797 are test images."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Digits:
     """Images (n, 1, 8, 8) float32, standardised by the training set, and labels (n,) int64, in a fixed split."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from heapq import heappop, heappush
 from typing import Any
 
@@ -24,6 +23,7 @@ from meta.eager.seeds import (
 from meta.modes import modes, scopes
 from meta.op.grad.rule import GradRule
 from meta.parts import Writes
+from meta.records import record
 
 Slot = tuple[GradientNode, int]
 Pending = dict[GradientNode, dict[int, NDArray]]
@@ -159,7 +159,7 @@ def _walk(start: Pending, slots: frozenset[Slot] | None, retain: bool, create: b
     return collected
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Route:
     """The part of a graph between outputs and the inputs of wanted gradients."""
 

@@ -8,7 +8,6 @@ they need values.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import count
 from types import EllipsisType
 from typing import Any, Literal
@@ -21,6 +20,7 @@ from meta.errors import NotSupportedError, PositionError, TraceError, TypeInfere
 from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
+from meta.records import record
 from meta.schema._types import TensorLike
 
 Index = Any
@@ -30,7 +30,7 @@ _END = 2**62  # past every size, for the slice of a whole axis
 _ALLOWED = "integers, slices, ..., None, and arrays of integers or booleans"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Slices:
     """A basic index as attributes of strided_slice, and the shapes on the way.
 

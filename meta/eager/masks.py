@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from meta.dim import Dim
 from meta.errors import PositionError
 from meta.op import rules
+from meta.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MaskAxis:
     """The positions of a mask's true elements along one of its axes, whose size was `size`."""
 

@@ -8,13 +8,13 @@ result are cast to `dtype:~any`; `~float` takes floating dtypes only. Keywords t
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import meta
 from meta import dtype as dtypes
 from meta.eager.ufuncs import tensor_of
 from meta.errors import ArgumentError, NotSupportedError
+from meta.records import record
 from meta.schema._types import TensorLike
 
 Target = str | Callable[..., Any]
@@ -239,7 +239,7 @@ def array_function(
     return target(**{**arguments, "x": meta.cast(tensor_of(arguments["x"]), dtype)}).cast(dtype)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Parameter:
     """A parameter of a function of NumPy.
 

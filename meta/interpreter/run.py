@@ -36,6 +36,7 @@ from meta.ir.visitor import free_vars
 from meta.modes import modes
 from meta.op.dispatch import with_dialect
 from meta.op.registry import Op
+from meta.records import record
 from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
 from meta.tracing.loop_op import LoopOp
@@ -45,7 +46,7 @@ MAX_CALLS = 100_000
 """Calls of functions in progress at one time. A call that is the last thing a function does is not in progress."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Closure:
     """A function value and the values that its body captures."""
 

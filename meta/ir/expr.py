@@ -18,6 +18,7 @@ from typing import Any, Protocol, TypeGuard
 from meta.errors import IRError
 from meta.ir.span import Span
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
+from meta.records import record
 from meta.schema._dsl import Schema
 from meta.schema._types import TensorLike
 
@@ -49,7 +50,7 @@ def _no_attrs() -> dict[str, Any]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Var(TensorLike):
     """A variable, bound once. Two variables may have one name: the printer tells them apart."""
 
@@ -58,7 +59,7 @@ class Var(TensorLike):
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Constant(TensorLike):
     """A tensor of a fixed value: an object that `numpy.asarray` takes, or with a method `numpy()`."""
 
@@ -82,7 +83,7 @@ class GlobalVar:
 Atom = Var | Constant | GlobalVar
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Call:
     """An operator applied to arguments in schema order, or a function (Var, GlobalVar) applied to atoms.
 
@@ -110,7 +111,7 @@ class Call:
         return f"{self.dialect}.{self.op.name}" if self.dialect else self.op.name
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Tuple:
     """A tuple of atoms."""
 
@@ -122,7 +123,7 @@ class Tuple:
         return TupleType(tuple(f.type for f in self.fields))
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class TupleGetItem:
     """Field `index` (not negative) of the tuple `value`."""
 
@@ -139,7 +140,7 @@ class TupleGetItem:
         raise IRError("get_item", f"there is no field {self.index} in a value of type {kind!r}")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class If:
     """One of two blocks, by a 0-d bool tensor. The blocks see the variables around them."""
 
@@ -153,7 +154,7 @@ class If:
         return self.then.type
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class FunctionExpr:
     """A function of the module, or a closure when bound to a variable, which its own body may then call.
 
@@ -171,7 +172,7 @@ class FunctionExpr:
         return FunctionType(tuple(p.type for p in self.params), self.body.type)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Binding:
     """`var = value`."""
 
@@ -183,7 +184,7 @@ class Binding:
         return self.value.span
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Block:
     """Bindings in order, then the result: an atom, or a tuple of atoms."""
 

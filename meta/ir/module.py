@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 
 from meta.errors import IRError, did_you_mean
 from meta.ir.expr import FunctionExpr
 from meta.ir.printer import to_text
+from meta.records import record
 
 
 def _no_functions() -> dict[str, FunctionExpr]:
     return {}
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Module:
     """Functions by name. Immutable: `with_function` gives a new one. verified: whether `verify` has accepted it."""
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 from meta.errors import user_location
+from meta.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Span:
     """A file and a line in it."""
 

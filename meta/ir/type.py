@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 from weakref import WeakValueDictionary
 
@@ -13,6 +13,7 @@ from meta.dtype import is_complex, itemsize, real_dtype
 from meta.errors import IRError, TypeInferenceError
 from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE, array_bytes
 from meta.locks import new_lock
+from meta.records import record
 from meta.tree import leaves_of
 
 
@@ -115,7 +116,7 @@ def _show(shape: Shape) -> str:
     return f"({', '.join(shown)}{',' if len(shown) == 1 else ''})"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TupleType:
     """A fixed number of values. nodes: the types in it, once for each path to them.  depth: of its nesting.
 
@@ -133,7 +134,7 @@ class TupleType:
         return "(" + ", ".join(map(repr, self.fields)) + ("," if len(self.fields) == 1 else "") + ")"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class FunctionType:
     """A function value. nodes, depth: as of a tuple of its parameters and its result."""
 
@@ -149,7 +150,7 @@ class FunctionType:
         return f"fn({', '.join(map(repr, self.params))}) -> {self.result!r}"
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Value:
     """The result of an operator whose value follows from the types of the arguments (`shape`): no kernel runs."""
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, cast
 
 from meta import tracing
+from meta.records import record
 
 if TYPE_CHECKING:
     from meta.model.model import Model
@@ -37,7 +38,7 @@ class HookHandle:
         self.remove()
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class HookEntry:
     """A hook, and whether it takes the keyword arguments of the call."""
 

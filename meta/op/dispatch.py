@@ -9,7 +9,6 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib import import_module
 from typing import Final
 
@@ -25,6 +24,7 @@ from meta.op.implementation import Implementation as Implementation
 from meta.op.implementation import Kernel as Kernel
 from meta.op.implementation import implementations_of, on_change
 from meta.op.registry import Op
+from meta.records import record
 
 _registered: dict[str, Dialect] = {}
 """Dialects from outside of this package."""
@@ -125,7 +125,7 @@ def implementation(op: Op, dialect: str) -> Implementation | None:
     return next((i for i in implementations_of(op.name) if i.dialect.name == dialect), None)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Candidate:
     """An implementation and why it was refused (None: it accepts).
 

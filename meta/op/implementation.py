@@ -23,6 +23,7 @@ from meta.op import crossover, families
 from meta.op.families import BUILT_IN
 from meta.op.positions import checked
 from meta.op.registry import Op, find
+from meta.records import record
 
 Kernel = Callable[..., Any]
 """`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,
@@ -31,7 +32,7 @@ lists flattened, absent ones and Python scalars left out."""
 P = TypeVar("P")
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class CallInfo:
     """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
 
@@ -63,7 +64,7 @@ Checker = Callable[[CallInfo], str | None]
 """None to accept, else the reason to refuse."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Implementation:
     """One dialect's implementation of one operator.
 

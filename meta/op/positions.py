@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from meta.dtype import is_complex
 from meta.errors import PositionError
+from meta.records import record
 
 if TYPE_CHECKING:
     from meta.ir.type import TensorType
     from meta.op.implementation import CallInfo, Implementation, Kernel
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Positions:
     """The accepted values of one tensor of positions.
 

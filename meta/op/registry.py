@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import field, fields, replace
 from importlib import import_module
 from keyword import iskeyword
 from pkgutil import iter_modules
@@ -25,6 +25,7 @@ from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, flat_types
 from meta.op.namespaces import SEPARATOR, split
 from meta.op.positions import Rule
+from meta.records import record
 from meta.schema._dsl import Schema
 from meta.tree import map_leaves
 
@@ -35,7 +36,7 @@ COMPLEX_RULES: tuple[str, ...] = get_args(Complex)
 TypeFunction = Callable[..., Type]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Op:
     """One base operator and the facts about it.
 

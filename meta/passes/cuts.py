@@ -7,7 +7,6 @@ Operators that take such a tensor can read p, without a copy of its first column
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 from meta.ir.expr import Atom, Call
@@ -15,9 +14,10 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import Scope
 from meta.op.registry import get
 from meta.passes.emission import VIEWS
+from meta.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Cut:
     """whole: the matrix.  dtypes: the casts of its first columns, in order."""
 

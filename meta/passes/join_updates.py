@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.ir.expr import MUTATES, Atom, Binding, Call, Expr, FunctionExpr, TupleGetItem, Var
@@ -20,6 +19,7 @@ from meta.modes import modes
 from meta.op.registry import get
 from meta.passes.emission import plain_call
 from meta.passes.manager import counted, function_pass
+from meta.records import record
 
 _DTYPES: Final = frozenset({"float32", "float64"})
 """sgd computes narrower dtypes in float32, which rounds once where written-out steps round each result."""
@@ -54,7 +54,7 @@ def join_updates(function: FunctionExpr) -> FunctionExpr:
     return rewrite(function, counted("join_updates", by_op(rules)))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _MomentumStep:
     """velocity, parameter: the variables of the new values.  operands: x, dx and v of sgd."""
 

@@ -20,6 +20,7 @@ from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.verifier import verify
 from meta.ir.visitor import Rule, Scope, rewrite, walk
+from meta.records import record
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -82,7 +83,7 @@ def context() -> PassContext:
     return _stack.contexts[-1] if _stack.contexts else PassContext()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pass:
     """A named transformation. Call it on a Module; its contract is its documentation."""
 
@@ -107,7 +108,7 @@ class Pass:
         return out
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Pipeline:
     """Passes in order."""
 

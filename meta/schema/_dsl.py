@@ -6,11 +6,11 @@ softmax = Schema("softmax", Arg("x", Tensor, doc="Input of any shape."), Arg("ax
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from keyword import iskeyword
 from typing import Any, Final
 
 from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.records import record
 from meta.schema._types import ArgType, Reject
 
 
@@ -27,7 +27,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
 """Names that torch or NumPy give to arguments, and those of the same arguments in schemas, for error texts."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Arg:
     """One argument: its name, type, default (REQUIRED without one) and one sentence of documentation."""
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Literal
 
 from meta import dtype as dtypes
@@ -16,6 +16,7 @@ from meta.device import Device as DeviceObject
 from meta.device import device as parse_device
 from meta.dim import SymDim
 from meta.errors import MetaError, did_you_mean
+from meta.records import record
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
 
@@ -30,7 +31,7 @@ class Reject(Exception):
     """Rejects a value; the message adds a remedy that `allowed` does not contain."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ArgType:
     """The type of an argument.
 

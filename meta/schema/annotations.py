@@ -16,11 +16,11 @@ import inspect
 import os
 import types as python_types
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import wraps
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.records import record
 from meta.schema import _types as types
 from meta.schema._types import ArgType, Reject, TensorLike, is_numpy_scalar
 
@@ -34,7 +34,7 @@ _SCALARS = {int: types.Int, float: types.Float, bool: types.Bool, str: types.Str
 _PLURALS = {"an int": "ints", "a float or an int": "numbers", "a string": "strings", "a tensor": "tensors"}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Expected:
     """The values that an annotation accepts. kinds: noun phrases for its alternatives; plural: one for items of a
     sequence."""

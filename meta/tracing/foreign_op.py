@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from meta.ir.type import Type
 from meta.modes import modes
 from meta.op.implementation import Implementation
 from meta.op.registry import Op
+from meta.records import record
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Str, TensorList
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class ForeignOp(Op):
     """An operator that is made for one program and not registered: a function of a library on tensors.
 

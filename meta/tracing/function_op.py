@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from meta.ir.expr import Atom, Call
 from meta.ir.type import TupleType, Type
 from meta.op.grad.rule import GradRule, gradient_rule
 from meta.op.registry import Op, check_registered
+from meta.records import record
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import Tensor, TensorList
 
@@ -18,14 +19,14 @@ NAMESPACE = "Function"
 the text of a program with one cannot be parsed; `drop_stop_gradient` removes them."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class ProgramOp(Op):
     """An operator that is made for one call of a program and not registered. rule: its gradient."""
 
     rule: GradRule = field(kw_only=True)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class FunctionOp(ProgramOp):
     """A call of an autograd.Function, whose `forward` the program contains: the results of `forward`, with a gradient.
 

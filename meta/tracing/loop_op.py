@@ -19,7 +19,7 @@ that nothing reads.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from meta import dtype as dtypes
@@ -46,6 +46,7 @@ from meta.ir.visitor import block_reads, free_vars, inline, rewrite, substituted
 from meta.modes import modes
 from meta.op.grad.rule import GradRule
 from meta.op.registry import Op
+from meta.records import record
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import ArgType, Tensor
 from meta.tracing.differentiate import gradients
@@ -60,7 +61,7 @@ NAMESPACE = "Loop"
 _BODY = ArgType("Function", "Function", "attr", "a function of the module", lambda value: value)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class LoopOp(ProgramOp):
     """A loop. Arguments: the first carry, the operands whose elements are taken, the captured values; in a module with
     its loops outlined, the function of the body before them.
@@ -210,7 +211,7 @@ def _with_saved(body: FunctionExpr, carried: int) -> FunctionExpr:
     return replace(body, body=Block(body.body.bindings, Tuple((*body.body.results, *saved))))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _LoopGradient:
     """The gradient of a loop in the form of a generated gradient function. items: the number of stacks before those of
     saved values."""

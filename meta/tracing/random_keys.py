@@ -14,6 +14,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.expr import Constant, Var
 from meta.ir.type import tensor_type
+from meta.records import record
 from meta.tracing.symbol import Symbol
 
 _KEY = "key"
@@ -34,7 +35,7 @@ def is_key(param: Var) -> bool:
     return param.name.partition(":")[0] == _KEY
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Body:
     """The body of a loop that is traced. where: the function that errors name.  steps: their number, None where it is
     not known before the program runs.  draws: by generator and device, those of one step."""

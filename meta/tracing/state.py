@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 import meta
@@ -18,6 +17,7 @@ from meta.ir.expr import Atom, Constant, Var
 from meta.modes import modes
 from meta.op.registry import Op, get
 from meta.parts import mark_part
+from meta.records import record
 from meta.tracing.backward import backward, grad
 from meta.tracing.differentiate import reached
 from meta.tracing.emitter import Emitter
@@ -27,7 +27,7 @@ from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class State:
     """An array that the traced function reached, and the parameter that holds its value."""
 
@@ -35,7 +35,7 @@ class State:
     var: Var
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LeftGradient:
     """A `.grad` at the end of a trace.
 

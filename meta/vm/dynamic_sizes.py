@@ -10,6 +10,7 @@ from typing import Any
 from meta.dim import SymDim, evaluate, names, sym
 from meta.errors import ArgumentError, did_you_mean, user_frame
 from meta.ir.type import TensorType
+from meta.records import record
 
 SPECIALISATIONS = 8
 """Programs of one executor for inputs that differ only in sizes, from which on it warns."""
@@ -22,7 +23,7 @@ class SpecialisationWarning(UserWarning):
     """A program is compiled again and again for inputs of other sizes."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class OpenSizes:
     """The sizes that a program leaves open. axes: input -> axis -> its size.  bounds: the name of a size -> its least
     and its greatest value, None for none; other sizes may have any value."""

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from meta import tracing
 from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
+from meta.records import record
 from meta.vm.lower.dispatched import Source
 from meta.vm.relax.executables import Loaded
 from meta.vm.runner import Machine, Runner
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from meta.vm.cuda_graph.call import GraphCall
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Program:
     """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered.
     run: a call.  tracked: for a program with `backward` inside, which inputs and arrays of the state required gradients

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
@@ -15,6 +14,7 @@ from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
+from meta.records import record
 from meta.vm.lower.choose import Choice
 from meta.vm.program import Program
 from meta.vm.runner import Machine
@@ -69,7 +69,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
     return "\n".join("  ".join(cell.ljust(w) for cell, w in zip(row, widths, strict=True)).rstrip() for row in rows)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryReport:
     """Bytes of one call. state: parameters, buffers and optimizer state that the program reads or writes.
     inputs, constants: those of the call.  outputs, intermediates, workspace, dynamic: see PlannedBytes.
@@ -137,7 +137,7 @@ def _check_stage(name: str, stage: str, stages: Sequence[str]) -> None:
         raise ArgumentError(name, f"there is no stage '{stage}'", allowed, did_you_mean(stage, stages))
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelTime:
     """Time of one kernel: its name, the operators in it, calls per run, microseconds of all of them per run."""
 
@@ -147,7 +147,7 @@ class KernelTime:
     microseconds: float
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Profile:
     """Kernels by time, slowest first. total: microseconds of a run without the profiler, median."""
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from meta import dtype as dtypes
@@ -15,13 +14,14 @@ from meta.ir.expr import MUTATES, Atom, Binding, Block, FunctionExpr, Tuple, Tup
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import inline
+from meta.records import record
 from meta.tracing.differentiate import gradients, reached
 from meta.tracing.emitter import recording
 from meta.tracing.random_keys import is_key
 from meta.tracing.symbol import Symbol
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Split:
     """A program and its gradient.
 

@@ -14,7 +14,6 @@ import ctypes
 import threading
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any, Final
 from weakref import WeakSet
 
@@ -23,6 +22,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.devices import tvm_device
 from meta.device import Device, device
 from meta.errors import DeviceError
+from meta.records import record
 
 SMALL: Final = 1 << 20
 """Bytes up to which blocks are allocated several at a time and reused for their exact size only."""
@@ -67,7 +67,7 @@ def _take_recent(used: list[PoolBlock] | None) -> PoolBlock | None:
     return None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class MemoryStats:
     """Bytes of a device. in_use: of referenced blocks.  cached: of free blocks, kept for reuse.  reserved: of both.
     peak_reserved: the maximum of reserved.  free, total: of the whole device, as the driver reports them.

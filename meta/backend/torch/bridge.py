@@ -12,7 +12,6 @@ import threading
 import weakref
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager, contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import torch
@@ -24,6 +23,7 @@ from meta.backend.functions import bind
 from meta.backend.tvm import launcher
 from meta.device import Device
 from meta.dtype import is_complex
+from meta.records import record
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
@@ -39,7 +39,7 @@ _current_stream: Callable[[int], int] = getattr(
 """Torch's stream on a GPU, as a handle."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Native:
     """A payload with kernels on raw tensors that run without Python.
 

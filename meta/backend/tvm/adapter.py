@@ -169,6 +169,7 @@ FUNCTIONS: Final[Mapping[str, str]] = MappingProxyType(
         "pack_imports": "runtime.ModulePackImportsToTensor",
         # the steps of `relax_build` before and after the build of the kernels
         "vm_bytecode": "relax.VMCodeGen",
+        "vm_functions": "relax.VMTIRCodeGen",
         "vm_link": "relax.VMLink",
         # of scope, dtype, shape, strides, elem_offset, data_alignment, offset_factor, layout, allocated_addr, span
         "buffer_type": "tirx.BufferType",

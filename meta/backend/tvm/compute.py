@@ -9,10 +9,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+from meta.records import record
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
@@ -20,7 +22,7 @@ if TYPE_CHECKING:
 Compute = Callable[..., Any]
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class TEImplementation:
     """A TE compute, and options for the kernels built from it.
 
@@ -58,7 +60,7 @@ def separate_extents(_: CallInfo) -> dict[str, tuple[int, ...]]:
     return {}
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class RuntimeFunction:
     """An implementation that needs no compilation: `run(*inputs, *outputs)` on raw tensors."""
 

@@ -6,8 +6,8 @@ import hashlib
 import inspect
 import json
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
-from typing import Any
+from dataclasses import replace
+from typing import Any, Final
 
 from meta.backend.eviction import report_eviction
 from meta.backend.tvm import adapter as tvm
@@ -22,13 +22,18 @@ from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
 from meta.cache import DiskCache, default_cache, default_max_kernels
 from meta.errors import KernelError, MetaError, raised
 from meta.locks import new_lock
+from meta.records import record
 
 Kernel = Callable[..., None]
 """`kernel(*parameters, *inputs, *outputs)` on compact tensors; it writes the outputs. parameters: the numbers that it
 takes at run time."""
 
 
-@dataclass(frozen=True, slots=True)
+UNPROVED: Final = "meta.unproved"
+"""The attribute of functions whose results have extents that were not proved to be those of the specification."""
+
+
+@record
 class Unscheduled:
     """The TIR function of a compute before it is scheduled, over (parameters..., inputs..., outputs...).
 
@@ -42,7 +47,7 @@ class Unscheduled:
     unproved: KernelError | None
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Compiled:
     """A compiled kernel, and the parameters that it takes before its tensors."""
 
@@ -112,7 +117,7 @@ def _unscheduled(spec: KernelSpec) -> Unscheduled:
     has_index_dtype = all(str(d.ty.dtype) == spec.index for t in buffers if hasattr(t, "shape") for d in t.shape)
     if not has_index_dtype:
         function = tvm.create_prim_func(tensors, index_dtype_override=spec.index)
-    return Unscheduled(function, parameters.all, unproved)
+    return Unscheduled(function if unproved is None else function.with_attr(UNPROVED, True), parameters.all, unproved)
 
 
 def _dtypes(spec: KernelSpec) -> set[str]:
@@ -234,12 +239,11 @@ def _compile(spec: KernelSpec, symbol: str, unscheduled: Unscheduled) -> Any:
     if unscheduled.unproved is not None and not spec.key:
         raise unscheduled.unproved  # of a compute of users: a kernel for numbers as sizes shows whether it is wrong
     target = targets.target(spec.target)
-    asserts = spec.positions is not None or unscheduled.unproved is not None
     with compiling(spec.name):
         scheduled = patterns.schedule(unscheduled.function, spec.pattern, target)
         if spec.positions is not None:
             scheduled = with_position_check(scheduled, spec, unscheduled.parameters)
-        return library.compile_functions({symbol: scheduled}, target, asserts=asserts)
+        return library.compile_functions({symbol: scheduled}, target, checks=unscheduled.unproved is not None)
 
 
 _PARAMETERS = ".in"  # suffix of the entry with the parameters of a kernel, beside the one with its library

@@ -30,16 +30,13 @@ _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bi
 _SPACE: Final = 64 << 20  # bytes; more than any module takes
 
 
-def compile_functions(functions: dict[str, Any], target: Any, *, asserts: bool = True) -> Any:
-    """Compile scheduled functions, given by symbol, to a runnable module.
-
-    asserts: keep the assertions, among them those that TVM adds on the types and shapes of the arguments. Calls of
-    operators have checked these, and without them LLVM needs a fifth less time for a kernel."""
+def compile_functions(functions: dict[str, Any], target: Any, *, checks: bool = False) -> Any:
+    """Compile scheduled functions, given by symbol, to a runnable module. checks: see `lowering.pipeline`."""
     from meta.backend.tvm.lowering import needless_passes, options, pipeline  # modules from disk do without them
 
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
-    with target, options(asserts=asserts, disabled=needless_passes(functions.values())):
-        return tvm.build_tir(module, target, pipeline())
+    with target, options(disabled=needless_passes(functions.values())):
+        return tvm.build_tir(module, target, pipeline(checks=checks))
 
 
 def assemble(text: str) -> Any:

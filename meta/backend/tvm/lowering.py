@@ -17,29 +17,31 @@ from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"
 _ENTRY: Final = "tirx.is_entry_func"
+_ASSERTS: Final = "meta.asserts"
 _NOT_ON_HEAP: Final = "disable_lower_builtin"
 """TVM's annotation of buffers that it does not allocate on the heap."""
 _MAX_STACK_BYTES: Final = 1024
 """Bytes below which TVM puts a buffer on the stack."""
 
 
-def options(*, asserts: bool, disabled: Sequence[str] = ()) -> Any:
-    """The context of TVM's passes in which functions are lowered by `pipeline`.
-
-    asserts: keep the assertions on the types and shapes of arguments.  disabled: passes to leave out.
+def options(*, disabled: Sequence[str] = ()) -> Any:
+    """The context of TVM's passes in which functions are lowered by `pipeline`. disabled: passes to leave out.
 
     Loops of one iteration stay: in place of their variables, LoopPartition would write a 0 of 32 bits, also beside
     numbers of 64 bits, which later passes refuse."""
     partition = {"no_unroll_loop_with_extent_one": True}
-    config = {"tirx.disable_assert": not asserts, "s_tir.LoopPartition": partition}
-    return tvm.PassContext(disabled_pass=list(disabled), config=config)
+    return tvm.PassContext(disabled_pass=list(disabled), config={"s_tir.LoopPartition": partition})
 
 
 @cache
-def pipeline() -> str:
-    """The name of TVM's pipeline with `philox.expand` at its end, registered with TVM on first use."""
-    tvm.register_tir_pipeline(_NAME, _pipeline)
-    return _NAME
+def pipeline(*, checks: bool) -> str:
+    """The name of TVM's pipeline with this package's changes, registered with TVM on first use.
+
+    checks: functions check the types and shapes of their arguments. These checks of TVM are half of the machine code of
+    a program for the CPU and a quarter of LLVM's time; assertions that functions have themselves always stay."""
+    name = _NAME + "_with_checks" * checks
+    tvm.register_tir_pipeline(name, lambda: _pipeline(checks=checks))
+    return name
 
 
 def needless_passes(functions: Iterable[Any]) -> list[str]:
@@ -56,18 +58,35 @@ def _allocates(func: Any) -> bool:
     return bool(buffers)
 
 
-def _pipeline() -> tuple[Any, Any, Any]:
+def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
     floors = _each_function(truncate_offset_floors, "TruncateOffsetFloors")
     bindings = _each_function(repeat_bfloat16_bindings, "RepeatBindings")
     copies = _each_function(serialize_bfloat16_copies, "SerializeCopies")
-    lower = tvm.Sequential([floors, bindings, copies, lower])
+    assertions = [] if checks else [_each_function(_with_note_of_assertions, "NoteAssertions")]
+    lower = tvm.Sequential([*assertions, floors, bindings, copies, lower])
     stack = _each_function(_small_buffers_on_stack, "SmallBuffersOnStack")
+    removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
     return (
         lower,
-        lambda: tvm.Sequential([stack, _followed(finalize_host(), _expand_host)]),
+        lambda: tvm.Sequential([*removal, stack, _followed(finalize_host(), _expand_host)]),
         lambda: _followed(finalize_device(), philox.expand),
     )
+
+
+def _with_note_of_assertions(func: Any) -> Any:
+    """`func`, with an attribute if it has assertions before TVM adds those on arguments."""
+    assertions: list[Any] = []
+    tvm.structural_walk(func, (tirx.AssertStmt, assertions.append))
+    return func.with_attr(_ASSERTS, True) if assertions else func
+
+
+def _without_checks(module: Any, _context: Any) -> Any:
+    """The module without the assertions of the functions that had none of their own."""
+    functions = dict(module.functions.items())
+    checks = {name: f for name, f in functions.items() if isinstance(f, tvm.PrimFunc) and _ASSERTS not in f.attrs}
+    functions.update(tirx.transform.SkipAssert()(tvm.IRModule(checks)).functions.items())
+    return tvm.IRModule(functions, attrs=module.attrs)
 
 
 def _small_buffers_on_stack(func: Any) -> Any:

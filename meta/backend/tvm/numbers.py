@@ -13,11 +13,11 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, NoReturn
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
+from meta.records import record
 
 Expression = Any
 """How a number follows from the arguments: a number, ("arg", position), or the name of an operation with operands."""
@@ -34,7 +34,7 @@ _OPERATIONS: Final[dict[str, Callable[..., Any]]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class NumberSpec:
     """An attribute that a kernel takes at run time.
 
@@ -46,7 +46,7 @@ class NumberSpec:
     excluded: tuple[float, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Parameter:
     """A scalar parameter of a kernel: how it follows from the arguments, and the dtype to which it is rounded."""
 

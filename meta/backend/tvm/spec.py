@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
+from meta.records import record
 
-@dataclass(frozen=True, slots=True)
+
+@record
 class TensorSpec:
     """One tensor argument or result of a kernel, compact and row-major.
 
@@ -18,12 +20,12 @@ class TensorSpec:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class SizeSpec:
     """A size that a kernel of a program takes as an int64 argument; its compute receives a TVM variable."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class KernelSpec:
     """The specification of a kernel.
 

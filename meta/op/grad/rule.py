@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from importlib import import_module
 from typing import Any, Literal, cast
 
@@ -11,12 +11,13 @@ from meta._generated.table import FAMILIES
 from meta.errors import GradientError
 from meta.op.grad.support import conjugate
 from meta.op.registry import get, owner
+from meta.records import record
 from meta.tree import map_leaves
 
 GradientFunction = Callable[..., tuple[Any, ...]]
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class GradRule:
     """How one operator is differentiated.
 

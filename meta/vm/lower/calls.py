@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping, Set
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
@@ -17,6 +16,7 @@ from meta.ir.analysis import call_graph, callees_first, recursive_functions
 from meta.ir.expr import Call, GlobalVar
 from meta.ir.module import Module
 from meta.ir.visitor import walk
+from meta.records import record
 from meta.vm.lower import stack
 from meta.vm.lower.lift import BRANCH
 from meta.vm.lower.loop_calls import is_true, loop_calls, step_name
@@ -41,7 +41,7 @@ class _Running(threading.local):
 _running = _Running()
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Calls:
     """steps: the functions that loops repeat.  checked: those that take a token."""
 

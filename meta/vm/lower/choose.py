@@ -6,7 +6,7 @@ import hashlib
 import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, cast
 
 from meta.backend.tvm.compute import TEImplementation
@@ -19,12 +19,13 @@ from meta.ir.visitor import walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
+from meta.records import record
 from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.open_calls import is_open
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Choice:
     """The implementation that runs calls of one operator on some types, its priority as `explain` words it, the
     candidates before it, which refused, the number of calls, and whether positions out of range are refused."""

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.ir.expr import MUTATES, Constant, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, leaf_types
+from meta.records import record
 from meta.vm.lower.calls import Calls, running_step, special_calls
 from meta.vm.lower.calls import register as register_calls
 from meta.vm.lower.choose import WAIT, Choices, choose_all, start_name
@@ -21,7 +21,7 @@ from meta.vm.lower.python_errors import kept
 from meta.vm.lower.tail_recursion import tail_loops
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Source:
     """A program ready to be lowered: no closures, constants of "main" as its last parameters.
 

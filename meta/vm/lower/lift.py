@@ -4,13 +4,14 @@ of "main" become parameters, so that compiled code holds no data and the disk ca
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 from meta.errors import NotSupportedError
 from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, GlobalVar, Tuple, Var
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
+from meta.records import record
 
 BRANCH = "branch"
 """Key of `FunctionExpr.attrs`: the function is a branch of a conditional, its only caller."""
@@ -43,7 +44,7 @@ def _renamed(block: Block, names: Mapping[Var, Var]) -> Block:
     return _map_block(block, lambda a: names.get(a, a) if isinstance(a, Var) else a)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Lifted:
     """A lifted closure: its global name, and the variables that calls pass after the arguments."""
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from math import prod
 from typing import Any
 
@@ -16,6 +15,7 @@ from meta.ir.expr import Call, GlobalVar
 from meta.ir.module import Module
 from meta.ir.type import TensorType, stored
 from meta.ir.visitor import walk
+from meta.records import record
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.python_errors import kept
 
@@ -38,7 +38,7 @@ def step_name(call: Call) -> str:
     return step.name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class LoopCall:
     """The form of a loop, apart from its step. carried, scanned, captured: the number of operands of each kind.
     length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.

@@ -2,7 +2,7 @@
 
 executables                   executables from memory, from disk, or newly built
 build                         lowering, planning and code generation in order
-linked                        the library of a large program, compiled by several processes
+linked                        the library of a program, compiled by several threads or processes
 pipeline                      the Relax passes, in order
 tuple_items                   fusion of operators that read items of tuples
 aliases                       aliases, tuples and tensor objects that programs do without

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
+from meta.records import record
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class PlannedBytes:
     """The allocations of a program's memory plan, in bytes.
 

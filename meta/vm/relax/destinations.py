@@ -6,16 +6,17 @@ programs of static sizes have this form.
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from math import prod
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
+from meta.records import record
 from meta.vm.relax.steps import is_kernel, op_name
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Destination:
     """A parameter that the program writes: a tensor in a storage, at an offset in bytes."""
 
@@ -25,7 +26,7 @@ class Destination:
     dtype: str
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Destinations:
     """The further parameters of "main". storages: bytes of each storage that they share.
     kernels: the number of kernel calls in the program."""

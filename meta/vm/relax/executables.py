@@ -10,7 +10,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -25,6 +25,7 @@ from meta.backend.tvm.parallel import processes
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.locks import new_lock
+from meta.records import record
 from meta.vm import lower
 from meta.vm.collection import without_collection
 from meta.vm.lower.choose import Choice, packed_name
@@ -41,7 +42,7 @@ MAX_LOADED = 64
 """Most executables that stay loaded for new executors."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@record(eq=False)
 class Loaded:
     """A runnable program. kernels: the operators in each kernel.  memory: what the plan allocates.
     origin: "built", "disk".  destinations: the memory that callers provide, None where the program allocates it.

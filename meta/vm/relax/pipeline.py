@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.kernel import UNPROVED
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
 from meta.vm.relax.aliases import remove_aliases, share_tensors
@@ -26,11 +27,13 @@ from meta.vm.relax.workspace import lift_workspaces
 @dataclass(frozen=True, slots=True)
 class Planned:
     """kernels: the operators in each PrimFunc and packed function, by name.
-    module: ready for code generation, but for `finish`.  trade: what a budget of memory costs, None without one."""
+    module: ready for code generation, but for `finish`.  trade: what a budget of memory costs, None without one.
+    checks: whether kernels check the shapes of their arguments, see `lowering.pipeline`."""
 
     module: Any
     kernels: Mapping[str, tuple[str, ...]]
     trade: MemoryTrade | None = None
+    checks: bool = False
 
 
 def plan(
@@ -69,7 +72,7 @@ def plan(
             module, kernels, trade = keep_to_budget(module, kernels, list(mutates.values()), budget, complete)
     present = {name.name_hint for name in module.get_global_vars()}
     used = {k: ops for k, ops in kernels.items() if k in present or k.startswith("meta.")}
-    return Planned(module, used, trade)
+    return Planned(module, used, trade, _has_unproved(lowered.module))
 
 
 def finish(planned: Planned, target: Any, *, static: bool) -> Any:
@@ -82,6 +85,11 @@ def finish(planned: Planned, target: Any, *, static: bool) -> Any:
         module = share_tensors(module) if static else _sequence("KillAfterLastUse")(module)
         module = module if static else solve_parameter_sizes(module)
         return _sequence("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
+
+
+def _has_unproved(module: Any) -> bool:
+    """Whether some kernel was not proved to have results of the declared shapes."""
+    return any(isinstance(f, tvm.PrimFunc) and UNPROVED in (f.attrs or ()) for f in module.functions.values())
 
 
 def _sequence(*names: str) -> Any:

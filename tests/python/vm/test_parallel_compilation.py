@@ -1,4 +1,6 @@
-"""Programs whose kernels several processes compile: equal results, and what happens when a process fails or ends."""
+"""Programs whose kernels several processes compile: equal results, and what happens when a process fails or ends.
+
+Processes compile for GPUs. Here they compile for the CPU, as threads do otherwise."""
 
 from __future__ import annotations
 
@@ -38,6 +40,7 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Several processes compile small programs too, and nothing is on disk."""
+    monkeypatch.setattr(linked, "BY_THREADS", frozenset[str]())
     monkeypatch.setattr(linked, "FEWEST", 2)
     monkeypatch.setattr(linked, "_SAVED", 2)
     monkeypatch.setattr(processes, "_KERNELS", 1)
@@ -313,7 +316,7 @@ def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_COMPILE_JOBS", "5")
     assert processes.jobs() == 5
     monkeypatch.setenv("META_COMPILE_JOBS", "many")
-    with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of processes from 1 to 999"):
+    with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of threads or processes from 1 to 999"):
         assert processes.jobs() == 1
 
 

@@ -1,1 +1,1 @@
-"""Kernels of large programs, compiled by several processes at once."""
+"""Kernels of a program, compiled by several threads or processes at once."""

@@ -35,13 +35,13 @@ Code = tuple[bytes, list[tuple[str, bytes]]]
 
 
 def jobs() -> int:
-    """How many processes compile: META_COMPILE_JOBS, or by default as many as there are cores for this process, at most
-    16 and as memory allows. 1: only this process. An invalid value is ignored, with a warning."""
+    """How many threads or processes compile: META_COMPILE_JOBS, or by default as many as this process has cores, at most
+    16 and as memory allows. 1: only the calling thread. An invalid value is ignored, with a warning."""
     text = os.environ.get("META_COMPILE_JOBS", "").strip()
     if text.isdecimal() and len(text) <= 3 and int(text) > 0:
         return int(text)
     if text:
-        problem = f"META_COMPILE_JOBS={text[:20]!r} is not a number of processes from 1 to 999"
+        problem = f"META_COMPILE_JOBS={text[:20]!r} is not a number of threads or processes from 1 to 999"
         warnings.warn(f"{problem}; the number of cores is used", UserWarning, stacklevel=2)
     return max(1, min(_cores(), _free_memory() // 2 // _BYTES, MOST))
 

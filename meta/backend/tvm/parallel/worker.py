@@ -20,10 +20,10 @@ _WATCH: Final = 1.0  # seconds between looks for the parent: a forked child of i
 _HEADER: Final = 8
 
 
-def compile_functions(target: str, asserts: bool, functions: list[tuple[str, bytes]]) -> tuple[bytes, list[Any]]:
+def compile_functions(target: str, checks: bool, functions: list[tuple[str, bytes]]) -> tuple[bytes, list[Any]]:
     """The machine code for the CPU of functions given by name, and the (kind, code) of what it launches on GPUs.
 
-    target: JSON.  asserts: whether the functions check their arguments."""
+    target: JSON.  checks: see `lowering.pipeline`."""
     from meta.backend.cuda import nvrtc
     from meta.backend.tvm import adapter as tvm
     from meta.backend.tvm import library
@@ -33,7 +33,7 @@ def compile_functions(target: str, asserts: bool, functions: list[tuple[str, byt
     compiled_for = tvm.load_json(target)
     if str(compiled_for.kind.name) == "cuda":
         nvrtc.install()
-    built = library.compile_functions({n: from_bytes(data) for n, data in functions}, compiled_for, asserts=asserts)
+    built = library.compile_functions({n: from_bytes(data) for n, data in functions}, compiled_for, checks=checks)
     return library.object_code(built), library.import_codes(built) if built.imports else []
 
 

@@ -8,13 +8,13 @@ calls primitives of TVM's `Schedule`. Nothing here changes the program, but for 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.extents import LEAST_SIZES
 from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
+from meta.records import record
 
 SPATIAL: Final = 0
 REDUCE: Final = 2
@@ -28,7 +28,7 @@ _CHEAP_CALLS: Final = frozenset((LITERAL, *(
 )))  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class ComputeBlock:
     """A computation block.
 
@@ -81,7 +81,7 @@ class ComputeBlock:
         return tuple(e for e, k in zip(self.extents, self.kinds, strict=True) if k == kind)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Loop:
     """A loop around a block.
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.records import record
 
 
 def unflattened(offset: Any, shape: Any) -> list[Any]:
@@ -37,7 +37,7 @@ def as_int64(position: Any) -> Any:
     return position.astype("int64")
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Located:
     """An index, and the condition under which it may be read or written; None if it always may."""
 

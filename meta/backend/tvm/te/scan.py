@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
@@ -15,6 +14,7 @@ from meta.backend.tvm.te.elementwise import cast
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.loops import independent, registers
 from meta.backend.tvm.te.precision import accumulation_dtype
+from meta.records import record
 
 Index = tuple[Any, ...]
 
@@ -24,7 +24,7 @@ COLUMNS: Final = 16
 """Columns whose results are in vector registers at once."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Scan:
     """For each element of x, all elements up to it along an axis, combined.
 

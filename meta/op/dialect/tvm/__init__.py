@@ -18,13 +18,13 @@ change between processes.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any
 
 from meta.backend.tvm.compute import Compute, TEImplementation
 from meta.op.dispatch import CallInfo, Checker, Dialect, Implementation, Kernel
 from meta.op.registry import get
+from meta.records import record
 
 
 def _probe() -> str | None:
@@ -40,7 +40,7 @@ def _kernel_of(implementation: Implementation, call: CallInfo) -> Kernel:
 DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel_of)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Registrar:
     """Registers TE computes. source: the file of a family here, whose contents identify its kernels on disk; "" for
     computes from elsewhere."""

@@ -95,7 +95,7 @@ def test_code_is_generated(sample: Sample, monkeypatch: pytest.MonkeyPatch, targ
     for function in schedule_sample(sample, monkeypatch, target):
         assert checks.runs_on_device(function)
         assert checks.is_race_free(function)
-        library.compile_functions({"kernel": function}, target, asserts=False)  # as kernels of operators are
+        library.compile_functions({"kernel": function}, target)  # as kernels of operators are
 
 
 def empty_rows() -> list[Sample]:
@@ -107,7 +107,7 @@ def empty_rows() -> list[Sample]:
 @pytest.mark.parametrize("sample", empty_rows(), ids=repr)
 def test_code_for_empty_operands(sample: Sample, monkeypatch: pytest.MonkeyPatch, target: Any) -> None:
     for function in schedule_sample(sample, monkeypatch, target):
-        module = library.compile_functions({"kernel": function}, target, asserts=False)
+        module = library.compile_functions({"kernel": function}, target)
         # A size of 0 would end the process.
         assert not DIVISION_BY_SIZE.search(module.inspect_source("ll"))
 

@@ -69,7 +69,7 @@ def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
         finish(serial, target, static=True),
         target=target,
         relax_pipeline=None,
-        tir_pipeline=pipeline(),
+        tir_pipeline=pipeline(checks=False),
         exec_mode="compiled",
     )
     return Machine(executable.mod, CPU, static=True).main(*(x._data for x in arrays))

@@ -24,9 +24,9 @@ def scheduled(compute: Callable[..., Any], pattern: str) -> Any:
     return patterns.schedule(prim_func(KernelSpec("it", compute, (X,), (X,), pattern)), pattern, targets.target("cpu"))
 
 
-def code(func: Any) -> str:
+def code(func: Any, *, checks: bool = False) -> str:
     """The LLVM code of a function, without addresses of this process."""
-    source = library.compile_functions({"it": func}, targets.target("cpu")).inspect_source("ll")
+    source = library.compile_functions({"it": func}, targets.target("cpu"), checks=checks).inspect_source("ll")
     return re.sub(r"0x[0-9a-f]+", "", source)
 
 
@@ -53,3 +53,17 @@ def test_small_buffers_of_parallel_loops_are_on_the_stack() -> None:
     source = code(func)
     assert "TVMBackendParallelLaunch" in source
     assert "TVMBackendAllocWorkspace" not in source
+
+
+def test_functions_check_their_arguments_where_asked() -> None:
+    func = scheduled(lambda x: tvm.topi.tanh(x), "elemwise")
+    assert "Mismatched" in code(func, checks=True)
+    assert "Mismatched" not in code(func)
+
+
+def test_assertions_of_a_function_stay() -> None:
+    func = scheduled(lambda x: tvm.topi.tanh(x), "opaque")
+    name = func.params[0]
+    condition, text = tvm.tirx.NE(name.shape[0], tvm.tirx.const(7, "int64")), tvm.StringImm("seven rows")
+    body = tvm.SeqStmt([tvm.tirx.AssertStmt(condition, tvm.StringImm("ValueError"), [text]), func.body])
+    assert "seven rows" in code(func.with_body(body))

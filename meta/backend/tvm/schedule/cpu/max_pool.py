@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
-from dataclasses import dataclass
 from math import inf, prod
 from typing import Any
 
@@ -17,6 +16,7 @@ from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows
+from meta.records import record
 
 Axes = tuple[Windows, ...]
 _MOST_KERNEL = 16
@@ -112,7 +112,7 @@ def _is_small(shape: Sequence[Any]) -> bool:
 # --- one plane -------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Vectors:
     """How windows along an axis are computed in vectors.
 
@@ -155,7 +155,7 @@ Store = Callable[[Sequence[Any], Any, Any, int], None]
 """(window, maxima, their indices, lanes)."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Source:
     """The elements that are pooled along a row. values: (position, lanes) -> as many neighbours.  indices: (position,
     lanes, step) -> those of as many elements, each `step` after the last.  ordered: whether the indices of a row's
@@ -253,7 +253,7 @@ def _pool_row(rows: Sequence[_Span], axis: Windows, source: _Source, store: Call
                 single(k)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Span:
     """The positions first, first + step, ... that a window covers along an axis. count: how many, none if <= 0.
     last: the last of them, repeated where `count` is that of the longest window."""
