@@ -316,7 +316,7 @@ def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("META_COMPILE_JOBS", "5")
     assert processes.jobs() == 5
     monkeypatch.setenv("META_COMPILE_JOBS", "many")
-    with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of threads or processes from 1 to 999"):
+    with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of threads"):
         assert processes.jobs() == 1
 
 

@@ -35,7 +35,7 @@ Code = tuple[bytes, list[tuple[str, bytes]]]
 
 
 def jobs() -> int:
-    """How many threads or processes compile: META_COMPILE_JOBS, or by default as many as this process has cores, at most
+    """How many threads or processes compile: META_COMPILE_JOBS, by default as many as this process has cores, at most
     16 and as memory allows. 1: only the calling thread. An invalid value is ignored, with a warning."""
     text = os.environ.get("META_COMPILE_JOBS", "").strip()
     if text.isdecimal() and len(text) <= 3 and int(text) > 0:
