@@ -4,6 +4,7 @@ executables                   executables from memory, from disk, or newly built
 build                         lowering, planning and code generation in order
 linked                        the library of a program, compiled by several threads or processes
 pipeline                      the Relax passes, in order
+parameter_sizes               symbolic sizes of which no axis of a parameter consists
 tuple_items                   fusion of operators that read items of tuples
 aliases                       aliases, tuples and tensor objects that programs do without
 steps                         the body of "main" as a list of bindings that may be moved and rewritten
