@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
+import itertools
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
 from meta.dim import product
+from meta.dtype import is_int
 from meta.errors import ArgumentError, MetaError
 from meta.op import windows
 
@@ -160,7 +163,8 @@ def _window_starts(u: Any, size: int, kernel: int, count: int) -> Any:
 def sum_pool1d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
     """The sum of each window of (n, c, l); stride defaults to the kernel. padding: zeros at both ends. ceil_mode: keep
     a last window that is partly outside if it starts inside. Divided by a number it is avg_pool1d with another
-    divisor. Raises TypeInferenceError and ArgumentError for shapes and sizes that do not fit."""
+    divisor. Sums of integers are int64. Raises TypeInferenceError and ArgumentError for shapes and sizes that do not
+    fit."""
     return _sum_pool(1, x, kernel, stride, padding, ceil_mode)
 
 
@@ -182,13 +186,24 @@ def _sum_pool(rank: int, x: Any, kernel: _Size, stride: _Size | None, padding: _
     strides = kernels if stride is None else _sizes(name, "stride", stride, rank)
     pads = _sizes(name, "padding", padding, rank, least=0)
     widths: list[tuple[int, int]] = [(0, 0), (0, 0)]
+    counts: list[int] = []
     for n, k, s, p in zip(x.shape[2:], kernels, strides, pads, strict=True):
-        count = _window_count(name, n, k, s, p, ceil_mode)
-        widths.append((p, (count - 1) * s + k - n - p))
+        counts.append(_window_count(name, n, k, s, p, ceil_mode))
+        widths.append((p, (counts[-1] - 1) * s + k - n - p))
     if any(before or after for before, after in widths):
         x = meta.pad(x, widths)
+    if is_int(x.dtype):  # means of integers are rounded
+        x = meta.cast(x, "int64")
+        terms = (_strided(x, first, counts, strides) for first in itertools.product(*map(range, kernels)))
+        return functools.reduce(meta.add, terms)
     pool: Callable[..., Any] = getattr(meta, f"avg_pool{rank}d")
     return pool(x, kernels, strides) * product(kernels)
+
+
+def _strided(x: Any, first: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Any:
+    """The elements at a position of each window."""
+    ranges = [slice(i, i + (n - 1) * s + 1, s) for i, n, s in zip(first, counts, strides, strict=True)]
+    return x[(slice(None), slice(None), *ranges)]
 
 
 def _window_count(name: str, size: int, kernel: int, stride: int, padding: int, ceil_mode: bool) -> int:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import meta
+from meta.dtype import is_int
 from meta.errors import ArgumentError
 from meta.model.model import Model
 
@@ -58,7 +59,10 @@ class _AvgPool(_Pool):
             if x.ndim == self.rank + 1:
                 return meta.squeeze(self.forward(meta.expand_dims(x, 0)), 0)
             total: Callable[..., Any] = getattr(meta, f"sum_pool{self.rank}d")
-            return total(x, *self.window, self.ceil_mode) / self.divisor_override
+            sums = total(x, *self.window, self.ceil_mode)
+            if is_int(x.dtype):
+                return meta.cast(meta.trunc_divide(sums, self.divisor_override), x.dtype)
+            return sums / self.divisor_override
         return self._pool(x, *self.window, ceil_mode=self.ceil_mode, count_include_pad=self.count_include_pad)
 
 

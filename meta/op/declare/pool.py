@@ -113,8 +113,9 @@ def _declare_windowed(rank: int) -> None:
         count_include_pad: bool,
     ) -> TensorType:
         """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts.
-        Half precisions accumulate in float32."""
-        rules.require_float("x", x)
+        Half precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as those
+        of int64 in torch."""
+        _numeric(x)
         return x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 
     @declare(f"{mean}_dx", schema=schema.avg_pool_dx(rank), pattern="out_ewise_fusable")

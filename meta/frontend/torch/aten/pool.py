@@ -45,11 +45,12 @@ def _average(rank: int) -> Callable[..., Any]:
             raise ArgumentError("avg_pool", "divisor_override is 0", "another number")
 
         def pool(x: Any) -> Any:
-            if is_int(x.dtype):  # means of integers are cut off towards zero
-                return meta.cast(meta.trunc(pool(meta.cast(x, "float64"))), x.dtype)
             if divisor_override is None:
                 return function(x, kernel, steps, width, (1,) * rank, ceil_mode, count_include_pad)
-            return total(x, kernel, steps, width, ceil_mode) / divisor_override
+            sums = total(x, kernel, steps, width, ceil_mode)
+            if is_int(x.dtype):
+                return meta.cast(meta.trunc_divide(sums, divisor_override), x.dtype)
+            return sums / divisor_override
 
         return _batched(rank, pool, self)
 

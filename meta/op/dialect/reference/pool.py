@@ -75,8 +75,15 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     data = widen(x)
     out = np.zeros((*x.shape[:2], *(axis.count for axis in axes)), data.dtype)
     for i, window in _windows(axes):
-        out[(..., *i)] = _elements_of(data, window).sum(-1) / _elements(axes, i, include_pad)
+        total, count = _elements_of(data, window).sum(-1), _elements(axes, i, include_pad)
+        out[(..., *i)] = _cut_quotient(total, max(count, 1)) if data.dtype.kind in "iu" else total / count
     return out
+
+
+def _cut_quotient(total: Any, count: int) -> Any:
+    """The quotient of integers, towards zero."""
+    divisor = total.dtype.type(count)
+    return total // divisor + ((total < 0) & (total % divisor != 0)).astype(total.dtype)
 
 
 def _avg_dx(dy: Any, shape: _Ints, axes: _Axes, include_pad: bool) -> Any:

@@ -259,17 +259,23 @@ def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
 
 
 def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
+    is_integer = dtypes.is_int(str(x.dtype))
     dtype = accumulation_dtype(x.dtype)
+    if is_integer:
+        dtype = "uint64" if x.dtype == "uint64" else "int64"
     r = _reduction_axes(axes)
 
     def element(n: Any, c: Any, *i: Any) -> Any:
         place, inside = _element(axes, i, r)
-        return te.sum(_where(inside, widen(x(n, c, *place)), tirx.const(0, dtype)), r)
+        return te.sum(_where(inside, x(n, c, *place).astype(dtype), tirx.const(0, dtype)), r)
 
     total = te.compute(_pooled_shape(x, axes), element, "sum_pool")
 
     def mean(n: Any, c: Any, *i: Any) -> Any:
-        return (total(n, c, *i) / _elements(axes, i, include_pad, dtype)).astype(x.dtype)
+        divisor = _elements(axes, i, include_pad, dtype)
+        if is_integer:
+            return tirx.truncdiv(total(n, c, *i), tirx.max(divisor, tirx.const(1, dtype))).astype(x.dtype)
+        return (total(n, c, *i) / divisor).astype(x.dtype)
 
     return te.compute(total.shape, mean, "avg_pool")
 

@@ -144,6 +144,7 @@ SAMPLES = [
     *avg_rows((1, 2, 7, 9), (1, 2, 4, 5), 3, 2, (0, 1, 2, 1)),
     *avg_rows((2, 3, 9), (2, 3, 5), 3, 2, 1),
     *avg_rows((1, 2, 5, 4, 6), (1, 2, 3, 2, 3), 3, 2, 1),
+    Sample("avg_pool2d", T(2, 3, 7, 9, dtype="int64", low=-50, high=50), 3, 2, 1, ref=F.avg_pool2d),
     *adaptive_rows((2, 3, 6, 8), 1, (2, 3, 1, 1)),
     *adaptive_rows((1, 2, 7, 9), (3, 5), (1, 2, 3, 5)),
     *adaptive_rows((1, 2, 6, 8), (2, 4), (1, 2, 2, 4)),
@@ -184,7 +185,7 @@ ERRORS = [
         error=TypeInferenceError,
         match="'indices' has dtype float32",
     ),
-    ErrorCase("avg_pool2d", T(2, 3, 8, 8, dtype="int64"), 2, error=TypeInferenceError, match="'x' has dtype int64"),
+    ErrorCase("avg_pool2d", T(2, 3, 8, 8, dtype="bool"), 2, error=TypeInferenceError, match="'x' has dtype bool"),
     ErrorCase(
         "avg_pool2d_dx", T(2, 3, 8, 8), (2, 3, 8, 8), 2, error=TypeInferenceError, match="'y' has shape (2, 3, 4, 4)"
     ),
