@@ -186,6 +186,7 @@ def _analyzer(func: Any) -> Any:
 def _expand_sequence(sequence: Any, analyzer: Any) -> Any:
     """A sequence of statements with the words that its stores and bindings read computed by statements before them."""
     words = _Words(analyzer)
+    words.hoist = sum(isinstance(s, tirx.IfThenElse) and bool(list_calls(s)) for s in sequence.seq) > 1
     out = [each for statement in sequence.seq for each in words.before(statement)]
     return tvm.SeqStmt(out) if len(out) > len(sequence.seq) else sequence
 
@@ -194,7 +195,13 @@ class _Words:
     """Pairs of words that statements have computed.
 
     They are in memory, which becomes registers: TVM's generators of code put the values of variables in the place of
-    the variables wherever they simplify, for which a function of a function of random bits takes minutes."""
+    the variables wherever they simplify, for which a function of a function of random bits takes minutes.
+
+    hoist: words that statements under a condition read are computed before the condition, for others that share their
+    block: the elements of a thread of a GPU each have a check of bounds, and the compiler would compute a block in
+    every one of them again."""
+
+    hoist = False
 
     def __init__(self, analyzer: Any) -> None:
         self.analyzer = analyzer
@@ -203,6 +210,10 @@ class _Words:
 
     def before(self, statement: Any) -> list[Any]:
         """A store or a binding that reads words, after the statements that compute them; others as they are."""
+        if self.hoist and isinstance(statement, tirx.IfThenElse) and _can_compute_before(statement):
+            changed = tvm.structural_map(statement, (tvm.Call, self.load))
+            computed, self.statements = self.statements, []
+            return [*computed, changed]
         if not isinstance(statement, (tirx.Bind, tvm.BufferStore)):
             return [statement]
         value = tvm.structural_map(statement.value, (tvm.Call, self.load))
@@ -238,6 +249,23 @@ class _Words:
         self.statements += [tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, words, [0])]
         self.pairs.append((arguments, tirx.BufferLoad(buffer, [0])))
         return self.pairs[-1][1]
+
+
+def _can_compute_before(branch: Any) -> bool:
+    """Whether the words that a conditional statement reads depend on nothing that it defines."""
+    defined: list[Any] = []
+    tvm.structural_walk(
+        branch,
+        [
+            (tvm.For, lambda loop: defined.append(loop.loop_var)),
+            ((tirx.Bind, tirx.Let), lambda b: defined.append(b.var)),
+        ],
+    )
+    read: list[Any] = []
+    for call in list_calls(branch):
+        for argument in call.args:
+            tvm.structural_walk(argument, (tvm.Var, read.append))
+    return not any(any(v.same_as(d) for d in defined) for v in read)
 
 
 def _block_and_part(index: Expr, sharing: int) -> tuple[Expr, Expr]:

@@ -17,6 +17,7 @@ from meta.backend.tvm.kernel import Compiled, prim_func
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.gpu import checks
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
+from meta.backend.tvm.te.philox import MULTIPLIERS, ROUNDS
 from meta.device import device
 from meta.ir.type import TensorType, Value, tensor_type
 from meta.op.dispatch import CallInfo, implementations
@@ -170,6 +171,15 @@ def test_vectors_of_floats(op: str, dtype: str, vector: str, target: Any) -> Non
     """Four elements in one load and store, where all arithmetic is in float32."""
     code = generate_code(kernel_spec(op, tensor_type((64, 8192), dtype, CUDA), static=True), target)
     assert re.findall(rf"\*\((\w+)\*\)\({op}_ptr", code) == ([vector] if vector else [])
+
+
+@pytest.mark.parametrize("static", [True, False])
+def test_elements_of_a_thread_share_random_bits(static: bool, target: Any) -> None:
+    """Two pairs of words for four elements, also where each of them has a check of bounds."""
+    x, key = tensor_type((64, 8192), "bfloat16", CUDA), tensor_type((2,), "int64", CUDA)
+    code = generate_code(kernel_spec("dropout", x, key, static=static), target)
+    elements = len(re.findall(r"^ *mask_ptr\[.*\] = ", code, re.MULTILINE))
+    assert code.count(f"{MULTIPLIERS[0]}ULL") == ROUNDS * max(elements // 2, 1)
 
 
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
