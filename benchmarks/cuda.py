@@ -28,10 +28,14 @@ from meta.optim.sgd import with_sgd
 
 Work = Callable[[], Any]
 SIZE = 8192
+_WAIT = 1_000_000
+"""Cycles of the GPU, half a millisecond."""
 
 
 def gpu_times(*works: Work, rounds: int = 31) -> list[float]:
-    """Median device microseconds per call of each function; the functions take turns."""
+    """Median device microseconds per call of each function; the functions take turns.
+
+    Before each call the GPU waits, until the host has queued the call: launches take no part."""
     for work in works:
         for _ in range(5):
             work()
@@ -39,6 +43,7 @@ def gpu_times(*works: Work, rounds: int = 31) -> list[float]:
     for _ in range(rounds):
         for work, sample in zip(works, samples, strict=True):
             start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+            torch.cuda._sleep(_WAIT)
             start.record()
             work()
             end.record()
