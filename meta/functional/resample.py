@@ -35,7 +35,9 @@ def interpolate(
         (two), "trilinear" (three) or "bicubic" (two; R. Keys, 1981, with a = -0.75); "area", the mean of the elements
         that an element covers.
     align_corners: whether the centres of the outermost elements stay at their places; for the linear and cubic modes.
-    antialias: widen the filters of "bilinear" and "bicubic" (a = -0.5) when an image shrinks, as Pillow does.
+    antialias: widen the filters of "bilinear" and "bicubic" (a = -0.5) when an image shrinks, as Pillow does. They are
+        products with matrices, which make NaN of all rows and columns of an infinity or NaN; torch's reach the
+        elements within the filter.
     Integers take the modes "nearest", "nearest-exact" and "area". Images of uint8 also take "bilinear" and "bicubic",
     with weights in 16 bits, rounded after each axis, as in Pillow and torch.
     Raises ArgumentError unless there is one of size and scale_factor, and for modes and options that do not fit x."""
