@@ -109,9 +109,9 @@ class TensorMethods(Casts):
         """The transpose of a matrix; itself for fewer dimensions."""
         return self.T
 
-    def flatten(self) -> Self:
-        """The elements in row-major order, with one dimension."""
-        return meta.reshape(self, (-1,))
+    def flatten(self, start_dim: int = 0, end_dim: int = -1) -> Self:
+        """The axes from start_dim to end_dim as one: by default, all elements in row-major order."""
+        return meta.flatten(self, start_dim, end_dim)
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The namespace of the array API standard (see meta.array_api).

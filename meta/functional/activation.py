@@ -8,7 +8,7 @@ import meta
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 
-__all__ = ["glu", "prelu", "relu6", "rrelu"]
+__all__ = ["glu", "prelu", "relu6", "rrelu", "softmin"]
 
 
 def relu6(x: Any) -> Any:
@@ -57,3 +57,8 @@ def rrelu(x: Any, key: Any = None, lower: float = 1 / 8, upper: float = 1 / 3) -
     if key is None:
         return meta.leaky_relu(x, (lower + upper) / 2)
     return meta.where(meta.greater(x, 0), x, meta.uniform(key, x.shape, lower, upper, x.dtype) * x)
+
+
+def softmin(x: Any, axis: int = -1) -> Any:
+    """Softmax of -x along an axis. Raises TypeInferenceError for an axis out of range and other than floats."""
+    return meta.softmax(meta.negative(x), axis)

@@ -25,9 +25,9 @@ from meta.schema._types import TensorLike
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "chunk",
-    "column_stack", "dsplit", "dstack", "expand", "expand_as", "fliplr", "flipud", "hsplit", "hstack", "meshgrid",
-    "narrow", "ravel", "rot90", "select", "select_scatter", "slice_scatter", "split_with_sizes", "sum_to_size",
-    "tensor_split", "unbind", "unflatten", "unfold", "view_as", "vsplit", "vstack",
+    "column_stack", "dsplit", "dstack", "expand", "expand_as", "flatten", "fliplr", "flipud", "hsplit", "hstack",
+    "meshgrid", "narrow", "ravel", "rot90", "select", "select_scatter", "slice_scatter", "split_with_sizes",
+    "sum_to_size", "tensor_split", "unbind", "unflatten", "unfold", "view_as", "vsplit", "vstack",
 ]  # fmt: skip
 
 
@@ -293,6 +293,17 @@ def cartesian_prod(*xs: Any) -> Any:
 
 
 # --- shapes -----------------------------------------------------------------------------------------------------------
+
+
+def flatten(x: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
+    """The axes from start_dim to end_dim as one, whose size is their product; of a 0-d tensor one axis of size 1.
+
+    Raises TypeInferenceError for axes that x does not have or that are not in order."""
+    if x.ndim == 0:
+        return meta.reshape(x, (1,))
+    start, end = (axis_of("flatten", axis, x.ndim) for axis in (start_dim, end_dim))
+    require("flatten", start <= end, f"start_dim is {start_dim}, end_dim is {end_dim}", "axes in order")
+    return meta.reshape(x, (*x.shape[:start], product(x.shape[start : end + 1]), *x.shape[end + 1 :]))
 
 
 def ravel(x: Any) -> Any:

@@ -213,7 +213,7 @@ class Softmin(Model):
         self.dim = dim
 
     def forward(self, x: Any) -> Any:
-        return meta.softmax(-x, self.dim)
+        return meta.softmin(x, self.dim)
 
 
 class Softmax2d(Model):

@@ -23,6 +23,7 @@ CASES: dict[str, tuple[Callable[..., Any], Callable[..., Any], list[Any]]] = {
     "prelu-scalar": (meta.prelu, lambda x, w: tf.prelu(x, w), [X, np.float32(0.25).reshape(())]),
     "prelu-of-a-scalar": (meta.prelu, tf.prelu, [X[0, 0, 0], SLOPES[:1]]),
     "relu6": (meta.relu6, tf.relu6, [X]),
+    "softmin": (lambda x: meta.softmin(x, 1), lambda x: tf.softmin(x, 1), [X]),
     "rrelu": (meta.rrelu, tf.rrelu, [X]),
 }
 

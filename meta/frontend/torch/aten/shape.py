@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
-from meta.dim import is_static, product
+from meta.dim import is_static
 from meta.dtype import is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into
@@ -21,9 +21,9 @@ ROWS: Rows = {
     "diag_embed": direct("diag_embed", dim1="axis1", dim2="axis2"), "diagflat": "diagflat",
     "diagonal": direct("diagonal", dim1="axis1", dim2="axis2"),
     "diagonal_copy": direct("diagonal", dim1="axis1", dim2="axis2"), "dsplit": direct("dsplit", **_SECTIONS),
-    "expand": "expand", "expand_as": "expand_as", "expand_copy": "expand", "flip": "flip", "fliplr": "fliplr",
-    "flipud": "flipud", "hsplit": direct("hsplit", **_SECTIONS), "lift_fresh_copy": "copy", "moveaxis": "moveaxis",
-    "movedim": "moveaxis", "narrow": "narrow", "narrow_copy": "narrow", "permute": "transpose",
+    "expand": "expand", "expand_as": "expand_as", "expand_copy": "expand", "flatten": "flatten", "flip": "flip",
+    "fliplr": "fliplr", "flipud": "flipud", "hsplit": direct("hsplit", **_SECTIONS), "lift_fresh_copy": "copy",
+    "moveaxis": "moveaxis", "movedim": "moveaxis", "narrow": "narrow", "narrow_copy": "narrow", "permute": "transpose",
     "permute_copy": "transpose", "ravel": "ravel", "reshape": "reshape", "reshape_as": "reshape_like",
     "rot90": direct("rot90", dims="axes"), "split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
     "split_with_sizes_copy": direct("split_with_sizes", split_sizes="sizes"), "stack": "stack",
@@ -177,16 +177,6 @@ def repeat(self: Any, repeats: Sequence[int]) -> Any:
     if len(repeats) < self.ndim:
         raise ArgumentError("repeat", f"{len(repeats)} repeats for {self.ndim} axes", "one for each axis")
     return meta.tile(self, repeats) if len(repeats) else meta.copy(self)
-
-
-@into(ROWS)
-def flatten(self: Any, start_dim: int = 0, end_dim: int = -1) -> Any:
-    if self.ndim == 0:
-        return meta.reshape(self, (1,))
-    start, end = position(start_dim, self.ndim), position(end_dim, self.ndim)
-    if start > end:
-        raise ArgumentError("flatten", f"start_dim is {start_dim}, end_dim {end_dim}", "start_dim up to end_dim")
-    return meta.reshape(self, (*self.shape[:start], product(self.shape[start : end + 1]), *self.shape[end + 1 :]))
 
 
 def _same(x: Any, *dims: int) -> Any:
