@@ -7,7 +7,8 @@ operator makes thirty."""
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
+from reprlib import recursive_repr
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 if TYPE_CHECKING:
@@ -32,6 +33,13 @@ else:
 
         def make(cls):
             has_hash = cls.__dict__.get("__hash__") is not None
-            return dataclass(slots=True, eq=eq, order=order, unsafe_hash=eq and not has_hash)(cls)
+            if "__repr__" not in cls.__dict__:
+                cls.__repr__ = _text
+            return dataclass(slots=True, repr=False, eq=eq, order=order, unsafe_hash=eq and not has_hash)(cls)
 
         return make if cls is None else make(cls)
+
+    @recursive_repr()
+    def _text(self):
+        values = (f"{each.name}={getattr(self, each.name)!r}" for each in fields(self) if each.repr)
+        return f"{type(self).__qualname__}({', '.join(values)})"

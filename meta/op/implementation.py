@@ -234,14 +234,17 @@ class Dialect:
         operator = self._operator(op)
         checkers = {"accepts": accepts, "confirm": confirm, "prefers_channels_last": prefers_channels_last}
         self._check_options(operator, plevel, **checkers)
-        added = Implementation(
-            operator, self, payload, accepts, confirm, eager_only, plevel, complex=complex, complex_only=complex_only,
-            prefers_channels_last=prefers_channels_last, slow_start=slow_start,
-        )  # fmt: skip
 
         def register(payload: Any) -> Any:
             self._check_payload(operator, payload)
-            _add(replace(added, payload=payload), override)
+
+            def make(generation: int) -> Implementation:
+                return Implementation(
+                    operator, self, payload, accepts, confirm, eager_only, plevel, generation, prefers_channels_last,
+                    complex, complex_only, slow_start,
+                )  # fmt: skip
+
+            _add(self, operator, make, override)
             return payload
 
         return register if payload is None else register(payload)
@@ -343,21 +346,22 @@ def remove_implementations(op: str) -> list[Implementation]:
     return removed
 
 
-def _add(added: Implementation, override: bool) -> None:
+def _add(dialect: Dialect, op: str, make: Callable[[int], Implementation], override: bool) -> None:
+    """Register what `make` returns for a generation."""
     with _lock:
-        others = _implementations.get(added.op, [])
-        if not override and any(i.dialect is added.dialect for i in others):
+        others = _implementations.get(op, [])
+        if not override and any(i.dialect is dialect for i in others):
             raise RegistryError(
-                added.name,
+                f"{dialect.name}.{op}",
                 "is registered already",
                 "one implementation of an operator in a dialect",
                 "pass override=True to replace it",
             )
-        key = (added.dialect.name, added.op)
+        key = (dialect.name, op)
         generation = _generations.get(key, -1) + 1
         _generations[key] = generation
-        remaining = [i for i in others if i.dialect is not added.dialect]
-        _store(added.op, [*remaining, replace(added, generation=generation)])
+        remaining = [i for i in others if i.dialect is not dialect]
+        _store(op, [*remaining, make(generation)])
 
 
 def _store(op: str, implementations: list[Implementation]) -> None:

@@ -16,7 +16,6 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.schedule.cpu import max_pool as planes
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
@@ -86,10 +85,17 @@ def _loops_over_planes(kind: str) -> bool:
     return kind == "cpu"
 
 
+def _planes() -> Any:
+    """The module with loops for the CPU, without which programs from disk do."""
+    from meta.backend.tvm.schedule.cpu import max_pool
+
+    return max_pool
+
+
 def _max(x: Any, axes: _Axes, kind: str) -> Any:
     """The maximum of each window."""
     if _loops_over_planes(kind):
-        return planes.largest(x, axes)
+        return _planes().largest(x, axes)
     dtype = accumulation_dtype(x.dtype)
     largest = te.comm_reducer(lambda a, b: tirx.Select(_first(a, b, dtype), a, b), lambda _: _lowest(dtype), "max")
     r = _reduction_axes(axes)
@@ -119,7 +125,7 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
     On a GPU a thread reduces pairs of a value and its index. Large windows are divided among `_LANES` threads, whose
     results are reduced in a second step. (On a CPU TVM vectorises reductions of pairs wrongly.)"""
     if kind == "cpu":
-        return planes.max_with_indices(x, axes, index)
+        return _planes().max_with_indices(x, axes, index)
     lowest, missing = _lowest(accumulation_dtype(x.dtype)), tirx.const(-1, index)
     in_order, in_any_order = (
         te.comm_reducer(combine, lambda *_: (lowest, missing), "max_pair") for combine in (_later, _first_of_equal)
@@ -203,7 +209,7 @@ def _unravel(element: Any, axes: _Axes) -> list[Any]:
 
 def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
     if kind == "cpu":
-        return planes.max_dx(dy, indices, shape)
+        return _planes().max_dx(dy, indices, shape)
 
     dtype = dtype_of(indices)
 
