@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+import numpy as np
+
 import meta
 from meta.dim import Dim, SymDim, same_dim
 from meta.dtype import ALL
@@ -318,7 +320,7 @@ def _constant(_: Converter, node: Any, frame: FunctionFrame) -> Any:
     if dtype not in ALL:
         raise UnsupportedError("relax", f"{frame.place}: a constant of dtype {dtype}", "a dtype of meta")
     shape = tuple(int(d) for d in node.value.shape)
-    value = meta.from_dlpack(node.value, copy=True) if dtype == "bfloat16" else node.value.numpy()
+    value = meta.from_dlpack(node.value, copy=True) if dtype == "bfloat16" else np.from_dlpack(node.value)
     return Symbol(Constant(value, tensor_type(shape, dtype, meta.device("cpu"))))
 
 
