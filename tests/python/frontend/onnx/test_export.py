@@ -265,3 +265,22 @@ def test_refusals():
         to_onnx(meta.trace(lambda x: x), x, opset=12)
     with pytest.raises(ArgumentError, match=r"got the class Residual; expected a Model, .*pass an instance"):
         to_onnx(Residual, x)
+
+
+@pytest.mark.parametrize("right", [False, True])
+@pytest.mark.parametrize("dtype", ["float32", "int64"])
+def test_searches(dtype, right):
+    """Of a vector and of rows, with values beyond both ends, equal ones and NaN, which is larger than every number."""
+    rng = np.random.default_rng(0)
+    rows = np.sort(rng.integers(-3, 4, (2, 6)).astype(dtype), -1)
+    values = rng.integers(-5, 6, (2, 9)).astype(dtype)
+    if dtype == "float32":
+        rows[0, -2:] = values[0, 3] = values[1, 0] = np.nan
+    program = meta.trace(
+        lambda row, rows, values: (
+            meta.binary_search(row, values, right=right), meta.binary_search(rows, values, right=right)
+        )
+    )  # fmt: skip
+    inputs = rows[0], rows, values
+    for ours, theirs in zip(program(*map(meta.array, inputs)), run(to_onnx(program, *inputs), *inputs), strict=True):
+        np.testing.assert_array_equal(theirs, ours.numpy())
