@@ -59,9 +59,9 @@ def _to_second(ndim: int) -> tuple[int, ...]:
 
 
 class _New(NamedTuple):
-    """The replacement of a value. last: whether its channels are last; of a tuple, those of `fields`."""
+    """What replaces a value. last: whether its channels are last; of a tuple, those of `fields`."""
 
-    value: Expr
+    value: Expr | Var
     last: bool = True
     fields: tuple[int, ...] = ()
 
@@ -105,6 +105,8 @@ class _LayoutConverter:
         if new is None:
             atoms = {a: self.as_before(a) for a in reads(value) if isinstance(a, Var)}
             self.builder.bind(Binding(var, substituted(value, atoms)))
+        elif isinstance(new.value, Var):
+            (self.last if new.last else self.before)[var] = new.value
         elif not new.last:
             self.builder.bind(Binding(var, new.value))
         elif new.fields:
@@ -128,7 +130,7 @@ class _LayoutConverter:
         if atom in self.last:
             return self.last[atom]
         if atom not in self.after:
-            self.after[atom] = self.moved(atom, _to_last)
+            self.after[atom] = self.moved(self.as_before(atom), _to_last)
         return self.after[atom]
 
     def moved(self, atom: Atom, order: Callable[[int], tuple[int, ...]]) -> Atom:
@@ -225,6 +227,18 @@ def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
         return _New(to.changed(call, **moved, axis=ndim - 1), fields=fields)
 
     return rule
+
+
+def _transpose(to: _LayoutConverter, call: Call) -> _New | None:
+    """A transpose that moves channels to the second axis, or back to the last, which is often not needed then."""
+    x, axes = call.args
+    ndim: int = x.type.ndim
+    axes = tuple(a % ndim for a in axes or ())
+    is_back = x in to.last and axes == _to_last(ndim)
+    if not isinstance(x, Var) or ndim < 3 or not (is_back or (x not in to.last and axes == _to_second(ndim))):
+        return None
+    to.saved += 2 * _bytes(call.type) + _CALL_BYTES
+    return _New(to.last[x], last=False) if is_back else _New(to.as_before(x))
 
 
 def _reduction(to: _LayoutConverter, call: Call) -> _New | None:
@@ -378,5 +392,6 @@ _RULES: Final[dict[str, _Rule]] = {
     **{f"avg_pool{rank}d": _avg_pool for rank in (1, 2)},
     **{f"avg_pool{rank}d_dx": _avg_pool_dx for rank in (1, 2)},
     "bias_add": _bias_add,
+    "transpose": _transpose,
     "concatenate": _concatenate,
 }

@@ -217,3 +217,15 @@ def test_constants_are_transposed_at_once() -> None:
     before = Module({"main": scope.function})
     after = check_same_results(before, channels_last(before))
     assert sum("transpose" in line for line in lines(after)) == 2
+
+
+def test_transposes_of_the_program_go_away() -> None:
+    """Of images that come and go with channels last, only those of the kernel are left."""
+
+    def function(x, w):
+        y = meta.relu(meta.conv2d(meta.transpose(x, (0, 3, 1, 2)), w, padding=1))
+        return meta.transpose(y, (0, -2, -1, 1)), y.mean((2, 3))
+
+    text = lines(converted(function, (2, 6, 5, 3), W))
+    assert [line for line in text if "transpose" in line] == ["%0 = transpose(%w, axes=(0, 2, 3, 1))"]
+    assert "%1 = conv2d(%x, %0, padding=(1,), channels_last=True)" in text

@@ -43,10 +43,11 @@ def compile_backend(
     settings = read_options(mode, options)
     reports = list(_reports)
     stable: set[str] = set()
+    layouts: set[str] = set()
     compiler = aot_autograd(
-        fw_compiler=_compiler("forward", settings, reports, stable),
-        bw_compiler=_compiler("backward", settings, reports, stable),
-        inference_compiler=_compiler("inference", settings, reports, stable),
+        fw_compiler=_compiler("forward", settings, reports, stable, layouts),
+        bw_compiler=_compiler("backward", settings, reports, stable, layouts),
+        inference_compiler=_compiler("inference", settings, reports, stable, layouts),
         decompositions=decompositions(),
         keep_inference_input_mutations=True,  # programs write them
         partition_fn=min_cut_rematerialization_partition if settings.partition == "min_cut" else default_partition,
@@ -55,17 +56,18 @@ def compile_backend(
 
 
 def _compiler(
-    kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str]
+    kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str], layouts: set[str]
 ) -> Callable[..., Any]:
     """A compiler of graphs of a kind. stable: the names of parameters and buffers among the inputs of the forward
-    graph, which the backward graph reads by the same names."""
+    graph, which the backward graph reads by the same names.  layouts: those of activations with channels last."""
 
     def compile_one(module: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         if kind != "backward":
             stable.clear()
             stable.update(_parameter_names(module))
+            layouts.clear()
         with _disable_current_modes():
-            run, report = compile_graph(module, kind, options, stable)
+            run, report = compile_graph(module, kind, options, stable, layouts)
         for each in reports:
             each.append(report)
         run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list to such a function

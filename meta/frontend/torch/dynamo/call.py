@@ -15,6 +15,7 @@ from meta.device import Device
 from meta.dim import SymDim, evaluate
 from meta.dtype import is_complex
 from meta.frontend.torch.dynamo.convert import Converted, Output, convert
+from meta.frontend.torch.dynamo.layouts import kept_results, saved_activations
 from meta.frontend.torch.dynamo.options import Options
 from meta.frontend.torch.dynamo.report import GraphReport
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
@@ -33,11 +34,13 @@ _as_torch: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", tor
 
 
 def compile_graph(
-    module: GraphModule, kind: str, options: Options, stable: Collection[str] = ()
+    module: GraphModule, kind: str, options: Options, stable: Collection[str] = (), layouts: set[str] | None = None
 ) -> tuple[Run, GraphReport]:
     """The call of a graph, and what became of it. kind: "inference", "forward" or "backward".
 
-    stable: the placeholders that mostly have the same memory, such as parameters."""
+    stable: the placeholders that mostly have the same memory, such as parameters.
+    layouts: receives the names of the activations that a forward graph returns with their channels last in memory; a
+        backward graph takes them so."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = [n.meta["val"] for n in placeholders]
     symbols = sorted(symbols_of(values))
@@ -50,7 +53,7 @@ def compile_graph(
         if missing:
             raise NeedsTorch(f"no input has the size {missing[0]}")
         try:
-            converted = convert(module, Sizes(), symbols)
+            converted = _converted(module, kind, symbols, options, layouts if layouts is not None else set())
             options.refuse(kind, converted.fallbacks)
             return _program(converted, sources, options, stable_positions), _report(kind, converted)
         except NeedsSizes as error:
@@ -61,6 +64,23 @@ def compile_graph(
         options.refuse_whole(kind, str(error))
         count = sum(n.op == "call_function" for n in module.graph.nodes)
         return _by_torch(module), GraphReport(kind, count, by_torch=str(error))
+
+
+def _converted(
+    module: GraphModule, kind: str, symbols: Sequence[str], options: Options, layouts: set[str]
+) -> Converted:
+    """The program of a graph for any of its sizes, whose saved activations have the layout that it computes with."""
+    if kind != "forward":
+        return convert(module, Sizes(), symbols, layouts if kind == "backward" else ())
+    saved = saved_activations(module)
+    converted = convert(module, Sizes(), symbols, saved)
+    if saved:
+        kept = options.compiled(lambda: kept_results(converted.record.module))
+        names = [getattr(r, "name", "") for r in module.graph.output_node().args[0]]  # type: ignore[union-attr]
+        layouts.update(
+            name for name, o in zip(names, converted.outputs, strict=True) if name in saved and o.result in kept
+        )
+    return converted if len(layouts) == len(saved) else convert(module, Sizes(), symbols, layouts)
 
 
 def _report(kind: str, converted: Converted, per_size: str = "") -> GraphReport:

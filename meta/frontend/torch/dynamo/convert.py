@@ -19,6 +19,7 @@ from meta.dtype import is_float
 from meta.errors import MetaError
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.dynamo.foreign import foreign_call
+from meta.frontend.torch.dynamo.layouts import last_channels
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, dense_order, inverse, same_type
 from meta.frontend.torch.dynamo.targets import declared, is_random, reported_name, runnable, schema_name
@@ -75,11 +76,14 @@ class Converted:
     random: bool
 
 
-def convert(module: GraphModule, sizes: Sizes, symbols: Sequence[str]) -> Converted:
-    """The program of a graph. symbols: the names of the sizes that are open.
+def convert(
+    module: GraphModule, sizes: Sizes, symbols: Sequence[str], channels_last: Collection[str] = ()
+) -> Converted:
+    """The program of a graph. symbols: the names of the sizes that are open.  channels_last: the names of nodes whose
+    values have their channels last in memory, where the graph takes or returns them.
 
     Raises NeedsSizes where it can be converted only for given sizes, NeedsTorch where meta has no types for it."""
-    return _GraphConverter(module, sizes, symbols).run()
+    return _GraphConverter(module, sizes, symbols, channels_last).run()
 
 
 @dataclass(slots=True)
@@ -87,6 +91,7 @@ class _GraphConverter:
     module: GraphModule
     sizes: Sizes
     symbols: Sequence[str]
+    channels_last: Collection[str]
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     fallbacks: list[Fallback] = field(default_factory=list[Fallback])
     written: dict[Node, Node] = field(default_factory=dict[Node, Node])
@@ -107,7 +112,7 @@ class _GraphConverter:
             if is_tensor and not is_held:  # of a written argument its old value, for the backward pass
                 returned.setdefault(r, len(returned))
         inputs = [
-            Input(i, dense_order(n.meta["val"]))
+            Input(i, self._order(n))
             for i, n in enumerate(placeholders)
             if isinstance(n.meta["val"], torch.Tensor)
             and (n in self.written or any(user.op != "output" for user in n.users))
@@ -117,7 +122,7 @@ class _GraphConverter:
         carried = tuple(name for name in self.symbols if name not in plain)
         device = types[0].device if types else "cpu"
         carriers = [tensor_type((sym(name), 0), "uint8", device) for name in carried]
-        orders = {node: dense_order(node.meta["val"]) for node in returned}
+        orders = {node: self._order(node) for node in returned}
         places = [placeholders[each.position] for each in inputs]
         writes = [(i, node) for i, node in enumerate(places) if node in self.written]
 
@@ -145,6 +150,11 @@ class _GraphConverter:
             record, tuple(inputs), tuple(i for i, _ in writes), carried, outputs, tuple(self.fallbacks),
             self.operators, self.token is not None,
         )  # fmt: skip
+
+    def _order(self, node: Node) -> tuple[int, ...] | None:
+        """The order of axes in which the value of an input or result is contiguous; None as it is."""
+        value = node.meta["val"]
+        return last_channels(value.ndim) if node.name in self.channels_last else dense_order(value)
 
     def _input_type(self, value: torch.Tensor, order: tuple[int, ...] | None) -> Any:
         kind = self.sizes.type(value)

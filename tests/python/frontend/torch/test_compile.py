@@ -352,3 +352,38 @@ def test_the_backward_pass_sees_values_from_before_a_write(partition):
         expected, result = (torch.autograd.grad(run(x, state), x) for run, state in zip((f, call), states, strict=True))
         close(result, expected)
         close(*states)
+
+
+def _images():
+    blocks = [
+        [nn.Conv2d(a, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32), nn.ReLU()] for a in (3, 32)
+    ]  # without biases, whose gradients would be rounding
+    return nn.Sequential(*blocks[0], *blocks[1], nn.Conv2d(32, 8, 3))
+
+
+def test_activations_are_saved_with_channels_last():
+    """Where both programs compute so: otherwise each would transpose them. Results keep the layout of torch."""
+    eager = _images()
+    model = copy.deepcopy(eager)
+
+    def call(module):
+        def run(x):
+            hidden = module[:3](x)
+            return hidden, module[3:](hidden)
+
+        return run
+
+    x = torch.randn(8, 3, 32, 32)
+    saved = []
+    with torch.autograd.graph.saved_tensors_hooks(lambda t: saved.append(t) or t, lambda t: t):
+        hidden, result = compiled(call(model))(x)
+    layouts = {t.is_contiguous(memory_format=torch.channels_last) for t in saved if t.shape == hidden.shape}
+    assert layouts == {True, False}  # False: `hidden`, which is also a result
+    assert hidden.is_contiguous()
+    assert result.is_contiguous()
+    expected = call(eager)(x)
+    for results in ((hidden, result), expected):
+        (results[0].square().sum() + results[1].square().sum()).backward()
+    close([hidden, result], list(expected))
+    for (name, p), q in zip(model.named_parameters(), eager.parameters(), strict=True):
+        torch.testing.assert_close(p.grad, q.grad, rtol=1e-3, atol=1e-3 * q.grad.abs().max().item(), msg=name)

@@ -1,0 +1,54 @@
+"""The layout of activations that a forward graph saves for the backward graph: with channels last where the program
+computes so, since each graph would transpose them otherwise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch._guards import TracingContext
+from torch.fx import GraphModule, Node
+
+from meta.frontend.torch.dynamo.shapes import dense_order
+from meta.ir.expr import Call
+from meta.ir.module import Module
+from meta.passes.standard import standard
+
+
+def last_channels(ndim: int) -> tuple[int, ...]:
+    """The order of axes in which channels are last."""
+    return (0, *range(2, ndim), 1)
+
+
+def saved_activations(module: GraphModule) -> list[str]:
+    """The names of the nodes that a forward graph returns only for the backward graph, contiguous, of known sizes and
+    with at least three axes. Empty for graphs without convolutions, whose programs never have channels last."""
+    context = TracingContext.try_get()
+    facts = context.fw_metadata if context is not None else None
+    if facts is None or facts.num_symints_saved_for_bw is None or not any(map(_is_convolution, module.graph.nodes)):
+        return []
+    results: Sequence[object] = list(module.graph.output_node().args[0])  # type: ignore[arg-type]
+    first, last, _ = facts.tensors_saved_for_backwards_slice.indices(len(results))
+    others = {id(r) for r in (*results[:first], *results[last:])}
+    return [r.name for r in results[first:last] if isinstance(r, Node) and id(r) not in others and _is_plain(r)]
+
+
+def _is_convolution(node: Node) -> bool:
+    return node.target is torch.ops.aten.convolution.default
+
+
+def _is_plain(node: Node) -> bool:
+    value = node.meta["val"]
+    is_static = all(isinstance(size, int) for size in value.shape)
+    return node.op != "placeholder" and is_static and value.ndim > 2 and dense_order(value) is None
+
+
+def kept_results(module: Module) -> frozenset[int]:
+    """The positions of the results of a program that are no transposes after the standard passes."""
+    main = standard()(module).main
+    values = {binding.var: binding.value for binding in main.body.bindings}
+    return frozenset(i for i, r in enumerate(main.body.results) if not _is_transpose(values.get(r)))  # type: ignore[arg-type]
+
+
+def _is_transpose(value: object) -> bool:
+    return isinstance(value, Call) and value.op_name == "transpose"
