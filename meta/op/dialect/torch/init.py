@@ -9,8 +9,19 @@ from meta.op.dialect.torch import complex_only
 
 
 def _filled(number: Callable[..., Any]) -> Callable[[Any], Callable[..., Any]]:
-    """The function that returns `number(*arguments)` as a tensor."""
-    return lambda torch: lambda *args: torch.as_tensor(number(*args), dtype=torch.complex128)
+    """The function that returns `number(*arguments)` as a tensor. It is complex for complex numbers only: results of
+    real dtypes are filled too, and torch warns of imaginary parts that they lose."""
+
+    def of(torch: Any) -> Callable[..., Any]:
+        def run(*args: Any) -> Any:
+            value = number(*args)
+            if isinstance(value, int) and abs(value) < 2**63:
+                return torch.as_tensor(value)
+            return torch.as_tensor(value, dtype=torch.complex128 if isinstance(value, complex) else torch.float64)
+
+        return run
+
+    return of
 
 
 complex_only(

@@ -17,8 +17,10 @@ def pad(torch: Any) -> Any:
             widths = [w for pair in zip(pad_width[-2::-2], pad_width[::-2], strict=True) for w in pair]
             return torch.constant_pad_nd(x, widths, pad_value)
         for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2], strict=True)):
-            positions = torch.arange(-before, x.shape[axis] + after, device=x.device)
-            x = x.index_select(axis, _inside(positions, x.shape[axis], mode))
+            first = max(-before, 0)
+            size = x.shape[axis] - first - max(-after, 0)  # what is left is repeated
+            positions = torch.arange(-max(before, 0), size + max(after, 0), device=x.device)
+            x = x.index_select(axis, first + _inside(positions, size, mode))
         return x
 
     return run
@@ -28,6 +30,8 @@ def _inside(positions: Any, size: int, mode: str) -> Any:
     """Positions outside of an axis as those of the elements that are repeated there."""
     if mode == "edge":
         return positions.clamp(0, size - 1)
+    if mode == "wrap":
+        return positions.remainder(max(size, 1))
     spare = 1 if mode == "symmetric" else 0  # whether the element at the end is repeated
     left = positions.where(positions >= 0, -positions - spare)
     return left.where(left < size, 2 * (size - 1) - left + spare)
