@@ -93,6 +93,9 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
 
 @into(ROWS)
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
+    """For an integer dtype ATen cuts off the fractions of the ends, too."""
+    if dtype is not None and is_int(canonical(dtype)):
+        start, end = _cut_off(start), _cut_off(end)
     if is_tensor(start) or is_tensor(end) or _has_complex(start, end, dtype):
         return in_dtype(_spaced("linspace", start, end, steps, device), dtype or _default_dtype(start, end))
     return meta.linspace(start, end, steps, dtype or "float32", device or "cpu")
@@ -100,13 +103,17 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
 
 @into(ROWS)
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """For an integer dtype ATen cuts off the fractions of the ends, too."""
-    if dtype is not None and is_int(dtype):
-        start, end = (meta.cast(end, "int64") if is_tensor(end) else int(end) for end in (start, end))
+    """For an integer dtype ATen cuts off the fractions of the ends of several elements, too."""
+    if steps != 1 and dtype is not None and is_int(canonical(dtype)):
+        start, end = _cut_off(start), _cut_off(end)
     if _has_complex(start, end, dtype):
         exponents = _spaced("logspace", start, end, steps, device)
         return in_dtype(meta.power(base, exponents), dtype or _default_dtype(start, end))
     return meta.logspace(start, end, steps, base, dtype or "float32", device or "cpu")
+
+
+def _cut_off(end: Any) -> Any:
+    return meta.cast(end, "int64") if is_tensor(end) else int(end)
 
 
 def _has_complex(start: Any, end: Any, dtype: Any) -> bool:

@@ -294,3 +294,13 @@ def test_linear_of_one_output() -> None:
     assert row is not None
     result = row(*(meta.array(t.numpy()) for t in (x, w)))
     np.testing.assert_allclose(result.numpy(), torch.nn.functional.linear(x, w).numpy(), rtol=1e-5)
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8])
+@pytest.mark.parametrize("name", ["linspace", "logspace"])
+def test_ranges_of_integers_begin_and_end_at_integers(name: str, dtype: torch.dtype) -> None:
+    row = aten.find(name)
+    assert row is not None
+    for start, end, steps in ((2.3, 0, 50), (1.9, 0.2, 7), (0, 2.99, 5), (2.2, 2.9, 1), (0.7, 0.2, 0)):
+        expected = getattr(torch, name)(start, end, steps, dtype=dtype)
+        assert np.array_equal(row(start, end, steps, dtype=dtype).numpy(), expected.numpy())
