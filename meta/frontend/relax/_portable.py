@@ -10,14 +10,15 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.cpu.rows import initialise_first
-from meta.backend.tvm.te import philox
+from meta.backend.tvm.te.philox import PHILOX
+from meta.backend.tvm.te.philox_expansion import expand
 
 _PREFIX: Final = "meta."
 
 
 def portable(func: Any) -> Any:
     """The function without operators of meta, and with results for reductions over no elements."""
-    return philox.expand(tvm.structural_map(_initialised(func), (tvm.Call, _expanded)))
+    return expand(tvm.structural_map(_initialised(func), (tvm.Call, _expanded)))
 
 
 def _name(call: Any) -> str:
@@ -26,7 +27,7 @@ def _name(call: Any) -> str:
 
 def _expanded(call: Any) -> Any:
     name = _name(call)
-    if not name.startswith(_PREFIX) or name.startswith(philox.PHILOX):
+    if not name.startswith(_PREFIX) or name.startswith(PHILOX):
         return call
     expansion = call.op.get_attr("default.FLowerIntrinsic")
     return call if expansion is None else expansion(call)

@@ -51,7 +51,8 @@ def test_compiled_integers_are_exact(key: tuple[int, int]) -> None:
 def test_loops_of_any_number_of_elements_compute_a_block_once() -> None:
     from meta.backend.tvm import adapter as tvm
     from meta.backend.tvm.adapter import tirx
-    from meta.backend.tvm.te.philox import expand, share_blocks, unit, words
+    from meta.backend.tvm.te.philox import unit, words
+    from meta.backend.tvm.te.philox_expansion import expand, share_blocks
 
     size, i = tirx.Var("n", "int64"), tirx.Var("i", "int64")
     key, out = tirx.decl_buffer((2,), "int64", "key"), tirx.decl_buffer((size,), "float32", "out")
@@ -103,7 +104,7 @@ def test_computes_write_each_round_once(dtype: str) -> None:
     """TVM's passes take time in proportion to an expression written out in full: seconds if a round is repeated where
     it is read."""
     from meta.backend.tvm import adapter as tvm
-    from meta.backend.tvm.te.philox import expand
+    from meta.backend.tvm.te.philox_expansion import expand
     from meta.op.dialect.tvm import random
 
     key, low, high = (
