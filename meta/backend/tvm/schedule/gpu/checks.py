@@ -6,10 +6,12 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
+from meta.backend.tvm.te.loops import LAUNCHES
 
 
 def runs_on_device(func: Any) -> bool:
-    """Whether every statement that accesses memory is inside a loop bound to threads and outside loops of the host.
+    """Whether every statement that accesses memory is inside a loop bound to threads and outside loops of the host,
+    except those annotated with LAUNCHES.
 
     TVM starts a kernel in each iteration of a host loop; a loop without iterations starts none, so that not even the
     initial value of a reduction is written."""
@@ -19,7 +21,8 @@ def runs_on_device(func: Any) -> bool:
         if isinstance(statement, tvm.For):
             is_bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
             runs_once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
-            visit(statement.body, in_threads or is_bound, host_loop_free and (in_threads or is_bound or runs_once))
+            is_meant = in_threads or is_bound or runs_once or LAUNCHES in statement.annotations
+            visit(statement.body, in_threads or is_bound, host_loop_free and is_meant)
         elif isinstance(statement, tvm.SeqStmt):
             for part in statement.seq:
                 visit(part, in_threads, host_loop_free)
@@ -29,7 +32,7 @@ def runs_on_device(func: Any) -> bool:
             visit(statement.then_case, in_threads, host_loop_free)
             if statement.else_case is not None:
                 visit(statement.else_case, in_threads, host_loop_free)
-        else:
+        elif not isinstance(statement, tvm.tirx.AllocBuffer):
             statements_on_device.append(in_threads and host_loop_free)
 
     visit(func.body, False, True)

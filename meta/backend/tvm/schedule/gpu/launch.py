@@ -5,7 +5,8 @@ whose iterations are independent: by kind "parallel", or by the annotation INDEP
 ACCUMULATE, iterations may run in any order if its single store, an addition to the target, is atomic.
 
 Each nest of marked loops becomes a kernel with one thread per iteration; unmarked inner loops run serially in that
-thread. A statement without marked loops runs in one thread.
+thread. A statement without marked loops runs in one thread. Allocations stay on the host, and so do loops annotated
+with LAUNCHES, whose kernels bind their threads themselves.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.gpu.loops import thread_loop
-from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
+from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT, LAUNCHES
 
 _BLOCK_THREADS: Final = 128
 _ATOMIC_DTYPES: Final = ("float32", "float64", "int32", "uint32")
@@ -39,6 +40,8 @@ def _launch(body: Any) -> Any:
     """The statements of `body`, each with its marked loops bound to threads."""
     if isinstance(body, tvm.SeqStmt):
         return tvm.SeqStmt([_launch(part) for part in body.seq])
+    if isinstance(body, tvm.tirx.AllocBuffer) or (isinstance(body, tvm.For) and LAUNCHES in body.annotations):
+        return body
     loops, inner = _split_nest(body)
     if not loops or any(isinstance(loop.extent, tvm.IntImm) and int(loop.extent) == 0 for loop in loops):
         return _bind_threads([], body)
