@@ -146,6 +146,21 @@ def _random_works(shape: tuple[int, ...], dtype: str) -> dict[str, tuple[Work, W
     return works
 
 
+def sorts() -> Iterator[Row]:
+    """Sorting by TVM's kernels, which do without torch: at most twice torch's time."""
+    tables = [(1024, 4096), (1_000_000,), (10_000_000,), (100_000, 32)]
+    works: list[tuple[str, tuple[int, ...], Callable[[Any], Any], Callable[[torch.Tensor], Any]]] = [
+        *(("sort", shape, meta.sort, lambda t: torch.sort(t, stable=True)) for shape in tables),
+        ("argsort", tables[0], meta.argsort, lambda t: torch.sort(t, stable=True)),
+        *(("topk 10", shape, lambda x: meta.topk(x, 10), lambda t: torch.topk(t, 10)) for shape in tables[:2]),
+    ]
+    with meta.with_dialect("tvm"):
+        for name, shape, ours, theirs in works:
+            x, t = randoms(*shape)
+            measured, reference = gpu_times(lambda x=x, f=ours: f(x), lambda t=t, f=theirs: f(t))
+            yield Row(f"{name} {'x'.join(map(str, shape))} (TVM)", measured, reference, "us", 2.0)
+
+
 def _step(name: str, model: Any, reference: torch.nn.Module, shape: tuple[int, ...]) -> Row:
     images, t_images = randoms(*shape)
     labels = np.random.default_rng(1).integers(0, 10, shape[0])
@@ -180,6 +195,7 @@ GROUPS: dict[str, Callable[[], Iterator[Row]]] = {
     "bandwidth": bandwidth,
     "host": host,
     "random": random,
+    "sorts": sorts,
     "steps": steps,
 }
 
