@@ -110,6 +110,10 @@ def _per_row(work: int) -> Sample:
     return sample("softmax_dx", x, x)
 
 
+def _row(op: str) -> Problem:
+    return lambda work: sample(op, T(1, work))
+
+
 def _batch_norm(work: int) -> Sample:
     c = T(64)
     return sample("batch_norm_infer", T(max(1, work // (1 << 16)), 64, 32, 32), c, T(64, low=0.5, high=1.5), c, c)
@@ -137,6 +141,8 @@ PROBLEMS: Mapping[tuple[str, str], Problem] = {
     ("sort", "elements"): _rows("sort", 64),
     ("argsort", "elements"): _rows("argsort", 64),
     ("topk", "elements"): _rows("topk", 64, 4),
+    ("sort", "elements along the axis"): _row("sort"),
+    ("argsort", "elements along the axis"): _row("argsort"),
     ("concatenate", "joined elements"): _joined,
     **{(op, "real elements"): _rows(op, 64) for op in _VECTORISED},
     **{(op, "real elements"): _rows(op, 64, operands=2) for op in _VECTORISED_PAIRS},

@@ -107,6 +107,9 @@ LIMITS: tuple[Limit, ...] = (
     Limit("torch", "dense", "cuda", "multiplications", least=33_000_000, measured="H200, 2026-11-21"),
     Limit("torch", "*_attention*", "cuda", "multiplications", least=8_000_000, measured="H200, 2026-11-21"),
     Limit("triton", "*_attention*", "cuda", "multiplications", least=8_000_000, measured="H200, 2026-11-23"),
+    Limit("torch", "sort", "cuda", "elements along the axis", least=1_048_576, measured="H200, 2026-11-27"),
+    Limit("torch", "argsort", "cuda", "elements along the axis", least=1_048_576, measured="H200, 2026-11-27"),
+    Limit("torch", "topk", "cuda", "elements", most=0, measured="H200, 2026-11-27"),
     Limit("torch", "concatenate", "cuda", "joined elements", least=8_388_608, measured="H200, 2026-11-21"),
     Limit("torch", "conv?d", "cuda", "multiplications", least=2_500_000, measured="H200, 2026-11-21"),
     Limit("torch", "conv?d_dx", "cuda", "multiplications", least=1_000_000, measured="H200, 2026-11-21"),
@@ -317,6 +320,11 @@ def _per_row(call: CallInfo) -> Any:
     return size if after == 1 else None
 
 
+def _along_axis(call: CallInfo) -> Any:
+    _, size, _ = _around(call)
+    return size
+
+
 def _per_channel_of_large(call: CallInfo) -> Any:
     from meta.backend.tvm.shape_generic import is_large
 
@@ -340,6 +348,7 @@ MEASURES: Mapping[str, Callable[[CallInfo], int | None]] = {
     "elements in columns": _in_columns,
     "elements in rows": _in_rows,
     "elements per row": _per_row,
+    "elements along the axis": _along_axis,
     "elements per channel of a large call": _per_channel_of_large,
 }
 """Unit -> the work of a call of known sizes in it, None for calls that a limit in this unit does not concern.

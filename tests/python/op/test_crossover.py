@@ -59,7 +59,7 @@ def test_calls_that_measure_limits_lie_on_both_sides(limit: Limit) -> None:
 
 
 def test_limits_of_another_device_do_not_apply() -> None:
-    problem = PROBLEMS["sort", "elements"]
+    problem = PROBLEMS["sin", "real elements"]
     assert crossover.refusal("torch", call_info(problem(64), "cpu")) is not None
     assert crossover.refusal("torch", call_info(problem(64), "cuda")) is None
 
