@@ -180,6 +180,17 @@ def test_kernels(shape: tuple[int, ...], symbolic: bool, kernels: int) -> None:
     assert bool([b for b in allocations(func) if str(b.scope()) == "global"]) == (kernels > 1)
 
 
+@pytest.mark.parametrize(
+    ("count", "dtype", "elements"), [(5, "uint8", 2 << 20), (None, "uint8", 1), (None, "int16", 2 << 20)]
+)
+def test_memory_between_kernels(count: int | None, dtype: str, elements: int) -> None:
+    """Two numbers for each element, except where it is moved once, from the operand to the result."""
+    tvm.load()
+    x = tvm.te.placeholder((tvm.IntImm("int64", 1 << 20),), dtype, "x")
+    sort = sorting.Sort.of(x, 0, False, None if count is None else tvm.IntImm("int64", count))
+    assert int(sort.planes[0][0]) == elements
+
+
 def test_loops_that_launch_kernels_are_on_the_device() -> None:
     """TVM starts a kernel in each iteration of a host loop, which is right only where it is meant."""
     func = scheduled("sort", (tensor_type((3, 5000), "float32", CUDA), -1, False))
