@@ -94,7 +94,9 @@ def read_program(program: Any, device: Any) -> Exported:
     for spec in inputs:
         if spec.target:
             is_state = spec.target in program.state_dict
-            values[spec.target] = program.state_dict[spec.target] if is_state else program.constants[spec.target]
+            tensor = program.state_dict[spec.target] if is_state else program.constants[spec.target]
+            _check_values(spec.target, tensor)
+            values[spec.target] = tensor
     entry = program.module_call_graph[0].signature
     arguments = tree_of(program.call_spec.in_spec)
     return Exported(
@@ -131,6 +133,18 @@ def _output(spec: Any) -> OutputSpec:
 def unsupported_value(what: str, name: str, kind: str) -> UnsupportedError:
     """The error of an input or output that is neither a tensor nor a plain value."""
     return UnsupportedError("torch", f"the {what} '{name}' is a {kind.lower()}", "tensors and plain values")
+
+
+def _check_values(name: str, tensor: Any) -> None:
+    """Raise UnsupportedError for a tensor without values, as torch.export makes of some transforms of torch.func."""
+    import torch
+    from torch._subclasses.fake_tensor import FakeTensor
+
+    if isinstance(tensor, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+        raise UnsupportedError(
+            "torch", f"the tensor '{name}' of the exported program has no values", "tensors with values",
+            remedy="torch.export has lost them, as it does with torch.func.grad; torch.compile traces such functions",
+        )  # fmt: skip
 
 
 def _memory(tensor: Any) -> Any:

@@ -256,3 +256,13 @@ def test_results_have_the_dtypes_that_the_program_declares(monkeypatch: pytest.M
             problem = r"node 'cumsum': .*its result is float32 here, and int32 in the program"
             with pytest.raises(UnsupportedError, match=problem):
                 from_exported(program)
+
+
+def test_tensors_that_export_left_without_values() -> None:
+    class Gradient(nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.func.grad(lambda y: (y.sin() * y).sum())(x)
+
+    program = torch.export.export(Gradient(), (torch.randn(2, 3),))
+    with pytest.raises(UnsupportedError, match=r"the tensor 'lifted_tensor_0' of the exported program has no values"):
+        from_exported(program)
