@@ -140,7 +140,8 @@ def _check_values(name: str, tensor: Any) -> None:
     import torch
     from torch._subclasses.fake_tensor import FakeTensor
 
-    if isinstance(tensor, FakeTensor) or torch._C._functorch.is_functorch_wrapped_tensor(tensor):
+    core: Any = torch._C
+    if isinstance(tensor, FakeTensor) or core._functorch.is_functorch_wrapped_tensor(tensor):
         raise UnsupportedError(
             "torch", f"the tensor '{name}' of the exported program has no values", "tensors with values",
             remedy="torch.export has lost them, as it does with torch.func.grad; torch.compile traces such functions",
