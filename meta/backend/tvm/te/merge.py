@@ -6,7 +6,8 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, Final
 
-from meta.backend.tvm.adapter import IntImm, script_tirx, tirx
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.adapter import script_tirx, tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.loops import registers
 
@@ -201,7 +202,7 @@ def split_runs(
 
 def ceil_log2(value: Expr, *, on_device: bool = False) -> Expr:
     """The least b with value <= 2**b, as int32; of int64, and of at least 1."""
-    if isinstance(value, IntImm):
+    if isinstance(value, tvm.IntImm):
         return tirx.const(max(int(value) - 1, 0).bit_length(), "int32")
     odd = tirx.max(value - 1, _int(0)) * 2 + 1
     zeros = tirx.call_pure_extern("int32", "__clzll", odd) if on_device else tirx.clz(odd)
@@ -217,7 +218,7 @@ def if_(condition: Expr) -> Generator[None, None, None]:
 
 def variable(value: Expr) -> Expr:
     """The value in a register: TVM's passes take minutes with long expressions that they see through."""
-    if isinstance(value, IntImm):
+    if isinstance(value, tvm.IntImm):
         return value
     register = registers(1, dtype_of(value))
     register[0] = value

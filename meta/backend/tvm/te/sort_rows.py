@@ -10,10 +10,10 @@ from meta.backend.tvm.te.radix_sort import RadixKernels
 from meta.backend.tvm.te.sorting import Sort
 
 
-def sort_rows(x: Any, axis: int, descending: bool, count: Any, *, values: bool, positions: bool) -> Any:
+def sort_rows(x: Any, axis: int, descending: bool, count: Any, *, values: bool = True, positions: bool = True) -> Any:
     """The first `count` elements along an axis in sorted order, or their positions as int64, or both.
 
-    axis: from the front.  count: at most the extent of the axis, which is below MAX_LENGTH; None for all elements."""
+    axis: from the front.  count: at most the extent of the axis, which is below 2**32; None for all elements."""
     shape = (*x.shape[:axis], x.shape[axis] if count is None else count, *x.shape[axis + 1 :])
     sort = Sort.of(x, axis, descending, count)
     are_values = [True] * values + [False] * positions

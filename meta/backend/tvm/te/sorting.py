@@ -20,8 +20,6 @@ from meta.backend.tvm.te.reduce import position_key
 
 Expr = Any
 
-MAX_LENGTH: Final = 1 << 32
-"""Elements of a row, at most: positions have 32 bits."""
 DIGIT_BITS: Final = 8
 RADIX_MARGIN: Final = 2
 """Doublings from a tile to a row that take no longer, besides one for each digit, than to move elements by digits."""

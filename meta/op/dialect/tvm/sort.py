@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.backend.tvm.adapter import IntImm, te
+from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.adapter import te
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.te.scan import replace_index
 from meta.backend.tvm.te.sort import move_last, search_rows, sort_positions
-from meta.backend.tvm.te.sort_rows import sort_rows
-from meta.backend.tvm.te.sorting import MAX_LENGTH
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
@@ -17,37 +16,42 @@ compute = Registrar(__file__).compute
 
 @compute("argsort")
 def argsort(x: Any, axis: int, descending: bool, *, kind: str) -> Any:
-    if _sorts_in_tiles(x, axis, kind):
-        return sort_rows(x, axis % len(x.shape), descending, None, values=False, positions=True)
+    if _sorts_in_blocks(kind, x, axis):
+        return _sort_rows(x, axis, descending, values=False)
     positions, axis = sort_positions(x, axis, descending)
     return te.compute(x.shape, lambda *i: positions(*move_last(i, axis)), "argsort")
 
 
 @compute("sort")
 def sort(x: Any, axis: int, descending: bool, *, kind: str) -> Any:
-    if _sorts_in_tiles(x, axis, kind):
-        return sort_rows(x, axis % len(x.shape), descending, None, values=True, positions=False)
+    if _sorts_in_blocks(kind, x, axis):
+        return _sort_rows(x, axis, descending, positions=False)
     positions, axis = sort_positions(x, axis, descending)
     return te.compute(x.shape, lambda *i: x(*replace_index(i, axis, positions(*move_last(i, axis)))), "sort")
 
 
 @compute("topk", vectors=separate_extents, sizes=("k",))
 def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any, kind: str) -> Any:
-    if _sorts_in_tiles(x, axis, kind) and _sorts_in_tiles(out[0], axis, kind):
-        axis = axis % len(x.shape)
-        return sort_rows(x, axis, largest, out[0].shape[axis], values=True, positions=True)
+    if _sorts_in_blocks(kind, x, axis) and _sorts_in_blocks(kind, out[0], axis):
+        return _sort_rows(x, axis, largest, out[0].shape[axis])
     positions, axis = sort_positions(x, axis, largest)
     indices = te.compute(out[1].shape, lambda *i: positions(*move_last(i, axis)), "topk_indices")
     return te.compute(out[0].shape, lambda *i: x(*replace_index(i, axis, indices(*i))), "topk_values"), indices
 
 
-def _sorts_in_tiles(x: Any, axis: int, kind: str) -> bool:
-    """Whether blocks of threads of a GPU share the sort of a row."""
+def _sorts_in_blocks(kind: str, x: Any, axis: int) -> bool:
+    """Whether blocks of threads of a GPU sort rows: where there are elements, whose positions have 32 bits."""
     if kind != "cuda" or not x.shape:
         return False
-    extents = [int(d) if isinstance(d, (int, IntImm)) else None for d in x.shape]
+    extents = [int(d) if isinstance(d, (int, tvm.IntImm)) else None for d in x.shape]
     length = extents[axis]
-    return 0 not in extents and (length is None or length < MAX_LENGTH)
+    return 0 not in extents and (length is None or length < 1 << 32)
+
+
+def _sort_rows(x: Any, axis: int, descending: bool, count: Any = None, **results: bool) -> Any:
+    from meta.backend.tvm.te.sort_rows import sort_rows  # kernels of the CPU do without it
+
+    return sort_rows(x, axis % len(x.shape), descending, count, **results)
 
 
 @compute("binary_search")
