@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from fnmatch import fnmatchcase
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 class Limit:
     """Below `least` or above `most` units of work, another dialect costs less than `dialect`.
 
-    operators: their names, as a pattern of fnmatch.
+    operators: their names; `*` stands for any characters and `?` for one.
     device: the kind of device.
     unit: what is counted, a key of `MEASURES`.
     most: None for no upper limit, 0 where the dialect is never faster.
@@ -154,9 +153,18 @@ def limits_of(dialect: str, op: str, device: str) -> tuple[Limit, ...]:
         limit
         for limit in LIMITS
         if (limit.dialect, limit.device) == (dialect, device)
-        and fnmatchcase(op, limit.operators)
+        and _matches(op, limit.operators)
         and (not limit.vendor or limit.vendor in _processor())
     )
+
+
+def _matches(name: str, pattern: str) -> bool:
+    """As `fnmatch.fnmatchcase`, which compiles a regular expression for each pattern: 4 ms in a first step."""
+    if pattern[:1] == "*":
+        return any(_matches(name[i:], pattern[1:]) for i in range(len(name) + 1))
+    if not pattern or not name:
+        return not pattern and not name
+    return pattern[0] in ("?", name[0]) and _matches(name[1:], pattern[1:])
 
 
 def _processor() -> str:

@@ -128,3 +128,13 @@ def test_convolutions_of_no_pixels() -> None:
     assert y.shape == (0, 3, 3, 8)
     dw = meta.conv2d_dw(x, y, w.shape, channels_last=True)
     np.testing.assert_array_equal(dw.numpy(), np.zeros((8, 3, 3, 8)))
+
+
+@pytest.mark.parametrize(
+    ("name", "pattern"),
+    [("conv2d", "conv?d"), ("conv2d_dx", "conv?d"), ("conv2d", "conv2d*"), ("conv2d_dw", "conv2d_d?"), ("a", ""),
+     ("", "*"), ("scaled_dot_product_attention_dx", "*_attention*"), ("adaptive_max_pool1d", "adaptive_*_pool1d*"),
+     ("softmax", "*softmax")],
+)  # fmt: skip
+def test_patterns_are_those_of_fnmatch(name: str, pattern: str) -> None:
+    assert crossover._matches(name, pattern) == fnmatchcase(name, pattern)
