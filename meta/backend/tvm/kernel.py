@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from meta.backend.eviction import report_eviction
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import launcher, library, workspaces
+from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.failures import compiling
@@ -207,8 +207,6 @@ def _evict() -> None:
 
 def _load_or_build(spec: KernelSpec) -> Compiled:
     """The kernel from disk, or newly built and then stored there. The caller holds the lock."""
-    launcher.prepare()
-    workspaces.prepare()
     cache = default_cache()
     unscheduled = None if spec.key else _unscheduled(spec)
     symbol = _symbol(spec, unscheduled)
@@ -222,8 +220,9 @@ def _load_or_build(spec: KernelSpec) -> Compiled:
 
 
 def _build(spec: KernelSpec, symbol: str, unscheduled: Unscheduled | None, cache: DiskCache | None) -> Compiled:
-    unscheduled = unscheduled or _unscheduled(spec)
-    module = _compile(spec, symbol, unscheduled)
+    with hooks.prepared_meanwhile():
+        unscheduled = unscheduled or _unscheduled(spec)
+        module = _compile(spec, symbol, unscheduled)
     if cache is not None:
         stored = library.store(cache, symbol, module)
         module = module if stored is None else stored
@@ -257,6 +256,7 @@ def _load(cache: DiskCache, symbol: str) -> Compiled | None:
         parameters = tuple(Parameter(expression, dtype) for expression, dtype in json.loads(entries))
     except (ValueError, TypeError):
         return None
+    hooks.prepare()
     module = library.load(cache, symbol)
     return None if module is None else Compiled(module[symbol], parameters)
 

@@ -16,14 +16,22 @@ from typing import Any, Final
 from meta.backend.tvm import library, runtime
 from meta.cache import default_cache
 from meta.errors import DeviceError
+from meta.locks import new_lock
 
 _SOURCE: Final = Path(__file__).with_suffix(".ll")
+_lock = new_lock("launcher")
+
+
+def prepare() -> None:
+    """Let kernels that are loaded from now on take memory by these functions."""
+    with _lock:
+        _module()
 
 
 @cache
-def prepare() -> Any:
-    """Let kernels that are loaded from now on take memory by these functions. Returns their module, which has to stay
-    loaded; None without space for its code, and then kernels use TVM's pool."""
+def _module() -> Any:
+    """The module of the functions, which has to stay loaded; None without space for its code, and then kernels use
+    TVM's pool. The caller holds the lock."""
     if sys.platform == "win32":
         return None
     try:

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import launcher, library, parallel, workspaces
+from meta.backend.tvm import hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
@@ -66,8 +66,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
 
     graphs: the program takes its memory where possible, so that calls can be recorded."""
     with _lock:
-        launcher.prepare()
-        workspaces.prepare()
+        hooks.prepare()
         progress.stage("prepare library kernels")
         register_kernels(source)
         progress.stage("read from disk")

@@ -11,7 +11,7 @@ from typing import Any
 
 from meta import __version__, tracing
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import launcher, library, workspaces
+from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
 from meta.device import Device
 from meta.device import device as parse_device
@@ -111,8 +111,7 @@ def _executor(header: Mapping[str, Any], file: TensorFile) -> LoadedExecutor:
 
 
 def _library(file: TensorFile, index: int) -> Any:
-    launcher.prepare()
-    workspaces.prepare()
+    hooks.prepare()
     try:
         return library.load_bytes(file.array(f"library.{index}").tobytes())
     except (OSError, RuntimeError) as error:

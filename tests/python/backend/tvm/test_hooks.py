@@ -1,0 +1,46 @@
+"""The functions that kernels call are loaded before kernels, once, also if a thread assembles them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+
+import pytest
+
+from meta.backend.tvm import hooks, launcher, workspaces
+
+
+@pytest.fixture
+def calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
+    """The threads in which the functions were loaded."""
+    threads: list[str] = []
+    monkeypatch.setattr(launcher, "prepare", lambda: threads.append(threading.current_thread().name))
+    monkeypatch.setattr(workspaces, "prepare", lambda: None)
+    hooks.prepare.cache_clear()
+    yield threads
+    hooks.prepare.cache_clear()
+
+
+def test_a_thread_loads_them_once(calls: list[str]) -> None:
+    for _ in range(2):
+        with hooks.prepared_meanwhile():
+            pass
+        assert calls == ["meta hooks"]
+    hooks.prepare()
+    assert len(calls) == 1
+
+
+def test_they_are_loaded_although_the_block_fails(calls: list[str]) -> None:
+    with pytest.raises(ValueError, match="no kernel"), hooks.prepared_meanwhile():
+        raise ValueError("no kernel")
+    assert calls == ["meta hooks"]
+
+
+def test_a_failure_of_the_thread_is_raised(monkeypatch: pytest.MonkeyPatch, calls: list[str]) -> None:
+    def fail() -> None:
+        raise MemoryError
+
+    monkeypatch.setattr(workspaces, "prepare", fail)
+    monkeypatch.setattr(threading, "excepthook", lambda _: None)
+    with pytest.raises(MemoryError), hooks.prepared_meanwhile():
+        pass
