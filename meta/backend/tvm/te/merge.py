@@ -48,7 +48,7 @@ def _odd_even_merges(count: int) -> Iterator[tuple[int, int]]:
         run *= 2
 
 
-class Tile:
+class SortedTile:
     """The elements of a block.
 
     is_packed: an element is one integer, with its position in the lower half. Otherwise it is a key, and its slot, its

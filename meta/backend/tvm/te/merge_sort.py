@@ -14,7 +14,7 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
 from meta.backend.tvm.te.loops import launches
-from meta.backend.tvm.te.merge import THREADS, TILE, TILE_BITS, Tile, if_, split_runs, synchronize, variable
+from meta.backend.tvm.te.merge import THREADS, TILE, TILE_BITS, SortedTile, if_, split_runs, synchronize, variable
 from meta.backend.tvm.te.sorting import SortKernels, int64, simplified
 
 Expr = Any
@@ -46,7 +46,7 @@ class MergeKernels(SortKernels):
             first_row, tile_index = self.row_and_tile(block, sort.tiles)
             first_row = variable(first_row << (TILE_BITS - row_bits).astype("int64"))
             start = variable(tile_index * TILE)
-            tile = Tile(sort.is_packed)
+            tile = SortedTile(sort.is_packed)
 
             def row_of(e: Expr) -> Expr:
                 return first_row + (e >> row_bits).astype("int64")
@@ -116,7 +116,7 @@ class MergeKernels(SortKernels):
                 from_right = right_place + (e - left_count).astype("int64")
                 return tirx.Select(e < left_count, left_place + e.astype("int64"), from_right)
 
-            tile = Tile(sort.is_packed)
+            tile = SortedTile(sort.is_packed)
 
             def load(e: Expr) -> None:
                 with if_(e < total):
