@@ -102,7 +102,7 @@ def pixel_unshuffle(x: Any, factor: int) -> Any:
     ArgumentError for heights and widths that the factor does not divide."""
     _check_pixels("pixel_unshuffle", x, factor)
     *lead, channels, height, width = x.shape
-    if height % factor or width % factor:
+    if any(size // factor * factor != size for size in (height, width)):
         problem = f"'x' has shape {tuple(x.shape)}, factor is {factor}"
         raise ArgumentError("pixel_unshuffle", problem, "a height and a width that the factor divides")
     n, h, w = len(lead), height // factor, width // factor

@@ -7,7 +7,7 @@ from itertools import accumulate, pairwise
 from typing import Any, Literal
 
 import meta
-from meta.dim import product, same_dim
+from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError, PositionError
 from meta.functional._checks import (
     as_dtype,
@@ -123,7 +123,11 @@ def chunk(x: Any, chunks: int, axis: int = 0) -> tuple[Any, ...]:
     require_rank("chunk", x, least=1)
     require("chunk", chunks > 0, f"chunks is {chunks}", "1 or more")
     axis = axis_of("chunk", axis, x.ndim)
-    size = x.shape[axis].__index__()
+    size = x.shape[axis]
+    step = size // chunks
+    if step * chunks == size and size != 0:  # also of symbolic sizes
+        return meta.split(x, tuple(step * i for i in range(1, chunks)), axis)
+    size = size.__index__()
     step = -(-size // chunks)
     return meta.split(x, tuple(range(step, size, step)), axis) if size else meta.split(x, (0,) * (chunks - 1), axis)
 
@@ -180,11 +184,11 @@ def dsplit(x: Any, indices_or_sections: int | Sequence[int]) -> tuple[Any, ...]:
     return _divided("dsplit", x, indices_or_sections, 2)
 
 
-def split_with_sizes(x: Any, sizes: Sequence[int], axis: int = 0) -> tuple[Any, ...]:
+def split_with_sizes(x: Any, sizes: Sequence[Dim], axis: int = 0) -> tuple[Any, ...]:
     """Parts of given sizes along an axis. Raises TypeInferenceError unless they add up to its size."""
     require_rank("split_with_sizes", x, least=1)
     axis = axis_of("split_with_sizes", axis, x.ndim)
-    fits = all(size >= 0 for size in sizes) and same_dim(sum(sizes), x.shape[axis])
+    fits = all(size >= 0 for size in sizes if isinstance(size, int)) and same_dim(sum(sizes), x.shape[axis])
     require("split_with_sizes", fits, f"sizes {tuple(sizes)} of an axis of size {x.shape[axis]}",
             "sizes of 0 or more that add up to it")  # fmt: skip
     return meta.split(x, tuple(accumulate(sizes))[:-1], axis)

@@ -203,14 +203,7 @@ def _split(x: Any, axis: int, lengths_or_none: Any, parts: int) -> tuple[Any, ..
         return tuple(np.split(x, [int(e) for e in ends], axis))
     if len(lengths) == 1:
         return (x,)
-    if all(isinstance(e, int) for e in ends):
-        return tuple(meta.split(x, tuple(int(e) for e in ends), axis))
-    return tuple(_range(x, axis, end - n, end) for n, end in zip(lengths, (*ends, x.shape[axis]), strict=True))
-
-
-def _range(x: Any, axis: int, start: Any, end: Any) -> Any:
-    begin = tuple(start if i == axis else 0 for i in range(x.ndim))
-    return meta.strided_slice(x, begin, tuple(end if i == axis else n for i, n in enumerate(x.shape)))
+    return tuple(meta.split(x, tuple(ends), axis))
 
 
 @row("Split", since=13, constants=("split",), raw=True)

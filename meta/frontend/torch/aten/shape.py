@@ -129,6 +129,12 @@ def split(self: Any, split_size: Any, dim: int = 0) -> Any:
         return meta.split_with_sizes(self, split_size, dim)  # pyright: ignore[reportUnknownArgumentType]
     axis = position(dim, self.ndim)
     size = self.shape[axis]
+    if not is_static((size, split_size)):
+        count = size // split_size
+        if not isinstance(count, int) or count * split_size != size:
+            expected = "a number of pieces that the sizes decide"
+            raise ArgumentError("split", f"an axis of size {size} is split into pieces of {split_size}", expected)
+        return meta.split_with_sizes(self, [split_size] * count, dim)
     if split_size < 0 or (split_size == 0 and size):
         raise ArgumentError("split", f"split_size is {split_size}", "a positive int")
     return _cut(self, range(split_size, size, split_size) if split_size else (), axis)

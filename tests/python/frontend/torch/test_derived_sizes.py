@@ -75,6 +75,15 @@ CASES = [
         "sum and multiple", _function(lambda x, y: x[1:] @ y.reshape(2, -1).T, 2),
         [{0: h + 1}, {0: 2 * h}], [[(9,), (16,)], [(5,), (8,)]],
     ),
+    Case("halves", _function(lambda x: x.chunk(2, 1)[0] * x.chunk(2, 1)[1]), [{1: 2 * h}], [[(2, 8)], [(2, 4)]]),
+    Case(
+        "parts", _function(lambda x: x.split([2 * (x.shape[0] // 3), x.shape[0] // 3])[1]),
+        [{0: 3 * h}], [[(6,)], [(9,)]],
+    ),
+    Case(
+        "pixels", _function(lambda x: torch.nn.functional.pixel_unshuffle(x, 2) * 2), [{1: 2 * h, 2: 2 * w}],
+        [[(3, 8, 6)], [(3, 4, 10)]],
+    ),
     Case("height and width", _skip_network, [{2: 2 * h, 3: 4 * w}], [[(1, 3, 8, 12)], [(1, 3, 6, 8)]]),
 ]  # fmt: skip
 
@@ -169,6 +178,7 @@ def test_sizes_that_no_equation_determines() -> None:
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_torch_compile_of_any_sizes(case: Case) -> None:
+    torch._dynamo.reset()
     module = case.module()
     fast = torch.compile(module, backend=meta.frontend.torch.compile_backend, dynamic=True, fullgraph=True)
     for shapes in case.shapes:
