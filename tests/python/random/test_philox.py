@@ -116,3 +116,12 @@ def test_computes_write_each_round_once(dtype: str) -> None:
         text = expand(func).script()
         pairs = 2 if compute is random.normal and dtype == "float64" else 1  # of words, each computed apart
         assert text.count(hex(MULTIPLIERS[0])) + text.count(str(MULTIPLIERS[0])) == ROUNDS * pairs
+
+
+@pytest.mark.parametrize("p", [0.0, 2.0**-25, 2.0**-24, 0.1, 1 / 3, 0.5, 1 - 2.0**-24, 1 - 2.0**-25, 1.0])
+def test_dropout_keeps_what_bernoulli_draws(p: float) -> None:
+    """Shares at the edges of the 24 bits that count."""
+    k, x = meta.array(np.array([7, 1])), meta.ones((3, 5000))
+    with meta.with_dialect("reference"):
+        kept = meta.bernoulli(k, x.shape, 1 - p, "bool").numpy()
+    assert np.array_equal(meta.dropout(x, k, p)[1].numpy(), kept)

@@ -96,7 +96,7 @@ def dropout(x: Any, key: Any, p: float) -> Any:
         if p in (0, 1):
             return tirx.const(p == 0, "bool")
         position = philox.position(i, x.shape)
-        return philox.bernoulli(philox.words(key, position, 1), constant(1 - p, "float32"))
+        return philox.is_below(philox.words(key, position, 1), constant(1 - p, "float32"))
 
     mask = te.compute(x.shape, is_kept, "mask")
     return _apply_mask(x, mask, p, "dropout"), mask
