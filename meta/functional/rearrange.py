@@ -191,7 +191,8 @@ def split_with_sizes(x: Any, sizes: Sequence[Dim], axis: int = 0) -> tuple[Any, 
     fits = all(size >= 0 for size in sizes if isinstance(size, int)) and same_dim(sum(sizes), x.shape[axis])
     require("split_with_sizes", fits, f"sizes {tuple(sizes)} of an axis of size {x.shape[axis]}",
             "sizes of 0 or more that add up to it")  # fmt: skip
-    return meta.split(x, tuple(accumulate(sizes))[:-1], axis)
+    positions: Any = tuple(accumulate(sizes))[:-1]
+    return meta.split(x, positions, axis)
 
 
 # --- joined tensors ---------------------------------------------------------------------------------------------------
