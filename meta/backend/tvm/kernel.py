@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from meta.backend.eviction import report_eviction
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import hooks, library
+from meta.backend.tvm import heap, hooks, library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.failures import compiling
@@ -220,6 +220,7 @@ def _load_or_build(spec: KernelSpec) -> Compiled:
 
 
 def _build(spec: KernelSpec, symbol: str, unscheduled: Unscheduled | None, cache: DiskCache | None) -> Compiled:
+    heap.keep_tables()
     with hooks.prepared_meanwhile():
         unscheduled = unscheduled or _unscheduled(spec)
         module = _compile(spec, symbol, unscheduled)

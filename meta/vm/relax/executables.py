@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import hooks, library, parallel
+from meta.backend.tvm import heap, hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
@@ -99,6 +99,7 @@ def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: 
     operators = sum(choice.compiled for choice in source.choices.listed())
     if worth_processes(operators, source.device.kind):
         processes.start(operators)  # they import TVM while this process plans
+    heap.keep_tables()
     with without_collection():
         return _build(source, lowered, key, fuse, graphs)
 
