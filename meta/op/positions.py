@@ -30,12 +30,14 @@ class Positions:
         tensor along its first axis.
     from_end: whether values from -size count from the end.
     ignored: a value that is accepted besides, None without one.
+    first: the value of the first position.
     """
 
     argument: int
     sizes: tuple[Any, ...]
     from_end: bool = False
     ignored: int | None = None
+    first: int = 0
 
 
 Rule = Callable[..., Positions | None]
@@ -123,8 +125,8 @@ def require_in_range(subject: str, name: str, accepted: Positions, values: Any) 
     several = len(accepted.sizes) > 1
     for n, size in enumerate(map(int, accepted.sizes)):
         part = values[n] if several else values
-        low = -size if accepted.from_end else 0
-        wrong = (part < low) | (part >= size)
+        low, last = -size if accepted.from_end else accepted.first, accepted.first + size - 1
+        wrong = (part < low) | (part > last)
         if accepted.ignored is not None:
             wrong &= part != accepted.ignored
         if not wrong.any():
@@ -132,11 +134,11 @@ def require_in_range(subject: str, name: str, accepted: Positions, values: Any) 
         place = tuple(int(i) for i in np.argwhere(wrong)[0])
         index = (n, *place) if several else place
         shown = f"{name}[{', '.join(map(str, index))}]" if index else name
-        allowed = f"{low} to {size - 1}" if size else "no positions, as the axis is empty"
+        allowed = f"{low} to {last}" if size else "no positions, as the axis is empty"
         ignored = "" if accepted.ignored is None else f", or {accepted.ignored}, which is ignored"
         raise PositionError(
             subject,
             f"{shown} is {part[place]}, out of range for size {size}",
             f"{allowed}{ignored}",
-            f"meta.clip({name}, 0, {size - 1}) moves positions inside" if size and not ignored else "",
+            f"meta.clip({name}, {accepted.first}, {last}) moves positions inside" if size and not ignored else "",
         )

@@ -31,9 +31,10 @@ def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
 
 
 def permutation(pivots: Any, size: int) -> Any:
-    """The order of rows, int64 (..., size), after exchanges of row i and row pivots[i] - 1."""
+    """The order of rows, int64 (..., size), after exchanges of row i and row pivots[i] - 1, if there is such a row."""
     *batch, k = pivots.shape
     flat = pivots.reshape(prod(batch), k).astype(np.int64) - 1
+    flat = np.where((flat >= 0) & (flat < size), flat, np.arange(k))
     order = np.tile(np.arange(size), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(k):

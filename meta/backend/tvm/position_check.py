@@ -68,9 +68,8 @@ def _check(positions: _Operand, accepted: Any) -> Any:
 
 
 def _is_wrong(value: Any, size: Any, accepted: Any) -> Any:
-    size = _int64(size)
-    low = -size if accepted.from_end else tvm.tirx.const(0, "int64")
-    wrong = tvm.tirx.any(value < low, value >= size)
+    size, first = _int64(size), tvm.tirx.const(accepted.first, "int64")
+    wrong = tvm.tirx.any(value < (-size if accepted.from_end else first), value >= first + size)
     if accepted.ignored is None:
         return wrong
     return tvm.tirx.all(wrong, tvm.tirx.NE(value, _int64(accepted.ignored)))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from meta.dim import Dim, same_dim
 from meta.dtype import real_dtype
 from meta.ir.type import TensorType, TupleType
 from meta.op import matrices, rules
+from meta.op.positions import Positions
 from meta.schema import linalg_factor as schema
 
 
@@ -40,7 +43,11 @@ def lu_factor_ex(x: TensorType, pivot: bool, check_errors: bool) -> TupleType:
     return TupleType((x, pivots, matrices.info_type(x)))
 
 
-@matrices.declare("pivots_to_permutation", schema=schema.pivots_to_permutation, amp="keep")
+def _rows(_: Any, size: Any, *, out: Any) -> Positions:
+    return Positions(0, (size,), first=1)
+
+
+@matrices.declare("pivots_to_permutation", schema=schema.pivots_to_permutation, amp="keep", positions=_rows)
 def pivots_to_permutation(pivots: TensorType, size: Dim) -> TensorType:
     """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x."""
     rules.require_int("pivots", pivots)

@@ -92,6 +92,24 @@ def test_programs_do_not_take_large_positions_for_negative_ones(dtype: str, numb
         np.testing.assert_allclose(result, meta.vm.compile(meta.trace(function))(*inputs).numpy(), rtol=1e-6)
 
 
+@pytest.mark.parametrize(("pivots", "match"), [
+    ([[3, 0]], r"\[pivots_to_permutation\] pivots\[0, 1\] is 0, out of range for size 3; expected 1 to 3"),
+    ([[3, 3], [4, 2]], r"pivots\[1, 0\] is 4.*meta.clip\(pivots, 1, 3\)"),
+    ([[-(2**31), 2]], r"pivots\[0, 0\] is -2147483648"),
+])  # fmt: skip
+def test_pivots_count_from_one(pivots: Any, match: str) -> None:
+    """Programs leave out exchanges with rows that do not exist."""
+    p = meta.array(pivots, dtype="int32")
+    results = []
+    for dialect in ("torch", "reference"):
+        with meta.with_dialect(dialect):
+            with pytest.raises(PositionError, match=match):
+                meta.pivots_to_permutation(p, 3)
+            results.append(meta.vm.compile(meta.trace(lambda x: meta.pivots_to_permutation(x, 3)))(p).numpy())
+    np.testing.assert_array_equal(*results)
+    assert (np.sort(results[0], -1) == np.arange(3)).all()
+
+
 def test_every_tensor_of_positions_is_checked():
     """Operators of integer tensors called "indices" and the like say which values they accept."""
     zeros = {"one_hot"}  # no position: a row of zeros

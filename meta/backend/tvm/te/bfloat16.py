@@ -60,11 +60,15 @@ def _is_bits(call: Any) -> bool:
 
 
 def serialize_bfloat16_copies(func: Any) -> Any:
-    """A function whose loops are serial, on the CPU, where they store copies of one computed bfloat16: TVM computes it
-    in float32, and its legalisation skips the conversion in a vector of copies. LLVM vectorizes such loops itself."""
+    """A function whose loops are serial, on the CPU, where they store copies of one bfloat16: TVM's legalisation skips
+    the conversion in a vector of copies, except of a literal. LLVM vectorizes such loops itself."""
     results = [param for param in func.params if _holds_bfloat16(param)]
     if not results or not _is_for_cpu(func):
         return func
+
+    analyzer = tvm.Analyzer()
+    ranges = [(tvm.For, lambda loop: analyzer.bind(loop.loop_var, tvm.Range.from_min_extent(loop.min, loop.extent)))]
+    tvm.structural_walk(func, ranges)
 
     def stores_copies(loop: Any) -> bool:
         stores: list[Any] = []
@@ -72,8 +76,9 @@ def serialize_bfloat16_copies(func: Any) -> Any:
         of_results = [store for store in stores if any(store.buffer.same_as(each) for each in results)]
         if not of_results:
             return False
-        variables = _dependent_variables(loop)
-        return any(variables.isdisjoint(_variables(s.value)) and _is_computed(s.value, results) for s in of_results)
+        values = _bound_values(loop)
+        copied = (s.value for s in of_results if not _depends(s.value, loop.loop_var, values, analyzer))
+        return not all(isinstance(value, tvm.FloatImm) for value in copied)
 
     def serial(loop: Any) -> Any:
         if int(loop.kind) != tirx.ForKind.VECTORIZED or not stores_copies(loop):
@@ -87,30 +92,25 @@ def _holds_bfloat16(param: Any) -> bool:
     return isinstance(param.ty, tvm.BufferType) and str(param.ty.dtype) == "bfloat16"
 
 
-def _is_computed(value: Any, results: list[Any]) -> bool:
-    """Whether TVM computes a value in float32: literals, and elements of operands and results, are copied as they
-    are. Elements of other buffers are in float32 then."""
-    if isinstance(value, tvm.TensorLoad):
-        return not any(value.source.same_as(each) for each in results)
-    return not isinstance(value, tvm.FloatImm)
-
-
-def _dependent_variables(loop: Any) -> set[Any]:
-    """The variable of a loop, and those of the blocks and bindings in it whose values depend on it."""
-    values: list[tuple[Any, Any]] = []
+def _bound_values(loop: Any) -> dict[Any, Any]:
+    """The values of the variables of the blocks and bindings in a loop, outer ones first."""
+    values: dict[Any, Any] = {}
 
     def block(realize: Any) -> None:
-        values.extend(zip((each.var for each in realize.block.iter_vars), realize.iter_values, strict=True))
+        values.update(zip((each.var for each in realize.block.iter_vars), realize.iter_values, strict=True))
 
     def binding(node: Any) -> None:
-        values.append((node.var, node.value))
+        values[node.var] = node.value
 
     tvm.structural_walk(loop, [(tvm.SBlockRealize, block), ((tirx.Let, tirx.Bind), binding)])
-    dependent, count = {loop.loop_var}, 0
-    while count < len(dependent):
-        count = len(dependent)
-        dependent.update(var for var, value in values if not dependent.isdisjoint(_variables(value)))
-    return dependent
+    return values
+
+
+def _depends(value: Any, variable: Any, values: dict[Any, Any], analyzer: Any) -> bool:
+    """Whether a value depends on a variable, once the indices in it are simplified: (i * 8 + j) // 8 is i for j < 8."""
+    while not (variables := _variables(value)).isdisjoint(values):
+        value = tvm.structural_map(value, (tvm.Var, lambda v: values.get(v, v)))
+    return variable in variables and variable in _variables(analyzer.simplify(value))
 
 
 def _variables(value: Any) -> set[Any]:

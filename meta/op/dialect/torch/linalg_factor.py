@@ -45,6 +45,7 @@ def pivots_to_permutation(pivots: Any, size: int, *, out: Any) -> None:
     rows = torch.arange(size, device=pivots.device).expand(*pivots.shape[:-1], size).clone()
     for i in range(pivots.shape[-1]):
         other = pivots[..., i : i + 1].to(torch.int64) - 1
+        other = torch.where((other >= 0) & (other < size), other, i)
         row, exchanged = rows[..., i : i + 1].clone(), rows.gather(-1, other)
         rows[..., i : i + 1] = exchanged
         rows.scatter_(-1, other, row)

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
     bits_of,
@@ -117,14 +118,20 @@ def sinc(x: Expr) -> Expr:
 
 
 def clip(x: Expr, low: float | None, high: float | None) -> Expr:
-    """min(max(x, low), high). NaN stays NaN: comparisons with it are false."""
+    """min(max(x, low), high). NaN stays NaN: comparisons with it are false. A bound that is NaN makes NaN."""
     if low is not None:
-        bound = const(x, low)
-        x = select(x < bound, bound, x)
+        x = _bounded(x, low, lambda x, bound: x < bound)
     if high is not None:
-        bound = const(x, high)
-        x = select(x > bound, bound, x)
+        x = _bounded(x, high, lambda x, bound: x > bound)
     return x
+
+
+def _bounded(x: Expr, limit: float | Number, is_beyond: Callable[[Expr, Expr], Expr]) -> Expr:
+    bound = const(x, limit)
+    if not isinstance(limit, Number):
+        return bound if math.isnan(limit) else select(is_beyond(x, bound), bound, x)
+    beyond = is_beyond(x, bound)
+    return select(tirx.any(beyond, is_nan(bound)) if is_float(bound) else beyond, bound, x)
 
 
 def clip_dx(x: Expr, dy: Expr, low: float | None, high: float | None) -> Expr:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+import pytest
 
 import meta
 from meta.backend.tvm import adapter as tvm
@@ -71,6 +72,18 @@ def test_copies_of_computed_values() -> None:
     column, rows = (meta.cast(meta.array(np.linspace(-2, 2, n, dtype="float32")), "bfloat16") for n in (40, 40 * 64))
     column, rows = meta.reshape(column, (40, 1)), meta.reshape(rows, (40, 64))
     for result, expected in zip(meta.vm.compile(of_row)(column, rows), of_row(column, rows), strict=True):
+        np.testing.assert_array_equal(result.numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("shape", [(3, 1), (1,), (2, 1, 1), (2, 3, 1), (3, 8)])
+def test_copies_of_operands(shape: tuple[int, ...]) -> None:
+    """An operand of which each vector has one element, whose index depends on the lane until it is simplified."""
+    x = meta.cast(meta.reshape(meta.arange(int(np.prod(shape)), dtype="float32"), shape), "bfloat16")
+    for function in (
+        lambda x: meta.broadcast_to(x, (2, 3, 8)), lambda x: meta.broadcast_to_like(x, meta.ones((2, 3, 8), "int32")),
+        lambda x: meta.tile(x, (2, 8)),
+    ):  # fmt: skip
+        result, expected = meta.vm.compile(meta.trace(function))(x), function(x)
         np.testing.assert_array_equal(result.numpy(), expected.numpy())
 
 
