@@ -174,15 +174,18 @@ def _calling_part(
     return builder, host
 
 
+_CALL: Final = "tirx.tvm_call_cpacked"
+"""TVM's operator for calls of functions of the same library by name."""
 _EXPORTED: Final = "__tvm_ffi_"
 """The prefix of the names under which TVM exports functions, which it adds to those of its own module only."""
 
 
 def _with_exported_names(function: Any, others: set[str]) -> Any:
-    """`function` with calls of `others` by the names under which their modules export them."""
+    """`function` with calls of `others` by the names under which their modules export them. Functions of C may have the
+    same names, such as `sin`."""
 
     def rename(call: Any) -> Any:
-        if not call.args or not isinstance(call.args[0], tvm.StringImm) or call.args[0].value not in others:
+        if getattr(call.op, "name", "") != _CALL or call.args[0].value not in others:
             return call
         name = tvm.StringImm(_EXPORTED + call.args[0].value)
         return tvm.Call(call.op, [name, *list(call.args)[1:]], call.attrs, call.ty_args, call.span, call.ty)

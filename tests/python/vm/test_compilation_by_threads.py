@@ -173,6 +173,26 @@ def test_a_kernel_that_both_branches_call(monkeypatch: pytest.MonkeyPatch, modes
     assert modes == [True]
 
 
+def test_kernels_with_the_names_of_functions_of_c(
+    monkeypatch: pytest.MonkeyPatch, modes: list[bool], compiled: list[Any]
+) -> None:
+    """The kernel of sin is in another object file than one that is called twice and calls the C library's sin."""
+    monkeypatch.setattr(linked, "_stores", lambda f: 100 if str(f.attrs["global_symbol"]) == "sin" else 1)
+
+    @meta.trace
+    def waves(x: Any) -> Any:
+        y = meta.cumsum(meta.sin(meta.cumsum(meta.sin(x) * 2.0, axis=0)) * 2.0, axis=0)
+        return y, meta.sin(y)
+
+    forget_programs()
+    x = X.astype(np.float64)
+    y = (np.sin((np.sin(x) * 2).cumsum(0)) * 2).cumsum(0)
+    for ours, theirs in zip(meta.vm.compile(waves)(meta.array(x)), (y, np.sin(y)), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs, rtol=1e-12)
+    assert modes == [True]
+    assert compiled == [("sin",)]
+
+
 def test_large_programs_are_called_by_bytecode(monkeypatch: pytest.MonkeyPatch, modes: list[bool]) -> None:
     monkeypatch.setattr("meta.vm.relax.build._COMPILED", 0)
     check(results())
