@@ -11,6 +11,7 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.failures import compiling
 from meta.backend.tvm.lowering import options, pipeline
 from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
@@ -51,7 +52,13 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     """The shared library of a program, compiled in parallel; None if its kernels are too few."""
     kernels = {str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)}
     if source.device.kind in BY_THREADS:
-        return _by_threads(source, planned, set(kernels)) if _worth_parts(len(kernels), FEWEST_FOR_THREADS) else None
+        if not _worth_parts(len(kernels), FEWEST_FOR_THREADS):
+            return None
+        with compiling("vm"):
+            try:
+                return _by_threads(source, planned, set(kernels))
+            except OSError:  # no space for files of machine code: one thread compiles into memory
+                return None
     return _by_processes(source, planned, set(kernels)) if worth_processes(len(kernels), source.device.kind) else None
 
 
@@ -177,7 +184,7 @@ def _calling_part(
 _CALL: Final = "tirx.tvm_call_cpacked"
 """TVM's operator for calls of functions of the same library by name."""
 _EXPORTED: Final = "__tvm_ffi_"
-"""The prefix of the names under which TVM exports functions, which it adds to those of its own module only."""
+"""The prefix of exported names. In calls, TVM adds it only for functions of the same module."""
 
 
 def _with_exported_names(function: Any, others: set[str]) -> Any:

@@ -16,6 +16,7 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm.parallel import processes, threads
+from meta.errors import KernelError
 from meta.vm.relax import linked
 from tests.python.kernels_in_memory import forget_programs
 
@@ -199,14 +200,20 @@ def test_large_programs_are_called_by_bytecode(monkeypatch: pytest.MonkeyPatch, 
     assert modes == [False]
 
 
-def test_a_failure_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("error", [OSError("no space left"), ValueError("no such vector")])
+def test_failures(monkeypatch: pytest.MonkeyPatch, error: Exception) -> None:
+    """Without space for files, one thread compiles into memory; errors of TVM are those of programs of few kernels."""
+
     def fail(_: Any) -> bytes:
-        raise OSError("no space left")
+        raise error
 
     with monkeypatch.context() as patch:
         patch.setattr(library, "object_code", fail)
-        with pytest.raises(OSError, match="no space left"):
-            results()
+        if isinstance(error, OSError):
+            check(results())
+        else:
+            with pytest.raises(KernelError, match=r"\[vm\] TVM's compiler raised ValueError: no such vector"):
+                results()
     check(results())
 
 
