@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import Any
 
 from meta.dim import SymDim
@@ -12,7 +11,7 @@ from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.size_values import Sizes, bind_sizes, check_sizes, solve_sizes
+from meta.interpreter.size_values import Sizes, check_inputs
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,
@@ -30,13 +29,13 @@ from meta.ir.expr import (
 )
 from meta.ir.literal import to_array
 from meta.ir.module import Module
-from meta.ir.type import TupleType, Type
+from meta.ir.type import Type
 from meta.ir.verifier import verify_once
 from meta.ir.visitor import free_vars
 from meta.modes import modes
 from meta.op.dispatch import with_dialect
 from meta.op.registry import Op
-from meta.records import record
+from meta.records import mutable, record
 from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
 from meta.tracing.loop_op import LoopOp
@@ -87,24 +86,6 @@ def evaluate(value: Call | Constant, values: Mapping[Atom, Any]) -> Any:
         return interpreter.atom(value, frame) if isinstance(value, Constant) else interpreter.apply(value, frame)
 
 
-def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
-    """Raise ArgumentError unless each array has the type of its parameter; returns the symbolic sizes."""
-    if len(arrays) != len(names):
-        raise ArgumentError(name, f"{len(arrays)} inputs", f"{len(names)}: {', '.join(names)}")
-    sizes: Sizes = {}
-    array_types = list(map(_type_of, arrays))
-    for parameter, kind, actual in zip(names, types, array_types, strict=True):
-        bind_sizes(name, parameter, kind, actual, sizes)
-    solve_sizes(name, names, types, array_types, sizes)
-    for parameter, kind, actual in zip(names, types, array_types, strict=True):
-        check_sizes(name, parameter, kind, actual, sizes)
-    return sizes
-
-
-def _type_of(value: Any) -> Type:
-    return TupleType(tuple(map(_type_of, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
-
-
 def _value(x: Any) -> Any:
     if isinstance(x, FunctionExpr):
         return Closure(x, {})
@@ -123,7 +104,7 @@ def _plain(record: bool = True) -> Generator[None, None, None]:
         modes.autocast, modes.trace, modes.emit, modes.transform, modes.grad_enabled = before
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class _Frame:
     """A block being evaluated. values: those of the function around it, shared with its other blocks.  sizes: symbolic
     sizes of the call.  ends_call: whether its result is that of a call (and not of a conditional)."""

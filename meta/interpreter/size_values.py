@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from typing import Any
 
 from meta.dim import Dim, SymDim, compute, evaluate, names, sym
 from meta.errors import ArgumentError
@@ -10,6 +11,24 @@ from meta.ir.type import TensorType, TupleType, Type
 
 Sizes = dict[str, int]
 """Name of a size -> its value."""
+
+
+def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
+    """Raise ArgumentError unless each array has the type of its parameter; returns the symbolic sizes."""
+    if len(arrays) != len(names):
+        raise ArgumentError(name, f"{len(arrays)} inputs", f"{len(names)}: {', '.join(names)}")
+    sizes: Sizes = {}
+    array_types = list(map(_type_of, arrays))
+    for parameter, kind, actual in zip(names, types, array_types, strict=True):
+        bind_sizes(name, parameter, kind, actual, sizes)
+    solve_sizes(name, names, types, array_types, sizes)
+    for parameter, kind, actual in zip(names, types, array_types, strict=True):
+        check_sizes(name, parameter, kind, actual, sizes)
+    return sizes
+
+
+def _type_of(value: Any) -> Type:
+    return TupleType(tuple(map(_type_of, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
 
 
 def bind_sizes(where: str, name: str, kind: Type, actual: Type, sizes: Sizes) -> None:

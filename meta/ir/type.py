@@ -14,7 +14,6 @@ from meta.errors import IRError, TypeInferenceError
 from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE, array_bytes
 from meta.locks import new_lock
 from meta.records import record
-from meta.tree import leaves_of
 
 
 class TensorType:
@@ -189,4 +188,16 @@ def leaf_types(kind: Type) -> tuple[Type, ...]:
 
 def flat_types(args: Iterable[Any]) -> list[TensorType]:
     """The tensor types in a nest of arguments or result types, in order."""
-    return [t for leaf in leaves_of(tuple(args)) for t in leaf_types(leaf) if isinstance(t, TensorType)]
+    types: list[TensorType] = []
+    _add_types(args, types)
+    return types
+
+
+def _add_types(values: Iterable[Any], types: list[TensorType]) -> None:
+    for value in values:
+        if isinstance(value, TensorType):
+            types.append(value)
+        elif isinstance(value, (tuple, list)):
+            _add_types(value, types)  # pyright: ignore[reportUnknownArgumentType]
+        elif isinstance(value, TupleType):
+            _add_types(value.fields, types)

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, cast
 
 from meta import dim
@@ -35,9 +35,10 @@ from meta.ir.expr import (
 from meta.ir.literal import attr_text, to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, leaf_types, tensor_type
+from meta.records import mutable
 
 
-@dataclass(slots=True)
+@mutable
 class RuleContext:
     """The place of a binding: its function, the variables in scope, and all variables bound so far."""
 

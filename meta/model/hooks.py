@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import TYPE_CHECKING, Any, cast
 
 from meta import tracing
-from meta.records import record
+from meta.records import mutable, record
 
 if TYPE_CHECKING:
     from meta.model.model import Model
@@ -18,7 +18,7 @@ ForwardPreHook = Callable[..., Any]
 """hook(model, args), or hook(model, args, kwargs); what it returns, unless None, replaces the arguments."""
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class HookHandle:
     """A registered hook: `remove()` ends it. As a context manager it ends with the block."""
 
@@ -46,7 +46,7 @@ class HookEntry:
     with_kwargs: bool
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Hooks:
     """The hooks of one model, in the order in which they run."""
 

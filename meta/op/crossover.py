@@ -8,19 +8,19 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from math import prod
 from typing import TYPE_CHECKING, Any, cast
 
 from meta import dtype as dtypes
 from meta.dim import around
+from meta.records import record
 
 if TYPE_CHECKING:
     from meta.op.dispatch import CallInfo
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Limit:
     """Below `least` or above `most` units of work, another dialect costs less than `dialect`.
 

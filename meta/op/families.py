@@ -4,8 +4,10 @@ dispatched or changed."""
 from __future__ import annotations
 
 import sys
+from functools import cache
 from importlib import import_module
 from importlib.util import find_spec
+from pkgutil import iter_modules
 from typing import Final
 
 from meta.locks import new_lock
@@ -22,15 +24,19 @@ def load(dialect: str, family: str) -> None:
     """Import the module of a dialect for a family of operators, if it exists and this machine can use the dialect."""
     if (dialect, family) in _loaded:
         return
-    package = f"meta.op.dialect.{dialect}"
     with _lock:
-        if (
-            find_spec(package) is not None
-            and find_spec(f"{package}.{family}") is not None
-            and import_module(package).DIALECT.unavailable() is None
-        ):
+        package = f"meta.op.dialect.{dialect}"
+        if family in _families_of(package) and import_module(package).DIALECT.unavailable() is None:
             import_module(f"{package}.{family}")
         _loaded.add((dialect, family))
+
+
+@cache
+def _families_of(package: str) -> frozenset[str]:
+    """The families for which a dialect has a module; none for one that is not part of this installation."""
+    if find_spec(package) is None:
+        return frozenset()
+    return frozenset(module.name for module in iter_modules(import_module(package).__path__))
 
 
 def load_before_change(dialect: str, family: str) -> None:

@@ -40,18 +40,29 @@ class CallInfo:
     args: tuple[Any, ...]
     out: Type
     device: Device
+    _facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
+    """What its methods have found out: every candidate and every limit asks for it."""
 
     def tensors(self) -> tuple[TensorType, ...]:
         """The types of the inputs a kernel is called with."""
-        return tuple(flat_types(self.args))
+        if "tensors" not in self._facts:
+            self._facts["tensors"] = tuple(flat_types(self.args))
+        return self._facts["tensors"]
 
     def outputs(self) -> tuple[TensorType, ...]:
         """The types of the results."""
-        return tuple(flat_types((self.out,)))
+        if "outputs" not in self._facts:
+            self._facts["outputs"] = tuple(flat_types((self.out,)))
+        return self._facts["outputs"]
 
     def complex_dtype(self) -> str:
         """The first complex dtype among operands and results, complex64 if there are only complex numbers, "" if there
         is none."""
+        if "complex" not in self._facts:
+            self._facts["complex"] = self._find_complex_dtype()
+        return self._facts["complex"]
+
+    def _find_complex_dtype(self) -> str:
         of_tensors = next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
         return of_tensors or ("complex64" if any(isinstance(arg, complex) for arg in self.args) else "")
 
@@ -108,11 +119,11 @@ class Implementation:
         """Why this implementation does not take `call`, eager or of a program, None when it does.
 
         Raises DispatchError for a checker that raises, or that returns neither None nor a reason."""
+        if call.device.kind not in self.dialect.devices:
+            return f"not on {call.device.kind}"  # whether it is available need not be found out
         off = self.dialect.unavailable()
         if off:
             return f"off: {off}"
-        if call.device.kind not in self.dialect.devices:
-            return f"not on {call.device.kind}"
         dtype = call.complex_dtype()
         if dtype and not (self.dialect.complex if self.complex is None else self.complex):
             return f"no kernel for {dtype}"

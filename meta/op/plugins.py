@@ -13,12 +13,12 @@ are located at the line that called it, as those inside of meta are.
 from __future__ import annotations
 
 import warnings
-from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
 
 from meta.errors import add_operator_module
 from meta.locks import new_lock
+from meta.records import record
 
 DIALECTS = "meta.dialects"
 """The group of plugins that register dialects."""
@@ -30,7 +30,7 @@ class PluginWarning(UserWarning):
     """An installed plugin that cannot be loaded; everything else works without it."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Plugin:
     """An entry point of an installed package. failure: why it could not be loaded, "" for a loaded one."""
 

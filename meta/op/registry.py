@@ -15,7 +15,7 @@ from dataclasses import field, fields, replace
 from importlib import import_module
 from keyword import iskeyword
 from pkgutil import iter_modules
-from typing import Any, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from meta._generated.table import ALIASES, FAMILIES
 from meta.dtype import is_complex
@@ -172,6 +172,8 @@ _NO_TENSOR = "take a field of a tuple, or call a function, and pass the result"
 USER = "user"
 """The family of the operators that are defined outside of this package."""
 _ops: dict[str, Op] = {}
+_FACTS: Final = tuple(each.name for each in fields(Op) if each.name not in ("name", "schema", "declare", "revision"))
+"""The fields of `Op` that a declaration may give."""
 _aliases: dict[str, str] = {}
 """Alias -> name of the operator."""
 _revisions: Counter[str] = Counter()
@@ -197,9 +199,7 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
 
 def check_facts(name: str, facts: Mapping[str, Any], accepted: Sequence[str] = ()) -> None:
     """Raise RegistryError for a fact of operator `name` that is not one of `known`, by default the fields of `Op`."""
-    accepted = accepted or [
-        each.name for each in fields(Op) if each.name not in ("name", "schema", "declare", "revision")
-    ]
+    accepted = accepted or _FACTS
     for fact in facts:
         if fact not in accepted:
             raise RegistryError(name, f"unknown fact '{fact}'", ", ".join(accepted), did_you_mean(fact, accepted))
@@ -208,8 +208,9 @@ def check_facts(name: str, facts: Mapping[str, Any], accepted: Sequence[str] = (
 def add(op: Op) -> Op:
     """Register `op`, or raise RegistryError: one of its names is taken or invalid, or one of its facts is wrong."""
     _check(op)
-    op = replace(op, revision=_revisions[op.name])
+    revision = _revisions[op.name]
     _revisions[op.name] += 1
+    op = replace(op, revision=revision) if revision else op
     restore(op)
     return op
 

@@ -7,7 +7,6 @@ from typing import Any
 from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
-from meta.interpreter.run import evaluate
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, If, Tuple, is_atom, is_atom_list
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
@@ -58,6 +57,8 @@ def _is_foldable(call: Call) -> bool:
 
 def _array(value: Constant | Call, operands: dict[Atom, Any] | None = None) -> Any:
     """The value as an array or a tuple of them; None where this machine cannot compute it."""
+    from meta.interpreter.run import evaluate  # most programs have nothing to fold
+
     try:
         return evaluate(value, operands or {})
     except (DeviceError, DispatchError):

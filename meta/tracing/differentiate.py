@@ -8,7 +8,7 @@ branches compute the branch again and then its gradient; calls of functions are 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from meta import dtype as dtypes
@@ -32,13 +32,14 @@ from meta.ir.type import TensorType, TupleType, flat_types, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
 from meta.op.grad.rule import GradRule, conjugated
+from meta.records import mutable
 from meta.tracing.emitter import recording
 from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, map_leaves
 
 
-@dataclass(eq=False)
+@mutable(eq=False)
 class Sweep:
     """One reverse sweep.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import meta
@@ -14,13 +14,13 @@ from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.expr import Constant, Var
 from meta.ir.type import tensor_type
-from meta.records import record
+from meta.records import mutable, record
 from meta.tracing.symbol import Symbol
 
 _KEY = "key"
 
 
-@dataclass(slots=True)
+@mutable
 class Draws:
     """The random keys that a program, or one step of a loop, takes from one generator: a parameter with the first one,
     and the number of keys that a call draws. generator: a meta.random.Generator, None for the default one."""

@@ -10,21 +10,31 @@ from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, IRError, NotSupportedError, value_text
-from meta.interpreter.run import check_inputs
+from meta.interpreter.size_values import check_inputs
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.ir.verifier import verify_once
+from meta.records import record
 from meta.schema._types import TensorLike
 from meta.tree import Tree, flatten, named_leaves
 from meta.vm.dynamic_sizes import OpenSizes
+
+
+@record
+class Recorded:
+    """A record as something to compile."""
+
+    program: tracing.Record
+
+    def record(self, *_: Any, **__: Any) -> tracing.Record:
+        return self.program
 
 
 def module_record(module: Module) -> Callable[..., tracing.Record]:
     """The `record` method of a Module: all parameters of "main" are inputs, by their names.
 
     Raises IRError for a module that is not well-formed: code compiled for false types would read foreign memory."""
-    verify_once(module)
+    _verify(module)
     main = module.main
     names = tuple(p.name if p.name.isidentifier() else f"input{i}" for i, p in enumerate(main.params))
     for p in main.params:
@@ -52,6 +62,12 @@ def module_record(module: Module) -> Callable[..., tracing.Record]:
     return record
 
 
+def _verify(module: Module) -> None:
+    from meta.ir.verifier import verify_once  # programs that are traced do without it
+
+    verify_once(module)
+
+
 def _tree(kind: Type) -> Tree:
     if isinstance(kind, TupleType):
         return Tree("tuple", tuple(map(_tree, kind.fields)))
@@ -69,7 +85,7 @@ def check_call(record: tracing.Record, inputs: Sequence[NDArray], sizes: OpenSiz
 
 def check_rewritten(record: tracing.Record, module: Module) -> None:
     """Raise IRError for a module of the user's passes that is not well-formed or takes other parameters."""
-    verify_once(module)
+    _verify(module)
     before, after = ([p.type for p in main.params] for main in (record.main, module.main))
     if before != after:
         raise IRError("vm", f"a pass changed the parameters of main from {before} to {after}",

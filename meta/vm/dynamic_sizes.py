@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Hashable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 from meta.dim import SymDim, evaluate, names, sym
 from meta.errors import ArgumentError, did_you_mean, user_frame
 from meta.ir.type import TensorType
-from meta.records import record
+from meta.records import mutable, record
 
 SPECIALISATIONS = 8
 """Programs of one executor for inputs that differ only in sizes, from which on it warns."""
@@ -96,7 +96,7 @@ def example(kind: TensorType) -> TensorType:
     return kind.with_shape(tuple(evaluate(dim, sizes) if isinstance(dim, SymDim) else dim for dim in kind.shape))
 
 
-@dataclass(slots=True)
+@mutable
 class Specialisations:
     """The sizes that one executor has been compiled for.
 

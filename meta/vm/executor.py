@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
@@ -19,8 +19,8 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
-from meta.vm import report
 from meta.vm.arguments import (
+    Recorded,
     check_call,
     check_rewritten,
     flatten_call,
@@ -41,6 +41,7 @@ from meta.vm.relax.executables import load
 from meta.vm.runner import Machine, Runner, program_runner, shared_results
 
 if TYPE_CHECKING:
+    from meta.vm import report
     from meta.vm.cuda_graph.call import GraphCall
 
 Transform = Callable[[Module], Module]
@@ -127,28 +128,28 @@ class Executor(Generic[P, R]):
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
         program, inputs = self._specialised(args, kwargs)
-        return report.memory(program, inputs)
+        return _reports().memory(program, inputs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then where
         the parameters and the state of a step of several processes are, what collectives overlap with, and what a
         budget of memory costs."""
-        return report.explain(self.program(*args, **kwargs), fuse=self.fuse, placements=self._placements())
+        return _reports().explain(self.program(*args, **kwargs), fuse=self.fuse, placements=self._placements())
 
     def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
         """The text of the program: "traced", "optimized" (after the passes), "relax" (lowered) or "planned" (fused,
         scheduled, memory assigned). Raises ArgumentError for another stage."""
-        return report.ir(self.program(*args, **kwargs), stage, fuse=self.fuse)
+        return _reports().ir(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
     def profile(self, *args: Any, repeat: int = 10, **kwargs: Any) -> report.Profile:
         """Time every kernel over `repeat` calls. State that the program writes does not change."""
         program, inputs = self._specialised(args, kwargs)
-        return report.profile(program, inputs, fuse=self.fuse, repeat=repeat)
+        return _reports().profile(program, inputs, fuse=self.fuse, repeat=repeat)
 
     def relax(self, *args: Any, stage: str = "relax", **kwargs: Any) -> Any:
         """The program for these arguments as an IRModule of TVM: "relax" (lowered) or "planned" (fused, scheduled,
         memory assigned). Raises ArgumentError for another stage."""
-        return report.relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
+        return _reports().relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
     def save(self, path: str | os.PathLike[str], *, format: str = "program") -> str:
         """Write the programs that are compiled, with the arrays of their state, to a file that `meta.vm.load` runs
@@ -232,7 +233,8 @@ class Executor(Generic[P, R]):
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tracing.Record:
         refuse_foreign(args, kwargs)
         open_types = tracing.input_types(self._open and self._open.type_of)
-        with self._lock, GradMode(True), open_types:  # the program also serves calls that record gradients
+        # The program also serves calls that record gradients.
+        with self._lock, GradMode(True), open_types, without_collection():
             return self._record(*args, **kwargs)
 
     def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
@@ -298,14 +300,11 @@ class Executor(Generic[P, R]):
                 )
 
 
-@dataclass(frozen=True, slots=True)
-class _Recorded:
-    """A record as something to compile."""
+def _reports() -> Any:
+    """The functions of reports, which programs that only run do without."""
+    from meta.vm import report
 
-    program: tracing.Record
-
-    def record(self, *_: Any, **__: Any) -> tracing.Record:
-        return self.program
+    return report
 
 
 def compile_record(
@@ -318,7 +317,7 @@ def compile_record(
     stable: the positions of inputs that have the same memory in most calls, as parameters of a model: CUDA graphs read
         them there, and are recorded again when they are elsewhere."""
     executor: Executor[..., Any] = compile(
-        _Recorded(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
+        Recorded(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
     )
     executor._stable = frozenset(stable)
     return executor._compile(record, record.module)

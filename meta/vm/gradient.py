@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from typing import Any
 
 from meta import tracing
@@ -27,6 +27,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.modes import GradMode, modes
 from meta.op.grad.rule import GradRule
+from meta.records import mutable
 from meta.tree import Tree, flatten
 from meta.vm.program import Program
 from meta.vm.runner import Runner, builder, with_numbers
@@ -109,7 +110,7 @@ def _leave(x: NDArray, gradient: NDArray, assigned: bool) -> None:
 # --- recorded calls --------------------------------------------------------------------------------------------------
 
 
-@dataclass(slots=True)
+@mutable
 class RecordedProgram:
     """The programs of calls in which certain parameters require gradients; `backward` is compiled when needed."""
 

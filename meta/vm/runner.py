@@ -13,7 +13,7 @@ from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.dim import SymDim, evaluate
 from meta.eager.ndarray import NDArray
-from meta.interpreter.run import check_inputs
+from meta.interpreter.size_values import check_inputs
 from meta.ir.expr import MUTATES, FunctionExpr
 from meta.ir.storage import result_sources
 from meta.ir.type import TensorType, tensor_type

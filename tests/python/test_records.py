@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import pickle
 from dataclasses import field, fields, replace
+from inspect import signature
 
 import pytest
 
@@ -38,6 +39,47 @@ class Named(Point):
 
     def __hash__(self) -> int:
         return 7
+
+
+@record
+class Box:
+    """A box."""
+
+    area: int = field(init=False)
+    sides: tuple[int, int]
+    marks: list[int] = field(init=False, default_factory=list[int])
+    kind: str = field(init=False, default="box")
+    unit: str = field(kw_only=True)
+    color: str = field(kw_only=True, default="red", compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "area", self.sides[0] * self.sides[1])
+
+
+def test_keywords_and_fields_that_no_argument_sets() -> None:
+    box = Box((2, 3), unit="m")
+    assert (box.area, box.marks, box.kind, box.unit, box.color) == (6, [], "box", "m", "red")
+    assert box == Box((2, 3), unit="m", color="blue") != Box((2, 3), unit="cm")
+    assert replace(box, sides=(1, 1)).area == 1
+    with pytest.raises(TypeError, match="takes 2 positional arguments"):
+        Box((2, 3), "m")  # pyright: ignore[reportCallIssue]
+
+
+def test_signatures_are_those_of_dataclasses() -> None:
+    expected = "(x: 'int', y: 'int' = 0, tags: 'list[str]' = <factory>, secret: 'int' = 0) -> 'None'"
+    assert str(signature(Point)).replace("-> None", "-> 'None'") == expected
+    assert Point.__init__.__qualname__ == "Point.__init__"
+    assert Point.__init__.__module__ == __name__
+
+
+def test_methods_of_a_class_and_of_one_derived_from_it() -> None:
+    class Derived(Name):
+        pass
+
+    assert Derived("a").text == "a"
+    assert Derived("a") != Name("a")
+    assert Version.__doc__ == "A version."
+    assert Name.__doc__ == "Name"
 
 
 def test_fields_equality_and_hashes() -> None:

@@ -16,6 +16,8 @@ from meta.backend.tvm.te.philox_expansion import expand, share_blocks
 from meta.backend.tvm.te.registers import values_in_registers
 
 _NAME: Final = "meta"
+SHRUNK: Final = "meta.shrunk_buffers"
+"""The attribute of functions whose buffers need not be shrunk."""
 _ENTRY: Final = "tirx.is_entry_func"
 _ASSERTS: Final = "meta.asserts"
 _NOT_ON_HEAP: Final = "disable_lower_builtin"
@@ -45,12 +47,15 @@ def pipeline(*, checks: bool) -> str:
 
 
 def needless_passes(functions: Iterable[Any]) -> list[str]:
-    """The passes of TVM that take long and change none of `functions`. For functions that allocate no buffer, that is
-    the pass that shrinks buffers, a tenth of the time in which an elementwise kernel is compiled."""
-    return [] if any(map(_allocates, functions)) else ["s_tir.CompactBufferAllocation"]
+    """The passes of TVM that take long and change none of `functions`. For functions without buffers, or with small
+    ones, that is the pass that shrinks buffers, a tenth of the time in which a kernel is compiled."""
+    return [] if any(map(_has_large_buffers, functions)) else ["s_tir.CompactBufferAllocation"]
 
 
-def _allocates(func: Any) -> bool:
+def _has_large_buffers(func: Any) -> bool:
+    """Whether a function may allocate buffers that hold more than is used at a time."""
+    if func.attrs and SHRUNK in func.attrs:
+        return False
     buffers: list[Any] = []
     tvm.structural_walk(
         func, [(tvm.SBlock, lambda block: buffers.extend(block.alloc_buffers)), (tirx.AllocBuffer, buffers.append)]

@@ -21,7 +21,6 @@ from meta.backend.tvm import heap, hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
-from meta.backend.tvm.parallel import processes
 from meta.cache import DiskCache, default_cache
 from meta.ir.printer import to_text
 from meta.locks import new_lock
@@ -94,6 +93,7 @@ def _lowered(source: Source) -> Lowered:
 
 def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
+    from meta.backend.tvm.parallel import processes
     from meta.vm.relax.linked import worth_processes
 
     operators = sum(choice.compiled for choice in source.choices.listed())

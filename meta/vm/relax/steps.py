@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.records import mutable
 
 
-@dataclass(slots=True, eq=False)
+@mutable(eq=False)
 class Step:
     """A binding: its variable, its value, and the variables the value reads or writes.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
@@ -19,6 +19,7 @@ from meta.backend.tvm.schedule.nest import (
     volume_of,
 )
 from meta.backend.tvm.te.exact import add, exact
+from meta.records import record
 
 Expr = Any
 Stmt = Any
@@ -78,7 +79,7 @@ def _division(nest: Nest, position: int, length: int, scope: str) -> _Division:
     )  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Division:
     """A nest with one of its loops divided into blocks.
 
@@ -228,7 +229,7 @@ class _BlockSums:
             return tvm.SeqStmt([
                 tvm.BufferStore(self.low, tvm.tirx.Select(is_first, zero, low) + lost, position),
                 tvm.BufferStore(self.high, rounded, position),
-                tvm.BufferStore(total, tvm.tirx.Select(tvm.tirx.isnan(low), high, high + low), index),
+                tvm.BufferStore(total, tvm.tirx.Select(_is_number(low), high + low, high), index),
                 tvm.BufferStore(self.low, low - (block - high), position),
                 tvm.BufferStore(self.high, block, position),
                 tvm.BufferStore(total, zero, index),
@@ -256,7 +257,7 @@ class _BlockSums:
             rest = total[tuple(index)]
             if self.compensated:
                 low = self.low[tuple(position)]
-                rest = tvm.tirx.Select(tvm.tirx.isnan(low), tvm.tirx.const(0, str(total.dtype)), low) + rest
+                rest = tvm.tirx.Select(_is_number(low), low, tvm.tirx.const(0, str(total.dtype))) + rest
             return tvm.BufferStore(total, self.high[tuple(position)] + rest, index)
 
         return tvm.tirx.IfThenElse(has_blocks, self._over_elements(element, {}), None)
@@ -275,6 +276,11 @@ class _BlockSums:
             return if_in_bounds(outer_conditions, v, element(store.buffer, index, position))
 
         return exact(copy_loops(loops, values, statement))
+
+
+def _is_number(x: Expr) -> Expr:
+    """Whether x is not NaN, as a comparison: TVM does not vectorise calls of isnan, and its NE is false for NaN."""
+    return tvm.tirx.EQ(x, x)
 
 
 def _adds_widely(number: Expr, in_memory: bool) -> bool:

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.te.tiles import IN_BLOCKS, TILE
+from meta.records import record
 
 Expr = Any
 Stmt = Any
@@ -19,7 +19,7 @@ LANE_SUM: Final = "meta.lane_sum"
 """Annotation of a reduction of the vector lanes, along the last axis of a buffer that nothing else reads."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Nest:
     """The loops that add to a sum.
 

@@ -27,6 +27,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
+from meta.backend.tvm.schedule.cpu.row_buffers import shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
@@ -53,7 +54,7 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
 
         return block_sums_of_threads(exact(schedule_gpu(func, pattern, target), across_threads=True))
     func = _narrow_indices(vectorisable(func))
-    return block_sums(keep_conditions(exact(relax_alignment(_schedule_cpu(func, pattern)))))
+    return shrink_row_buffers(block_sums(keep_conditions(exact(relax_alignment(_schedule_cpu(func, pattern))))))
 
 
 def classify(func: Any) -> str:

@@ -36,7 +36,8 @@ def truncate_offset_floors(func: Any) -> Any:
 
     def truncated(node: Any) -> Any:
         is_fixed = isinstance(node.b, tvm.IntImm) and int(node.b) > 0
-        return _truncated(node, least(node.a)) if is_fixed and not _is_sum(node.a, ranges) else node
+        is_offset = is_fixed and not _is_sum(node.a, ranges) and _moves(node.a, ranges)
+        return _truncated(node, least(node.a)) if is_offset else node
 
     def index(i: Any) -> Any:
         return tvm.structural_map(i, ((tirx.FloorDiv, tirx.FloorMod), truncated))
@@ -85,6 +86,13 @@ def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
     if isinstance(x, (tirx.FloorDiv, tirx.FloorMod)):
         return _is_sum(x.a, variables)
     return isinstance(x, tvm.Var) and x in variables
+
+
+def _moves(x: Any, variables: dict[Any, Any]) -> bool:
+    """Whether x depends on loop variables. What is computed of sizes alone has no range that TVM could use."""
+    read: list[Any] = []
+    tvm.structural_walk(x, (tvm.Var, read.append))
+    return any(var in variables for var in read)
 
 
 def _truncated(node: Any, least: int) -> Any:

@@ -7,7 +7,6 @@ pooling and its gradient are loops (`schedule.cpu.max_pool`).
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from itertools import product
 from math import inf, prod
@@ -23,6 +22,7 @@ from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
+from meta.records import record
 
 compute = Registrar(__file__).compute
 
@@ -226,7 +226,7 @@ def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
     return _gather(shape, dy.dtype, axes, share, "max_pool_dx", kind)
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Candidate:
     """A window that may cover a position. index: by axis.  nearest: of the windows that exist; `index` itself where all
     do.  conditions: that it exists and covers the position."""

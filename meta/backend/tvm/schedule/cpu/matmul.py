@@ -17,7 +17,6 @@ blocks around it, and produces
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
@@ -31,6 +30,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     schedule_spatial_block,
 )
 from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.records import record
 
 _MIN_PRODUCTS: Final = 1 << 14
 """Multiplications below which packing takes longer than it saves."""
@@ -40,7 +40,7 @@ _TILE_ROWS: Final = (8, 6, 7, 5, 4, 3, 2)
 """Rows of the register tile, in order of preference: the first that divides the rows."""
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class Contraction:
     """Block axes of the register tile's rows and columns, and the read operand that moves with the columns."""
 
@@ -49,7 +49,7 @@ class Contraction:
     column_operand: int
 
 
-@dataclass(frozen=True, slots=True)
+@record
 class _Tile:
     """Rows and columns of a register tile, and tiles (in the direction of rows) of a cache block."""
 
