@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from itertools import pairwise
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import numpy as np
 
@@ -32,6 +32,7 @@ from meta.op.registry import Op, get
 from meta.op.windows import channels_moved
 from meta.passes.manager import Pass
 from meta.passes.pools import arguments_of, indices_of, windows_of
+from meta.records import record
 
 _CALL_BYTES: Final = 1 << 16
 """The cost of calling the kernel of a transpose, in bytes moved in that time."""
@@ -58,7 +59,8 @@ def _to_second(ndim: int) -> tuple[int, ...]:
     return (0, ndim - 1, *range(1, ndim - 1))
 
 
-class _New(NamedTuple):
+@record
+class _New:
     """What replaces a value. last: whether its channels are last; of a tuple, those of `fields`."""
 
     value: Expr | Var

@@ -35,7 +35,7 @@ def compile_functions(functions: dict[str, Any], target: Any, *, checks: bool = 
     from meta.backend.tvm.lowering import needless_passes, options, pipeline  # modules from disk do without them
 
     module = tvm.IRModule({symbol: f.with_attr("global_symbol", symbol) for symbol, f in functions.items()})
-    with target, options(disabled=needless_passes(functions.values())):
+    with target, options(disabled=needless_passes(functions.values(), target)):
         return tvm.build_tir(module, target, pipeline(checks=checks))
 
 

@@ -18,6 +18,7 @@ from meta.backend.tvm.te.registers import values_in_registers
 _NAME: Final = "meta"
 SHRUNK: Final = "meta.shrunk_buffers"
 """The attribute of functions whose buffers need not be shrunk."""
+_OF_GPUS: Final = ("s_tir.InjectVirtualThread", "s_tir.InjectPermutedLayout")
 _ENTRY: Final = "tirx.is_entry_func"
 _ASSERTS: Final = "meta.asserts"
 _NOT_ON_HEAP: Final = "disable_lower_builtin"
@@ -46,10 +47,12 @@ def pipeline(*, checks: bool) -> str:
     return name
 
 
-def needless_passes(functions: Iterable[Any]) -> list[str]:
-    """The passes of TVM that take long and change none of `functions`. For functions without buffers, or with small
-    ones, that is the pass that shrinks buffers, a tenth of the time in which a kernel is compiled."""
-    return [] if any(map(_has_large_buffers, functions)) else ["s_tir.CompactBufferAllocation"]
+def needless_passes(functions: Iterable[Any], target: Any) -> list[str]:
+    """The passes of TVM that take long and change none of `functions`: on CPUs those of virtual threads and of shared
+    memory; for functions without buffers, or with small ones, that which shrinks buffers, a tenth of the time in which
+    a kernel is compiled."""
+    shrinking = [] if any(map(_has_large_buffers, functions)) else ["s_tir.CompactBufferAllocation"]
+    return [*shrinking, *(_OF_GPUS if str(target.kind.name) == "llvm" else ())]
 
 
 def _has_large_buffers(func: Any) -> bool:

@@ -10,9 +10,14 @@ from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
 
 
 def _probe() -> str | None:
-    from meta.backend.cudnn.loader import probe
+    from meta.backend.cuda import driver
 
-    return probe()
+    reason = driver.probe()
+    if reason:
+        return reason
+    from meta.backend.cudnn import loader  # machines without CUDA do without it
+
+    return loader.probe()
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
