@@ -49,7 +49,8 @@ def compare(
 
 
 def differs(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
-    """The mask of the elements that differ by more than atol + rtol * |expected|; NaN equals NaN."""
+    """The mask of the elements that differ by more than atol + rtol * |expected|; NaN equals NaN. Of complex numbers
+    that are not finite, each part is compared."""
     import numpy as np
 
     if not dtypes.is_inexact(str(actual.dtype)) and not dtypes.is_inexact(str(expected.dtype)):
@@ -58,7 +59,11 @@ def differs(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
     with np.errstate(invalid="ignore", over="ignore"):
         near = (a == b) | (np.abs(a - b) <= atol + rtol * np.abs(b))  # rtol * |b| of the largest complex numbers is NaN
     # |inf - inf| is NaN, and any finite number is within rtol * inf of infinity.
-    near = np.where(np.isfinite(b), near, _same_parts(a, b) if a.dtype.kind == "c" else a == b)
+    if a.dtype.kind == "c":
+        near_parts = ~(differs(a.real, b.real, rtol, atol) | differs(a.imag, b.imag, rtol, atol))
+        near = np.where(np.isfinite(b), near, near_parts)
+    else:
+        near = np.where(np.isfinite(b), near, a == b)
     return ~(near | (np.isnan(a) & np.isnan(b)))
 
 
@@ -66,13 +71,6 @@ def _widened(x: Array) -> Array:
     import numpy as np
 
     return x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
-
-
-def _same_parts(a: Array, b: Array) -> Array:
-    """Whether the parts of complex numbers are equal or both NaN."""
-    import numpy as np
-
-    return np.equal(a.real, b.real) & np.equal(a.imag, b.imag) | np.isnan(a) & np.isnan(b)
 
 
 def _largest_error(reference: Array, oracle: Array) -> float:

@@ -206,8 +206,9 @@ def with_padding_of(host: OperatorCall, ours: Any, theirs: Any) -> Any:
 
 
 def with_overflow_of(host: OperatorCall, ours: Any, theirs: Any) -> Any:
-    """Our result, with theirs where neither is finite, of operators that add up finite numbers whose squares are not.
-    Sums of them overflow to infinity, and infinities of both signs add up to NaN, so that their order decides."""
+    """Our result, with theirs where one of them is not finite, of operators that add up finite numbers whose squares
+    are not. Their order decides whether sums of some of them overflow to infinity, and infinities of both signs add up
+    to NaN."""
     if host.op.pattern in ("elemwise", "broadcast", "injective") or ours.dtype.kind in "biu":
         return ours
     floats = [x for x in host.arrays() if x.size and dtypes.is_inexact(str(x.dtype))]
@@ -215,7 +216,7 @@ def with_overflow_of(host: OperatorCall, ours: Any, theirs: Any) -> Any:
         float(np.abs(x).max()) <= sqrt(dtypes.largest(dtypes.real_dtype(str(x.dtype)))) for x in floats
     ):
         return ours
-    return np.where(np.isfinite(ours) | np.isfinite(theirs), ours, theirs)
+    return np.where(np.isfinite(ours) & np.isfinite(theirs), ours, theirs)
 
 
 def finite(values: Any) -> Any:

@@ -56,6 +56,16 @@ def test_programs_compute_what_eager_calls_do(name: str, dtype: str) -> None:
     assert np.array_equal(traced(x).numpy(), expected)
 
 
+@pytest.mark.parametrize("size", [511, 512, 800, 1023, 1024, 2049])
+def test_programs_of_any_number_of_elements(size: int) -> None:
+    """On CPUs, loops over 1024 elements or more have chunks of elements that share random bits."""
+    x = meta.array(np.ones((size,), "float32"))
+    meta.random.seed(3)
+    expected = dropout(x).numpy()
+    meta.random.seed(3)
+    assert np.array_equal(meta.vm.compile(meta.trace(dropout))(x).numpy(), expected)
+
+
 @pytest.mark.parametrize("name", ["exp", "expm1", "gelu", "tanh"])
 def test_functions_of_random_numbers_compile(name: str) -> None:
     """They took minutes where TVM wrote out the random bits for each use of a variable."""

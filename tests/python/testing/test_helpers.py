@@ -153,3 +153,12 @@ def test_rejects_invalid_samples() -> None:
 def test_imports_without_torch() -> None:
     code = "import sys; sys.modules['torch'] = None; import meta.testing as t; [getattr(t, n) for n in dir(t)]"
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_each_part_of_infinite_complex_numbers_is_compared() -> None:
+    infinite = np.array([complex(np.inf, 0.5), complex(1.0, -np.inf)])
+    near = np.array([complex(np.inf, 0.5000001), complex(1.0000001, -np.inf)])
+    check(near, infinite, rtol=1e-5, atol=0.0)
+    for wrong in (complex(np.inf, 0.6), complex(-np.inf, 0.5), complex(1e300, 0.5), complex(np.inf, np.nan)):
+        with pytest.raises(AssertionError, match="1 of 2 elements differ"):
+            check(np.array([wrong, infinite[1]]), infinite, rtol=1e-5, atol=0.0)

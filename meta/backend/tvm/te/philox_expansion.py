@@ -58,12 +58,13 @@ def share_blocks(func: Any) -> Any:
 def _sharing(loop: Any) -> int:
     """The elements that share a block of random bits in a loop of one store over them; 1 in other loops."""
     size, body = loop.extent, loop.body
-    if not isinstance(body, tvm.BufferStore) or (isinstance(size, tvm.IntImm) and int(size.value) < 2 * LANES):
-        return 1
-    calls = [call for call in list_calls(body) if call.op.name in SHARING]
+    calls = [c for c in list_calls(body) if c.op.name in SHARING] if isinstance(body, tvm.BufferStore) else []
     if not calls or not all(call.args[2].same_as(loop.loop_var) for call in calls):
         return 1
-    return max(SHARING[str(call.op.name)] for call in calls)
+    sharing = max(SHARING[str(call.op.name)] for call in calls)
+    # TVM fails for casts of the variable of a loop without iterations.
+    has_chunk = not isinstance(size, tvm.IntImm) or int(size.value) >= sharing * LANES
+    return sharing if has_chunk else 1
 
 
 def _split(loop: Any, sharing: int) -> Any:
