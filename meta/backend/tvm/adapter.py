@@ -41,6 +41,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "Sequential": "tvm.ir.transform:Sequential",
         "module_pass": "tvm.ir.transform:module_pass",
         "Range": "tvm.ir:Range",
+        "PointerType": "tvm.ir:PointerType",
+        "PrimType": "tvm.ir:PrimType",
         "Op": "tvm.ir:Op",
         "GlobalVar": "tvm.ir:GlobalVar",
         "structural_equal": "tvm_ffi:structural_equal",

@@ -11,6 +11,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.bfloat16 import repeat_bfloat16_bindings, serialize_bfloat16_copies
+from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
 from meta.backend.tvm.te.registers import values_in_registers
@@ -78,7 +79,7 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     return (
         lower,
         lambda: tvm.Sequential([*removal, stack, _followed(finalize_host(), _expand_host)]),
-        lambda: _followed(finalize_device(), expand),
+        lambda: _followed(finalize_device(), _expand_device),
     )
 
 
@@ -125,6 +126,10 @@ def _expand_host(func: Any) -> Any:
     func = values_in_registers(expand(share_blocks(func)))
     # TVM exports the only function of a module a second time, as "main", with all its code for the arguments.
     return func.without_attr(_ENTRY) if func.attrs and _ENTRY in func.attrs else func
+
+
+def _expand_device(func: Any) -> Any:
+    return store_bools_as_bytes(expand(func))
 
 
 def _followed(finalize: Any, change: Callable[[Any], Any]) -> Any:

@@ -27,6 +27,19 @@ def test_numbers_are_those_of_the_cpu(name: str, dtype: str) -> None:
         np.testing.assert_allclose(numbers.numpy().astype(np.float64), expected, rtol=rtol)
 
 
+@pytest.mark.parametrize("dtype", FLOATS)
+@pytest.mark.parametrize("shape", [(1024, 4096), (1023, 4097), (64, 4096)], ids=str)
+def test_dropout_keeps_the_elements_that_the_cpu_keeps(shape: tuple[int, int], dtype: str) -> None:
+    """Shapes whose threads have vectors of elements, some elements, and one."""
+    operands = [meta.array(np.random.default_rng(0).standard_normal(shape), dtype=dtype), meta.array(np.array([5, 3]))]
+    traced = meta.trace(lambda x, key: meta.dropout(x, key, 0.3))
+    expected = [x.numpy() for x in meta.dropout(*operands, 0.3)]
+    arrays = [x.to("cuda") for x in operands]
+    for results in (meta.dropout(*arrays, 0.3), meta.vm.compile(traced, device="cuda")(*arrays)):
+        for result, of_cpu in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(result.numpy(), of_cpu)
+
+
 def test_gradients_of_gamma_numbers_are_those_of_the_cpu() -> None:
     rng = np.random.default_rng(0)
     alpha = np.exp(rng.uniform(-5, 12, 20_000))

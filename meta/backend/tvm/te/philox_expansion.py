@@ -189,12 +189,26 @@ class _Words:
         if name in ("first", "second"):
             return self.pair(seed, offset, index, tirx.const(name == "first", "bool"))
         sharing = SHARING[call.op.name]
-        block, part = (_by_shifts(self.analyzer.simplify(x)) for x in _block_and_part(index, sharing))
+        block, part = (_by_shifts(self.analyzer.simplify(x)) for x in self._place(index, sharing))
+        seed, offset = (x.value if isinstance(x, tirx.Broadcast) else x for x in (seed, offset))
         words = self.pair(seed, offset, block, self.analyzer.simplify(part < like(part, sharing // 2)))
         if name == "pair":
             return words
         is_low = tirx.EQ(part & like(part, 1), like(part, 0))
         return _chosen(self.analyzer.simplify(is_low), *halves(words))
+
+    def _place(self, index: Expr, sharing: int) -> tuple[Expr, Expr]:
+        """The block of an element, and which of its parts belongs to it; for vectors, those of all elements."""
+        if not isinstance(index, tirx.Ramp):
+            return _block_and_part(index, sharing)
+        lanes = int(index.lanes)
+        is_aligned = int(index.stride) == 1 and self.analyzer.can_prove(
+            tirx.EQ(tirx.floormod(index.base, like(index.base, lanes)), like(index.base, 0))
+        )
+        if not is_aligned or LANES % lanes:
+            return _block_and_part(index, sharing)
+        block, part = _block_and_part(index.base, sharing)  # a vector has neighbours of one part
+        return tirx.Ramp(block, like(block, 1), lanes), part
 
     def pair(self, *arguments: Expr) -> Expr:
         """Two words of a block; see `_pair`."""

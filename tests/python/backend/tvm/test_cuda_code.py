@@ -185,6 +185,20 @@ def test_elements_of_a_thread_share_random_bits(static: bool, target: Any) -> No
     assert code.count("if (") == (0 if static else 1 + 2 * elements)
 
 
+@pytest.mark.parametrize(
+    ("dtype", "vector"), [("bfloat16", "nv_bfloat164"), ("float16", "half4"), ("float32", "float4")]
+)
+def test_large_dropouts_store_vectors(dtype: str, vector: str, target: Any) -> None:
+    """Four vectors of four elements that share four blocks; the mask in bytes, which nothing reads back."""
+    x, key = tensor_type((8192, 8192), dtype, CUDA), tensor_type((2,), "int64", CUDA)
+    code = generate_code(kernel_spec("dropout", x, key, static=True), target)
+    assert re.findall(r"^ *\*\((\w+)\*\)\((\w+) \+ ", code, re.MULTILINE) == [
+        ("uint", "mask_bytes"), (vector, "dropout_ptr")
+    ] * 4  # fmt: skip
+    assert code.count("mask_ptr") == 2  # the parameter, and its address as bytes
+    assert "ulonglong4 words_ptr" in code
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_constants_of_bfloat16(value: str, target: Any) -> None:
     x = tvm.te.placeholder((64,), "bfloat16", "x")

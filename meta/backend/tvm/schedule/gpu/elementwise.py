@@ -7,7 +7,7 @@ its fused loops; elementwise blocks of one shape become one kernel:
 
 Several elements per thread pay if there are enough elements to keep the GPU busy: with one, launching threads took
 longer than memory access (cast of 8192x8192 float32 to float16: 184 us, now 95). Static blocks that compute in float32
-load and store 4 elements at once instead.
+load and store 4 elements at once instead, and so do dropouts, whose threads have all elements that share random bits.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.columns import BUSY_THREADS
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
+from meta.backend.tvm.te import philox
 from meta.dtype import HALVES
 
 _BLOCK_THREADS: Final = 256
@@ -90,8 +91,12 @@ def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
     if blocks.volume(block.extents) == 0:
         sch.bind(sch.add_unit_loop(sch.get_loops(block.rv)[0]), "threadIdx.x")
         return
-    vector_lanes = min(map(_choose_vector_lanes, nest))
     loops = sch.get_loops(block.rv)
+    sharing = _elements_of_random_block(nest)
+    if sharing > 1:
+        _bind_random_nest(sch, blocks.fuse_loops(sch, loops), sharing)
+        return
+    vector_lanes = min(map(_choose_vector_lanes, nest))
     if vector_lanes == 1:
         bind_threads(sch, blocks.fuse_loops(sch, loops), choose_thread_elements(block))
         return
@@ -104,6 +109,31 @@ def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
     sch.bind(outer, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(vector)
+
+
+def _bind_random_nest(sch: Any, loop: Any, sharing: int) -> None:
+    """Bind a loop over elements that share blocks of random bits: a thread has whole vectors of all that share one."""
+    threads = philox.LANES // _VECTOR_LANES
+    outer, element, thread, vector = sch.split(loop, factors=[None, sharing, threads, _VECTOR_LANES])
+    sch.reorder(thread, element)
+    sch.bind(outer, "blockIdx.x")
+    sch.bind(thread, "threadIdx.x")
+    sch.unroll(element)
+    sch.vectorize(vector)
+
+
+def _elements_of_random_block(nest: list[ComputeBlock]) -> int:
+    """The elements that share a block of random bits, in a nest that stores a mask and floats, whole vectors of which
+    have such elements; 1 in other nests."""
+    total = blocks.volume(nest[0].extents)
+    names = {str(call.op.name) for block in nest for call in philox.list_calls(block.node.body)}
+    written = {str(buffer.dtype) for block in nest for buffer in block.written_buffers}
+    is_masked = "bool" in written and len(written) == 2 and written <= {"bool", "float32", *HALVES}
+    if total is None or not is_masked or not names or not names <= set(philox.SHARING):
+        return 1
+    sharing = max(philox.SHARING[name] for name in names)
+    fits = total % (sharing * philox.LANES) == 0 and total >= BUSY_THREADS * sharing * _VECTOR_LANES
+    return sharing if fits and not any(map(_computes_in_halves, nest)) else 1
 
 
 def _choose_vector_lanes(block: ComputeBlock) -> int:
