@@ -21,6 +21,8 @@ SHRUNK: Final = "meta.shrunk_buffers"
 """The attribute of functions whose buffers need not be shrunk."""
 _OF_GPUS: Final = ("s_tir.InjectVirtualThread", "s_tir.InjectPermutedLayout")
 _ENTRY: Final = "tirx.is_entry_func"
+_LAUNCH: Final = "tirx.call_ffi_kernel"
+"""TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
 _ASSERTS: Final = "meta.asserts"
 _NOT_ON_HEAP: Final = "disable_lower_builtin"
 """TVM's annotation of buffers that it does not allocate on the heap."""
@@ -76,9 +78,10 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     lower = tvm.Sequential([*assertions, floors, bindings, copies, lower])
     stack = _each_function(_small_buffers_on_stack, "SmallBuffersOnStack")
     removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
+    grids = _each_function(_without_empty_grids, "SkipEmptyGrids")
     return (
         lower,
-        lambda: tvm.Sequential([*removal, stack, _followed(finalize_host(), _expand_host)]),
+        lambda: tvm.Sequential([*removal, stack, grids, _followed(finalize_host(), _expand_host)]),
         lambda: _followed(finalize_device(), _expand_device),
     )
 
@@ -96,6 +99,25 @@ def _without_checks(module: Any, _context: Any) -> Any:
     checks = {name: f for name, f in functions.items() if isinstance(f, tvm.PrimFunc) and _ASSERTS not in f.attrs}
     functions.update(tirx.transform.SkipAssert()(tvm.IRModule(checks)).functions.items())
     return tvm.IRModule(functions, attrs=module.attrs)
+
+
+def _without_empty_grids(func: Any) -> Any:
+    """`func`, of the host, with each launch of a kernel under the condition that its grid has blocks.
+
+    TVM's runtime launches one block where a symbolic size is 0, which would read and write elements that do not exist;
+    and the code of a kernel takes the size of its grid for positive."""
+    return tvm.structural_map(func, (tirx.Evaluate, _under_condition))
+
+
+def _under_condition(statement: Any) -> Any:
+    call = statement.value
+    if getattr(getattr(call, "op", None), "name", "") != _LAUNCH:
+        return statement
+    dims = call.attrs["launch_params"]
+    sizes = zip(dims, list(call.args)[-len(dims) :], strict=True)
+    symbolic = [s for dim, s in sizes if str(dim).startswith("blockIdx") and not isinstance(s, tvm.IntImm)]
+    has_blocks = [tirx.GT(size, tirx.const(0, str(size.ty.dtype))) for size in symbolic]
+    return tirx.IfThenElse(tirx.all(*has_blocks), statement, None) if has_blocks else statement
 
 
 def _small_buffers_on_stack(func: Any) -> Any:

@@ -87,3 +87,19 @@ def test_indexes_axes_correctly(shape: tuple[int, ...], dtype: str, vm: bool) ->
     np.testing.assert_array_equal(run_on_cuda(lambda x: meta.transpose(x), vm, x), a.T)
     half = shape[0] // 2
     np.testing.assert_array_equal(run_on_cuda(lambda x: meta.multiply(x[half:], x[half:]), vm, x), a[half:] * a[half:])
+
+
+@pytest.mark.parametrize("columns", [5, 1 << 20])
+@pytest.mark.parametrize("vm", [False, True], ids=["eager", "vm"])
+def test_kernels_of_no_rows_touch_no_memory(columns: int, vm: bool) -> None:
+    """A kernel that was launched for a row that does not exist would write it, and end the process."""
+    no_rows, dy = np.zeros((0, columns), "float32"), np.zeros((), "float32")
+    labels = np.zeros((0,), "int64")
+    with meta.with_dialect("tvm"):
+        for function, arrays in (
+            (meta.softmax, (no_rows,)),
+            (lambda x: meta.sum(x, axis=1), (no_rows,)),
+            (meta.cross_entropy_dx, (no_rows, labels, dy)),
+        ):
+            assert run_on_cuda(function, vm, *arrays).shape[0] == 0
+    np.testing.assert_array_equal(run_on_cuda(meta.exp, vm, np.zeros(3, "float32")), np.ones(3))

@@ -199,6 +199,17 @@ def test_large_dropouts_store_vectors(dtype: str, vector: str, target: Any) -> N
     assert "ulonglong4 words_ptr" in code
 
 
+@pytest.mark.parametrize("op", ["softmax", "exp"])
+def test_empty_grids_are_not_launched(op: str, target: Any) -> None:
+    """TVM's runtime launches one block in place of none, which a row without elements is not."""
+    spec = kernel_spec(op, tensor_type((64, 8192), "float32", CUDA), static=False)
+    scheduled = patterns.schedule(prim_func(spec), spec.pattern, target)
+    host = library.compile_functions({"kernel": scheduled}, target).inspect_source("ll")
+    assert re.search(
+        r"icmp sgt i32 %\w+, 0.*\n +br i1 ", host[host.index("define internal") : host.rindex("__tvm_func_handle_init")]
+    )
+
+
 @pytest.mark.parametrize("value", ["nan", "inf", "-inf"])
 def test_constants_of_bfloat16(value: str, target: Any) -> None:
     x = tvm.te.placeholder((64,), "bfloat16", "x")
