@@ -11,6 +11,7 @@ from torch.nn import functional as F
 from meta.errors import TypeInferenceError
 from meta.testing.samples import ErrorCase, Sample, T
 
+_NAN = float("nan")
 FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "abs": (torch.abs, {"avoid": (0,)}),
     "acos": (torch.acos, {"low": -0.9, "high": 0.9}),
@@ -100,7 +101,7 @@ SAMPLES = [
     Sample(
         "clip", T(9, dtype="int64"), min=float("nan"), ref=lambda x, min: torch.full(x.shape, min), id="ints-nan-bound"
     ),
-    Sample("clip", T(9, low=-2, high=2), -1.0, float("nan"), ref=torch.clamp, grad=False, id="nan-bound"),
+    Sample("clip", T(9, low=-2, high=2), -1.0, _NAN, ref=torch.clamp, grad=False, id="nan-bound"),
     Sample("clip_dx", T(9, low=-2, high=2, avoid=(-1, 1)), T(9), -1.0, 1.0, ref=_backward(torch.clamp)),
     Sample("elu", T(9, low=-3, high=3, avoid=(0,)), 0.5, ref=F.elu),
     Sample("elu_dx", T(9, low=-3, high=3, avoid=(0,)), T(9), 0.5, ref=_backward(F.elu)),
