@@ -31,7 +31,6 @@ from meta.vm.arguments import (
 )
 from meta.vm.byte_counts import parse_bytes
 from meta.vm.collection import without_collection
-from meta.vm.cuda_graph.setup import graph_call, repays
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
 from meta.vm.lower.dispatched import output_types, prepare
@@ -276,14 +275,19 @@ class Executor(Generic[P, R]):
         progress.stage("choose dialects")
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
-        if loaded.destinations is not None and not repays(source, loaded.destinations, self._stable):
-            loaded = load(source, fuse=self.fuse)
+        if loaded.destinations is not None:
+            from meta.vm.cuda_graph import setup
+
+            if not setup.repays(source, loaded.destinations, self._stable):
+                loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         machine: Machine | GraphCall = Machine(
             loaded.module, self.device, static=source.static, calls_python=source.calls_python
         )
         if loaded.destinations is not None:
-            machine = graph_call(machine, record, source, loaded.destinations, self._stable)
+            from meta.vm.cuda_graph import setup
+
+            machine = setup.graph_call(machine, record, source, loaded.destinations, self._stable)
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)

@@ -16,7 +16,6 @@ from dataclasses import field, replace
 from typing import Any
 
 from meta import tracing
-from meta.eager.engine import mark_shared
 from meta.eager.gradient_graph import Edges, GradientNode, accumulate_lock, next_order
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import add_up, zeros_of
@@ -123,6 +122,8 @@ class RecordedProgram:
 
     def gradients(self, values: Sequence[NDArray], dys: Sequence[NDArray]) -> list[NDArray | None]:
         """The gradients of the wanted parameters; those that share memory with other arrays are marked."""
+        from meta.eager.engine import mark_shared  # calls without gradients do without it
+
         with self.lock:
             if self.backward is None:
                 self.backward = self.compile(self._backward_record(), self.split.backward)

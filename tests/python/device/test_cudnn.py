@@ -368,7 +368,7 @@ def test_later_processes_run_the_plan_that_was_chosen(tmp_path: Any) -> None:
     paths = [str(tmp_path / f"{name}.npy") for name in ("x", "w", "first", "second")]
     for path, array in zip(paths, arrays, strict=False):
         np.save(path, array)
-    environment = {**os.environ, "META_CACHE": "1", "META_CACHE_DIR": str(tmp_path)}
+    environment = {**os.environ, "META_CACHE": "1", "META_CACHE_DIR": str(tmp_path), "META_CUDNN_TF32": "0"}
     for which, out in (("first", paths[2]), ("second", paths[3])):
         command = [sys.executable, "-c", LATER_PROCESS, which, *paths[:2], out]
         subprocess.run(command, env=environment, check=True, timeout=120)
