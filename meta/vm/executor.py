@@ -281,9 +281,8 @@ class Executor(Generic[P, R]):
             if not setup.repays(source, loaded.destinations, self._stable):
                 loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
-        machine: Machine | GraphCall = Machine(
-            loaded.module, self.device, static=source.static, calls_python=source.calls_python
-        )
+        machine: Machine | GraphCall
+        machine = Machine(loaded.module, self.device, static=source.static, calls_python=source.calls_python)
         if loaded.destinations is not None:
             from meta.vm.cuda_graph import setup
 
