@@ -7,7 +7,6 @@ overlaps              arrays of calls that share memory
 ranks                 comparing programs that communicate
 dynamic_sizes         sizes that a program leaves open, and those it is compiled for
 report, byte_counts   dialects, memory, text and time of a program; numbers of bytes as users write them
-collection            compilation without garbage collections
 instrumented          executors that report every kernel, for profiles
 lower                 from our IR to Relax
 relax                 from Relax to an executable

@@ -21,7 +21,7 @@ from meta.vm.dynamic_sizes import OpenSizes
 
 
 @record
-class Recorded:
+class RecordSource:
     """A record as something to compile."""
 
     program: tracing.Record

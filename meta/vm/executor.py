@@ -10,6 +10,7 @@ from types import FunctionType, MethodType
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
 
 from meta import progress, tracing
+from meta.collection import without_collection
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray, asarray
@@ -20,7 +21,7 @@ from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
 from meta.vm.arguments import (
-    Recorded,
+    RecordSource,
     check_call,
     check_rewritten,
     flatten_call,
@@ -30,7 +31,6 @@ from meta.vm.arguments import (
     with_arrays,
 )
 from meta.vm.byte_counts import parse_bytes
-from meta.vm.collection import without_collection
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
 from meta.vm.lower.dispatched import output_types, prepare
@@ -320,7 +320,7 @@ def compile_record(
     stable: the positions of inputs that have the same memory in most calls, as parameters of a model: CUDA graphs read
         them there, and are recorded again when they are elsewhere."""
     executor: Executor[..., Any] = compile(
-        Recorded(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
+        RecordSource(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
     )
     executor._stable = frozenset(stable)
     return executor._compile(record, record.module)

@@ -20,6 +20,7 @@ from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.results import check_results, distinct_outputs
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
 from meta.cache import DiskCache, default_cache, default_max_kernels
+from meta.collection import without_collection
 from meta.errors import KernelError, MetaError, raised
 from meta.locks import new_lock
 from meta.records import record
@@ -221,7 +222,7 @@ def _load_or_build(spec: KernelSpec) -> Compiled:
 
 def _build(spec: KernelSpec, symbol: str, unscheduled: Unscheduled | None, cache: DiskCache | None) -> Compiled:
     heap.keep_tables()
-    with hooks.prepared_meanwhile():
+    with hooks.prepared_meanwhile(), without_collection():
         unscheduled = unscheduled or _unscheduled(spec)
         module = _compile(spec, symbol, unscheduled)
     if cache is not None:

@@ -22,11 +22,11 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
 from meta.cache import DiskCache, default_cache
+from meta.collection import without_collection
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.records import record
 from meta.vm import lower
-from meta.vm.collection import without_collection
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.dispatched import Source, register_kernels
 from meta.vm.relax.allocations import PlannedBytes, planned_bytes

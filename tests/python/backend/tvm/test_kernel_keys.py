@@ -53,7 +53,7 @@ _PACKAGE = Path(targets.__file__).parents[2]
 # Modules that decide no code: files, memory, arrays, calls, transfers, and schemas, whose arguments are in the key.
 _RUNS_ONLY = (
     *("meta.files", "meta.backend.memory", "meta.schema", "meta.eager", "meta._generated", "meta.tracing"),
-    *("meta.op.grad", "meta.backend.torch", "meta.vm.collection"),
+    *("meta.op.grad", "meta.backend.torch", "meta.collection"),
 )
 
 

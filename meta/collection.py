@@ -1,7 +1,8 @@
 """Compilation without garbage collections.
 
 Python's search for cycles visits all living objects, again and again while a program is built from many small ones. It
-took a fifth of the processor time in which BERT-base's training step is traced, transformed and looked up on disk.
+took a fifth of the processor time in which BERT-base's training step is traced, transformed and looked up on disk, and
+2 % of that of the first kernel of a process.
 """
 
 from __future__ import annotations
