@@ -15,6 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 # Imported now: importing the module `meta.device` later would replace the function of the same name.
+from meta.collection import without_collection as _without_collection
 from meta.device import Device as Device
 from meta.device import device as device
 
@@ -137,10 +138,11 @@ _MODULES = frozenset(
 
 def _import(name: str) -> Any:
     """The value of a public name. Raises AttributeError with near names for others."""
-    if name in _MODULES:
-        return import_module(f"meta.{name}")
-    value = globals()[name] = getattr(import_module(_HOMES[name]), name) if name in _HOMES else _operator(name)
-    return value
+    with _without_collection():
+        if name in _MODULES:
+            return import_module(f"meta.{name}")
+        value = globals()[name] = getattr(import_module(_HOMES[name]), name) if name in _HOMES else _operator(name)
+        return value
 
 
 def _operator(name: str) -> Any:

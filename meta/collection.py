@@ -1,4 +1,4 @@
-"""Compilation without garbage collections.
+"""Compilation, and imports of this package, without garbage collections.
 
 Python's search for cycles visits all living objects, again and again while a program is built from many small ones. It
 took a fifth of the processor time in which BERT-base's training step is traced, transformed and looked up on disk, and

@@ -17,6 +17,8 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Any
 
+from meta.collection import without_collection
+
 Names = tuple[Callable[[str], Any], Callable[[], list[str]]]
 """The `__getattr__` and the `__dir__` of a package."""
 
@@ -31,7 +33,8 @@ def exports(package: str, homes: Mapping[str, Sequence[str]], adapt: Callable[[A
         home = home_of.get(name)
         if home is None:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
-        value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
+        with without_collection():
+            value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
         if adapt is not None and home.startswith("meta.functional"):
             value = adapt(value)
         setattr(sys.modules[package], name, value)

@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pkgutil import iter_modules
 from typing import Final
 
+from meta.collection import without_collection
 from meta.locks import new_lock
 
 BUILT_IN: Final[tuple[str, ...]] = ("cudnn", "torch", "triton", "tvm", "reference")
@@ -24,7 +25,7 @@ def load(dialect: str, family: str) -> None:
     """Import the module of a dialect for a family of operators, if it exists and this machine can use the dialect."""
     if (dialect, family) in _loaded:
         return
-    with _lock:
+    with _lock, without_collection():
         package = f"meta.op.dialect.{dialect}"
         if family in _families_of(package) and import_module(package).DIALECT.unavailable() is None:
             import_module(f"{package}.{family}")
