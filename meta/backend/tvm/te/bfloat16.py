@@ -93,7 +93,8 @@ def _holds_bfloat16(param: Any) -> bool:
 
 
 def _bound_values(loop: Any) -> dict[Any, Any]:
-    """The values of the variables of the blocks and bindings in a loop, outer ones first."""
+    """The values of the variables of the blocks and statements in a loop, outer ones first. Those that an expression
+    binds are in the expression."""
     values: dict[Any, Any] = {}
 
     def block(realize: Any) -> None:
@@ -102,7 +103,7 @@ def _bound_values(loop: Any) -> dict[Any, Any]:
     def binding(node: Any) -> None:
         values[node.var] = node.value
 
-    tvm.structural_walk(loop, [(tvm.SBlockRealize, block), ((tirx.Let, tirx.Bind), binding)])
+    tvm.structural_walk(loop, [(tvm.SBlockRealize, block), (tirx.Bind, binding)])
     return values
 
 
@@ -110,7 +111,11 @@ def _depends(value: Any, variable: Any, values: dict[Any, Any], analyzer: Any) -
     """Whether a value depends on a variable, once the indices in it are simplified: (i * 8 + j) // 8 is i for j < 8."""
     while not (variables := _variables(value)).isdisjoint(values):
         value = tvm.structural_map(value, (tvm.Var, lambda v: values.get(v, v)))
-    return variable in variables and variable in _variables(analyzer.simplify(value))
+    bindings: list[Any] = []
+    tvm.structural_walk(value, (tirx.Let, bindings.append))
+    if variable not in variables or bindings:  # values with bindings are no copies; TVM simplifies each binding once
+        return variable in variables
+    return variable in _variables(analyzer.simplify(value))
 
 
 def _variables(value: Any) -> set[Any]:

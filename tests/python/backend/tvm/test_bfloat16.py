@@ -93,3 +93,11 @@ def test_blocks_without_a_new_extremum() -> None:
     values, positions = meta.cummax(meta.cast(meta.array(numbers), "bfloat16"), 0)
     np.testing.assert_array_equal(values.numpy().astype("float32"), np.maximum.accumulate(numbers))
     assert positions.numpy()[-4:].tolist() == [15, 36, 37, 38]
+
+
+@pytest.mark.parametrize("size", [7, 200])
+def test_functions_with_bindings_compile(size: int) -> None:
+    x = meta.array(np.linspace(-0.9, 0.9, size), dtype="bfloat16")
+    expected = meta.erfinv(meta.cast(x, "float32")).numpy()
+    for result in (meta.erfinv(x), meta.vm.compile(meta.trace(meta.erfinv))(x)):
+        np.testing.assert_allclose(result.numpy().astype("float32"), expected, rtol=8e-3)
