@@ -14,8 +14,9 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
-# Imported now: importing the module `meta.device` later would replace the function of the same name.
 from meta.collection import without_collection as _without_collection
+
+# Imported now: importing the module `meta.device` later would replace the function of the same name.
 from meta.device import Device as Device
 from meta.device import device as device
 

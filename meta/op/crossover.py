@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 class Limit:
     """Below `least` or above `most` units of work, another dialect costs less than `dialect`.
 
-    operators: a pattern of their names, in which `*` stands for any text and `?` for any one character.
+    operators: the operators with a name of this pattern: `*` matches any text, `?` one character.
     device: the kind of device.
     unit: what is counted, a key of `MEASURES`.
     most: None for no upper limit, 0 where the dialect is never faster.

@@ -198,7 +198,7 @@ def declare(name: str, *, schema: Schema, doc: str = "", **facts: Any) -> Callab
 
 
 def check_facts(name: str, facts: Mapping[str, Any], accepted: Sequence[str] = ()) -> None:
-    """Raise RegistryError for a fact of operator `name` that is not one of `known`, by default the fields of `Op`."""
+    """Raise RegistryError for a fact of operator `name` that is not `accepted`, by default as a field of `Op`."""
     accepted = accepted or _FACTS
     for fact in facts:
         if fact not in accepted:

@@ -20,6 +20,7 @@ _NAME: Final = "meta"
 SHRUNK: Final = "meta.shrunk_buffers"
 """The attribute of functions whose buffers need not be shrunk."""
 _OF_GPUS: Final = ("s_tir.InjectVirtualThread", "s_tir.InjectPermutedLayout")
+"""Passes of TVM for what only schedules of GPUs have."""
 _ENTRY: Final = "tirx.is_entry_func"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 """TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
@@ -151,6 +152,7 @@ def _expand_host(func: Any) -> Any:
 
 
 def _expand_device(func: Any) -> Any:
+    """As `_expand_host`, for the code of a kernel of a GPU."""
     return store_bools_as_bytes(expand(func))
 
 

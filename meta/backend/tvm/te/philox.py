@@ -115,6 +115,11 @@ def list_calls(node: Any) -> list[Any]:
     return calls
 
 
+def elements_of_block(node: Any) -> int:
+    """The elements that share a block of random bits in a statement or an expression; 1 without random bits."""
+    return max((SHARING.get(str(call.op.name), 1) for call in list_calls(node)), default=1)
+
+
 def is_random(call: Any) -> bool:
     return getattr(call.op, "name", "").startswith(PHILOX)
 

@@ -18,6 +18,7 @@ from meta.backend.tvm.te.philox import (
     SHARING,
     WEYL,
     cast_lanes,
+    elements_of_block,
     halves,
     high_word,
     is_random,
@@ -61,7 +62,7 @@ def _sharing(loop: Any) -> int:
     calls = [c for c in list_calls(body) if c.op.name in SHARING] if isinstance(body, tvm.BufferStore) else []
     if not calls or not all(call.args[2].same_as(loop.loop_var) for call in calls):
         return 1
-    sharing = max(SHARING[str(call.op.name)] for call in calls)
+    sharing = elements_of_block(body)
     # TVM fails for casts of the variable of a loop without iterations.
     has_chunk = not isinstance(size, tvm.IntImm) or int(size.value) >= sharing * LANES
     return sharing if has_chunk else 1

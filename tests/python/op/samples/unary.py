@@ -98,9 +98,7 @@ SAMPLES = [
     Sample("clip", T(9, dtype="int64"), -2, 2, ref=torch.clamp, id="ints"),
     Sample("clip", T(9, dtype="int32"), -2, 2.5, ref=torch.clamp, id="ints-float-bound"),
     # torch ignored such a bound of integers before 2.13.
-    Sample(
-        "clip", T(9, dtype="int64"), min=float("nan"), ref=lambda x, min: torch.full(x.shape, min), id="ints-nan-bound"
-    ),
+    Sample("clip", T(9, dtype="int64"), min=_NAN, ref=lambda x, min: torch.full(x.shape, min), id="ints-nan-bound"),
     Sample("clip", T(9, low=-2, high=2), -1.0, _NAN, ref=torch.clamp, grad=False, id="nan-bound"),
     Sample("clip_dx", T(9, low=-2, high=2, avoid=(-1, 1)), T(9), -1.0, 1.0, ref=_backward(torch.clamp)),
     Sample("elu", T(9, low=-3, high=3, avoid=(0,)), 0.5, ref=F.elu),

@@ -93,7 +93,7 @@ def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0)
         return
     extents = block.extents[shared_loops:] if len(block.extents) >= shared_loops + len(loops) else block.extents
     total = blocks.volume(extents)
-    sharing = _elements_of_random_block(block)
+    sharing = philox.elements_of_block(block.node.body)
     is_flat = (
         shared_loops == 0
         and blocks.is_elementwise(block, _without_keys(block) if sharing > 1 else None)
@@ -237,11 +237,6 @@ def _choose_short_row_lanes(block: ComputeBlock, extent: Any) -> int | None:
 def _has_whole_chunks(total: int | None, chunk: int) -> bool:
     """Whether most elements are in chunks that share blocks of random bits: the last one computes all of its blocks."""
     return total is not None and (total % chunk == 0 or total >= 8 * chunk)
-
-
-def _elements_of_random_block(block: ComputeBlock) -> int:
-    """The elements that share a block of random bits, which a loop over them computes once; 1 without random bits."""
-    return max((philox.SHARING.get(str(call.op.name), 1) for call in philox.list_calls(block.node.body)), default=1)
 
 
 def _computes_of_positions(block: ComputeBlock) -> bool:

@@ -131,7 +131,7 @@ def _elements_of_random_block(nest: list[ComputeBlock]) -> int:
     is_masked = "bool" in written and len(written) == 2 and written <= {"bool", "float32", *HALVES}
     if total is None or not is_masked or not names or not names <= set(philox.SHARING):
         return 1
-    sharing = max(philox.SHARING[name] for name in names)
+    sharing = max(philox.elements_of_block(block.node.body) for block in nest)
     fits = total % (sharing * philox.LANES) == 0 and total >= BUSY_THREADS * sharing * _VECTOR_LANES
     return sharing if fits and not any(map(_computes_in_halves, nest)) else 1
 
