@@ -10,7 +10,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.bfloat16 import repeat_bfloat16_bindings, serialize_bfloat16_copies
+from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_copies
 from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
@@ -73,10 +73,10 @@ def _has_large_buffers(func: Any) -> bool:
 def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
     floors = _each_function(truncate_offset_floors, "TruncateOffsetFloors")
-    bindings = _each_function(repeat_bfloat16_bindings, "RepeatBindings")
     copies = _each_function(serialize_bfloat16_copies, "SerializeCopies")
+    bfloat16 = _each_function(bits_of_bfloat16, "BitsOfBfloat16")
     assertions = [] if checks else [_each_function(_with_note_of_assertions, "NoteAssertions")]
-    lower = tvm.Sequential([*assertions, floors, bindings, copies, lower])
+    lower = tvm.Sequential([*assertions, floors, copies, bfloat16, lower])
     stack = _each_function(_small_buffers_on_stack, "SmallBuffersOnStack")
     removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
     grids = _each_function(_without_empty_grids, "SkipEmptyGrids")

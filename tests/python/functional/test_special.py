@@ -52,6 +52,13 @@ def test_functions_of_one_number(name: str, dialect: str) -> None:
         _compare(getattr(meta, name)(meta.array(narrow)), expected, 3e-7, least)
 
 
+@pytest.mark.parametrize("dialect", ["tvm", "reference"])
+def test_lgamma_is_infinite_where_its_dtype_ends(dialect: str) -> None:
+    x = meta.array([2.5e305, 2.6e305, 1.7e308], dtype="float64")
+    with meta.with_dialect(dialect):
+        assert np.isinf(meta.lgamma(x).numpy()).tolist() == [False, True, True]
+
+
 POSITIVE = [1e-5, 0.1, 0.5, 1.0, 1.5, 3.0, 9.5, 10.0, 30.0, 200.0]
 
 

@@ -382,3 +382,12 @@ def test_errors_of_torch_name_the_operator(monkeypatch: pytest.MonkeyPatch) -> N
     with pytest.raises(KernelError, match=r"\[angle\] its torch implementation raised RuntimeError: no angles of 2"):
         meta.angle(meta.array([1j, 2.0]))
     op_state.forget()
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "subtract", "multiply", "divide", "power", "equal", "not_equal", "logical_and"]
+)
+def test_a_bool_is_the_number_one(name: str) -> None:
+    x, function = meta.array([1 + 2j, 1]), getattr(meta, name)
+    np.testing.assert_array_equal(function(x, True).numpy(), function(x, 1).numpy())
+    np.testing.assert_array_equal(function(True, x).numpy(), function(1, x).numpy())

@@ -1,22 +1,32 @@
-"""Changes of functions for TVM's legalisation of bfloat16, which stores it as uint16 and does not look everywhere."""
+"""bfloat16 on CPUs, which compute it in float32 and store its bits.
+
+TVM legalises bfloat16 itself, but not in the values of `Let`, it refuses to round a `Let` in a vector, and it rounds
+some NaNs to infinity or zero. The functions here leave it nothing to legalise. CUDA has the dtype.
+"""
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.numbers import rounded
+from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of
+
+_SHIFT: Final = 16
+"""The bits that float32 has more."""
 
 
-def repeat_bfloat16_bindings(func: Any) -> Any:
-    """A function without loads of bfloat16 in the values of `Let`: TVM's legalisation skips these values, and the bits
-    would be read as another number.
-
-    On the CPU, a load that is cast at once is written as the conversion of its bits, which needs no legalisation. All
-    other values with such loads are computed anew where they are used, in time exponential in the nesting of bindings.
-    """
-    return _repeat_bindings(func, _is_for_cpu(func))
+def bits_of_bfloat16(func: Any) -> Any:
+    """`func`, for the CPU, with loads and stores of bfloat16 as those of bits, of buffers of uint16 where it allocates
+    them. In functions for GPUs, values of variables that load bfloat16 are computed anew where they are used, in time
+    exponential in the nesting of variables."""
+    if not _is_for_cpu(func):
+        return _repeat_loads(func)
+    func = tvm.structural_map(func, [(tirx.Let, _float_variable)])
+    return _store_bits(func, _buffers_of_bits(func))
 
 
 def _is_for_cpu(func: Any) -> bool:
@@ -24,44 +34,152 @@ def _is_for_cpu(func: Any) -> bool:
     return target is not None and str(target.kind.name) == "llvm"
 
 
-def _repeat_bindings(node: Any, on_cpu: bool) -> Any:
+def _repeat_loads(node: Any) -> Any:
     def repeat(let: Any) -> Any:
-        value = tvm.structural_map(let.value, (tirx.Cast, _from_bits)) if on_cpu else let.value
-        if not _loads_bfloat16(value):
-            return let if value.same_as(let.value) else tirx.Let(let.var, value, let.body)
-        # The bindings inside have been visited before the value was put there.
-        return _repeat_bindings(
-            tvm.structural_map(let.body, (tvm.Var, lambda v: value if v.same_as(let.var) else v)), on_cpu
-        )
+        if not _loads_bfloat16(let.value):
+            return let
+        # The variables inside have been visited before the value was put there.
+        return _repeat_loads(tvm.structural_map(let.body, (tvm.Var, lambda v: let.value if v.same_as(let.var) else v)))
 
     return tvm.structural_map(node, (tirx.Let, repeat))
 
 
-def _from_bits(cast: Any) -> Any:
-    """A cast; of a bfloat16 in memory, by way of the float32 whose upper half has its bits."""
-    if not isinstance(cast.value, tvm.TensorLoad) or dtype_of(cast.value) != "bfloat16":
-        return cast
-    bits = tirx.reinterpret("uint16", cast.value).astype("uint32")
-    number = tirx.reinterpret("float32", tirx.shift_left(bits, tirx.const(16, "uint32")))
-    return number if dtype_of(cast) == "float32" else number.astype(dtype_of(cast))
-
-
 def _loads_bfloat16(value: Any) -> bool:
-    """Whether a value loads bfloat16 other than as bits."""
-    others = tvm.structural_map(value, (tvm.Call, lambda c: tirx.const(0, "uint16") if _is_bits(c) else c))
-    loads: list[Any] = []
-    tvm.structural_walk(others, (tvm.TensorLoad, lambda load: loads.append(dtype_of(load))))
-    return any("bfloat16" in dtype for dtype in loads)
+    def stop(load: Any) -> Any:
+        return tvm.ffi.VisitInterrupt(True) if "bfloat16" in dtype_of(load) else None
+
+    return tvm.structural_walk(value, (tvm.TensorLoad, stop)) is not None
 
 
-def _is_bits(call: Any) -> bool:
-    is_reinterpreted = getattr(call.op, "name", "") == "tirx.reinterpret"
-    return is_reinterpreted and dtype_of(call) == "uint16" and isinstance(call.args[0], tvm.TensorLoad)
+def _float_variable(let: Any) -> Any:
+    """A `Let` of a variable of bfloat16 as one of float32."""
+    if dtype_of(let.var) != "bfloat16":
+        return let
+    variable = tvm.Var(str(let.var.name), "float32")
+    narrow = tirx.Cast("bfloat16", rounded_to_bfloat16(variable))
+    body = tvm.structural_map(let.body, (tvm.Var, lambda v: narrow if v.same_as(let.var) else v))
+    return tirx.Let(variable, tirx.Cast("float32", let.value), body)
+
+
+def _buffers_of_bits(func: Any) -> dict[Any, Any]:
+    """For each buffer of bfloat16 that a function allocates, one of uint16."""
+    buffers: dict[Any, Any] = {}
+
+    def allocated(buffer: Any) -> None:
+        ty = buffer.ty
+        if str(ty.dtype) == "bfloat16":
+            buffers[buffer] = tirx.decl_buffer(
+                ty.shape, "uint16", str(buffer.name), scope=str(ty.storage_scope), data_alignment=ty.data_alignment
+            )
+
+    def of_block(block: Any) -> None:
+        for buffer in block.alloc_buffers:
+            allocated(buffer)
+
+    allocations = (tirx.AllocBuffer, lambda node: allocated(node.buffer))
+    tvm.structural_walk(func, [(tvm.SBlock, of_block), allocations])
+    return buffers
+
+
+def _store_bits(func: Any, buffers: dict[Any, Any]) -> Any:
+    """`func` with `buffers` replaced, and with bits in all loads and stores of bfloat16."""
+
+    def load(node: Any) -> Any:
+        bits = buffers.get(node.source)
+        return node if bits is None else tirx.reinterpret("bfloat16", tirx.BufferLoad(bits, node.indices))
+
+    def store(node: Any) -> Any:
+        if dtype_of(node.value) != "bfloat16":
+            return node
+        buffer, bits = buffers.get(node.buffer), _bits(node.value)
+        if buffer is None:
+            return tvm.BufferStore(node.buffer, tirx.reinterpret("bfloat16", bits), node.indices)
+        return tvm.BufferStore(buffer, bits, node.indices)
+
+    def region(node: Any) -> Any:
+        bits = buffers.get(node.source)
+        return node if bits is None else tirx.BufferRegion(bits, node.region)
+
+    def block(node: Any) -> Any:
+        return tvm.SBlock(
+            node.iter_vars, list(map(region, node.reads)), list(map(region, node.writes)), node.name_hint, node.body,
+            node.init, [buffers.get(b, b) for b in node.alloc_buffers], node.match_buffers, node.annotations,
+        )  # fmt: skip
+
+    def allocation(node: Any) -> Any:
+        return tirx.AllocBuffer(buffers[node.buffer], node.annotations) if node.buffer in buffers else node
+
+    allocations = [(tvm.SBlock, block), (tirx.AllocBuffer, allocation)] if buffers else []
+    accesses = [(tvm.TensorLoad, load), (tirx.Cast, _cast), (tvm.BufferStore, store)]
+    return tvm.structural_map(func, [*accesses, *allocations])
+
+
+def _cast(cast: Any) -> Any:
+    """A cast; of a bfloat16, that of the float32 with its value."""
+    if dtype_of(cast.value) != "bfloat16" or dtype_of(cast) == "bfloat16":
+        return cast
+    return _number(cast.value).astype(dtype_of(cast))
+
+
+def _number(value: Any) -> Expr:
+    """The float32 with the value of a bfloat16."""
+    if isinstance(value, tirx.Cast):
+        number = value.value.astype("float32")
+        return number if _is_held(number) else rounded_to_bfloat16(number)
+    if isinstance(value, tvm.FloatImm):
+        return tirx.const(float(value.value), "float32")
+    if isinstance(value, (tirx.Max, tirx.Min)):
+        return type(value)(_number(value.a), _number(value.b))
+    if isinstance(value, tvm.TensorLoad) or _is_call(value, "reinterpret"):
+        return tirx.reinterpret("float32", tirx.shift_left(_bits(value).astype("uint32"), tirx.const(_SHIFT, "uint32")))
+    number = _of_choice(value, _number)
+    return tirx.Cast("float32", value) if number is None else number
+
+
+def _is_held(number: Any) -> bool:
+    """Whether bfloat16 holds a float32 for certain: a choice between such numbers, like that of a maximum."""
+    if isinstance(number, tirx.Select):
+        return _is_held(number.true_value) and _is_held(number.false_value)
+    if _is_call(number, "if_then_else"):
+        return _is_held(number.args[1]) and _is_held(number.args[2])
+    if is_literal(number):
+        literal = number if isinstance(number, tvm.FloatImm) else number.args[0]
+        return rounded(literal.value, "bfloat16") == literal.value
+    if _is_call(number, "reinterpret"):
+        return isinstance(number.args[0], tirx.LShift) and int(number.args[0].b) == _SHIFT
+    return rounded_to_bfloat16(number) is number
+
+
+def _bits(value: Any) -> Expr:
+    """The bits of a bfloat16 as a uint16."""
+    if isinstance(value, tvm.TensorLoad):
+        return tirx.reinterpret("uint16", value)
+    if _is_call(value, "reinterpret") and dtype_of(value.args[0]) == "uint16":
+        return value.args[0]
+    bits = _of_choice(value, _bits)
+    if bits is not None:
+        return bits
+    return tirx.shift_right(tirx.reinterpret("uint32", _number(value)), tirx.const(_SHIFT, "uint32")).astype("uint16")
+
+
+def _of_choice(value: Any, of: Callable[[Any], Expr]) -> Expr | None:
+    """`of` of the operands between which an expression chooses, or of the body of a `Let`; None for others."""
+    if isinstance(value, tirx.Select):
+        return tirx.Select(value.condition, of(value.true_value), of(value.false_value))
+    if isinstance(value, tirx.Let):
+        return tirx.Let(value.var, value.value, of(value.body))
+    if _is_call(value, "if_then_else"):
+        return tirx.if_then_else(value.args[0], of(value.args[1]), of(value.args[2]))
+    return None
+
+
+def _is_call(value: Any, name: str) -> bool:
+    return isinstance(value, tvm.Call) and getattr(value.op, "name", "") == f"tirx.{name}"
 
 
 def serialize_bfloat16_copies(func: Any) -> Any:
     """A function whose loops are serial, on the CPU, where they store copies of one bfloat16: TVM's legalisation skips
-    the conversion in a vector of copies, except of a literal. LLVM vectorizes such loops itself."""
+    vectors of copies, except of a literal. LLVM vectorizes such loops itself."""
     results = [param for param in func.params if _holds_bfloat16(param)]
     if not results or not _is_for_cpu(func):
         return func
@@ -111,9 +229,10 @@ def _depends(value: Any, variable: Any, values: dict[Any, Any], analyzer: Any) -
     """Whether a value depends on a variable, once the indices in it are simplified: (i * 8 + j) // 8 is i for j < 8."""
     while not (variables := _variables(value)).isdisjoint(values):
         value = tvm.structural_map(value, (tvm.Var, lambda v: values.get(v, v)))
-    bindings: list[Any] = []
-    tvm.structural_walk(value, (tirx.Let, bindings.append))
-    if variable not in variables or bindings:  # values with bindings are no copies; TVM simplifies each binding once
+    has_bindings = tvm.structural_walk(value, (tirx.Let, lambda _: tvm.ffi.VisitInterrupt(True))) is not None
+    if (
+        variable not in variables or has_bindings
+    ):  # values with bindings are no copies; TVM simplifies each binding once
         return variable in variables
     return variable in _variables(analyzer.simplify(value))
 

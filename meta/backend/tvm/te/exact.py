@@ -249,19 +249,33 @@ def _rounding(x: Any) -> Any:
         if dtype in dtypes.HALVES:
             return tvm.FloatImm(dtype, rounded(rounded(literal.args[0].value, source), dtype))
         return literal if source == dtype else tvm.tirx.Cast(dtype, literal)
+    if dtype == "float32" and _is_rounded(value):
+        return value.value
     if dtype != "bfloat16" or dtype_of(value) == "bool":
         return x
     wide = value if dtype_of(value) == "float32" else tvm.tirx.Cast("float32", value)
-    return tvm.tirx.Cast("bfloat16", tvm.tirx.call_intrin("float32", _rounding_operator(), wide))
+    return tvm.tirx.Cast("bfloat16", rounded_to_bfloat16(wide))
+
+
+def rounded_to_bfloat16(value: Any) -> Expr:
+    """A float32 rounded to a value of bfloat16, still as a float32, by an operator that the simplifier does not know; a
+    value that is such a call itself."""
+    if isinstance(value, tvm.Call) and value.op.same_as(_rounding_operator()):
+        return value
+    return tvm.tirx.call_intrin("float32", _rounding_operator(), value)
 
 
 def _stored_once_rounded(store: Any) -> Any:
     """A store of a cast to bfloat16 without `_rounding`: the store itself rounds."""
-    cast = store.value
-    is_rounded = isinstance(cast, tvm.tirx.Cast) and isinstance(cast.value, tvm.Call)
-    if not is_rounded or not cast.value.op.same_as(_rounding_operator()):
+    if not _is_rounded(store.value):
         return store
-    return tvm.BufferStore(store.buffer, tvm.tirx.Cast("bfloat16", cast.value.args[0]), store.indices)
+    return tvm.BufferStore(store.buffer, tvm.tirx.Cast("bfloat16", store.value.value.args[0]), store.indices)
+
+
+def _is_rounded(value: Any) -> bool:
+    """Whether a value is a cast to bfloat16 of what `_rounding` has rounded."""
+    is_cast = isinstance(value, tvm.tirx.Cast) and isinstance(value.value, tvm.Call)
+    return is_cast and bool(value.value.op.same_as(_rounding_operator()))
 
 
 def _plain_sum(store: Any) -> Any:
@@ -272,7 +286,7 @@ def _plain_sum(store: Any) -> Any:
     target, addend = call.args
     if not isinstance(target, tvm.TensorLoad) or not _reads(target, [store.buffer]):
         return store
-    if _operation(addend) == "Mul" and not any(map(_is_literal, addend.args)):
+    if _operation(addend) == "Mul" and not any(map(is_literal, addend.args)):
         addend = tvm.tirx.Mul(*addend.args)
     return tvm.BufferStore(store.buffer, tvm.tirx.Add(target, addend), store.indices)
 
@@ -297,7 +311,8 @@ def _operation(x: Any) -> str:
     return name if name in _operators() else ""
 
 
-def _is_literal(x: Any) -> bool:
+def is_literal(x: Any) -> bool:
+    """Whether an expression is a floating literal or an opaque one."""
     return isinstance(x, tvm.FloatImm) or _is_opaque(x)
 
 
@@ -345,12 +360,13 @@ def _cast_twice(call: Any) -> Expr:
 
 
 def _round(x: Expr) -> Expr:
-    """A float32 rounded to the nearest bfloat16, to even if two are equally near."""
+    """A float32 rounded to the nearest bfloat16, to even if two are equally near. All NaNs become one."""
     integer = dtype_of(x).replace("float32", "int32")
     one, half, mask = (tvm.tirx.const(value, integer) for value in (1, 0x7FFF, -0x10000))
     bits = tvm.tirx.reinterpret(integer, x)
     rounded = (bits + half + ((bits >> tvm.tirx.const(16, integer)) & one)) & mask
-    return tvm.tirx.Select(tvm.tirx.EQ(x, x), tvm.tirx.reinterpret(dtype_of(x), rounded), x)
+    nan = tvm.tirx.const(0x7FC00000, integer)
+    return tvm.tirx.reinterpret(dtype_of(x), tvm.tirx.Select(tvm.tirx.EQ(x, x), rounded, nan))
 
 
 def _wrap(names: tuple[str, ...], width: dict[str, str], call: Any) -> Expr:

@@ -15,7 +15,10 @@ from meta.op.dialect.reference import elementwise
 def _lgamma(x: float) -> float:
     if math.isinf(x) or (x <= 0 and x == np.floor(x)):
         return math.inf
-    return math.lgamma(x)
+    try:
+        return math.lgamma(x)
+    except OverflowError:  # from 2.6e305 on
+        return math.inf
 
 
 def _zeta(s: float, q: float) -> float:

@@ -96,6 +96,8 @@ def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callab
         torch: Any = import_module("torch")
         function = _function(torch, source)
         counts = [_tensor_count(arg) for arg in call.args]
+        # torch subtracts no bool.
+        args = [int(arg) if promote and isinstance(arg, bool) else arg for arg in call.args]
         casts = _casts(torch, call) if promote else None
         inputs_count = sum(counts)
 
@@ -104,7 +106,7 @@ def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callab
             if casts is not None:
                 inputs = (x if to is None else x.to(to) for x, to in zip(inputs, casts, strict=True))
             try:
-                result = function(*[take_inputs(arg, n, inputs) for arg, n in zip(call.args, counts, strict=True)])
+                result = function(*[take_inputs(arg, n, inputs) for arg, n in zip(args, counts, strict=True)])
             except MetaError:
                 raise
             except Exception as error:
