@@ -127,7 +127,7 @@ def _number(value: Any) -> Expr:
         number = value.value.astype("float32")
         return number if _is_held(number) else rounded_to_bfloat16(number)
     if isinstance(value, tvm.FloatImm):
-        return tirx.const(float(value.value), "float32")
+        return tirx.const(rounded(value.value, "bfloat16"), "float32")
     if isinstance(value, (tirx.Max, tirx.Min)):
         return type(value)(_number(value.a), _number(value.b))
     if isinstance(value, tvm.TensorLoad) or _is_call(value, "reinterpret"):
@@ -154,8 +154,9 @@ def _bits(value: Any) -> Expr:
     """The bits of a bfloat16 as a uint16."""
     if isinstance(value, tvm.TensorLoad):
         return tirx.reinterpret("uint16", value)
-    if _is_call(value, "reinterpret") and dtype_of(value.args[0]) == "uint16":
-        return value.args[0]
+    if _is_call(value, "reinterpret"):
+        bits = value.args[0]
+        return bits if dtype_of(bits) == "uint16" else tirx.reinterpret("uint16", bits)
     bits = _of_choice(value, _bits)
     if bits is not None:
         return bits
