@@ -80,9 +80,10 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     stack = _each_function(_small_buffers_on_stack, "SmallBuffersOnStack")
     removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
     grids = _each_function(_without_empty_grids, "SkipEmptyGrids")
+    registers = _each_function(values_in_registers, "ValuesInRegisters")
     return (
         lower,
-        lambda: tvm.Sequential([*removal, stack, grids, _followed(finalize_host(), _expand_host)]),
+        lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
         lambda: _followed(finalize_device(), _expand_device),
     )
 

@@ -391,3 +391,10 @@ def test_a_bool_is_the_number_one(name: str) -> None:
     x, function = meta.array([1 + 2j, 1]), getattr(meta, name)
     np.testing.assert_array_equal(function(x, True).numpy(), function(x, 1).numpy())
     np.testing.assert_array_equal(function(True, x).numpy(), function(1, x).numpy())
+
+
+@pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int64", "bool"])
+def test_choices_with_integers_of_every_dtype(dtype: str) -> None:
+    x, y = meta.array([1 + 2j, 3]), meta.cast(meta.array([0, 1]), dtype)
+    assert meta.where(meta.array([True, False]), x, y).tolist() == [1 + 2j, 1 + 0j]
+    assert meta.where(meta.array([True, False]), y, x).tolist() == [0j, 3 + 0j]

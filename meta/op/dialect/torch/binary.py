@@ -68,7 +68,18 @@ def _remainder(name: str) -> Callable[[Any], Callable[..., Any]]:
     return build
 
 
-complex_only({"where": "where"})
+def _where(torch: Any) -> Callable[..., Any]:
+    """torch promotes no unsigned integers of more than 8 bits: they are cast to the dtype of the complex operand."""
+
+    def run(condition: Any, *values: Any) -> Any:
+        like = next(x for x in values if isinstance(x, torch.Tensor) and x.is_complex())
+        wide = [x if not isinstance(x, torch.Tensor) or x.is_floating_point() else x.to(like.dtype) for x in values]
+        return torch.where(condition, *wide)
+
+    return run
+
+
+complex_only({"where": _where})
 vectorised({name: name for name in ("atan2", "floor_divide", "hypot")})
 vectorised({"power": "pow"}, takes_complex=True, promote=True)
 vectorised({"mod": _remainder("remainder"), "trunc_mod": _remainder("fmod")})

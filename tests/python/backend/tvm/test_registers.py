@@ -20,3 +20,18 @@ def test_loads_that_may_be_out_of_bounds_stay_under_their_condition(lazy: bool) 
     func = tvm.PrimFunc([source, target, position], tvm.BufferStore(target, value, [0]))
     changed = values_in_registers(func)
     assert tvm.structural_equal(func, changed) is lazy
+
+
+def test_values_that_depend_on_other_variables_are_computed_once() -> None:
+    """Each is stored before the next reads it: as nested variables they would be substituted, which doubles them."""
+    tvm.load()
+    tirx = tvm.tirx
+    source, target = (tirx.decl_buffer((1,), "float32", name) for name in ("source", "target"))
+    root, square, sum_ = (tirx.Var(name, "float32") for name in ("root", "square", "sum"))
+    inner = tirx.Let(square, root * root, square + square)
+    value = tirx.Let(root, tirx.BufferLoad(source, [0]), tirx.Let(sum_, inner, sum_ * sum_ + root))
+    changed = values_in_registers(tvm.PrimFunc([source, target], tvm.BufferStore(target, value, [0])))
+    variables: list[object] = []
+    stores: list[object] = []
+    tvm.structural_walk(changed, [(tirx.Let, variables.append), (tvm.BufferStore, stores.append)])
+    assert (len(variables), len(stores)) == (0, 4)
