@@ -1,7 +1,7 @@
 """bfloat16 on CPUs, which compute it in float32 and store its bits.
 
 TVM legalises bfloat16 itself, but not in the values of `Let`, it refuses to round a `Let` in a vector, and it rounds
-some NaNs to infinity or zero. The functions here leave it nothing to legalise. CUDA has the dtype.
+some NaNs to infinity or zero. The functions here leave it nothing to legalise.
 """
 
 from __future__ import annotations
@@ -15,16 +15,18 @@ from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
 from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 
+_FIRST_WITH_BFLOAT16: Final = 80
+"""The compute capability, times 10."""
 _SHIFT: Final = 16
 """The bits that float32 has more."""
 
 
 def bits_of_bfloat16(func: Any) -> Any:
     """`func`, for the CPU, with loads and stores of bfloat16 as those of bits, of buffers of uint16 where it allocates
-    them. In functions for GPUs, values of variables that load bfloat16 are computed anew where they are used, in time
-    exponential in the nesting of variables."""
+    them. In functions for GPUs without the dtype, values of variables that load bfloat16 are computed anew where they
+    are used, in time exponential in the nesting of variables."""
     if not _is_for_cpu(func):
-        return _repeat_loads(func)
+        return func if _has_bfloat16(func.attrs["target"]) else _repeat_loads(func)
     func = tvm.structural_map(func, [(tirx.Let, _float_variable)])
     return _store_bits(func, _buffers_of_bits(func))
 
@@ -32,6 +34,11 @@ def bits_of_bfloat16(func: Any) -> Any:
 def _is_for_cpu(func: Any) -> bool:
     target = func.attrs["target"] if func.attrs and "target" in func.attrs else None
     return target is not None and str(target.kind.name) == "llvm"
+
+
+def _has_bfloat16(target: Any) -> bool:
+    """Whether a GPU computes in bfloat16, so that TVM does not legalise it."""
+    return int(str(target.attrs["arch"]).removeprefix("sm_").rstrip("af")) >= _FIRST_WITH_BFLOAT16
 
 
 def _repeat_loads(node: Any) -> Any:
