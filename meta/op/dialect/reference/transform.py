@@ -51,5 +51,5 @@ DIALECT.implement("device_copy", lambda x, device: x, accepts=_refuse_other_devi
 DIALECT.implement("moveaxis", np.moveaxis)
 DIALECT.implement("split", split)
 DIALECT.implement("stack", stack)
-DIALECT.implement("swap_axis", np.swapaxes)
+DIALECT.implement("swap_axis", lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2) if x.ndim else x)
 DIALECT.implement("transpose", np.transpose)

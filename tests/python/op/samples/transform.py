@@ -83,6 +83,7 @@ SAMPLES = [
     Sample("stack", [T()], ref=torch.stack),
     Sample("stop_gradient", T(2, 3), ref=torch.detach),
     Sample("swap_axis", T(2, 3, 4), 0, -1, ref=torch.swapaxes),
+    Sample("swap_axis", T(), 0, -1, ref=torch.swapaxes),
     Sample("transpose", T(2, 3, 4), ref=_transpose),
     Sample("transpose", T(2, 3, 4, 1), (2, 0, -1, 1), ref=_transpose),
     Sample("transpose", T(), ref=_transpose),
