@@ -16,10 +16,10 @@ from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.export_graph import ExportGraph, size_sources, value_info
 from meta.frontend.onnx.export_loops import write_loop
-from meta.frontend.onnx.export_ops._table import OnnxSite, rows
-from meta.frontend.onnx.export_types import UnwritableError
+from meta.frontend.onnx.export_ops._table import OnnxSite, complex_rows, rows
+from meta.frontend.onnx.export_types import UnwritableError, held_array, held_type
 from meta.ir.builder import Builder
-from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var
+from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, arg_types
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType, Type, flat_types, leaf_types
 from meta.ir.visitor import walk_blocks
@@ -57,9 +57,9 @@ def to_onnx(
     opset: the version of ONNX's operators, 18 to 23.
     dynamic: sizes that stay open, as in `meta.vm.compile`: input -> axis -> name; parameters of dimensions in ONNX.
 
-    Parameters are initializers under their names. Inputs have the names of the arguments; arrays that the program
-    writes are further inputs, and `new_NAME` are outputs with their new values. Outputs are called `output`, or
-    `output_0` and so on in the order of the results.
+    Parameters are initializers under their names, complex ones with their parts along a last axis. Inputs have the
+    names of the arguments; arrays that the program writes are further inputs, and `new_NAME` are outputs with their new
+    values. Outputs are called `output`, or `output_0` and so on in the order of the results.
 
     Raises UnsupportedError with all operators and arguments that ONNX cannot express, NotSupportedError without the
     package `onnx`, ArgumentError for something other than a program, wrong arguments and other opsets."""
@@ -128,11 +128,11 @@ class _GraphWriter:
         main = program.main
         self._refuse_types()
         sizes = size_sources({n: _shape(p.type) for n, p in zip(program.names, main.params, strict=True)})
-        dtypes = {name: p.type.dtype for name, p in zip(program.names, main.params, strict=True)}  # type: ignore[union-attr]
+        dtypes = {name: held_type(p.type).dtype for name, p in zip(program.names, main.params, strict=True)}  # type: ignore[arg-type]
         graph = ExportGraph(self.opset, sizes, set(program.names), dtypes)
         self.values.update(zip(main.params, program.names, strict=True))
         for name, array in program.params.items():
-            graph.initializer(name, array.numpy())
+            graph.initializer(name, held_array(array.numpy()))
         results = [leaf for value in self.block(graph, main.body) for leaf in _leaves(value)]
         self._raise_missing()
         kinds = [kind for atom in main.body.results for kind in leaf_types(atom.type)]
@@ -157,7 +157,9 @@ class _GraphWriter:
         return [name if name not in names_in_use else f"{name}_result" for name in names]
 
     def _refuse_types(self) -> None:
-        kinds: list[Type] = [*(p.type for p in self.program.main.params), *self.program.result_types]
+        program = self.program
+        inputs = program.main.params[: len(program.names) - len(program.params)]
+        kinds: list[Type] = [*(p.type for p in inputs), *program.result_types]
         complex_dtypes = sorted({t.dtype for t in flat_types(kinds) if is_complex(t.dtype)})
         if complex_dtypes:
             remedy = "pass and return real and imaginary parts: meta.view_as_real(x)"
@@ -187,7 +189,7 @@ class _GraphWriter:
             value = self.values[binding.var] = self.value(graph, binding.var, binding.value)
             kinds = leaf_types(binding.var.type)
             graph.dtypes.update(
-                (name, kind.dtype)
+                (name, held_type(kind).dtype)
                 for name, kind in zip(_leaves(value), kinds, strict=True)
                 if isinstance(kind, TensorType) and name not in ("", _PLACEHOLDER)
             )
@@ -195,7 +197,7 @@ class _GraphWriter:
 
     def atom(self, graph: ExportGraph, atom: Atom) -> Any:
         if isinstance(atom, Constant):
-            return graph.constant(to_array(atom.value), atom.type.dtype)
+            return graph.constant(held_array(to_array(atom.value)), held_type(atom.type).dtype)
         return self.values[atom]
 
     def value(self, graph: ExportGraph, var: Var, value: Any) -> Any:
@@ -227,7 +229,7 @@ class _GraphWriter:
     def call(self, graph: ExportGraph, var: Var, call: Call) -> Any:
         if isinstance(call.op, LoopOp):
             return self.loop(graph, var, call, call.op)
-        row = rows().get(call.op_name)
+        row = (complex_rows() if _has_complex(call) else rows()).get(call.op_name)
         graph.label = call.op_name
         result = None
         if row is not None:
@@ -272,6 +274,10 @@ class _GraphWriter:
         names = graph.node("If", self.atom(graph, value.cond), outputs=len(kinds), **branches)
         leaves = iter(names if isinstance(names, tuple) else (names,))
         return _nest(value.type, leaves)
+
+
+def _has_complex(call: Call) -> bool:
+    return any(is_complex(kind.dtype) for kind in flat_types((*arg_types(call.args), call.type)))
 
 
 def _shape(kind: Type) -> tuple[Any, ...]:

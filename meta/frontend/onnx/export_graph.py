@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from meta.dim import Dim, SymDim, compute, is_static, names
-from meta.frontend.onnx.export_types import casts, dtype_of_element, element_type, signature
+from meta.frontend.onnx.export_types import casts, dtype_of_element, element_type, held_type, signature
 from meta.interpreter.size_values import linear
 from meta.ir.type import TensorType
 
@@ -193,6 +193,7 @@ def value_info(name: str, kind: TensorType) -> Any:
     """A declared input or output; symbolic sizes are parameters of dimensions by their names."""
     import onnx
 
+    kind = held_type(kind)
     return onnx.helper.make_tensor_value_info(
         name, element_type(kind.dtype), [d if isinstance(d, int) else str(d) for d in kind.shape]
     )

@@ -6,6 +6,7 @@ from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from meta.frontend.onnx.export_graph import ExportGraph, value_info
+from meta.frontend.onnx.export_types import held_type
 from meta.ir.expr import Block
 from meta.tracing.loop_op import LoopOp
 
@@ -31,7 +32,7 @@ def write_loop(
     stacks = [i for i in range(carried, count) if i in used]
     inner = graph.branch()
     names = [inner.name(p.name or "carry") for p in body.params[: carried + scanned]]
-    inner.dtypes.update((name, p.type.dtype) for name, p in zip(names, body.params, strict=False))  # type: ignore[union-attr]
+    inner.dtypes.update((name, held_type(p.type).dtype) for name, p in zip(names, body.params, strict=False))  # type: ignore[arg-type]
     values.update(zip(body.params, (*names, *args[carried + scanned :]), strict=True))
     results = write(inner, body.body)
     fields = (*range(carried), *stacks)

@@ -7,6 +7,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Final
 
+from meta.dtype import is_complex, real_dtype
+from meta.ir.type import TensorType
+
 _ONNX_NAMES: Final = {"float32": "float", "float64": "double"}
 _META_NAMES: Final = {theirs: ours for ours, theirs in _ONNX_NAMES.items()}
 _INTEGERS: Final = {
@@ -37,6 +40,16 @@ def dtype_of_element(number: int) -> str:
 
     name = str(onnx.TensorProto.DataType.Name(number)).lower()  # pyright: ignore[reportArgumentType]
     return _META_NAMES.get(name, name)
+
+
+def held_type(kind: TensorType) -> TensorType:
+    """The type of the tensor that holds values of a type: of complex numbers the parts, along a last axis."""
+    return kind.with_shape((*kind.shape, 2)).with_dtype(real_dtype(kind.dtype)) if is_complex(kind.dtype) else kind
+
+
+def held_array(values: Any) -> Any:
+    """The elements of a NumPy array as a tensor holds them."""
+    return values.view(real_dtype(str(values.dtype))).reshape(*values.shape, 2) if values.dtype.kind == "c" else values
 
 
 class UnwritableError(Exception):

@@ -6,6 +6,8 @@
 
 A row receives the arguments of a call in the order of the schema, with the names of values for tensors, adds nodes and
 returns the name of the result, a tuple of names for several; or None where ONNX cannot express these arguments.
+Calls with complex operands or results have rows of their own, `complex_row`. ONNX has no operators on complex numbers:
+their values are the real and imaginary parts along a last axis, as ONNX's DFT takes and returns them.
 """
 
 from __future__ import annotations
@@ -87,4 +89,6 @@ class OnnxSite:
 
 
 _table = RowTable("meta.frontend.onnx.export_ops")
+_complex_table = RowTable("meta.frontend.onnx.export_ops")
 row, rows = _table.row, _table.rows
+complex_row, complex_rows = _complex_table.row, _complex_table.rows

@@ -45,7 +45,7 @@ for _name, _kind in _SAME.items():
     row(_name)(lambda call, x, kind=_kind: None if call.dtype == "bool" else call.node(kind, x))
 
 
-@row("copy", "stop_gradient", "device_copy")
+@row("copy", "stop_gradient", "device_copy", "real", "conj")
 def copy(call: OnnxSite, x: str, *_: Any) -> str:
     return call.node("Identity", x)
 
