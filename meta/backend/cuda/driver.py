@@ -69,8 +69,9 @@ def device_count() -> int:
 
 
 def set_device(on: Device) -> None:
-    """Make `on` the current device of this thread, which the driver's functions act on."""
-    if getattr(_thread, "device", None) is not on:
+    """Make `on` the current device of this thread, which the driver's functions act on. Of several devices it is set in
+    each call, since others, such as torch, set another in between."""
+    if getattr(_thread, "device", None) is not on or device_count() > 1:
         tvm.set_device(CUDA, on.index)
         _thread.device = on
 

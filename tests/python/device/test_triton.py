@@ -286,8 +286,13 @@ def test_runs_on_the_current_stream() -> None:
 
 @pytest.mark.skipif(torch.cuda.device_count() < 2, reason="needs two GPUs")
 def test_runs_on_the_device_of_its_operands() -> None:
-    torch.cuda.set_device(0)
+    """Whichever device torch has made the current one before."""
     x = meta.array(array(100).numpy(), device="cuda:1")
-    np.testing.assert_allclose(meta.tanh(x).numpy(), np.tanh(exact(x)), rtol=2e-5, atol=1e-6)
-    np.testing.assert_allclose(meta.add(x, x).numpy(), 2 * exact(x), rtol=1e-6)
-    assert torch.cuda.current_device() == 0
+    for current in (0, 1, 0):
+        torch.cuda.set_device(current)
+        np.testing.assert_allclose(meta.tanh(x).numpy(), np.tanh(exact(x)), rtol=2e-5, atol=1e-6)
+        torch.cuda.set_device(current)
+        np.testing.assert_allclose(meta.add(x, x).numpy(), 2 * exact(x), rtol=1e-6)
+        torch.cuda.set_device(current)
+        np.testing.assert_array_equal(x.to("cuda:0").numpy(), x.numpy())
+    torch.cuda.set_device(0)

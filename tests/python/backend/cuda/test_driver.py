@@ -5,6 +5,7 @@ from __future__ import annotations
 import enum
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 import meta
 from meta.backend.cuda import driver, nvrtc
 from meta.backend.cuda.bindings import bindings
+from meta.device import device
 from meta.errors import DeviceError
 
 
@@ -159,3 +161,17 @@ def test_imports_cuda_at_the_first_call() -> None:
 def test_rejects_arrays_on_a_missing_device() -> None:
     with pytest.raises(DeviceError, match=r'^\[device\] there is no device cuda here; expected "cpu", which every'):
         meta.array([1.0], device="cuda")
+
+
+@pytest.mark.parametrize(("count", "times"), [(1, 1), (2, 3)])
+def test_one_of_several_devices_is_set_in_each_call(
+    install: Any, monkeypatch: pytest.MonkeyPatch, count: int, times: int
+) -> None:
+    """torch may have set another one in between."""
+    install(cuDeviceGetCount=(OK, count))
+    calls: list[int] = []
+    monkeypatch.setattr(driver, "_thread", threading.local())
+    monkeypatch.setattr(driver.tvm, "set_device", lambda _, index: calls.append(index), raising=False)
+    for _ in range(3):
+        driver.set_device(device("cuda:0"))
+    assert calls == [0] * times
