@@ -164,7 +164,8 @@ def _is_held(number: Any) -> bool:
         literal = number if isinstance(number, tvm.FloatImm) else number.args[0]
         return rounded(literal.value, "bfloat16") == literal.value
     if _is_call(number, "reinterpret"):
-        return isinstance(number.args[0], tirx.LShift) and int(number.args[0].b) == _SHIFT
+        bits = number.args[0]
+        return isinstance(bits, tirx.LShift) and isinstance(bits.b, tvm.IntImm) and int(bits.b) == _SHIFT
     return rounded_to_bfloat16(number) is number
 
 
