@@ -398,3 +398,9 @@ def test_choices_with_integers_of_every_dtype(dtype: str) -> None:
     x, y = meta.array([1 + 2j, 3]), meta.cast(meta.array([0, 1]), dtype)
     assert meta.where(meta.array([True, False]), x, y).tolist() == [1 + 2j, 1 + 0j]
     assert meta.where(meta.array([True, False]), y, x).tolist() == [0j, 3 + 0j]
+
+
+def test_choices_between_complex_dtypes_keep_their_digits() -> None:
+    narrow, wide = meta.array([1j, 1j]), meta.array([1 / 3 + 1e-9j] * 2, dtype="complex128")
+    assert meta.where(meta.array([True, False]), narrow, wide).tolist() == [1j, 1 / 3 + 1e-9j]
+    assert meta.where(meta.array([True, False]), wide, narrow).tolist() == [1 / 3 + 1e-9j, 1j]

@@ -69,11 +69,12 @@ def _remainder(name: str) -> Callable[[Any], Callable[..., Any]]:
 
 
 def _where(torch: Any) -> Callable[..., Any]:
-    """torch promotes no unsigned integers of more than 8 bits: they are cast to the dtype of the complex operand."""
+    """torch promotes no unsigned integers of more than 8 bits: these are cast to the dtype of the complex operand."""
+    unsigned = (torch.uint16, torch.uint32, torch.uint64)
 
     def run(condition: Any, *values: Any) -> Any:
         like = next(x for x in values if isinstance(x, torch.Tensor) and x.is_complex())
-        wide = [x if not isinstance(x, torch.Tensor) or x.is_floating_point() else x.to(like.dtype) for x in values]
+        wide = [x.to(like.dtype) if isinstance(x, torch.Tensor) and x.dtype in unsigned else x for x in values]
         return torch.where(condition, *wide)
 
     return run
