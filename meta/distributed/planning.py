@@ -18,10 +18,9 @@ from meta.ir.visitor import walk
 from meta.op.registry import Op
 from meta.optim.train_step import TrainStep
 from meta.passes.standard import standard
+from meta.vm.build.generate import plan_source
 from meta.vm.lower.dispatched import prepare
-from meta.vm.relax.allocations import planned_bytes
-from meta.vm.relax.build import plan_source
-from meta.vm.relax.communication import overlaps
+from meta.vm.plan.communication import overlaps
 
 _SENT: Mapping[str, Callable[[int, int], float]] = {
     **dict.fromkeys(("all_reduce", "all_reduce_when"), lambda ranks, size: 2 * (ranks - 1) / ranks * size),
@@ -146,15 +145,15 @@ def _planned(module: Module) -> _Planned:
     device = next(t.device for p in module.main.params for t in flat_types((p.type,)))
     source = prepare(standard()(module), device)
     choices = source.choices.packed()
-    program = plan_source(source, fuse=True)[1].module
+    program = plan_source(source, fuse=True)[1]
     totals: dict[_Key, tuple[int, int, int]] = {}
-    for each in overlaps(program["main"]):
+    for each in overlaps(program.main):
         info = choices[each.name].info
         arguments = dict(zip(info.op.schema.names, info.args, strict=True))
         key = info.op.name, arguments["group"], arguments["ranks"]
         calls, sent, meanwhile = totals.get(key, (0, 0, 0))
         totals[key] = calls + 1, sent + _sent(info.op.name, arguments["ranks"], each.size), meanwhile + each.bytes
-    return _Planned(totals, planned_bytes(program).intermediates)
+    return _Planned(totals, program.memory.intermediates)
 
 
 def _sent(operator: str, ranks: int, size: int) -> int:

@@ -8,23 +8,22 @@ from typing import Any
 from weakref import WeakKeyDictionary
 
 from meta import tracing
-from meta.backend.tvm import adapter as tvm
 from meta.device import Device
-from meta.dtype import itemsize
 from meta.eager.ndarray import asarray
 from meta.ir.expr import Call, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.modes import modes
+from meta.vm.build.executables import Loaded
+from meta.vm.build.generate import build_module, plan_source
 from meta.vm.executor import Executor
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.dispatched import Source, output_types, prepare, register_kernels
 from meta.vm.lower.open_calls import function_name, is_open
 from meta.vm.lower.translate import Lowered, Lowering
+from meta.vm.plan.graph import live_bytes
+from meta.vm.plan.kernels import OWN, PLANNED, KernelCall, KernelList, Step
 from meta.vm.program import Program
-from meta.vm.relax.allocations import planned_bytes
-from meta.vm.relax.build import build_module, plan_source
-from meta.vm.relax.executables import Loaded
 from meta.vm.runner import Machine, program_runner
 
 
@@ -79,12 +78,10 @@ class InstrumentedExecutor(Executor[..., Any]):
         kernels = dict(_kernels(planned.kernels, lowered.ops, lowering.lines))
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         base = sum(x.nbytes for _, x in record.state) + sum(x.nbytes for x in constants)
-        layout = KernelLayout(kernels, _living(planned.module["main"], kernels), base, device=self.device)
+        layout = KernelLayout(kernels, _living(planned.main, kernels), base, device=self.device)
         executable = build_module(source, planned, mode="bytecode")
         machine = _ReportingMachine(executable, source, layout)
-        loaded = Loaded(
-            executable, {n: k.operators for n, k in kernels.items()}, planned_bytes(planned.module), "built"
-        )
+        loaded = Loaded(executable, {n: k.operators for n, k in kernels.items()}, planned.memory, "built")
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole)
         return Program(record, module, source, loaded, constants, machine, run)
@@ -165,61 +162,16 @@ def _kernels(
         yield name, KernelInfo(tuple(operators.get(m, m) for m in members), tuple(source_lines))
 
 
-def _living(main: Any, kernels: Mapping[str, KernelInfo]) -> list[int]:
+def _living(main: KernelList, kernels: Mapping[str, KernelInfo]) -> list[int]:
     """Bytes of the tensors that "main" allocates and that live during each of its kernel calls, in order.
 
     A tensor lives from the first kernel that takes it to the last one, a result to the end."""
-    sizes: dict[Any, int] = {}
-    roots: dict[Any, list[Any]] = {}
-    """Variable -> the allocated tensors that it, a view or a tuple, keeps."""
-    uses: dict[Any, list[int]] = {}
-    calls = 0
-    for block in main.body.blocks:
-        for binding in block.bindings:
-            value = binding.value
-            living_roots = [root for v in _variables(value) for root in roots.get(v, ())]
-            if _callee(value) in kernels:
-                for root in living_roots:
-                    uses.setdefault(root, []).append(calls)
-                calls += 1
-            elif _callee(value) in ("relax.memory.alloc_tensor", "relax.builtin.alloc_tensor"):
-                roots[binding.var], sizes[binding.var] = [binding.var], _bytes(binding.var)
-            elif living_roots:
-                roots[binding.var] = living_roots
-    for variable in _variables(main.body.body):
-        for root in roots.get(variable, ()):
-            uses.setdefault(root, []).append(calls)
-    living = [0] * calls
-    for root, positions in uses.items():
-        for i in range(positions[0], min(positions[-1] + 1, calls)):
-            living[i] += sizes[root]
-    return living
+    living = zip(main.steps, live_bytes(main, PLANNED, OWN), strict=True)
+    return [count for step, count in living if _function(step) in kernels]
 
 
-def _callee(value: Any) -> str:
-    """The name of what a call calls, "" for other values."""
-    op = value.op if isinstance(value, tvm.RelaxCall) else None
-    names = (getattr(op, attribute, None) for attribute in ("name_hint", "name", "global_symbol"))
-    return str(next(filter(None, names), ""))
-
-
-def _variables(value: Any) -> list[Any]:
-    """The variables among the operands of a call, a tuple or an access to one, nested tuples included."""
-    if isinstance(value, tvm.RelaxVar):
-        return [value]
-    fields: Any = ()
-    if isinstance(value, tvm.RelaxCall):
-        fields = value.args
-    elif isinstance(value, tvm.RelaxTuple):
-        fields = value.fields
-    elif isinstance(value, tvm.RelaxTupleGetItem):
-        fields = (value.tuple_value,)
-    return [v for each in fields for v in _variables(each)]
-
-
-def _bytes(var: Any) -> int:
-    kind = var.ty
-    total = itemsize(str(kind.dtype))
-    for d in kind.shape.values:
-        total *= int(d) if isinstance(d, tvm.IntImm) else 0
-    return total
+def _function(step: Step) -> str:
+    """The name of the function that a step calls, "" for a conditional."""
+    if isinstance(step, KernelCall):
+        return step.function
+    return str(getattr(getattr(step.expression, "op", None), "global_symbol", ""))

@@ -9,8 +9,8 @@ from meta import tracing
 from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
 from meta.records import record
+from meta.vm.build.executables import Loaded
 from meta.vm.lower.dispatched import Source
-from meta.vm.relax.executables import Loaded
 from meta.vm.runner import Machine, Runner
 
 if TYPE_CHECKING:

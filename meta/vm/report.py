@@ -20,7 +20,7 @@ from meta.vm.program import Program
 from meta.vm.runner import Machine
 
 if TYPE_CHECKING:
-    from meta.vm.relax.budget import MemoryTrade
+    from meta.vm.plan.budget import MemoryTrade
 
 RELAX_STAGES = ("relax", "planned")
 STAGES = ("traced", "optimized", *RELAX_STAGES)
@@ -46,14 +46,14 @@ def _called(choice: Choice) -> str:
 
 def _overlaps(program: Program, fuse: bool) -> list[str]:
     """A table of the collectives that travel while other kernels run; none where there are none."""
-    from meta.vm.relax.build import plan_source
-    from meta.vm.relax.communication import overlaps
+    from meta.vm.build.generate import plan_source
+    from meta.vm.plan.communication import overlaps
 
     arena = program.loaded.destinations is not None
     _, planned = plan_source(program.source, fuse=fuse, arena=arena)
     choices = program.source.choices.packed()
     rows = [("collective", "group", "bytes", "kernels meanwhile", "their bytes")]
-    for each in overlaps(planned.module["main"]):
+    for each in overlaps(planned.main):
         info = choices[each.name].info
         group = info.args[info.op.schema.index["group"]]
         rows.append((_called(choices[each.name]), group, f"{each.size:,}", str(each.kernels), f"{each.bytes:,}"))
@@ -124,7 +124,7 @@ def ir(program: Program, stage: str, *, fuse: bool) -> str:
 
 def relax(program: Program, stage: str, *, fuse: bool) -> Any:
     """The IRModule of TVM at a stage; raises ArgumentError for an unknown one."""
-    from meta.vm.relax.build import plan_source
+    from meta.vm.build.generate import plan_source
 
     _check_stage("relax", stage, RELAX_STAGES)
     lowered, planned = plan_source(program.source, fuse=fuse)
@@ -163,7 +163,7 @@ class Profile:
 
 def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: int) -> Profile:
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
-    from meta.vm.relax.build import build_module, plan_source
+    from meta.vm.build.generate import build_module, plan_source
 
     _, planned = plan_source(program.source, fuse=fuse)
     device = program.source.device

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from meta.backend.tvm import kernel
 from meta.cache import default_max_kernels
-from meta.vm.relax import executables
+from meta.vm.build import executables
 
 
 def kernels_of(name: str) -> int:

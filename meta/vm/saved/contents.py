@@ -7,8 +7,8 @@ from typing import Final
 from meta.eager.ndarray import NDArray
 from meta.errors import NotSupportedError
 from meta.files import safetensors
+from meta.vm.build.executables import Loaded, shared_library
 from meta.vm.lower.dispatched import Source
-from meta.vm.relax.executables import Loaded, shared_library
 
 PROGRAM: Final = "meta.program"
 """The name of a program's description among the texts of a file."""

@@ -23,13 +23,13 @@ from meta.files.atomic import Path, check_path
 from meta.files.safetensors import TensorFile
 from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
+from meta.vm.build.executables import Loaded
 from meta.vm.cuda_graph.setup import graph_call
 from meta.vm.gradient import finisher
 from meta.vm.lower.calls import running_step
 from meta.vm.lower.dispatched import register_kernels
 from meta.vm.lower.loop_calls import register as register_loops
 from meta.vm.program import Program
-from meta.vm.relax.executables import Loaded
 from meta.vm.runner import Machine, Runner, program_runner
 from meta.vm.saved import program_file
 from meta.vm.saved.contents import PROGRAM

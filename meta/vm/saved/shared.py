@@ -18,9 +18,9 @@ from meta.errors import ArgumentError, NotSupportedError
 from meta.files import safetensors
 from meta.files.atomic import Path, replacing
 from meta.ir.type import TensorType
+from meta.vm.build.executables import load
 from meta.vm.lower.dispatched import output_types
 from meta.vm.program import Program
-from meta.vm.relax.executables import load
 from meta.vm.saved.contents import PROGRAM, array_entry, library_of
 
 

@@ -13,7 +13,7 @@ import meta
 from meta import optim
 from meta.backend.tvm.parallel import processes
 from meta.testing import get_testable_devices
-from meta.vm.relax import executables, linked
+from meta.vm.build import executables, linked
 from tests.python.optim.training import Network, batches
 
 if "cuda" not in get_testable_devices():

@@ -16,39 +16,32 @@ from meta.ir.type import tensor_type
 from meta.passes import auto_cast
 from meta.passes.standard import standard
 from meta.vm import executor
+from meta.vm.build.generate import plan_source
 from meta.vm.lower.dispatched import prepare
-from meta.vm.relax import communication
-from meta.vm.relax.allocations import planned_bytes
-from meta.vm.relax.build import plan_source
-from meta.vm.relax.lifetimes import argument_bytes
-from meta.vm.relax.steps import Step, Steps, is_kernel, op_name
+from meta.vm.plan import communication
+from meta.vm.plan.kernels import PARAMETER, PLANNED, KernelCall, KernelList, Memory
 
 GROUP = distributed.Group("dp", 2)
 
 
-def _planned(wrap: Callable[[Any], Any], arena: bool = False) -> Any:
-    """The planned program of a step of three dense layers."""
+def _planned(wrap: Callable[[Any], Any], arena: bool = False) -> KernelList:
+    """The planned calls of a step of three dense layers."""
     model = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(8, 8), nn.Tanh())))
     step = wrap(optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss))
     source = prepare(standard()(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module), CPU)
-    return plan_source(source, fuse=True, arena=arena)[1].module["main"]
+    return plan_source(source, fuse=True, arena=arena)[1].main
 
 
-def _kernels(main: Any) -> list[Step]:
-    return [step for step in Steps(main).list if is_kernel(step.value)]
-
-
-def _name(value: Any) -> str:
-    """The kernel that a value calls; of a collective the operator, what part of it, and its number."""
-    name = str(getattr(value.op, "name_hint", None) or value.op.global_symbol)
-    match = re.fullmatch(r"meta\.(?:torch\.(\w+)\.\w+\.)?(start|wait)", name)
+def _name(call: KernelCall) -> str:
+    """The function that a call calls; of a collective the operator, what part of it, and its number."""
+    match = re.fullmatch(r"meta\.(?:torch\.(\w+)\.\w+\.)?(start|wait)", call.function)
     if match is None:
-        return re.sub(r"(_\d+_over_\d+)+$", "", name)
-    return " ".join(filter(None, (match[2], match[1], str(value.args[0].value))))
+        return re.sub(r"(_\d+_over_\d+)+$", "", call.function)
+    return " ".join(filter(None, (match[2], match[1], str(call.arguments[0]))))
 
 
-def _text(main: Any) -> str:
-    return "\n".join(_name(step.value) for step in _kernels(main))
+def _text(main: KernelList) -> str:
+    return "\n".join(map(_name, main.calls))
 
 
 DATA_PARALLEL = """\
@@ -146,10 +139,10 @@ def test_collectives_in_flight_are_bounded(monkeypatch: Any) -> None:
     assert text.index("start all_gather 3") > text.index("wait 0"), text
 
 
-def _parameter_reads(main: Any) -> list[tuple[str, Any]]:
+def _parameter_reads(main: KernelList) -> list[tuple[str, Memory]]:
     """The kernels of a planned program that gather or write each shard, in order."""
-    params = set(main.params)
-    return [(_name(s.value), v) for s in _kernels(main) for v in s.uses if v in params and "wait" not in _name(s.value)]
+    used = [(_name(call), o.tensor.memory) for call in main.calls for o in call.operands]
+    return [(name, memory) for name, memory in used if memory.kind == PARAMETER and "wait" not in name]
 
 
 class Transformer(meta.Model):
@@ -179,10 +172,10 @@ def test_zero_3_needs_half_of_the_memory_of_one_process(is_causal: bool) -> None
     step = distributed.zero(3, GROUP, broadcast=False)(step)
     tokens = tensor_type((1, 4), "int64"), tensor_type((4,), "int64")
     source = prepare(standard()(step.record(*tokens).module), CPU)
-    module = plan_source(source, fuse=True)[1].module
+    planned = plan_source(source, fuse=True)[1]
     state_bytes = sum(x.nbytes for _, x in step.named_state())
-    assert state_bytes + planned_bytes(module).intermediates < 0.55 * 4 * whole
-    gathered = [v for name, v in _parameter_reads(module["main"]) if name.startswith(("start", "concatenate"))]
+    assert state_bytes + planned.memory.intermediates < 0.55 * 4 * whole
+    gathered = [v for name, v in _parameter_reads(planned.main) if name.startswith(("start", "concatenate"))]
     reads = Counter(gathered)
     assert max(reads.values()) == 2
     assert sum(n == 2 for n in reads.values()) > len(reads) / 2
@@ -196,38 +189,22 @@ WRAPS = [
 
 @pytest.mark.parametrize("wrap", WRAPS, ids=["data_parallel", "zero 2", "zero 3"])
 def test_memory_in_flight_is_not_reused(wrap: Callable[[Any], Any]) -> None:
-    main = _planned(wrap, arena=True)
-    places, steps = _places(main), Steps(main)
-    in_flight: dict[int, set[Any]] = {}
+    in_flight: dict[int, dict[Memory, int]] = {}
     compared = 0
-    for step in _kernels(main):
-        used = {steps.root(v) for v in step.uses}
-        name = _name(step.value)
+    for call in _planned(wrap, arena=True).calls:
+        used = {o.tensor.memory: o.bytes for o in call.operands if o.tensor.memory.kind == PLANNED}
+        name, number = _name(call), call.arguments[0]
         if name.startswith("wait"):
-            assert in_flight.pop(_number(step)) <= used
-        others = set[Any]().union(*in_flight.values()) & places.keys()
-        for mine in used & places.keys() - others:
+            assert in_flight.pop(number).keys() <= used.keys()
+        others = {memory: size for each in in_flight.values() for memory, size in each.items()}
+        for mine in used.keys() - others.keys():
             compared += len(others)
-            clashes = [v for v in others if places[mine][0] < places[v][1] and places[v][0] < places[mine][1]]
-            assert not clashes, name
+            first, last = mine.offset, mine.offset + used[mine]
+            assert not [m for m, size in others.items() if first < m.offset + size and m.offset < last], name
         if name.startswith("start"):
-            in_flight[_number(step)] = used
+            in_flight[number] = used
     assert compared
     assert not in_flight
-
-
-def _number(step: Step) -> int:
-    return int(step.value.args[0].value)
-
-
-def _places(main: Any) -> dict[Any, tuple[int, int]]:
-    """Where each tensor of the one storage begins and ends."""
-    places: dict[Any, tuple[int, int]] = {}
-    for step in Steps(main).list:
-        if op_name(step.value) == "relax.memory.alloc_tensor":
-            first = int(step.value.args[1].value)
-            places[step.var] = first, first + argument_bytes(step.var)
-    return places
 
 
 def test_explain_says_what_a_collective_overlaps_with(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -266,7 +243,7 @@ def test_items_of_many_tuples_are_joined() -> None:
     step = optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss)
     step = distributed.data_parallel(GROUP, broadcast=False)(step)
     module = auto_cast("bfloat16")(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module)
-    text = _text(plan_source(prepare(standard()(module), CPU), fuse=True)[1].module["main"])
+    text = _text(plan_source(prepare(standard()(module), CPU), fuse=True)[1].main)
     assert "concatenate" in text
 
 
@@ -276,7 +253,7 @@ def test_accumulated_gradients_are_sent_while_the_backward_pass_runs() -> None:
     step = distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)(step)
     source = prepare(standard()(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module), CPU)
     assert source.reads_values
-    text = _text(plan_source(source, fuse=True)[1].module["main"])
+    text = _text(plan_source(source, fuse=True)[1].main)
     products = [line for line in text.splitlines() if "matmul" in line or line.startswith(("start", "wait"))]
     total, dx = "fused_matmul1_multiply_add1", "fused_matmul_tanh_dx"  # the sum of a weight's gradients, and dx
     assert products[:3] == [total, "start all_reduce_when 0", dx], text

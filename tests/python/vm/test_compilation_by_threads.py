@@ -17,7 +17,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm.parallel import processes, threads
 from meta.errors import KernelError
-from meta.vm.relax import linked
+from meta.vm.build import linked
 from tests.python.kernels_in_memory import forget_programs
 
 pytestmark = pytest.mark.skipif(library.linker() is None, reason="there is no linker")
@@ -195,7 +195,7 @@ def test_kernels_with_the_names_of_functions_of_c(
 
 
 def test_large_programs_are_called_by_bytecode(monkeypatch: pytest.MonkeyPatch, modes: list[bool]) -> None:
-    monkeypatch.setattr("meta.vm.relax.build._COMPILED", 0)
+    monkeypatch.setattr("meta.vm.build.generate._COMPILED", 0)
     check(results())
     assert modes == [False]
 

@@ -14,11 +14,9 @@ from meta.backend.memory.placed import Placed
 from meta.device import CPU
 from meta.interpreter.run import run
 from meta.ir.module import Module
+from meta.vm.build.generate import build_module, plan_source
 from meta.vm.lower.dispatched import prepare
-from meta.vm.relax import order, storage, workspace
-from meta.vm.relax.build import build_module, plan_source
-from meta.vm.relax.destinations import with_destinations
-from meta.vm.relax.pipeline import Planned
+from meta.vm.plan import memory, order, workspace
 from meta.vm.runner import Machine
 from tests.python.vm.programs import assert_same, flat, program, randoms
 
@@ -67,11 +65,11 @@ def test_casts_run_when_they_are_first_needed() -> None:
 
 
 @pytest.mark.parametrize("searched", [2000, 7])
-@pytest.mark.parametrize("assign", [storage._shared, storage._packed])
+@pytest.mark.parametrize("assign", [memory._shared, memory._packed])
 def test_tensors_that_live_at_one_time_have_memory_of_their_own(
     assign: Any, searched: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(storage, "_SEARCHED", searched)
+    monkeypatch.setattr(memory, "_SEARCHED", searched)
     rng = random.Random(0)
     for count in (1, 2, 40):
         firsts = [rng.randrange(30) for _ in range(count)]
@@ -90,8 +88,8 @@ def test_tensors_that_live_at_one_time_have_memory_of_their_own(
 def test_arena_wastes_less_than_storages() -> None:
     """Two tensors of half the size fit where one of the full size was."""
     sizes, spans = [1 << 20, 1 << 19, 1 << 19], [(0, 1), (2, 4), (3, 4)]
-    assert sum(storage._shared(sizes, spans)[0]) == 3 << 19
-    assert storage._packed(sizes, spans)[0] == [1 << 20]
+    assert sum(memory._shared(sizes, spans)[0]) == 3 << 19
+    assert memory._packed(sizes, spans)[0] == [1 << 20]
 
 
 def test_programs_run_in_an_arena() -> None:
@@ -101,14 +99,13 @@ def test_programs_run_in_an_arena() -> None:
     expected = flat(run(module, x.copy(), w.copy()))
     source = prepare(module, CPU)
     planned = plan_source(source, fuse=True, arena=True)[1]
-    arena = with_destinations(planned.module)
-    assert arena is not None
-    without_allocations, destinations = arena
+    destinations = planned.destinations
+    assert destinations is not None
     assert len(destinations.storages) == 2  # the arena and the result
     assert any(t.offset for t in destinations.tensors)
     storages = [allocation.empty((max(size, 1),), "uint8") for size in destinations.storages]
     placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
-    machine = Machine(build_module(source, Planned(without_allocations, planned.kernels)), CPU, static=True)
+    machine = Machine(build_module(source, planned), CPU, static=True)
     result = machine.main(x._data, w._data, *(p.data for p in placed))
     np.testing.assert_allclose(meta.from_dlpack(result).numpy(), expected[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(w.numpy(), expected[1].numpy(), rtol=1e-5)
@@ -140,9 +137,9 @@ def test_buffers_of_kernels_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch
     module = program({"x": (32, 10)}, body)
     executor = meta.vm.compile(module)
     assert_same(executor(x), run(module, x), rtol=1e-5)
-    memory = executor.memory(x)
-    assert memory.workspace < matrix
-    assert memory.intermediates >= x.nbytes + matrix
+    report = executor.memory(x)
+    assert report.workspace < matrix
+    assert report.intermediates >= x.nbytes + matrix
 
 
 @pytest.mark.parametrize("name", ["exp", "transpose"])

@@ -199,9 +199,9 @@ def test_scaled_steps_with_functions_and_accumulated_gradients_never_wait_for_th
 
 
 def test_large_programs_run_as_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from meta.vm.relax import build
+    from meta.vm.build import generate
 
-    monkeypatch.setattr(build, "_COMPILED", 0)
+    monkeypatch.setattr(generate, "_COMPILED", 0)
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
     weight = meta.array([[1.5, -2.0], [0.5, 3.0]])
 

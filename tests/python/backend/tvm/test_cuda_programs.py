@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -24,11 +25,11 @@ from meta.ir.module import Module
 from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
+from meta.vm.build.generate import build_module, finish, plan_source
 from meta.vm.lower import recompute
 from meta.vm.lower.dispatched import prepare
-from meta.vm.relax import bundle
-from meta.vm.relax.build import build_module, plan_source
-from meta.vm.relax.pipeline import Planned, finish
+from meta.vm.plan import bundle
+from meta.vm.plan.pipeline import Planned
 from meta.vm.runner import Machine
 from tests.python.backend.tvm.test_cuda_code import COMPILER, LIMITS
 from tests.python.vm.programs import flat, program, randoms
@@ -63,10 +64,10 @@ def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
         name: relax_alignment(tvm.structural_map(f, (tvm.For, to_serial))) if isinstance(f, tvm.PrimFunc) else f
         for name, f in planned.module.functions.items()
     }
-    serial = Planned(tvm.IRModule(functions, attrs=planned.module.attrs), planned.kernels)
+    serial = replace(planned, module=tvm.IRModule(functions, attrs=planned.module.attrs))
     target = targets.target("cpu")
     executable = tvm.relax_build(
-        finish(serial, target, static=True),
+        finish(serial, static=True),
         target=target,
         relax_pipeline=None,
         tir_pipeline=pipeline(checks=False),
@@ -111,8 +112,7 @@ def used_at_once() -> Module:
 
 def kernel_calls(planned: Planned) -> list[str]:
     """The kernels that the program calls, in order."""
-    values = [b.value for block in planned.module["main"].body.blocks for b in block.bindings]
-    return [v.op.name_hint for v in values if isinstance(v, tvm.RelaxCall) and isinstance(v.op, tvm.GlobalVar)]
+    return [call.function for call in planned.main.calls if not call.packed]
 
 
 def check(module: Module, planned: Planned, arrays: Sequence[Any], written: Sequence[int]) -> None:

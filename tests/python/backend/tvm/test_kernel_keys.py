@@ -12,7 +12,7 @@ from meta.backend.tvm import compute
 from meta.backend.tvm import target as targets
 from meta.op.dispatch import implementations
 from meta.op.registry import all_ops, get
-from meta.vm.relax import executables
+from meta.vm.build import executables
 
 
 def test_the_identity_covers_processor_and_version(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -98,7 +98,7 @@ def test_the_key_of_a_kernel_covers_the_modules_that_decide_it() -> None:
 
 def test_the_key_of_a_program_covers_the_modules_that_decide_it() -> None:
     hashed = _modules_of([*targets.lowering_sources("cuda"), *executables.own_sources()])
-    start = _modules_of(p for folder in ("vm/lower", "vm/relax") for p in (_PACKAGE / folder).glob("*.py"))
+    start = _modules_of(p for folder in ("vm/lower", "vm/build") for p in (_PACKAGE / folder).glob("*.py"))
     assert not _reached(start) - hashed
 
 

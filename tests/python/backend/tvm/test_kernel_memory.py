@@ -19,7 +19,7 @@ from meta.cache import CacheWarning, default_max_kernels
 from meta.dim import sym
 from meta.ir.type import tensor_type
 from meta.schema import Arg, Int, Schema, Tensor
-from meta.vm.relax import executables
+from meta.vm.build import executables
 from tests.python.kernels_in_memory import forget_kernels, forget_programs
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads the memory map of the process")

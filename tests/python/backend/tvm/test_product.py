@@ -17,7 +17,7 @@ from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.te.product import block_rows, choose_rows, product
 from meta.backend.tvm.te.tiles import most_rows, rounded_up
 from meta.testing.samples import T
-from meta.vm.relax.overlap import may_share, merged
+from meta.vm.plan.overlap import may_share, merged
 from tests.python.backend.tvm.processors import AVX2, AVX512, schedule_for
 
 # (leading axes of x, terms, columns)

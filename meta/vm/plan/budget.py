@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from meta.errors import ArgumentError, NotSupportedError
-from meta.vm.relax.allocations import planned_bytes
-from meta.vm.relax.lifetimes import argument_bytes, lifetimes
-from meta.vm.relax.rematerialise import Rematerialiser, RepeatedKernels
+from meta.vm.plan.functions import Kernels
+from meta.vm.plan.graph import Graph
+from meta.vm.plan.kernels import KernelList
+from meta.vm.plan.recompute import RepeatedKernels, compute_again
 
-Kernels = dict[str, tuple[str, ...]]
-"""The operators in each kernel."""
-Complete = Callable[[Any, bool], tuple[Any, Kernels]]
-"""(module, whether small kernels may be bundled) -> the module with memory assigned, and its kernels."""
+Planned = TypeVar("Planned")
+"""A program with memory assigned."""
 _ATTEMPTS: Final = 6
 _BUNDLED: Final = 3
 """Attempts that bundle small kernels, whose operands and results then live at one time."""
@@ -66,38 +65,37 @@ class MemoryTrade:
 
 
 def keep_to_budget(
-    module: Any, kernels: Kernels, mutates: Sequence[int], budget: int, complete: Complete
-) -> tuple[Any, Kernels, MemoryTrade]:
-    """The module with memory assigned, at most `budget` bytes with its parameters: tensors are computed again until it
+    function: KernelList, kernels: Kernels, budget: int, complete: Callable[[KernelList, bool], tuple[Planned, int]]
+) -> tuple[Planned, MemoryTrade]:
+    """The program with memory assigned, at most `budget` bytes with its parameters: tensors are computed again until it
     fits.
 
+    complete: (list, whether small kernels may be bundled) -> the program with memory assigned, and its bytes.
     Raises ArgumentError for less than that can reach, NotSupportedError where "main" branches, calls other functions or
     has symbolic sizes."""
-    lives = lifetimes(module, mutates)
-    if lives is None:
+    if not function.is_straight:
         raise NotSupportedError(
             "vm",
             "memory_budget is set for a program with branches, loops, calls of functions or symbolic sizes",
             "a straight-line program of known sizes",
             "compile it without memory_budget, or for fixed sizes",
         )
-    planned, names = complete(module, True)
-    before = lowest = _total(planned)
-    moved_by_all = sum(argument_bytes(a) for k in lives.kernels for a in k.step.value.args)
+    planned, before = complete(function, True)
+    lowest = before
+    moved_by_all = sum(call.moved for call in function.calls)
     if before <= budget:
-        return planned, names, MemoryTrade(budget, before, before, (), 0, moved_by_all)
-    search = Rematerialiser(module, kernels, lives)
-    target = search.peak
+        return planned, MemoryTrade(budget, before, before, (), 0, moved_by_all)
+    graph = Graph(function)
+    target = graph.peak(graph.nodes)[0]
     excess = before - budget
     for attempt in range(_ATTEMPTS):
         target = max(target - excess, 0) if attempt < _ATTEMPTS - 1 else 0
-        changed, recomputed = search.run(target)
-        planned, names = complete(changed, attempt < _BUNDLED and target > 0)
-        after = _total(planned)
+        changed, recomputed = compute_again(function, kernels, target)
+        planned, after = complete(changed, attempt < _BUNDLED and target > 0)
         lowest = min(lowest, after)
         if after <= budget:
             moved = sum(r.moved for r in recomputed)
-            return planned, names, MemoryTrade(budget, before, after, recomputed, moved, moved_by_all)
+            return planned, MemoryTrade(budget, before, after, recomputed, moved, moved_by_all)
         excess = after - budget
     raise ArgumentError(
         "vm",
@@ -105,11 +103,3 @@ def keep_to_budget(
         f"at least {lowest:,} bytes ({lowest / 2**20:,.1f} MiB)",
         "raise the budget, or use smaller batches or mixed precision",
     )
-
-
-def _total(module: Any) -> int:
-    """The bytes of a planned program and of its parameters."""
-    plan = planned_bytes(module)
-    main = module["main"]
-    params = sum(map(argument_bytes, main.params))
-    return params + plan.intermediates + plan.outputs + plan.workspace

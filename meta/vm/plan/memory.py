@@ -1,5 +1,6 @@
-"""Memory for the tensors of a program: which of them share it, and where each lies.
+"""Memory for the tensors of a list: which of them share it, and where each lies.
 
+At the peak of memory, a kernel writes its result over an operand that it reads last, where the kernel may (`overlap`).
 Tensors that never live at the same time may share memory. In separate storages, each as large as the largest of its
 tensors, the machine allocates them itself. In one storage with offsets (an arena) less is wasted; that is for programs
 whose memory a caller provides, because kernels take tensors that start where their memory does.
@@ -12,9 +13,9 @@ from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.lifetimes import Lifetimes, lifetimes
-from meta.vm.relax.steps import op_name
+from meta.vm.plan.functions import Functions
+from meta.vm.plan.graph import live_bytes, memory_sizes, spans
+from meta.vm.plan.kernels import PLANNED, KernelCall, KernelList
 
 Span = tuple[int, int]
 """The positions of the first and the last use of a tensor."""
@@ -24,45 +25,47 @@ _SEARCHED: Final = 2000
 """The number of large tensors for which all places are compared; others share the memory of those of their size."""
 
 
-def assign_memory(module: Any, *, arena: bool) -> Any:
-    """`module` with storages for all tensors. Where "main" branches, calls other functions or has symbolic sizes, the
-    plan is TVM's.
+def write_over_operands(function: KernelList, functions: Functions) -> None:
+    """Change the calls with the most living bytes, until one cannot be changed."""
+    lives = spans(function)
+    last = {t: lives[t.memory][1] for t in function.tensors() if t.memory in lives}
 
-    arena: put the tensors of "main" into one storage, with offsets."""
-    lives = lifetimes(module)
-    is_planned = lives is not None and bool(lives.tensors)
-    others = sum(isinstance(f, tvm.RelaxFunction) for f in module.functions.values()) - 1
-    # TVM's plan takes a second for 10,000 kernels.
-    planned = module if is_planned and not others else tvm.relax_transform.StaticPlanBlockMemory()(module)
-    if lives is None or not is_planned:
-        return planned
-    name = next(v for v in planned.get_global_vars() if v.name_hint == "main")
-    functions = dict(planned.functions.items())
-    sizes, places = (_packed if arena else _shared)(lives.sizes, lives.spans())
-    functions[name] = _with_storages(module["main"], lives, sizes, places)
-    return tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=planned.attrs))
+    def saved_bytes(i: int, call: KernelCall) -> int:
+        """Make a call write one more result over an operand; the bytes that this saves, 0 if it is not possible."""
+        plain = [t for p, t in call.writes.items() if call.arguments[p].tensor is t and t.memory.kind == PLANNED]
+        for result in sorted(plain, key=lambda t: -t.bytes):
+            for operand in call.reads:
+                read = operand.tensor
+                if read.bytes == result.bytes > 0 and read.memory.kind == PLANNED and last[read] == i:
+                    changed = functions.write_over(call, result, operand)
+                    if changed is not None:
+                        function.steps[i] = changed
+                        result.memory = read.memory
+                        return result.bytes
+        return 0
+
+    pending = [(-live, i) for i, live in enumerate(live_bytes(function))]
+    heapq.heapify(pending)
+    while pending:
+        live, i = pending[0]
+        call = function.steps[i]
+        saved = saved_bytes(i, call) if isinstance(call, KernelCall) else 0
+        if not saved:
+            break
+        heapq.heapreplace(pending, (live + saved, i))
 
 
-def _with_storages(main: Any, lives: Lifetimes, sizes: Sequence[int], places: Sequence[tuple[int, int]]) -> Any:
-    """`main` with the tensors in storages. sizes: their bytes.  places: tensor -> storage and offset."""
-    memory = tvm.relax.op.memory
-    of_tensor = dict(zip(lives.tensors, places, strict=True))
-    storages: dict[int, Any] = {}
-    bindings: list[Any] = []
-    for step in lives.steps.list:
-        if step.var not in of_tensor or op_name(step.value) != "relax.builtin.alloc_tensor":
-            bindings.append(step.binding)
-            continue
-        storage, offset = of_tensor[step.var]
-        if storage not in storages:
-            call = memory.alloc_storage(tvm.ShapeExpr([sizes[storage]]), 0, "global", "uint8")
-            storages[storage] = tvm.RelaxVar(f"storage{storage}", call.ty)
-            bindings.append(tvm.VarBinding(storages[storage], call))
-        shape, dtype = step.value.args[0], str(step.value.args[1].value)
-        call = memory.alloc_tensor(storages[storage], offset, shape, dtype)
-        bindings.append(tvm.VarBinding(step.var, call))
-    body = tvm.SeqExpr([tvm.BindingBlock(bindings)], main.body.body)
-    return tvm.RelaxFunction(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+def assign_memory(function: KernelList, *, arena: bool) -> list[int]:
+    """Give planned memory its storage and offset; returns the bytes of the storages.
+
+    arena: put all tensors into one storage, with offsets."""
+    sizes, lives = memory_sizes(function), spans(function)
+    if not sizes:
+        return []
+    storages, places = (_packed if arena else _shared)(list(sizes.values()), [lives[m] for m in sizes])
+    for memory, (storage, offset) in zip(sizes, places, strict=True):
+        memory.storage, memory.offset = storage, offset
+    return storages
 
 
 def _shared(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:

@@ -9,16 +9,17 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.failures import compiling
 from meta.backend.tvm.lowering import options, pipeline
+from meta.vm.build.parameter_sizes import solve_parameter_sizes
 from meta.vm.lower.dispatched import Source
 from meta.vm.lower.translate import Lowered, lower
-from meta.vm.relax.pipeline import Planned, finish, plan
+from meta.vm.plan.pipeline import Planned, plan
 
 
 def plan_source(
     source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False
 ) -> tuple[Lowered, Planned]:
     """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already.
-    arena: see `assign_memory`."""
+    arena: the caller provides the memory of a program of straight-line code."""
     progress.stage("lower operators")
     lowered = lowered or lower(source.module, source.choices, source.calls)
     target = targets.target(source.device.kind)
@@ -42,9 +43,23 @@ def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
     progress.stage("generate code")
     target = targets.target(source.device.kind)
     with compiling("vm"), target, options():
-        module = finish(planned, target, static=source.static)
+        module = finish(planned, static=source.static)
         passes = pipeline(checks=planned.checks)
         return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=passes, exec_mode=mode).mod
+
+
+def finish(planned: Planned, *, static: bool) -> Any:
+    """The module in the form that code is generated from.
+
+    static: no symbolic sizes. Then nothing needs to be freed before the end of a call, since the plan already lets
+    tensors share storage; with symbolic sizes every tensor is freed after its last use."""
+
+    def passes(*names: str) -> Any:
+        return tvm.Sequential([getattr(tvm.relax_transform, name)() for name in names])
+
+    module = passes("LowerAllocTensor", *([] if static else ["KillAfterLastUse"]))(planned.module)
+    module = module if static else solve_parameter_sizes(module)
+    return passes("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
 
 
 def execution_mode(planned: Planned) -> str:

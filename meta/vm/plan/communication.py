@@ -18,18 +18,16 @@ from __future__ import annotations
 
 import heapq
 import re
-from collections.abc import Collection, Sequence, Set
-from dataclasses import dataclass
-from typing import Any, Final
+from collections.abc import Set
+from typing import Final
 
-from meta.backend.tvm import adapter as tvm
+from meta.records import record
 from meta.vm.lower.choose import WAIT, start_name
-from meta.vm.relax.gather_again import gather_again, kernels_of_state
-from meta.vm.relax.lifetimes import KernelCall, Lifetimes, argument_bytes, lifetimes
-from meta.vm.relax.steps import Step, Steps, is_kernel, step_of
+from meta.vm.plan.functions import Functions
+from meta.vm.plan.gather_again import gather_again, kernels_of_state
+from meta.vm.plan.graph import Graph, Node
+from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Step
 
-Kernels = dict[str, tuple[str, ...]]
-"""The operators in each kernel."""
 IN_FLIGHT: Final = 128 << 20
 """Bytes of the operands and results of collectives in progress, at most: five buckets of gradients."""
 _FEEDERS: Final = 3
@@ -40,45 +38,22 @@ _COLLECTIVE: Final = re.compile(
 )
 
 
-def collective(value: Any) -> str:
-    """The name by which a value calls a collective of several ranks, "" for other values."""
-    if not is_kernel(value) or not isinstance(value.op, tvm.ExternFunc):
-        return ""
-    return collective_name(str(value.op.global_symbol))
+def collective(call: KernelCall) -> str:
+    """The name by which a program calls a collective of several ranks, "" for other calls."""
+    return call.function if call.packed and _COLLECTIVE.fullmatch(call.function) else ""
 
 
-def collective_name(name: str) -> str:
-    """The name of a function, if it is a collective; else ""."""
-    return name if _COLLECTIVE.fullmatch(name) else ""
-
-
-def overlap_collectives(module: Any, kernels: Kernels, mutates: Collection[int]) -> tuple[Any, Kernels]:
-    """`module` with the collectives of "main" in two halves, and the operators in each kernel. Where "main" branches,
-    calls other functions or has symbolic sizes, collectives stay whole.
-
-    mutates: the parameters that "main" writes."""
-    lives = lifetimes(module, mutates)
-    if lives is None or not any(collective(k.step.value) for k in lives.kernels):
-        return module, kernels
-    name = next(v for v in module.get_global_vars() if v.name_hint == "main")
-    main = module[name]
-    state = {main.params[i] for i in mutates}
-    gathers = {k.index for k, of_state in zip(lives.kernels, kernels_of_state(lives, state), strict=True) if of_state}
-    gathers = {i for i in gathers if collective(lives.kernels[i].step.value)}
-    if gathers:
-        module = gather_again(module, lives, gathers, state)
-        main, lives = module[name], lifetimes(module, mutates)
-        assert lives is not None
-    order = _Order(lives, {main.params[i] for i in mutates}).run()
-    ordered = _function(main, lives.bindings(order))
-    functions = dict(module.functions.items())
-    functions[name], more = _split(ordered, kernels)
-    return tvm.IRModule(functions, attrs=module.attrs), {**kernels, **more}
-
-
-def _function(main: Any, bindings: Sequence[Any]) -> Any:
-    body = tvm.SeqExpr([tvm.BindingBlock(list(bindings))], main.body.body)
-    return tvm.RelaxFunction(main.params, body, main.ret_ty, main.is_pure, main.attrs)
+def overlap_collectives(function: KernelList, functions: Functions) -> None:
+    """Put the collectives of a straight list in two halves: the start early, the wait late."""
+    if not any(map(collective, function.calls)):
+        return
+    state = {param.memory for _, param in function.updates}
+    graph = Graph(function)
+    of_state = kernels_of_state(graph, state)
+    gathers = {n.index for n in graph.nodes if of_state[n.index] and collective(n.call)}
+    if gathers and gather_again(function, graph, gathers, of_state):
+        graph = Graph(function)
+    _split([node.call for node in _Order(graph, state).run()], function, functions)
 
 
 class _Order:
@@ -89,25 +64,25 @@ class _Order:
     collectives in progress take too much memory.
     in_flight: collectives that kernels wait for -> bytes.  ahead: collectives of state that no kernel needed yet."""
 
-    def __init__(self, lives: Lifetimes, state: Set[Any]) -> None:
-        self.kernels = lives.kernels
-        self.bytes = {k.index: _bytes(k) for k in lives.kernels if collective(k.step.value)}
-        self.lazy = kernels_of_state(lives, state)
+    def __init__(self, graph: Graph, state: Set[Memory]) -> None:
+        self.nodes = graph.nodes
+        self.bytes = {k.index: k.call.moved for k in graph.nodes if collective(k.call)}
+        self.lazy = kernels_of_state(graph, state)
         self.most_ahead, self.most_in_flight = self.limits()
         self.settled = self.last_kernels()
         self.eager = self.feeders()
         self.urgent: set[int] = set()
-        self.waiting = [sum(not self.lazy[i] for i in k.after) for k in lives.kernels]
-        self.done = [False] * len(lives.kernels)
+        self.waiting = [sum(not self.lazy[i] for i in k.after) for k in graph.nodes]
+        self.done = [False] * len(graph.nodes)
         self.ready: list[tuple[bool, int]] = []
         self.in_flight: dict[int, int] = {}
         self.ahead: dict[int, int] = {}
-        self.out: list[KernelCall] = []
+        self.out: list[Node] = []
         self.gathers = iter(self.first_needed())
         self.next_gather = next(self.gathers, None)
 
-    def run(self) -> list[KernelCall]:
-        for kernel in self.kernels:
+    def run(self) -> list[Node]:
+        for kernel in self.nodes:
             if not self.lazy[kernel.index] and not self.waiting[kernel.index]:
                 self.push(kernel.index)
         self.gather_ahead()
@@ -118,7 +93,7 @@ class _Order:
             index = heapq.heappop(self.ready)[1]
             if not self.done[index]:  # urgent kernels are there twice
                 self.execute(index)
-        for kernel in self.kernels:  # lazy ones that no other kernel needs
+        for kernel in self.nodes:  # lazy ones that no other kernel needs
             self.need(kernel.index)
         return self.out
 
@@ -130,27 +105,27 @@ class _Order:
         feeders = {i for i in self.bytes if not self.lazy[i]}
         last = feeders
         for _ in range(_FEEDERS):
-            before = {j for i in last for j in self.kernels[i].after}
+            before = {j for i in last for j in self.nodes[i].after}
             last = {j for j in before if self.feeds(j, feeders) and not self.lazy[j]} - feeders
             feeders |= last
         return feeders
 
     def feeds(self, index: int, feeders: Set[int]) -> bool:
         """Whether nothing but these kernels, and updates that read the same results, needs a kernel."""
-        kernel = self.kernels[index]
+        kernel = self.nodes[index]
         others = kernel.before - feeders
-        return others <= self.settled and all(set(kernel.writes) & set(self.kernels[i].reads) for i in others)
+        return others <= self.settled and all(set(kernel.writes) & set(self.nodes[i].reads) for i in others)
 
     def last_kernels(self) -> set[int]:
         last: set[int] = set()
-        for kernel in reversed(self.kernels):
+        for kernel in reversed(self.nodes):
             if kernel.before <= last and not any(i in self.bytes for i in kernel.before):
                 last.add(kernel.index)
         return last
 
     def limits(self) -> tuple[int, int]:
         """The most bytes of collectives of state that are ahead, and of others in progress."""
-        names = [collective(self.kernels[i].step.value) for i in self.bytes]
+        names = [collective(self.nodes[i].call) for i in self.bytes]
         if not any(".reduce_scatter." in name for name in names) and not any(self.lazy[i] for i in self.bytes):
             return IN_FLIGHT, IN_FLIGHT
         median = sorted(self.bytes.values())[len(self.bytes) // 2]
@@ -159,7 +134,7 @@ class _Order:
     def first_needed(self) -> list[int]:
         """The collectives of state, in the order in which kernels need them."""
         seen: dict[int, None] = {}
-        for kernel in self.kernels:
+        for kernel in self.nodes:
             if self.lazy[kernel.index]:
                 continue
             pending = sorted((i for i in kernel.after if self.lazy[i]), reverse=True)
@@ -167,7 +142,7 @@ class _Order:
                 i = pending.pop()
                 if i not in seen:
                     seen[i] = None
-                    pending += sorted((j for j in self.kernels[i].after if self.lazy[j]), reverse=True)
+                    pending += sorted((j for j in self.nodes[i].after if self.lazy[j]), reverse=True)
         return [i for i in seen if i in self.bytes]
 
     # --- running -----------------------------------------------------------------------------------------------------
@@ -180,12 +155,12 @@ class _Order:
         pending = [index]
         while pending:
             i = pending[-1]
-            missing = [j for j in self.kernels[i].after if not self.done[j]]
+            missing = [j for j in self.nodes[i].after if not self.done[j]]
             if self.done[i] or not missing:
                 pending.pop()
                 if not self.done[i]:
                     self.done[i] = True
-                    self.out.append(self.kernels[i])
+                    self.out.append(self.nodes[i])
                 continue
             pending += sorted(missing, reverse=True)
         self.ahead.pop(index, None)
@@ -202,7 +177,7 @@ class _Order:
             self.next_gather = next(self.gathers, None)
 
     def execute(self, index: int) -> None:
-        kernel = self.kernels[index]
+        kernel = self.nodes[index]
         for i in sorted(i for i in kernel.after if self.lazy[i]):
             self.need(i)
             self.arrive(i)
@@ -224,15 +199,15 @@ class _Order:
             if i not in seen:
                 seen.add(i)
                 self.ahead.pop(i, None)
-                pending += [j for j in self.kernels[i].after if self.lazy[j]]
+                pending += [j for j in self.nodes[i].after if self.lazy[j]]
 
     def release(self) -> None:
         """Let kernels that need the oldest collective in progress run."""
         index = next(iter(self.in_flight))
         del self.in_flight[index]
-        self.follow(self.kernels[index], True)
+        self.follow(self.nodes[index], True)
 
-    def follow(self, kernel: KernelCall, urgent: bool) -> None:
+    def follow(self, kernel: Node, urgent: bool) -> None:
         for i in sorted(kernel.before):
             if not self.lazy[i]:
                 self.waiting[i] -= 1
@@ -251,59 +226,53 @@ class _Order:
             self.urgent.add(i)
             if not self.waiting[i]:
                 self.push(i)
-            pending += self.kernels[i].after & self.settled
+            pending += self.nodes[i].after & self.settled
 
 
-def _bytes(kernel: KernelCall) -> int:
-    return sum(map(argument_bytes, kernel.step.value.args))
-
-
-def _split(main: Any, kernels: Kernels) -> tuple[Any, Kernels]:
-    """`main` with `start` in the place of each collective, and `wait` before the first later step that touches its
-    result or writes its operand; the operators of the new kernels."""
-    steps = Steps(main)
-    new: list[Step] = []
-    names: Kernels = {}
-    open_calls: dict[int, tuple[Step, set[Any]]] = {}
+def _split(calls: list[KernelCall], function: KernelList, functions: Functions) -> None:
+    """Give the list `start` in the place of each collective, and `wait` before the first later step that touches its
+    result or writes its operand."""
+    steps: list[Step] = []
+    in_progress: dict[int, tuple[KernelCall, set[Memory]]] = {}
 
     def wait(number: int) -> None:
-        begun, _ = open_calls.pop(number)
-        args = [tvm.IntImm("int64", number), *begun.value.args]
-        value = tvm.RelaxCall(tvm.ExternFunc(WAIT), args, ty_args=begun.value.ty_args)
-        new.append(step_of(tvm.RelaxVar("_", begun.var.ty), value))
+        started, _ = in_progress.pop(number)
+        steps.append(KernelCall(WAIT, True, (number, *started.arguments), {}))
 
     count = 0
-    params = set(main.params)
-    for step in steps.list:
-        name = collective(step.value)
-        if is_kernel(step.value):
-            touched = {steps.root(v) for v in step.uses}
-            for number in [n for n, (_, tensors) in open_calls.items() if tensors & touched]:
-                wait(number)
+    for call in calls:
+        touched = {o.tensor.memory for o in call.operands}
+        for number in [n for n, (_, memory) in in_progress.items() if memory & touched]:
+            wait(number)
+        name = collective(call)
         if not name:
-            new.append(step)
+            steps.append(call)
             continue
-        *operands, out = step.value.args
-        root_tensors = {steps.root(out)} | {steps.root(v) for v in operands if steps.root(v) in params}
-        args = [tvm.IntImm("int64", count), *step.value.args]
-        value = tvm.RelaxCall(tvm.ExternFunc(start_name(name)), args, ty_args=step.value.ty_args)
-        new.append(step_of(step.var, value))
-        open_calls[count] = step, root_tensors
-        names[start_name(name)] = kernels.get(name, ())
+        writes = {i + 1: t for i, t in call.writes.items()}
+        start = KernelCall(start_name(name), True, (count, *call.arguments), writes, source=call.source or call)
+        parameters = {o.tensor.memory for o in call.reads if o.tensor.memory.kind == PARAMETER}
+        steps.append(start)
+        in_progress[count] = call, parameters | {t.memory for t in call.results}
+        functions.kernels[start.function] = functions.kernels.get(name, ())
         count += 1
-    for number in list(open_calls):
+    for number in list(in_progress):
         wait(number)
-    names[WAIT] = ("wait",)
-    # Tuples of results come last: what is waited for at the end is complete when the program returns.
-    return _function(main, [s.binding for s in new]), names
+    functions.kernels[WAIT] = ("wait",)
+    function.steps = steps
 
 
-@dataclass(frozen=True, slots=True)
+def started_collective(call: KernelCall) -> str:
+    """The name of the collective that a call starts, "" for other calls."""
+    name = call.function.removesuffix(start_name(""))
+    return name if name != call.function and call.packed and _COLLECTIVE.fullmatch(name) else ""
+
+
+@record
 class Overlap:
     """The kernels between the start of a collective and the wait for it.
 
-    name: that by which programs call the whole collective.  size: bytes of its operand.
-    kernels: how many other kernels run meanwhile.  bytes: those of their operands and results."""
+    name: of the function that is the whole collective.  size: bytes of its operand.
+    kernels: how many other kernels run meanwhile.  bytes: of their operands and results."""
 
     name: str
     size: int
@@ -311,24 +280,19 @@ class Overlap:
     bytes: int
 
 
-def overlaps(main: Any) -> list[Overlap]:
-    """For each collective of a planned "main" what it overlaps with, in the order in which they start."""
+def overlaps(function: KernelList) -> list[Overlap]:
+    """For each collective of a planned list what it overlaps with, in the order in which they start."""
     started: dict[int, Overlap] = {}
     in_flight: list[int] = []
-    for step in Steps(main).list:
-        call = step.value
-        if not is_kernel(call):
-            continue
-        name = str(call.op.global_symbol) if isinstance(call.op, tvm.ExternFunc) else ""
-        if name == WAIT:
-            in_flight.remove(int(call.args[0].value))
-        elif name.endswith(start_name("")) and collective_name(name.removesuffix(start_name(""))):
-            number = int(call.args[0].value)
-            started[number] = Overlap(name.removesuffix(start_name("")), argument_bytes(call.args[1]), 0, 0)
-            in_flight.append(number)
+    for call in function.calls:
+        name = started_collective(call)
+        if call.function == WAIT:
+            in_flight.remove(call.arguments[0])
+        elif name:
+            started[call.arguments[0]] = Overlap(name, call.operands[0].bytes, 0, 0)
+            in_flight.append(call.arguments[0])
         else:
-            moved = sum(map(argument_bytes, call.args))
             for number in in_flight:
                 o = started[number]
-                started[number] = Overlap(o.name, o.size, o.kernels + 1, o.bytes + moved)
+                started[number] = Overlap(o.name, o.size, o.kernels + 1, o.bytes + call.moved)
     return list(started.values())

@@ -16,10 +16,10 @@ from meta.backend.tvm.lowering import options, pipeline
 from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
+from meta.vm.build.generate import execution_mode, finish
 from meta.vm.lower.dispatched import Source
 from meta.vm.lower.first_calls import run_first_calls
-from meta.vm.relax.build import execution_mode
-from meta.vm.relax.pipeline import Planned, finish
+from meta.vm.plan.pipeline import Planned
 
 FEWEST: Final = 24
 """Kernels from which on several processes compile: they take two seconds to start, in which one compiles about ten."""
@@ -66,7 +66,7 @@ def _by_threads(source: Source, planned: Planned, names: set[str]) -> bytes | No
     from meta.backend.tvm.parallel import threads
 
     target = targets.target(source.device.kind)
-    module = finish(planned, target, static=source.static)
+    module = finish(planned, static=source.static)
     calls = Counter(dict.fromkeys(names, 1)) if execution_mode(planned) == "bytecode" else _calls(module)
     kernels = {str(name.name_hint): f for name, f in module.functions.items() if name.name_hint in names}
     weights = {name: _stores(f) for name, f in kernels.items()}
@@ -121,7 +121,7 @@ def _by_processes(source: Source, planned: Planned, names: set[str]) -> bytes | 
         return None
     progress.stage("send kernels to processes")
     target = targets.target(source.device.kind)
-    module = finish(planned, target, static=source.static)
+    module = finish(planned, static=source.static)
     kernels = {str(name.name_hint): f for name, f in module.functions.items() if name.name_hint in names}
     try:
         written = {name: to_bytes(f) for name, f in kernels.items()}

@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import asdict
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
 from meta.records import record
+
+if TYPE_CHECKING:
+    from meta.vm.plan.functions import Functions
+    from meta.vm.plan.kernels import KernelList
 
 
 @record
 class PlannedBytes:
     """The allocations of a program's memory plan, in bytes.
 
-    intermediates: storage shared by what is computed on the way, with that of called functions.
+    intermediates: storage shared by what is computed on the way, in called functions too.
     outputs: storage of the results.  workspace: the most that one kernel allocates while it runs.
     dynamic: tensors whose size is known only when running; they are not counted."""
 
@@ -23,47 +28,33 @@ class PlannedBytes:
     workspace: int
     dynamic: int
 
+    @property
+    def total(self) -> int:
+        return self.intermediates + self.outputs + self.workspace
+
+    def with_other(self, other: PlannedBytes) -> PlannedBytes:
+        """The allocations of two functions of a program."""
+        return PlannedBytes(
+            self.intermediates + other.intermediates,
+            self.outputs + other.outputs,
+            max(self.workspace, other.workspace),
+            self.dynamic + other.dynamic,
+        )
+
     def as_dict(self) -> dict[str, int]:
         return asdict(self)
 
 
-def planned_bytes(module: Any) -> PlannedBytes:
-    """The allocations of a planned Relax module."""
-    intermediates = outputs = dynamic = workspace = 0
-    for function in module.functions.values():
-        if isinstance(function, tvm.PrimFunc):
-            workspace = max(workspace, _workspace(function))
-            continue
-        for call in _calls(function):
-            name = getattr(call.op, "name", "")
-            if name not in ("relax.memory.alloc_storage", "relax.builtin.alloc_tensor"):
-                continue
-            size = _product(call.args[0])
-            if size is None:
-                dynamic += 1
-            elif name == "relax.memory.alloc_storage":
-                intermediates += size
-            else:
-                outputs += size * itemsize(str(call.args[1].value))
-    return PlannedBytes(intermediates, outputs, workspace, dynamic)
-
-
-def _calls(function: Any) -> list[Any]:
-    return [
-        b.value
-        for block in function.body.blocks
-        for b in block.bindings
-        if isinstance(b, tvm.VarBinding) and isinstance(b.value, tvm.RelaxCall)
-    ]
-
-
-def _product(shape: Any) -> int | None:
-    total = 1
-    for d in shape.values:
-        if not isinstance(d, (int, tvm.IntImm)):
-            return None
-        total *= int(d)
-    return total
+def planned_bytes(function: KernelList, storages: Sequence[int], functions: Functions) -> PlannedBytes:
+    """The allocations of a planned list. storages: the bytes of its storages."""
+    owned = [t for step in function.calls for t in step.results if t.memory.kind == "own"]
+    called = dict.fromkeys(call.function for call in function.calls if not call.packed)
+    return PlannedBytes(
+        sum(storages),
+        sum(t.bytes for t in owned),
+        max((_workspace(functions.functions[name]) for name in called), default=0),
+        sum(not t.is_static for t in owned),
+    )
 
 
 _EXACT_BYTES: Final = 1 << 20

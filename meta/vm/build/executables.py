@@ -10,7 +10,6 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,16 +25,15 @@ from meta.collection import without_collection
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.records import record
-from meta.vm import lower
+from meta.vm import lower, plan
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.dispatched import Source, register_kernels
-from meta.vm.relax.allocations import PlannedBytes, planned_bytes
-from meta.vm.relax.destinations import Destinations, with_destinations
+from meta.vm.plan.allocations import PlannedBytes
+from meta.vm.plan.destinations import Destinations
 
 if TYPE_CHECKING:
     from meta.vm.lower.translate import Lowered
-    from meta.vm.relax.budget import MemoryTrade
-    from meta.vm.relax.pipeline import Planned
+    from meta.vm.plan.budget import MemoryTrade
 
 MAX_LOADED = 64
 """Most executables that stay loaded for new executors."""
@@ -94,7 +92,7 @@ def _lowered(source: Source) -> Lowered:
 def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
     from meta.backend.tvm.parallel import processes
-    from meta.vm.relax.linked import worth_processes
+    from meta.vm.build.linked import worth_processes
 
     operators = sum(choice.compiled for choice in source.choices.listed())
     if worth_processes(operators, source.device.kind):
@@ -144,7 +142,7 @@ def _identity() -> str:
 
 def own_sources() -> list[Path]:
     """The sources of lowering, of the Relax passes, and of the processes that compile."""
-    folders = (Path(file).parent for file in (lower.__file__, __file__, parallel.__file__))
+    folders = (Path(file).parent for file in (lower.__file__, plan.__file__, __file__, parallel.__file__))
     return [path for folder in folders for path in sorted(folder.glob("*.py"))]
 
 
@@ -165,7 +163,7 @@ def _from_disk(key: str) -> Loaded | None:
 
 
 def _trade(stored: dict[str, Any]) -> MemoryTrade:
-    from meta.vm.relax.budget import MemoryTrade
+    from meta.vm.plan.budget import MemoryTrade
 
     return MemoryTrade.from_dict(stored)
 
@@ -179,10 +177,10 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
 
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    from meta.vm.relax.build import build_module
-    from meta.vm.relax.linked import linked
+    from meta.vm.build.generate import build_module, plan_source
+    from meta.vm.build.linked import linked
 
-    planned, memory, destinations = _planned(source, lowered, fuse, graphs)
+    _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     disk = default_cache()
     code = linked(source, planned)
     if code is not None:
@@ -191,27 +189,13 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
         module = build_module(source, planned)
         module = (disk and library.store(disk, key, module)) or module
     if disk is not None:
-        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": memory.as_dict()}
+        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": planned.memory.as_dict()}
         if planned.trade is not None:
             facts["trade"] = planned.trade.as_dict()
-        if destinations is not None:
-            facts["destinations"] = destinations.as_dict()
+        if planned.destinations is not None:
+            facts["destinations"] = planned.destinations.as_dict()
         disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, planned.kernels, memory, "built", destinations, key, planned.trade)
-
-
-def _planned(
-    source: Source, lowered: Lowered | None, fuse: bool, graphs: bool
-) -> tuple[Planned, PlannedBytes, Destinations | None]:
-    """The program before code generation, the bytes that it needs, and those that its caller provides."""
-    from meta.vm.relax.build import plan_source
-
-    _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
-    memory = planned_bytes(planned.module)
-    without_allocations = with_destinations(planned.module) if graphs else None
-    if without_allocations is None:
-        return planned, memory, None
-    return replace(planned, module=without_allocations[0]), memory, without_allocations[1]
+    return Loaded(module, planned.kernels, planned.memory, "built", planned.destinations, key, planned.trade)
 
 
 def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | None:
@@ -220,9 +204,9 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | Non
     stored = library.read(disk, loaded.key) if disk is not None else None
     if stored is not None:
         return stored
-    from meta.vm.relax.build import build_module
-    from meta.vm.relax.linked import linked
+    from meta.vm.build.generate import build_module, plan_source
+    from meta.vm.build.linked import linked
 
     with _lock:
-        planned, _, _ = _planned(source, None, fuse, loaded.destinations is not None)
+        _, planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
         return linked(source, planned) or library.link(build_module(source, planned))

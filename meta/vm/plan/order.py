@@ -9,11 +9,11 @@ result is first needed, and kernels run as soon as that frees more bytes than th
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import Any, Final
+from collections.abc import Sequence
+from typing import Final
 
-from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.lifetimes import KernelCall, Lifetimes, lifetimes
+from meta.vm.plan.graph import Graph, Node
+from meta.vm.plan.kernels import KernelList
 
 _MOST_READERS: Final = 8
 """Kernels that are run at once to free a tensor, at most."""
@@ -24,70 +24,59 @@ _LARGE: Final = 1 << 20
 """Bytes of results that are worth writing over an operand."""
 
 
-def order_kernels(module: Any, mutates: Iterable[int]) -> Any:
-    """`module` with the kernels of "main" in the order of least memory, or as it is where that has no advantage, and
-    where "main" branches, calls other functions or has symbolic sizes.
-
-    mutates: the parameters that "main" writes, whose readers and writers keep their order."""
-    lives = lifetimes(module, mutates)
-    if lives is None:
-        return module
-    late = _late(lives)
-    orders = [lives.kernels, late, _Greedy(lives, lives.kernels).run(), _Greedy(lives, late).run()]
-    best = min(orders, key=lives.peak)
-    if best is orders[0]:
-        return module
-    name = next(v for v in module.get_global_vars() if v.name_hint == "main")
-    main = module[name]
-    functions = dict(module.functions.items())
-    body = tvm.SeqExpr([tvm.BindingBlock(lives.bindings(best))], main.body.body)
-    functions[name] = tvm.RelaxFunction(main.params, body, main.ret_ty, main.is_pure, main.attrs)
-    return tvm.IRModule(functions, attrs=module.attrs)
+def order_kernels(function: KernelList) -> None:
+    """Put the calls of a straight list in the order of least memory, or leave them where that has no advantage."""
+    graph = Graph(function)
+    late = _late(graph)
+    orders = [graph.nodes, late, _Greedy(graph, graph.nodes).run(), _Greedy(graph, late).run()]
+    best = min(orders, key=graph.peak)
+    if best is not orders[0]:
+        function.steps = [node.call for node in best]
 
 
-def _late(lives: Lifetimes) -> list[KernelCall]:
+def _late(graph: Graph) -> list[Node]:
     """Kernels that read only parameters, or the results of such kernels, run when their results are first needed."""
     is_lazy: list[bool] = []
-    for kernel in lives.kernels:
+    for kernel in graph.nodes:
         is_lazy.append(bool(kernel.writes) and all(is_lazy[i] for i in kernel.after))
-    for i, kernel in enumerate(lives.kernels):
+    for i, kernel in enumerate(graph.nodes):
         # Kernels that write a result, or that no kernel reads, need a place too.
         is_lazy[i] = is_lazy[i] and bool(kernel.before)
-    order: list[KernelCall] = []
-    done = [False] * len(lives.kernels)
-    for kernel in lives.kernels:
+    order: list[Node] = []
+    done = [False] * len(graph.nodes)
+    for kernel in graph.nodes:
         if is_lazy[kernel.index]:
             continue
         pending = [kernel.index]
         while pending:
             i = pending[-1]
-            missing = [j for j in lives.kernels[i].after if not done[j]]
+            missing = [j for j in graph.nodes[i].after if not done[j]]
             if missing:
                 pending += reversed(missing)
                 continue
             pending.pop()
             if not done[i]:
                 done[i] = True
-                order.append(lives.kernels[i])
-    return order if len(order) == len(lives.kernels) else lives.kernels
+                order.append(graph.nodes[i])
+    return order if len(order) == len(graph.nodes) else graph.nodes
 
 
 class _Greedy:
     """Follows an order, and runs kernels before their turn where that frees more than it allocates and needs no more
     memory than the order itself."""
 
-    def __init__(self, lives: Lifetimes, order: Sequence[KernelCall]) -> None:
-        self.lives = lives
+    def __init__(self, graph: Graph, order: Sequence[Node]) -> None:
+        self.graph = graph
         self.order = order
-        self.limit = lives.peak(order)[0]
+        self.limit = graph.peak(order)[0]
         self.rank = {k.index: i for i, k in enumerate(order)}
-        self.waiting = [len(k.after) for k in lives.kernels]
-        self.done = [False] * len(lives.kernels)
-        self.readers = {t: len(users) for t, users in lives.readers.items()}
+        self.waiting = [len(k.after) for k in graph.nodes]
+        self.done = [False] * len(graph.nodes)
+        self.readers = {t: len(users) for t, users in graph.readers.items()}
         self.live = 0
-        self.out: list[KernelCall] = []
+        self.out: list[Node] = []
 
-    def run(self) -> list[KernelCall]:
+    def run(self) -> list[Node]:
         for kernel in self.order:
             pending = [kernel, *reversed(self.small_readers(kernel))] if not self.done[kernel.index] else []
             while pending:
@@ -98,11 +87,11 @@ class _Greedy:
                     pending += reversed(self.group(tensor))
         return self.out
 
-    def execute(self, kernel: KernelCall) -> list[tuple[int, Any]]:
+    def execute(self, kernel: Node) -> list[tuple[int, int]]:
         """Run a kernel; returns the tensors that may be freed now, by the rank of a kernel that reads them."""
         self.done[kernel.index] = True
         self.out.append(kernel)
-        size = self.lives.sizes
+        size = self.graph.sizes
         self.live += sum(size[t] for t in kernel.writes)
         touched = dict.fromkeys((*kernel.writes, *kernel.reads))
         for t in kernel.reads:
@@ -115,26 +104,26 @@ class _Greedy:
         for i in kernel.before:
             self.waiting[i] -= 1
             if not self.waiting[i]:
-                touched |= dict.fromkeys(self.lives.kernels[i].reads)
+                touched |= dict.fromkeys(self.graph.nodes[i].reads)
         return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
 
-    def growth(self, kernel: KernelCall) -> int:
+    def growth(self, kernel: Node) -> int:
         """The bytes that a kernel allocates, less those of the tensors that it is the last to read."""
-        size = self.lives.sizes
+        size = self.graph.sizes
         freed = sum(size[t] for t in kernel.reads if self.readers[t] == 1)
         return sum(size[t] for t in kernel.writes) - freed
 
-    def small_readers(self, kernel: KernelCall) -> list[KernelCall]:
+    def small_readers(self, kernel: Node) -> list[Node]:
         """Kernels with small results that could run before `kernel`, which would then be the last to read a tensor that
         is as large as its result, and may write over it."""
-        size = self.lives.sizes
+        size = self.graph.sizes
         written = {size[t] for t in kernel.writes if size[t] >= _LARGE}
         first: dict[int, None] = {}
         for t in kernel.reads if written else ():
-            others = [i for i in self.lives.readers[t] if not self.done[i] and i != kernel.index]
+            others = [i for i in self.graph.readers[t] if not self.done[i] and i != kernel.index]
             if size[t] in written and len(others) <= _MOST_READERS:
                 first |= dict.fromkeys(self.small_kernels(others, kernel.index, size[t] // 16))
-        return [self.lives.kernels[i] for i in sorted(first, key=self.rank.__getitem__)]
+        return [self.graph.nodes[i] for i in sorted(first, key=self.rank.__getitem__)]
 
     def small_kernels(self, requested: Sequence[int], without: int, limit: int) -> list[int]:
         """Kernels, and those that must run before them, if all of their results are small and `without` is not one of
@@ -147,22 +136,22 @@ class _Greedy:
             if self.done[i] or i in kernels:
                 continue
             kernels[i] = None
-            total += sum(self.lives.sizes[t] for t in self.lives.kernels[i].writes)
+            total += sum(self.graph.sizes[t] for t in self.graph.nodes[i].writes)
             if i == without or total > limit or len(kernels) > _MOST_SMALL:
                 return []
-            pending += self.lives.kernels[i].after
+            pending += self.graph.nodes[i].after
         return list(kernels)
 
     def next_rank(self, tensor: int) -> int:
-        return min(self.rank[i] for i in self.lives.readers[tensor] if not self.done[i])
+        return min(self.rank[i] for i in self.graph.readers[tensor] if not self.done[i])
 
-    def group(self, tensor: int) -> list[KernelCall]:
+    def group(self, tensor: int) -> list[Node]:
         """The kernels that free a tensor if that is worth it now; none otherwise."""
-        waiting = [i for i in self.lives.readers[tensor] if not self.done[i]]
+        waiting = [i for i in self.graph.readers[tensor] if not self.done[i]]
         if not waiting or any(self.waiting[i] for i in waiting):
             return []
-        kernels = sorted((self.lives.kernels[i] for i in waiting), key=lambda k: (self.growth(k), self.rank[k.index]))
-        size, readers = self.lives.sizes, dict[int, int]()
+        kernels = sorted((self.graph.nodes[i] for i in waiting), key=lambda k: (self.growth(k), self.rank[k.index]))
+        size, readers = self.graph.sizes, dict[int, int]()
         live = self.live
         for kernel in kernels:
             live += sum(size[t] for t in kernel.writes)

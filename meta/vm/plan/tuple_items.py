@@ -13,7 +13,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.relax.aliases import Rebuilder
+from meta.vm.plan.substitution import Substitution
 
 
 def fuse_operators(module: Any) -> Any:
@@ -54,25 +54,24 @@ def _bindings(body: Any) -> Iterator[Any]:
                 yield from _bindings(binding.value.false_branch)
 
 
-class _ItemsApart(Rebuilder):
-    """Binds items of the named tuples to variables that FuseOps takes for results."""
-
-    def __init__(self, names: set[str]) -> None:
-        super().__init__(lambda rebuilder, var, value: None)
-        self.names = names
-
-    def binding(self, binding: Any) -> list[Any]:
-        item = binding.value
-        if not isinstance(item, tvm.RelaxTupleGetItem) or getattr(item.tuple_value, "name", "") not in self.names:
-            return super().binding(binding)
-        variable = tvm.RelaxVar(binding.var.name, binding.var.ty)
-        self.substitution[binding.var] = variable
-        return [tvm.VarBinding(variable, self.value(item))]
-
-
 def _with_items_apart(module: Any, names: set[str]) -> Any:
-    functions = {
-        name: _ItemsApart(names).function(f) if isinstance(f, tvm.RelaxFunction) else f
-        for name, f in module.functions.items()
-    }
+    """The module with items of the named tuples bound to variables that FuseOps takes for results."""
+
+    def binding(each: Any, items: Substitution) -> Any:
+        item = each.value
+        if isinstance(item, tvm.RelaxTupleGetItem) and getattr(item.tuple_value, "name", "") in names:
+            variable = tvm.RelaxVar(each.var.name, each.var.ty)
+            bound = tvm.VarBinding(variable, items.value(item))
+            items.names[each.var] = variable
+            return bound
+        return items.binding(each)
+
+    functions: dict[Any, Any] = {}
+    for name, f in module.functions.items():
+        functions[name] = f
+        if isinstance(f, tvm.RelaxFunction):
+            items = Substitution({})
+            blocks = [type(block)([binding(each, items) for each in block.bindings]) for block in f.body.blocks]
+            body = tvm.SeqExpr(blocks, items.value(f.body.body))
+            functions[name] = tvm.RelaxFunction(f.params, body, f.ret_ty, f.is_pure, f.attrs)
     return tvm.relax_transform.Normalize()(tvm.IRModule(functions, attrs=module.attrs))

@@ -1,0 +1,7 @@
+"""From a planned program to an executable.
+
+executables       executables from memory, from disk, or newly built
+generate          lowering, planning and code generation in order
+linked            the library of a program, compiled by several threads or processes
+parameter_sizes   symbolic sizes of which no axis of a parameter consists
+"""

@@ -1,0 +1,153 @@
+"""What the calls of a list depend on, and how long its tensors live."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import accumulate
+
+from meta.records import record
+from meta.vm.plan.kernels import (
+    OBJECT,
+    PARAMETER,
+    PLANNED,
+    KernelCall,
+    KernelList,
+    Memory,
+    ObjectCall,
+    Operand,
+    Step,
+    Tensor,
+    leaves,
+)
+
+
+class Aliases:
+    """The memory that each tensor may be in: its own, and for objects that of the operands which they may be."""
+
+    def __init__(self, steps: Iterable[Step]) -> None:
+        self._objects: dict[Tensor, frozenset[Memory]] = {}
+        for step in steps:
+            if isinstance(step, ObjectCall):
+                operands = frozenset(m for o in step.reads for m in self.of(o.tensor))
+                self._objects.update(dict.fromkeys(step.results, operands))
+
+    def of(self, tensor: Tensor) -> frozenset[Memory]:
+        return frozenset((tensor.memory,)) | self._objects.get(tensor, frozenset())
+
+    def readers(self, steps: Sequence[Step]) -> dict[Memory, list[int]]:
+        """Memory -> the steps that may read it, in order."""
+        readers: dict[Memory, list[int]] = {}
+        for i, step in enumerate(steps):
+            for memory in dict.fromkeys(m for o in step.reads for m in self.of(o.tensor)):
+                readers.setdefault(memory, []).append(i)
+        return readers
+
+
+def spans(function: KernelList, *kinds: str) -> dict[Memory, tuple[int, int]]:
+    """For each memory of some kinds, by default planned memory, the first and last steps that use it; results that may
+    be in it are used by the step after the last."""
+    kinds = kinds or (PLANNED,)
+    found: dict[Memory, tuple[int, int]] = {}
+    aliases = Aliases(function.steps)
+
+    def use(tensor: Tensor, i: int) -> None:
+        for memory in aliases.of(tensor):
+            if memory.kind in kinds:
+                found[memory] = (found.get(memory, (i, i))[0], i)
+
+    for i, step in enumerate(function.steps):
+        for tensor in (*step.results, *(o.tensor for o in step.reads)):
+            use(tensor, i)
+    for operand in leaves(function.result):
+        use(operand.tensor, len(function.steps))
+    return found
+
+
+@record(eq=False)
+class Node:
+    """A call in a graph, by its number. reads, writes: the numbers of the planned tensors.  after, before: the calls
+    that have to run before and after it."""
+
+    index: int
+    call: KernelCall
+    reads: tuple[int, ...]
+    writes: tuple[int, ...]
+    after: set[int]
+    before: set[int]
+
+
+class Graph:
+    """The calls of a straight list of which every planned tensor has memory of its own.
+
+    tensors: the planned ones.  sizes: their bytes.  readers: tensor -> the calls that read it.
+    makers: tensor -> the call that makes it.  writers: the memory of a parameter -> the call that writes it."""
+
+    def __init__(self, function: KernelList) -> None:
+        self.nodes: list[Node] = []
+        self.tensors: list[Tensor] = []
+        self.sizes: list[int] = []
+        self.readers: dict[int, list[int]] = {}
+        self.writers: dict[Memory, int] = {}
+        numbers: dict[Tensor, int] = {}
+        self.makers: dict[Tensor, int] = {}
+        users: dict[Memory, list[int]] = {}
+        for i, call in enumerate(function.calls):
+            read = dict.fromkeys(o.tensor for o in call.reads)
+            after = {self.makers[t] for t in read if t in self.makers}
+            for t in call.results:
+                self.makers[t] = i
+                if t.memory.kind == PLANNED:
+                    numbers[t] = len(self.tensors)
+                    self.tensors.append(t)
+                    self.sizes.append(t.bytes)
+                elif t.memory.kind == PARAMETER:
+                    after.update(users.get(t.memory, ()))
+                    self.writers[t.memory] = i
+            for t in read:
+                users.setdefault(t.memory, []).append(i)
+            after.discard(i)
+            reads = tuple(numbers[t] for t in read if t in numbers)
+            node = Node(i, call, reads, tuple(numbers[t] for t in call.results if t in numbers), after, set())
+            for t in reads:
+                self.readers.setdefault(t, []).append(i)
+            for j in after:
+                self.nodes[j].before.add(i)
+            self.nodes.append(node)
+
+    def peak(self, order: Sequence[Node]) -> tuple[int, int]:
+        """The most bytes of tensors that live at one time, and the sum of the bytes that live after each call."""
+        left = {t: len(users) for t, users in self.readers.items()}
+        live = peak = total = 0
+        for node in order:
+            live += sum(self.sizes[t] for t in node.writes)
+            peak = max(peak, live)
+            for t in node.reads:
+                left[t] -= 1
+                live -= 0 if left[t] else self.sizes[t]
+            live -= sum(self.sizes[t] for t in node.writes if not left.get(t))
+            total += live
+        return peak, total
+
+
+def memory_sizes(function: KernelList, *kinds: str) -> dict[Memory, int]:
+    """The bytes of each memory of some kinds, by default planned memory."""
+    sizes: dict[Memory, int] = {}
+    for tensor in function.tensors():
+        if tensor.memory.kind in (kinds or (PLANNED,)):
+            sizes[tensor.memory] = max(sizes.get(tensor.memory, 0), tensor.bytes)
+    return sizes
+
+
+def live_bytes(function: KernelList, *kinds: str) -> list[int]:
+    """The bytes of memory of some kinds, by default planned memory, that live during each step."""
+    sizes = memory_sizes(function, *kinds)
+    changes = [0] * (len(function.steps) + 2)
+    for memory, (first, last) in spans(function, *kinds).items():
+        changes[first] += sizes[memory]
+        changes[last + 1] -= sizes[memory]
+    return list(accumulate(changes))[: len(function.steps)]
+
+
+def may_be_object(operand: Operand) -> bool:
+    """Whether the operand is an object that a function returned."""
+    return operand.tensor.memory.kind == OBJECT

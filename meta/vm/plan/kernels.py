@@ -1,0 +1,272 @@
+"""A compiled function as a flat list of kernel calls.
+
+Every call says which tensors it reads and which it makes. A tensor is made once and never changes: a new value of a
+parameter is another tensor, in the memory of the parameter. Passes over lists choose the order of the calls and the
+memory of the tensors; `verify` then follows the bytes through a list and compares it with the calls as they were read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import field
+from math import prod
+from typing import Any, Final, TypeAlias
+
+from meta.backend.tvm import adapter as tvm
+from meta.dtype import itemsize
+from meta.records import mutable, record
+
+Shape: TypeAlias = tuple[Any, ...]
+"""Sizes of axes: integers, or integer expressions of TVM where they are symbolic."""
+
+PLANNED: Final = "planned"
+"""Memory that tensors share whose lives do not overlap."""
+OWN: Final = "own"
+"""Memory of one tensor, allocated by each call: a result of the function, or a tensor of symbolic size."""
+PARAMETER: Final = "parameter"
+"""The memory of an argument of the function."""
+OBJECT: Final = "object"
+"""Memory of a tensor that a function of the program or in Python returns, which may be the memory of its arguments."""
+
+
+@mutable(eq=False)
+class Memory:
+    """Memory of one or more tensors. kind: PLANNED, OWN, PARAMETER or OBJECT. storage, offset: the place of planned
+    memory, the offset in bytes; -1 as long as there is none."""
+
+    kind: str = PLANNED
+    storage: int = -1
+    offset: int = 0
+
+
+@mutable(eq=False)
+class Tensor:
+    """A value of a function. shape: None if only running it shows the sizes. copies: the tensor that this one has the
+    value of, for a copy and for a second run of a kernel."""
+
+    name: str
+    shape: Shape | None
+    dtype: str
+    memory: Memory = field(default_factory=Memory)
+    copies: Tensor | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Its bytes; 0 if its size is symbolic."""
+        return shape_bytes(self.shape, self.dtype)
+
+    @property
+    def is_static(self) -> bool:
+        return self.shape is not None and all(isinstance(d, int) for d in self.shape)
+
+    @property
+    def value(self) -> Tensor:
+        """The first tensor with this value."""
+        tensor = self
+        while tensor.copies is not None:
+            tensor = tensor.copies
+        return tensor
+
+    def again(self, suffix: str = "again") -> Tensor:
+        """Another tensor for the same value, with memory to be planned."""
+        return Tensor(f"{self.name}_{suffix}", self.shape, self.dtype, Memory(), self)
+
+
+def shape_bytes(shape: Shape | None, dtype: str) -> int:
+    if shape is None or not all(isinstance(d, int) for d in shape):
+        return 0
+    return prod(shape) * itemsize(dtype)
+
+
+def same_shape(a: Shape | None, b: Shape | None) -> bool:
+    """Whether two shapes are known to be equal."""
+
+    def equal(x: Any, y: Any) -> bool:
+        return x is y or (x == y if isinstance(x, int) else bool(tvm.structural_equal(x, y)))
+
+    return a is not None and b is not None and len(a) == len(b) and all(map(equal, a, b))
+
+
+@record(eq=False)
+class Operand:
+    """A tensor as an argument. view: the shape it is passed in, None for its own."""
+
+    tensor: Tensor
+    view: Shape | None = None
+
+    @property
+    def shape(self) -> Shape | None:
+        return self.tensor.shape if self.view is None else self.view
+
+    @property
+    def bytes(self) -> int:
+        return self.tensor.bytes
+
+    def of(self, tensor: Tensor) -> Operand:
+        """The same view of another tensor."""
+        return self if tensor is self.tensor else Operand(tensor, self.view)
+
+
+Value: TypeAlias = "Operand | tuple[Any, ...] | Any"
+"""An operand, a tuple of values, or a number or string in TVM's form."""
+
+
+@mutable(eq=False)
+class KernelCall:
+    """A call of a kernel.
+
+    function: the name of a PrimFunc of the program, or of a packed function.
+    arguments: operands and numbers, in the order of the function's parameters.
+    writes: position of an argument -> the tensor made there. If the argument is another tensor, the kernel writes over
+        it: it reads each element before it writes that element.
+    members: the calls that a bundle makes at the same time.
+    source: the call as it was read, for copies of it."""
+
+    function: str
+    packed: bool
+    arguments: tuple[Any, ...]
+    writes: dict[int, Tensor]
+    members: tuple[KernelCall, ...] = ()
+    source: KernelCall | None = None
+
+    @property
+    def reads(self) -> list[Operand]:
+        """The operands that the call reads."""
+        return [
+            a
+            for i, a in enumerate(self.arguments)
+            if isinstance(a, Operand) and (i not in self.writes or self.writes[i] is not a.tensor)
+        ]
+
+    @property
+    def results(self) -> list[Tensor]:
+        return list(self.writes.values())
+
+    @property
+    def operands(self) -> list[Operand]:
+        """All tensors among the arguments."""
+        return [a for a in self.arguments if isinstance(a, Operand)]
+
+    @property
+    def moved(self) -> int:
+        """The bytes that the call reads and writes, if their number is known."""
+        return sum(a.bytes for a in self.operands)
+
+    def renamed(self, names: dict[Tensor, Tensor]) -> KernelCall:
+        """The call with other tensors in place of some."""
+        arguments = tuple(a.of(names.get(a.tensor, a.tensor)) if isinstance(a, Operand) else a for a in self.arguments)
+        writes = {i: names.get(t, t) for i, t in self.writes.items()}
+        return KernelCall(self.function, self.packed, arguments, writes, self.members, self.source or self)
+
+    def again(self) -> KernelCall:
+        """A second run, with tensors of its own for the results."""
+        return self.renamed({t: t.again() for t in self.results})
+
+
+@mutable(eq=False)
+class ObjectCall:
+    """A conditional, a call of a function of the program or in Python, or a check of sizes. Its results are objects
+    that the callee provides. They may be its operands.
+
+    expression: the value in Relax.  operands: its free variables, and the values of those.
+    result: the value that it returns.  kind: its type in Relax.  checks: whether it is a check of sizes."""
+
+    expression: Any
+    operands: dict[Any, Value]
+    result: Value
+    kind: Any
+    checks: bool = False
+
+    @property
+    def reads(self) -> list[Operand]:
+        return list(leaves(tuple(self.operands.values())))
+
+    @property
+    def results(self) -> list[Tensor]:
+        return [operand.tensor for operand in leaves(self.result)]
+
+
+Step: TypeAlias = "KernelCall | ObjectCall"
+
+
+@mutable(eq=False)
+class KernelList:
+    """A function. parameters: in Relax, and their values.  updates: new values, and the parameters that they replace.
+    function: the function in Relax that the list was read from."""
+
+    name: str
+    parameters: list[tuple[Any, Value]]
+    steps: list[Step]
+    result: Value
+    function: Any
+    updates: list[tuple[Operand, Tensor]] = field(default_factory=list[tuple[Operand, Tensor]])
+
+    @property
+    def calls(self) -> list[KernelCall]:
+        return [s for s in self.steps if isinstance(s, KernelCall)]
+
+    @property
+    def is_straight(self) -> bool:
+        """Whether it only calls kernels, with static sizes."""
+        return all(isinstance(s, KernelCall) for s in self.steps) and all(t.is_static for t in self.tensors())
+
+    def tensors(self) -> Iterator[Tensor]:
+        """The tensors that the list makes."""
+        for step in self.steps:
+            yield from step.results
+
+    def copy(self) -> KernelList:
+        """The list with tensors of its own, whose memory is to be planned."""
+        names: dict[Tensor, Tensor] = {}
+        for t in self.tensors():
+            memory = t.memory if t.memory.kind == PARAMETER else Memory(t.memory.kind)
+            names[t] = Tensor(t.name, t.shape, t.dtype, memory, t)
+        steps: list[Step] = [call.renamed(names) for call in self.calls]
+        updates = [(v.of(names.get(v.tensor, v.tensor)), p) for v, p in self.updates]
+        return KernelList(self.name, self.parameters, steps, rename(self.result, names), self.function, updates)
+
+    def remove_dead_steps(self) -> None:
+        """Drop the steps whose results nothing reads."""
+        needed = {o.tensor for o in (*leaves(self.result), *(v for v, _ in self.updates))}
+        live: list[Step] = []
+        for step in reversed(self.steps):
+            # A check of sizes defines those of tensors after it.
+            if (isinstance(step, ObjectCall) and step.checks) or any(t in needed for t in step.results):
+                needed.update(o.tensor for o in step.reads)
+                live.append(step)
+        self.steps = live[::-1]
+
+
+def leaves(value: Value) -> Iterator[Operand]:
+    """The operands in a value."""
+    if isinstance(value, Operand):
+        yield value
+    elif isinstance(value, tuple):
+        for each in value:
+            yield from leaves(each)
+
+
+def map_leaves(value: Value, change: Any) -> Value:
+    """The value with `change(operand)` in place of each operand."""
+    if isinstance(value, Operand):
+        return change(value)
+    return tuple(map_leaves(each, change) for each in value) if isinstance(value, tuple) else value
+
+
+def replace_reads(steps: Sequence[Step], names: dict[Tensor, Tensor]) -> list[Step]:
+    """The steps with other tensors in place of some of the tensors that they read."""
+    changed: list[Step] = []
+    for step in steps:
+        if any(o.tensor in names for o in step.reads):
+            if isinstance(step, KernelCall):
+                written = {t: t for t in step.results}
+                step = step.renamed({**names, **written})
+            else:
+                operands = {v: rename(value, names) for v, value in step.operands.items()}
+                step = ObjectCall(step.expression, operands, step.result, step.kind, step.checks)
+        changed.append(step)
+    return changed
+
+
+def rename(value: Value, names: dict[Tensor, Tensor]) -> Value:
+    return map_leaves(value, lambda o: o.of(names.get(o.tensor, o.tensor)))
