@@ -16,12 +16,9 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule import blocks
+from meta.backend.tvm.schedule.gpu.bundle import Launch, bundled, launch_of
 from meta.vm.plan.functions import Functions
 from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Operand, Step, Tensor
-from meta.vm.plan.overlap import takes_addresses
-from meta.vm.plan.read import elements
 
 _MEMBER_BYTES: Final = 32 << 20
 """Bytes of the operands and results of a member, at most: larger kernels fill the GPU."""
@@ -32,22 +29,11 @@ _BUNDLE_PARAMS: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
-class _Launch:
-    """A kernel that is one launch with static sizes and without memory of its own. grid, threads: its loops over the
-    blocks, and over the threads of a block.  bytes: of its parameters."""
-
-    func: Any
-    grid: Any
-    threads: Any
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class BundleCache:
     """What several lists with the same kernels share. launches: by name.  bundles: the name of a bundle by its members
     and the positions of their arguments."""
 
-    launches: dict[str, _Launch | None] = field(default_factory=dict[str, "_Launch | None"])
+    launches: dict[str, Launch | None] = field(default_factory=dict[str, Launch | None])
     bundles: dict[Any, str] = field(default_factory=dict[Any, str])
 
 
@@ -56,7 +42,7 @@ class _Member:
     """A call that may be bundled. args: the memory of its arguments."""
 
     call: KernelCall
-    launch: _Launch
+    launch: Launch
     args: tuple[Memory, ...]
     reads: frozenset[Memory]
     writes: frozenset[Memory]
@@ -78,7 +64,7 @@ class _Bundle:
         return (
             self.bytes + member.launch.bytes <= _BUNDLE_BYTES
             and len(self.params.union(member.args)) <= _BUNDLE_PARAMS
-            and (not self.members or int(member.launch.threads.extent) == self.threads)
+            and (not self.members or member.launch.block_size == self.threads)
         )
 
     def add(self, member: _Member) -> None:
@@ -87,7 +73,7 @@ class _Bundle:
         self.params.update(member.args)
         self.reads |= member.reads
         self.writes |= member.writes
-        self.threads = int(member.launch.threads.extent)
+        self.threads = member.launch.block_size
 
     def conflicts(self, reads: Iterable[Memory], writes: Iterable[Memory]) -> bool:
         """Whether a call with these operands and results must run after the members."""
@@ -160,9 +146,9 @@ class _Bundler:
         writes = frozenset(t.memory for t in call.results)
         return _Member(call, launch, tuple(o.tensor.memory for o in operands), reads, writes)
 
-    def launch(self, name: str) -> _Launch | None:
+    def launch(self, name: str) -> Launch | None:
         if name not in self.cache.launches:
-            self.cache.launches[name] = _launch(self.functions.functions[name])
+            self.cache.launches[name] = launch_of(self.functions.functions[name])
         return self.cache.launches[name]
 
     # --- rewriting ---------------------------------------------------------------------------------------------------
@@ -191,89 +177,11 @@ class _Bundler:
         if key not in self.cache.bundles:
             ops = tuple(op for m in bundle.members for op in self.functions.kernels.get(m.call.function, ()))
             name = "bundle_" + "_".join(dict.fromkeys(ops)).replace(".", "_").replace(":", "_")[:60]
-            self.cache.bundles[key] = self.functions.add(name, _bundled(bundle.members, memory), ops)
+            parts = [(m.launch, tuple(numbers[a] for a in m.args)) for m in bundle.members]
+            self.cache.bundles[key] = self.functions.add(name, bundled(parts, len(memory)), ops)
         return self.cache.bundles[key]
 
 
 def _touched(call: KernelCall) -> tuple[set[Memory], set[Memory]]:
     """The memory that a call reads, and what it writes."""
     return {o.tensor.memory for o in call.reads}, {t.memory for t in call.results}
-
-
-def _bytes(buffer: Any) -> int:
-    return (blocks.volume([blocks.as_int(d) for d in buffer.ty.shape]) or 0) * blocks.element_bits(buffer) // 8
-
-
-def _launch(func: Any) -> _Launch | None:
-    if takes_addresses(func) or not isinstance(func.body, tvm.SBlockRealize):
-        return None
-    grid = func.body.block.body
-    if not _is_bound(grid, "blockIdx.x") or not _is_bound(grid.body, "threadIdx.x") or _binds_threads(grid.body.body):
-        return None
-    threads = grid.body
-    static = all(hasattr(p.ty, "shape") and _bytes(p) for p in func.params)
-    has_memory = len(blocks.list_buffers(func)) > len(func.params)
-    if not static or has_memory or not all(isinstance(loop.extent, tvm.IntImm) for loop in (grid, threads)):
-        return None
-    return _Launch(func, grid, threads, sum(map(_bytes, func.params)))
-
-
-def _is_bound(loop: Any, thread: str) -> bool:
-    return isinstance(loop, tvm.For) and loop.thread_binding is not None and loop.thread_binding.thread_tag == thread
-
-
-def _binds_threads(body: Any) -> bool:
-    bound: list[Any] = []
-    tvm.structural_walk(body, (tvm.For, lambda loop: bound.append(loop) if loop.thread_binding is not None else None))
-    return bool(bound)
-
-
-def _bundled(members: Sequence[_Member], args: Sequence[Memory]) -> Any:
-    """A function of `args` with the members as branches over the index of the block of threads."""
-    params: dict[Any, Any] = {}
-    for member in members:
-        for arg, param in zip(member.args, elements(member.launch.func.params), strict=True):
-            params.setdefault(arg, tvm.Var(f"p{len(params)}", param.ty))
-    block, thread = tvm.Var("block", "int32"), tvm.Var("thread", "int32")
-    parts: list[tuple[int, Any]] = []
-    total = 0
-    for member in members:
-        parts.append((total, _placed(member, params, block - total, thread)))
-        total += int(member.launch.grid.extent)
-    threads = _bound("threadIdx.x", thread, int(members[0].launch.threads.extent), _branches(block, parts))
-    grid = _bound("blockIdx.x", block, total, threads)
-    root = tvm.SBlock([], [], [], "root", grid)
-    attrs = members[0].launch.func.attrs
-    return tvm.PrimFunc([params[a] for a in args], tvm.SBlockRealize([], True, root), None, attrs)
-
-
-def _placed(member: _Member, params: dict[Any, Any], block: Any, thread: Any) -> Any:
-    """The work of a thread of a member, with variables of its own."""
-    args = zip(member.args, elements(member.launch.func.params), strict=True)
-    values = {param.__chandle__(): params[arg] for arg, param in args}
-    for loop, value in ((member.launch.grid, block), (member.launch.threads, thread)):
-        values[loop.loop_var.__chandle__()] = value.astype(str(loop.loop_var.ty.dtype))
-
-    def renamed(var: Any) -> Any:
-        address = var.__chandle__()
-        if address not in values:
-            values[address] = tvm.Var(var.name, var.ty)
-        return values[address]
-
-    return tvm.structural_map(member.launch.threads.body, (tvm.Var, renamed))
-
-
-def _branches(block: Any, parts: Sequence[tuple[int, Any]]) -> Any:
-    """The part of a block of threads, found by halving."""
-    if len(parts) == 1:
-        return parts[0][1]
-    middle = len(parts) // 2
-    condition = block < parts[middle][0]
-    return tvm.tirx.IfThenElse(condition, _branches(block, parts[:middle]), _branches(block, parts[middle:]))
-
-
-def _bound(tag: str, var: Any, extent: int, body: Any) -> Any:
-    """A loop that is bound to a thread index."""
-    binding = tvm.IterVar(tvm.Range(0, extent), tvm.Var(tag, "int32"), tvm.tirx.IterVar.ThreadIndex, tag)
-    zero = tvm.tirx.const(0, "int32")
-    return tvm.For(var, zero, tvm.tirx.const(extent, "int32"), tvm.tirx.ForKind.THREAD_BINDING, body, binding)
