@@ -46,7 +46,7 @@ class PlannedBytes:
 
 def planned_bytes(function: KernelList, storages: Sequence[int], functions: Functions) -> PlannedBytes:
     """The allocations of a planned list. storages: the bytes of its storages."""
-    owned = [t for step in function.calls for t in step.results if t.memory.kind == "own"]
+    owned = {t.memory: t for step in function.calls for t in step.results if t.memory.kind == "own"}.values()
     called = dict.fromkeys(call.function for call in function.calls if not call.packed)
     return PlannedBytes(
         sum(storages),

@@ -18,7 +18,8 @@ from typing import Any, Final
 
 from meta.backend.tvm.schedule.gpu.bundle import Launch, bundled, launch_of
 from meta.vm.plan.functions import Functions
-from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Operand, Step, Tensor
+from meta.vm.plan.graph import Aliases
+from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, ObjectCall, Operand, Step, Tensor
 
 _MEMBER_BYTES: Final = 32 << 20
 """Bytes of the operands and results of a member, at most: larger kernels fill the GPU."""
@@ -81,7 +82,7 @@ class _Bundle:
 
 
 def bundle_kernels(function: KernelList, functions: Functions, cache: BundleCache) -> None:
-    """Bundle small kernels of a straight list. cache: receives what further lists can use."""
+    """Bundle small kernels of a list. cache: receives what further lists can use."""
     _Bundler(function, functions, cache).run()
 
 
@@ -90,6 +91,7 @@ class _Bundler:
         self.function = function
         self.functions = functions
         self.cache = cache
+        self.aliases = Aliases(function.steps)
         self.members = {call: self.member(call) for call in function.calls}
 
     def run(self) -> None:
@@ -104,14 +106,14 @@ class _Bundler:
         """Kernels that write only parameters. They are put off until the last of them, or until a call needs one."""
         bundles: list[_Bundle] = []
         current: _Bundle | None = None
-        for call in self.function.calls:
-            member = self.members.get(call)
+        for step in self.function.steps:
+            member = self.members.get(step)  # type: ignore[arg-type]
             if member is not None and all(m.kind == PARAMETER for m in member.writes):
                 if current is None or not current.has_room(member) or current.conflicts(member.reads, member.writes):
                     current = _Bundle()
                     bundles.append(current)
                 current.add(member)
-            elif current is not None and current.conflicts(*_touched(call)):
+            elif current is not None and current.conflicts(*self.touched(step)):
                 current = None
         return bundles
 
@@ -120,12 +122,12 @@ class _Bundler:
         bundles: list[_Bundle] = []
         current = _Bundle()
         changed: set[Memory] = set()  # what other calls wrote since the bundle's first member
-        for call in self.function.calls:
-            member = self.members.get(call)
+        for step in self.function.steps:
+            member = self.members.get(step)  # type: ignore[arg-type]
             if member is None or not (
                 all(m.kind == PARAMETER for m in member.reads) and all(m.kind != PARAMETER for m in member.writes)
             ):
-                changed |= _touched(call)[1]
+                changed |= self.touched(step)[1]
                 continue
             if not bundles or not current.has_room(member) or member.reads & changed:
                 current = _Bundle()
@@ -145,6 +147,11 @@ class _Bundler:
         reads = frozenset(o.tensor.memory for o in call.reads)
         writes = frozenset(t.memory for t in call.results)
         return _Member(call, launch, tuple(o.tensor.memory for o in operands), reads, writes)
+
+    def touched(self, step: Step) -> tuple[set[Memory], set[Memory]]:
+        """The memory that a step may read, and what it may write."""
+        reads = {m for o in step.reads for m in self.aliases.of(o.tensor)}
+        return reads, reads if isinstance(step, ObjectCall) else {t.memory for t in step.results}
 
     def launch(self, name: str) -> Launch | None:
         if name not in self.cache.launches:
@@ -180,8 +187,3 @@ class _Bundler:
             parts = [(m.launch, tuple(numbers[a] for a in m.args)) for m in bundle.members]
             self.cache.bundles[key] = self.functions.add(name, bundled(parts, len(memory)), ops)
         return self.cache.bundles[key]
-
-
-def _touched(call: KernelCall) -> tuple[set[Memory], set[Memory]]:
-    """The memory that a call reads, and what it writes."""
-    return {o.tensor.memory for o in call.reads}, {t.memory for t in call.results}

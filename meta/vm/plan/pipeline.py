@@ -71,7 +71,7 @@ def plan(
             order_kernels(main)
             if budget is None:
                 overlap_collectives(main, functions)
-        bundles = fuse and str(target.kind.name) == "cuda" and main.is_straight
+        bundles = fuse and str(target.kind.name) == "cuda"
         cache = BundleCache()
         parameter_bytes = sum(o.bytes for _, value in main.parameters for o in leaves(value))
 

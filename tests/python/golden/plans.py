@@ -15,9 +15,8 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.device import device
 from meta.passes.standard import standard
+from meta.vm.build.generate import plan_source
 from meta.vm.lower.dispatched import prepare
-from meta.vm.relax.allocations import planned_bytes
-from meta.vm.relax.build import plan_source
 
 Executor = meta.vm.Executor[..., Any]
 _H100 = {
@@ -45,7 +44,7 @@ def cuda_plan(executor: Executor, args: Sequence[Any]) -> tuple[dict[str, int], 
         source = prepare(module, device("cuda"), executor.memory_budget)
         arena = source.static and not source.reads_values
         planned = plan_source(source, fuse=executor.fuse, arena=arena)[1]
-    size = planned_bytes(planned.module)
+    size = planned.memory
     sizes = {"cuda_intermediates": size.intermediates, "cuda_workspace": size.workspace, "cuda_dynamic": size.dynamic}
     return sizes, _sequence(planned.module, planned.kernels)
 
