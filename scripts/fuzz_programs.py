@@ -5,7 +5,7 @@
     python -m scripts.fuzz_programs --file program.py       a program that --failures wrote
 
 Programs update state and arguments, in and beside branches and loops, with operators of several results, gradients,
-optimizers and training steps; each is called three times. `scripts/program_statements.py` writes them,
+optimizers and training steps; each is called three times. `scripts/random_programs.py` writes them,
 `scripts/program_judge.py` compares. Some are compiled for a memory budget, without fusion, or for symbolic sizes. A
 finding is shrunk: its text is a file whose `make()` gives the function. Processes that crash or hang are findings.
 """
@@ -28,8 +28,8 @@ from typing import Any, Final, cast
 
 from scripts import fuzzing
 from scripts.program_judge import Finding, judge
-from scripts.program_statements import random_program
 from scripts.program_text import Program, Statement, names_in, shape_text
+from scripts.random_programs import random_program
 
 ROOT: Final = Path(__file__).resolve().parents[1]
 _BATCH: Final = 100
@@ -42,19 +42,17 @@ _ATTEMPTS: Final = 160
 
 def shrink(program: Program, finding: Finding) -> tuple[Program, Finding]:
     """A smaller program with a finding of the same way and kind."""
-    seen, left = {program.source()}, _ATTEMPTS
-    changed = True
+    seen, changed = {program.source()}, True
     while changed:
         changed = False
         for smaller in _smaller(program):
             source = smaller.source()
             if source in seen:
                 continue
-            if left == 0:
+            if len(seen) > _ATTEMPTS:
                 return program, finding
             seen.add(source)
-            left -= 1
-            print(json.dumps({"shrinking": left}), flush=True)
+            print(json.dumps({"tried": len(seen)}), flush=True)
             same = [f for f in _judged(source, (finding.way,)) if f.kind == finding.kind]
             if same:
                 program, finding, changed = smaller, same[0], True
@@ -119,12 +117,12 @@ def _without(program: Program, start: int, stop: int) -> Program:
 # --- processes -------------------------------------------------------------------------------------------------------
 
 
-def work(seed: int, start: int, stop: int, shrunk: str) -> None:
+def work(seed: int, start: int, stop: int, shrunk: str, attached: bool) -> None:
     """Judge the programs of one process; a line of JSON before and after each. shrunk: "first", "all" or "none"."""
     kinds: set[str] = set()
     for index in range(start, stop):
         print(json.dumps({"begin": index}), flush=True)
-        program = random_program(seed, index)
+        program = random_program(seed, index, attached)
         verdict = judge(program.source())
         lines: list[dict[str, str]] = []
         for finding in verdict.findings:
@@ -151,7 +149,7 @@ class _Worker:
 
     def begin(self) -> None:
         self.since = time.monotonic() + 30  # imports take a while
-        values = [self.options.seed, self.next, self.stop, self.options.shrink]
+        values = [self.options.seed, self.next, self.stop, self.options.shrink, int(self.options.attached)]
         command = [sys.executable, "-m", "scripts.fuzz_programs", "0", "--work", *map(str, values)]
         self.process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
         self.tail: list[str] = []
@@ -175,7 +173,8 @@ class _Worker:
 
     def failed(self, how: str) -> dict[str, Any]:
         """The outcome of the program that ended the process."""
-        index, source = self.next, random_program(self.options.seed, self.next).source()
+        index = self.next
+        source = random_program(self.options.seed, index, self.options.attached).source()
         self.next += 1
         text = f"{how}\n{''.join(self.tail[-8:])}"
         return {"index": index, "outcome": how, "findings": [{"signature": how, "text": text, "source": source}]}
@@ -230,7 +229,8 @@ def report(options: argparse.Namespace) -> int:
         for found in outcome["findings"]:
             first = found["signature"] not in kinds
             kinds.setdefault(found["signature"], []).append((outcome["index"], found["text"], found["source"]))
-            print(f"program {outcome['index']}: {found['text'] if first else found['text'].splitlines()[0]}", flush=True)
+            text = found["text"] if first else found["text"].splitlines()[0]
+            print(f"program {outcome['index']}: {text}", flush=True)
             if options.failures is not None:
                 options.failures.mkdir(parents=True, exist_ok=True)
                 name = f"{options.seed}-{outcome['index']:05}-{re.sub('[^a-z]+', '-', found['signature'].lower())[:50]}"
@@ -266,18 +266,21 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--only", type=int, help="judge this program alone, and shrink it")
     parser.add_argument("--file", type=Path, help="judge the program of a file that --failures wrote")
     parser.add_argument("--shrink", choices=("first", "all", "none"), default="first", help="which findings are shrunk")
-    parser.add_argument("--work", nargs=4, help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--attached", action="store_true", help="losses also read earlier values that are not detached (other programs)"
+    )
+    parser.add_argument("--work", nargs=5, help=argparse.SUPPRESS)
     options = parser.parse_args(arguments)
     for name in ("OMP_NUM_THREADS", "TVM_NUM_THREADS", "META_COMPILE_JOBS"):
         os.environ.setdefault(name, "1")
     if options.work is not None:
         seed, first, stop = map(int, options.work[:3])
-        work(seed, first, stop, options.work[3])
+        work(seed, first, stop, options.work[3], options.work[4] == "1")
         return 0
     if options.file is not None:
         return one(None, options.file.read_text())
     if options.only is not None:
-        program = random_program(options.seed, options.only)
+        program = random_program(options.seed, options.only, options.attached)
         return one(program, program.source())
     return report(options)
 

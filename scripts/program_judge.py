@@ -6,6 +6,7 @@ import re
 import traceback
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final
 
 import numpy as np
@@ -45,8 +46,8 @@ class Finding:
 
 @dataclass(frozen=True, slots=True)
 class Verdict:
-    """outcome: "same", "wrong", "large values", "sensitive" (to rounding), "needs known sizes", or the error of the eager
-    call."""
+    """outcome: "same", "wrong", "large values", "sensitive" (to rounding), "needs known sizes", or the error of the
+    eager call."""
 
     outcome: str
     findings: tuple[Finding, ...] = ()
@@ -60,8 +61,8 @@ def judge(source: str, ways: Sequence[str] = WAYS, every: bool = True) -> Verdic
     calls = len(space["SIZES"])
     try:
         with np.errstate(all="ignore"):
-            expected = [call for call in _run(space, calls, lambda function, _: function)]
-            moved = [call for call in _run(space, calls, lambda function, _: function, moved=True)]
+            expected = list(_run(space, calls, _eager))
+            moved = list(_run(space, calls, _eager, moved=True))
     except MetaError as error:
         return Verdict(f"eager {type(error).__name__}")
     if not all(np.isfinite(x).all() and np.abs(x).max(initial=0) < _LARGEST for c in expected for x in c.values()):
@@ -111,7 +112,7 @@ def _ways(
         return
     executors: list[Any] = []
 
-    def compiled(function: Calls, _: Any, **more: Any) -> Calls:
+    def compiled(function: Calls, **more: Any) -> Calls:
         executors.append(meta.vm.compile(meta.trace(function), **options, **more))
         return executors[-1]
 
@@ -120,7 +121,7 @@ def _ways(
         yield found
     elif space["BUDGETS"] and "budget" in ways:
         for budget in _budgets(space, executors[-1], options):
-            found = attempt("budget", lambda f, s, b=budget: compiled(f, s, memory_budget=b), memory_budget=budget)
+            found = attempt("budget", partial(compiled, memory_budget=budget), memory_budget=budget)
             if found is not None:
                 yield found
 
@@ -143,12 +144,12 @@ def _budgets(space: dict[str, Any], executor: Any, options: dict[str, Any]) -> l
 
 
 def _run(space: dict[str, Any], calls: int, wrap: Calls, moved: bool = False) -> Iterator[Arrays]:
-    """What each call leaves. wrap: (function, state) -> what is called; moved: with slightly other arrays."""
+    """What each call leaves. wrap: function -> what is called; moved: with slightly other arrays."""
     meta.random.seed(0)
     function, state, arguments = space["make"]()
     if moved:
         _move(state().values())
-    call = wrap(function, state)
+    call = wrap(function)
     for number in range(calls):
         inputs = arguments(number)
         if moved:
@@ -173,7 +174,11 @@ def _move(arrays: Any) -> None:
                 x.update(meta.array(_values(x) * factor, dtype=x.dtype))
 
 
-def _interpreted(function: Calls, _: Any) -> Calls:
+def _eager(function: Calls) -> Calls:
+    return function
+
+
+def _interpreted(function: Calls) -> Calls:
     """The traced program on the interpreter, which writes state as a compiled program does."""
 
     def call(*inputs: Any) -> Any:

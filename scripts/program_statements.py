@@ -1,31 +1,8 @@
-"""The statements of the fuzzer of programs: updates, operators of several results, branches, loops, training."""
+"""The statements of the fuzzer of programs: updates, operators of several results, branches and loops."""
 
 from __future__ import annotations
 
-import random
-import re
-from collections.abc import Callable
-from typing import Final
-
-from scripts.program_text import Array, Bound, Program, Shape, Size, Writer, names_in, shape_text
-
-_SIZES: Final = (1, 3, 3, 6, 8, 8, 16, 33, 64)
-_DTYPES: Final = ("float64",) * 9 + ("float32",) * 9 + ("float16", "bfloat16")
-_OPTIMIZERS: Final = (
-    "SGD({}, 0.05)", "SGD({}, 0.05, momentum=0.9)", "SGD({}, 0.05, momentum=0.9, nesterov=True)",
-    "SGD({}, 0.05, momentum=0.9, dampening=0.5, weight_decay=0.01)", "Adam({}, 0.01, eps=0.01)",
-    "Adam({}, 0.01, eps=0.01, amsgrad=True)", "AdamW({}, 0.01, eps=0.01)", "RMSprop({}, 0.01, eps=0.01)",
-    "RMSprop({}, 0.01, eps=0.1, momentum=0.9, centered=True)", "Adagrad({}, 0.05, eps=0.01)", "LAMB({}, 0.01)",
-    "LANS({}, 0.01)",
-)  # fmt: skip
-_MODELS: Final = (
-    "(meta.tanh(x @ p0 + p1) ** 2).mean()",
-    "(meta.layer_norm(x @ p0, eps=0.01) * p1).mean() + (x @ p0 * p1).mean()",
-    "(meta.cond(x.sum() > 0.0, lambda: x @ p0, lambda: meta.tanh(x @ p0)) * p1).mean()",
-    "(meta.scan(lambda c, _: (meta.tanh(c @ p0 + p1), ()), x, length=3)[0] * x).mean()",
-)
-"""Losses of a training step, which read the parameters p0 and p1."""
-
+from scripts.program_text import Bound, Shape, Writer, names_in, shape_text
 
 # --- values ----------------------------------------------------------------------------------------------------------
 
@@ -110,14 +87,38 @@ def swap(w: Writer) -> None:
     w.overwritten(second)
 
 
+def kept(w: Writer) -> None:
+    """A value of an array that is overwritten before the value is read again, at the end of the function."""
+    name = w.target((w.columns, w.columns), "wwx")
+    if name is None:
+        return
+    v, square = w.name("v"), (w.columns, w.columns)
+    text = w.rng.choice(("meta.tanh({})", "({} * 2.0)", "meta.cumsum({}, axis=0)", "meta.sigmoid({} * {other})"))
+    text = text.format(name, other=w.leaf(square))
+    w.add(f"{v} = {text}", binds=(Bound(v, square, w.dtype),))
+    w.late.append(v)
+    if w.rng.random() < 0.8:
+        w.add(f"{name} {w.rng.choice(('+=', '*='))} {w.rng.choice(('0.5', w.expression(square, 1)))}")
+        w.overwritten(name)
+    for _ in range(w.rng.randrange(3)):
+        let(w)
+
+
+def read_late(w: Writer) -> None:
+    """A product of the values that were kept."""
+    names = [name for name in w.late if name in w.known] + [w.leaf((w.columns, w.columns))]
+    v = w.name("v")
+    w.add(f"{v} = ({' @ '.join(names)} * 0.1)", binds=(Bound(v, (w.columns, w.columns), w.dtype),))
+
+
 # --- operators of several results ------------------------------------------------------------------------------------
 
 
 def optimizer_step(w: Writer) -> None:
     """An update operator on state, values and values made in the call; it writes its operands in place."""
     operator, slots = w.rng.choice((
-        ("adam", "ma"), ("adam", "ma"), ("amsgrad", "maa"), ("sgd", "m"), ("rmsprop", "am"), ("rmsprop_centered", "amz"),
-        ("adagrad", "a"),
+        ("adam", "ma"), ("adam", "ma"), ("amsgrad", "maa"), ("sgd", "m"), ("rmsprop", "am"),
+        ("rmsprop_centered", "amz"), ("adagrad", "a"),
     ))  # fmt: skip
     shape: Shape = w.rng.choice(((w.columns, w.columns), (w.columns, w.columns), (w.rows, w.columns), (w.columns,)))
     dx, operands, written = w.expression(shape, 1), list[str](), list[str]()
@@ -133,8 +134,9 @@ def optimizer_step(w: Writer) -> None:
         else:
             operands.append(f"(meta.square({w.expression(shape, 1)}) + 0.25)" if slot == "a" else w.fresh(shape, 1))
     numbers = {
-        "adam": "None, 0.1, 0.9, 0.99, 0.01, 0.0", "amsgrad": "None, 0.1, 0.9, 0.99, 0.01, 0.0", "sgd": "0.1, 0.9, 0.01",
-        "rmsprop": "0.1, 0.9, 0.1, 0.0, 0.9", "rmsprop_centered": "0.1, 0.9, 0.5, 0.0, 0.9", "adagrad": "0.1, 0.01",
+        "adam": "None, 0.1, 0.9, 0.99, 0.01, 0.0", "amsgrad": "None, 0.1, 0.9, 0.99, 0.01, 0.0",
+        "sgd": "0.1, 0.9, 0.01", "rmsprop": "0.1, 0.9, 0.1, 0.0, 0.9",
+        "rmsprop_centered": "0.1, 0.9, 0.5, 0.0, 0.9", "adagrad": "0.1, 0.01",
     }[operator]  # fmt: skip
     results = [w.name("r") for _ in operands]
     w.add(f"{', '.join(results)} = meta.{operator}({operands[0]}, {dx}, {', '.join(operands[1:])}, {numbers})",
@@ -166,8 +168,9 @@ def batch_norm(w: Writer) -> None:
     scale, bias = (w.rng.choice(("None", w.expression(channels, 1), w.fresh(channels, 1))) for _ in "wb")
     results = [w.name("r") for _ in range(5)]
     shapes = (matrix, *(channels,) * 4)
-    w.add(f"{', '.join(results)} = meta.batch_norm_train({w.expression(matrix, 1)}, {mean}, {variance}, {scale}, {bias}, "
-          "0.3, 0.01)", binds=[Bound(r, s, w.dtype) for r, s in zip(results, shapes, strict=True)])  # fmt: skip
+    operands = ", ".join((w.expression(matrix, 1), mean, variance, scale, bias))
+    binds = [Bound(r, s, w.dtype) for r, s in zip(results, shapes, strict=True)]
+    w.add(f"{', '.join(results)} = meta.batch_norm_train({operands}, 0.3, 0.01)", binds=binds)
     for result, operand in zip(results[1:3], (mean, variance), strict=True):
         if operand in w.known:
             w.overwritten(operand)
@@ -181,19 +184,23 @@ def several(w: Writer) -> None:
     matrix, rows = (w.rows, w.columns), (w.rows,)
     value = w.expression(matrix, 1)
     a, b, c = w.name("r"), w.name("r"), w.name("r")
-    choices: list[tuple[str, list[Bound]]] = [
-        (f"{a}, {b} = meta.var_mean({value}, axis=-1, correction=0)", [Bound(a, rows, w.dtype), Bound(b, rows, w.dtype)]),
-        (f"{a}, {b} = meta.topk({value}, {w.columns})[0], {value} * 1.0", [Bound(a, matrix, w.dtype), Bound(b, matrix, w.dtype)]),
-        (f"{a}, {b} = meta.max_with_indices({value}, axis=-1)[0], {value} * 2.0", [Bound(a, rows, w.dtype), Bound(b, matrix, w.dtype)]),
-    ]  # fmt: skip
+
+    def bound(*shapes: Shape) -> list[Bound]:
+        return [Bound(name, shape, w.dtype) for name, shape in zip((a, b, c), shapes, strict=False)]
+
+    choices = [
+        (f"{a}, {b} = meta.var_mean({value}, axis=-1, correction=0)", bound(rows, rows)),
+        (f"{a}, {b} = meta.topk({value}, {w.columns})[0], {value} * 1.0", bound(matrix, matrix)),
+        (f"{a}, {b} = meta.max_with_indices({value}, axis=-1)[0], {value} * 2.0", bound(rows, matrix)),
+    ]
     if w.columns % 3 == 0:
         third = (w.rows, w.columns // 3)
-        choices.append((f"{a}, {b}, {c} = meta.split({value}, 3, axis=1)", [Bound(n, third, w.dtype) for n in (a, b, c)]))
-        choices.append((f"{a} = meta.concatenate(meta.split({value}, 3, axis=1)[::-1], 1)", [Bound(a, matrix, w.dtype)]))
+        choices.append((f"{a}, {b}, {c} = meta.split({value}, 3, axis=1)", bound(third, third, third)))
+        choices.append((f"{a} = meta.concatenate(meta.split({value}, 3, axis=1)[::-1], 1)", bound(matrix)))
     if w.dtype in ("float32", "float64") and w.columns <= 8:
         square = (w.columns, w.columns)
         full = f"{w.expression(square, 1)} + {w.columns} * meta.eye({w.columns}, dtype={w.dtype!r})"
-        choices.append((f"{a}, {b} = meta.qr({full})", [Bound(a, square, w.dtype), Bound(b, square, w.dtype)]))
+        choices.append((f"{a}, {b} = meta.qr({full})", bound(square, square)))
     line, binds = w.rng.choice(choices)
     w.add(line, binds=binds)
 
@@ -201,7 +208,7 @@ def several(w: Writer) -> None:
 # --- branches and loops ----------------------------------------------------------------------------------------------
 
 
-def _predicate(w: Writer) -> str:
+def predicate(w: Writer) -> str:
     return f"{w.leaf(w.rng.choice((w.shape(), ())))}.sum() > {w.number()}"
 
 
@@ -224,7 +231,7 @@ def branches(w: Writer) -> None:
     own = [t.startswith(("(", "meta.")) and o.startswith(("(", "meta.")) for t, o in zip(then, otherwise, strict=True)]
     shared = frozenset[str]().union(*(w.roots_of(t + o) for t, o, o_ in zip(then, otherwise, own, strict=True) if not o_
                                       and not _copied(t, o)))  # fmt: skip
-    w.add(f"{', '.join(names)} = meta.cond({_predicate(w)}, lambda: {first}, lambda: {second})",
+    w.add(f"{', '.join(names)} = meta.cond({predicate(w)}, lambda: {first}, lambda: {second})",
           binds=[Bound(n, s, w.dtype) for n, s in zip(names, shapes, strict=True)], roots=shared)  # fmt: skip
 
 
@@ -237,7 +244,7 @@ def branch_into_state(w: Writer) -> None:
     if name is None:
         return
     shape = w.known[name].shape
-    w.add(f"{name}{w.rng.choice(('[...] =', ' +=', ' *='))} meta.cond({_predicate(w)}, lambda: {_branch(w, shape)}, "
+    w.add(f"{name}{w.rng.choice(('[...] =', ' +=', ' *='))} meta.cond({predicate(w)}, lambda: {_branch(w, shape)}, "
           f"lambda: {_branch(w, shape)})")  # fmt: skip
     w.overwritten(name)
 
@@ -261,127 +268,3 @@ def loop(w: Writer) -> None:
         w.add(f"{v}, {r} = meta.scan(lambda c, x: (c * 0.5 + x, c), {w.expression((w.columns,), 1)}, "
               f"{w.expression(matrix, 1)})",
               binds=(Bound(v, (w.columns,), w.dtype), Bound(r, matrix, w.dtype)))  # fmt: skip
-
-
-# --- training --------------------------------------------------------------------------------------------------------
-
-
-def forward(w: Writer) -> None:
-    """A loss that a later statement differentiates, and a value that its gradient needs."""
-    matrix, h, loss = (w.rows, w.columns), w.name("h"), w.name("l")
-    x, other = w.expression(matrix, 1), w.expression(matrix, 1)
-    body = w.rng.choice((
-        f"meta.tanh({x} @ p0 + p1)", f"meta.layer_norm({x} @ p0, p1, eps=0.01)", f"meta.softmax({x} @ p0 * p1)",
-        f"meta.cond({_predicate(w)}, lambda: meta.tanh({x} @ p0 * p1), lambda: {x} @ p0 * 0.5 + p1)",
-        f"meta.scan(lambda c, _: (meta.tanh(c @ p0 + p1), ()), {x}, length=2)[0]",
-        f"meta.tanh(meta.tanh({x} @ p0) @ p0 + p1)",
-    ))  # fmt: skip
-    lines = ("with meta.enable_grad():", f"    {h} = {_constant(body)}", f"    {loss} = ({h} * {_constant(other)}).mean()")
-    w.locked[loss] = w.roots_of("\n".join(lines)) | {"p0", "p1"}
-    w.add(*lines, binds=(Bound(h, matrix, w.dtype), Bound(loss, (), w.dtype)))
-
-
-def _constant(text: str) -> str:
-    """The text with values of other graphs detached."""
-    return re.sub(r"\b([hlt]\d+)\b", r"\1.detach()", text)
-
-
-def backward(w: Writer) -> None:
-    if not w.locked:
-        forward(w)
-    loss = w.rng.choice(list(w.locked))
-    del w.locked[loss]
-    first, second = w.name("g"), w.name("g")
-    square, channels = (w.columns, w.columns), (w.columns,)
-    w.add(f"{first}, {second} = meta.autograd.grad([{loss}], [p0, p1])",
-          binds=(Bound(first, square, w.dtype), Bound(second, channels, w.dtype)))  # fmt: skip
-    if "p0" in frozenset[str]().union(*w.locked.values()):
-        return
-    share = w.rng.random()
-    if share < 0.4:
-        w.add(f"p0 -= {first} * 0.5")
-        w.add(f"p1 -= {second} * 0.5")
-    elif share < 0.8:
-        w.add(f"p0.grad, p1.grad = {first}, {second}", f"{_optimizer(w)}.step()", "p0.grad = p1.grad = None")
-    else:
-        return
-    w.overwritten("p0")
-    w.overwritten("p1")
-
-
-def _optimizer(w: Writer) -> str:
-    name = w.name("opt")
-    text = w.rng.choice(_OPTIMIZERS).format('[("p0", p0), ("p1", p1)]')
-    w.setup.append((name, (f"{name} = meta.optim.{text}",)))
-    return name
-
-
-def train_step(w: Writer) -> None:
-    """A TrainStep of meta.optim inside of the function."""
-    if w.locked or w.dtype not in ("float32", "float64"):
-        return
-    model, step, loss = w.name("model"), w.name("step"), w.name("t")
-    options = w.rng.choice(("", "accumulate=2", "accumulate=2", "accumulate=3", "scaler=meta.amp.GradScaler(8.0)",
-                            "clip_norm=0.1", "accumulate=2, clip_value=0.01"))  # fmt: skip
-    optimizer = _optimizer(w)
-    w.setup.append((model, (f"def {model}(x):", f"    return {w.rng.choice(_MODELS)}")))
-    w.setup.append((step, (f"{step} = meta.optim.TrainStep({', '.join(filter(None, (model, optimizer, options)))})",)))
-    w.add("with meta.enable_grad():", f"    {loss} = {step}({_constant(w.expression((w.rows, w.columns), 1))})",
-          binds=(Bound(loss, (), w.dtype),))  # fmt: skip
-    w.overwritten("p0")
-    w.overwritten("p1")
-
-
-# --- programs --------------------------------------------------------------------------------------------------------
-
-_THEMES: Final[dict[str, tuple[Callable[[Writer], None], ...]]] = {
-    "optimizers": (optimizer_step,), "batch norm": (batch_norm, batch_norm, write), "writes": (write, write_value, swap),
-    "several": (several, optimizer_step), "branches": (branches, branches, branch_into_state, write), "loops": (loop,),
-    "gradients": (forward, backward, backward), "steps": (train_step,), "views": (view, write), "made": (made, write_value),
-    "casts": (casts, integers),
-}  # fmt: skip
-_ANYTHING: Final = (let, let, let, let, made, write, view)
-
-
-def random_program(seed: int, index: int) -> Program:
-    """Program number `index` of a seed."""
-    rng = random.Random(f"{seed}/{index}")
-    columns, dynamic = rng.choice(_SIZES), rng.random() < 0.08
-    size: int = columns if rng.random() < 0.5 else rng.choice(_SIZES)
-    rows: Size = "n0" if dynamic else size
-    w = Writer(rng, rows, columns, rng.choice(_DTYPES))
-    matrix, square, channels = (rows, columns), (columns, columns), (columns,)
-    for i in range(rng.choice((1, 2, 2, 3))):
-        w.add_array(Array(w.name("x"), matrix if i == 0 else rng.choice((matrix, square)), w.dtype), w.arguments)
-    for shape in [square, rng.choice((square, channels)), rng.choice((square, channels)), channels][: rng.choice((2, 3, 4))]:
-        w.add_array(Array(w.name("w"), shape, w.dtype), w.state)
-    for shape in (square, channels):
-        w.add_array(Array(w.name("q"), shape, w.dtype, "positive"), w.state)
-        w.add_array(Array(w.name("p"), shape, w.dtype, "parameter"), w.state)
-    w.add_array(Array("c0", (), "int64", "count"), w.state)
-    if not dynamic and rng.random() < 0.4:
-        w.state.append(Array(w.name("w"), matrix, w.dtype))
-        w.known[w.state[-1].name] = w.known["x0"].__class__(matrix, w.dtype, frozenset((w.state[-1].name,)), True)
-    straight = rng.random() < 0.45
-    themes = rng.sample(sorted(_THEMES), rng.choice((1, 2, 2, 3)))
-    kinds = [kind for theme in themes for kind in _THEMES[theme] if not (straight and theme in ("branches", "loops"))]
-    for _ in range(rng.randrange(4, 14)):
-        (rng.choice(kinds) if kinds and rng.random() < 0.5 else rng.choice(_ANYTHING))(w)
-    for _ in [*w.locked] if rng.random() < 0.7 else ():
-        backward(w)
-    return _finished(w, rng, size, dynamic)
-
-
-def _finished(w: Writer, rng: random.Random, size: int, dynamic: bool) -> Program:
-    names = [n for n in w.known if n[0] != "c"]
-    unread = [n for n in names if sum(n in s.names() for s in w.body) == 1 and n[0] not in "wxpq"]
-    results = rng.sample(unread, min(len(unread), 3)) + rng.sample(names, min(len(names), rng.choice((1, 2))))
-    results += results[:1] if rng.random() < 0.2 else []
-    text = "\n".join(line for s in w.body for line in s.lines) + "".join(x for _, part in w.setup for x in part)
-    plain = not dynamic and not any(word in text for word in ("cond(", "loop(", "scan("))
-    budgets = tuple(sorted({0.0, *(rng.choice((0.1, 0.25, 0.5, 0.75, 0.9, 0.99)) for _ in range(2))}))
-    sizes = (size, size, rng.choice(_SIZES)) if dynamic else (size,) * 3
-    options = (("fuse", False),) if rng.random() < 0.25 else ()
-    program = Program(tuple(w.state), tuple(w.arguments), tuple(w.setup), tuple(w.body), tuple(results or ["x0"]), sizes,
-                      dynamic, options, budgets if plain and rng.random() < 0.5 else ())  # fmt: skip
-    return program.used()

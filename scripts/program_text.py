@@ -86,7 +86,7 @@ class Program:
         for name, lines in reversed(self.setup):
             if name in names_in(text):
                 setup.insert(0, (name, lines))
-                text += "\n".join(lines)
+                text += "\n" + "\n".join(lines)
         state = tuple(a for a in self.state if a.name in names_in(text))
         return Program(state, self.arguments, tuple(setup), self.body, self.results, self.sizes, self.dynamic,
                        self.options, self.budgets)  # fmt: skip
@@ -176,6 +176,10 @@ class Writer:
     known: dict[str, Variable] = field(default_factory=dict[str, Variable])
     locked: dict[str, frozenset[str]] = field(default_factory=dict[str, frozenset[str]])
     """Loss -> the roots that its gradient reads, which nothing may overwrite before that."""
+    attached: bool = False
+    """Whether losses read values that were computed before, of other graphs or without gradients, as they are."""
+    late: list[str] = field(default_factory=list[str])
+    """Values that the end of the function reads."""
     counts: dict[str, int] = field(default_factory=dict[str, int])
 
     # --- names -------------------------------------------------------------------------------------------------------
@@ -204,11 +208,10 @@ class Writer:
         for other in [o for o, v in self.known.items() if o != name and v.roots & roots]:
             del self.known[other]
 
-    def choose(
-        self, shape: Shape | None = None, wanted: Callable[[str, Variable], bool] = lambda *_: True
-    ) -> str | None:
+    def choose(self, shape: Shape | None = None, wanted: Callable[[str, Variable], bool] | None = None) -> str | None:
         """A known name, more often a recent one; None if there is none. shape: any if None."""
-        names = [n for n, v in self.known.items() if shape in (None, v.shape) and v.dtype == self.dtype and wanted(n, v)]
+        alike = {n: v for n, v in self.known.items() if shape in (None, v.shape) and v.dtype == self.dtype}
+        names = [n for n, v in alike.items() if wanted is None or wanted(n, v)]
         if not names:
             return None
         return self.rng.choice(names[-4:] if self.rng.random() < 0.5 else names)
@@ -271,8 +274,8 @@ class Writer:
         rng, (rows, columns) = self.rng, shape
         share = rng.random()
         if share < 0.5:
-            inner = self.columns
-            return f"({self.expression((rows, inner), depth - 1)} @ {self.expression((inner, columns), depth - 1)} * 0.3)"
+            left = self.expression((rows, self.columns), depth - 1)
+            return f"({left} @ {self.expression((self.columns, columns), depth - 1)} * 0.3)"
         if share < 0.6 and rows == columns:
             return f"{self.expression(shape, depth - 1)}.T"
         if share < 0.7:

@@ -39,7 +39,8 @@ def _mlp(m: Any, ops: Any, x: Any) -> Any:
 
 
 def _conv_layers(m: Any, nn: Any, width: int) -> None:
-    m.conv, m.norm, m.last = nn.Conv2d(1, width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.Linear(width, CLASSES)
+    m.conv, m.norm = nn.Conv2d(1, width, 3, padding=1, bias=False), nn.BatchNorm2d(width)
+    m.last = nn.Linear(width, CLASSES)
 
 
 def _conv(m: Any, ops: Any, x: Any) -> Any:
