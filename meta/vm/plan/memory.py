@@ -29,6 +29,7 @@ def write_over_operands(function: KernelList, functions: Functions) -> None:
     """Change the calls with the most living bytes, until one cannot be changed."""
     lives = spans(function)
     last = {t: lives[t.memory][1] for t in function.tensors() if t.memory in lives}
+    tenants = {t.memory: [t] for t in last}
 
     def saved_bytes(i: int, call: KernelCall) -> int:
         """Make a call write one more result over an operand; the bytes that this saves, 0 if it is not possible."""
@@ -40,7 +41,10 @@ def write_over_operands(function: KernelList, functions: Functions) -> None:
                     changed = functions.write_over(call, result, operand)
                     if changed is not None:
                         function.steps[i] = changed
-                        result.memory = read.memory
+                        moved = tenants.pop(result.memory)
+                        tenants[read.memory] += moved
+                        for tensor in moved:
+                            tensor.memory = read.memory
                         return result.bytes
         return 0
 

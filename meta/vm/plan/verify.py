@@ -126,6 +126,9 @@ class _Verifier:
             if any(_overlap(tensor, other) for other in results[:i]):
                 self.fail(f"{tensor.name} lies in the memory of another result")
         for position, tensor in call.writes.items():
+            target = call.arguments[position].tensor
+            if _place(target) != _place(tensor):
+                self.fail(f"{tensor.name} is written over {target.name}, and lies elsewhere")
             for i, argument in enumerate(call.arguments):
                 other = getattr(argument, "tensor", tensor)
                 if i != position and other not in results and _overlap(tensor, other):
@@ -201,6 +204,12 @@ class _Verifier:
                 self.fail(f"a parameter does not become {value.name}")
         if self.started:
             self.fail("a collective is not waited for")
+
+
+def _place(tensor: Tensor) -> tuple[Any, int]:
+    """What tells the memory of tensors apart."""
+    memory = tensor.memory
+    return (memory.storage, memory.offset) if memory.kind == PLANNED else (memory, 0)
 
 
 def _bytes_of(tensor: Tensor) -> tuple[int, int]:

@@ -83,6 +83,10 @@ def write_over_an_operand(p: Plan) -> None:
     p.d.memory = p.b.memory
 
 
+def write_over_memory_of_another(p: Plan) -> None:
+    p.list.steps[2] = KernelCall("h", False, p.list.steps[2].arguments[:2], {0: p.d}, source=p.steps["h"])
+
+
 def swap(p: Plan) -> None:
     p.list.steps[2:4] = p.list.steps[3:1:-1]
 
@@ -134,6 +138,7 @@ def in_a_bundle(p: Plan) -> None:
         (overlap, "c lies in the memory of another result"),
         (reuse, "c is read where its memory has d"),
         (write_over_an_operand, "d lies in the memory of b, which the call reads"),
+        (write_over_memory_of_another, "d is written over b, and lies elsewhere"),
         (swap, "w is read where its memory has v"),
         (come_first, "b is read where its memory has nothing yet"),
         (repeat, "w is read where its memory has v"),
