@@ -228,9 +228,9 @@ def branches(w: Writer) -> None:
     if len(names) > 1 and w.rng.random() < 0.3 and shapes[0] == shapes[1]:
         then[1] = then[0]
     first, second = (", ".join(b) if len(b) == 1 else f"({', '.join(b)})" for b in (then, otherwise))
-    own = [t.startswith(("(", "meta.")) and o.startswith(("(", "meta.")) for t, o in zip(then, otherwise, strict=True)]
-    shared = frozenset[str]().union(*(w.roots_of(t + o) for t, o, o_ in zip(then, otherwise, own, strict=True) if not o_
-                                      and not _copied(t, o)))  # fmt: skip
+    shared = frozenset[str]().union(
+        *(w.roots_of(f"{a} {b}") for a, b in zip(then, otherwise, strict=True) if not _copied(a, b))
+    )
     w.add(f"{', '.join(names)} = meta.cond({predicate(w)}, lambda: {first}, lambda: {second})",
           binds=[Bound(n, s, w.dtype) for n, s in zip(names, shapes, strict=True)], roots=shared)  # fmt: skip
 
