@@ -1,6 +1,6 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
 #   make demo | test | opcheck | bench | bench-ops | bench-train | bench-alternate | attack | conformance | frontends | fuzz |
-#        relay | lint | codegen | codegen-check | docs | check-wheel | venv | clean
+#        fuzz-programs | relay | lint | codegen | codegen-check | docs | check-wheel | venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -17,6 +17,7 @@ OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
 CONFORMANCE_ARGS ?=
 FUZZ_ARGS ?= --count 4000
+FUZZ_PROGRAMS_ARGS ?= 500
 # Relay programs with expected outputs, and judges of readers of models, which are not part of this repository.
 RELAY_CORPUS ?= ../shared/reference/relay_corpus
 CONFORMANCE ?= ../shared/conformance
@@ -35,7 +36,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz fuzz-programs relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,4s/^# *//p' Makefile
@@ -108,6 +109,10 @@ frontends: $(VENV)/.frontends
 # Random calls of all operators, from samples and from schemas: a minute; FUZZ_ARGS="--count 1000000 --processes 2" for long.
 fuzz: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack calls schemas $(FUZZ_ARGS)
+
+# Random programs, compiled in several ways; FUZZ_PROGRAMS_ARGS="10000 --workers 2" takes an hour or two.
+fuzz-programs: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_programs $(FUZZ_PROGRAMS_ARGS)
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

@@ -88,7 +88,8 @@ def _smaller(program: Program) -> Iterator[Program]:
 
 
 def _simpler(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
-    """The lines with a name in the place of a call or a term that reads it; many of them cannot run."""
+    """The lines with a copy of a name in the place of a term or a call that reads it; many of them cannot run. Copies
+    share no memory, so that eager code still means what a trace does."""
     for i, line in enumerate(lines):
         for match in re.finditer(r"(?:meta\.\w+)?\(", line):
             depth, stop = 0, match.end() - 1
@@ -99,8 +100,8 @@ def _simpler(lines: tuple[str, ...]) -> Iterator[tuple[str, ...]]:
                     break
             term = line[match.start() : stop]
             for name in sorted(names_in(term)):
-                if term != f"({name})":
-                    yield (*lines[:i], line[: match.start()] + name + line[stop:], *lines[i + 1 :])
+                if (copy := f"({name} * 1.0)") != term:
+                    yield (*lines[:i], line[: match.start()] + copy + line[stop:], *lines[i + 1 :])
 
 
 def _without(program: Program, start: int, stop: int) -> Program:

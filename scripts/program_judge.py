@@ -18,7 +18,7 @@ from meta.ir.expr import MUTATES
 from meta.random import default_generator
 
 WAYS: Final = ("interpreter", "compiled", "budget")
-_LARGEST: Final = 1e6
+_LARGEST: Final = 1e9
 """Programs with larger values are skipped: rounding decides about them."""
 _TOLERANCES: Final = {"float64": 1e-9, "float32": 3e-5, "float16": 0.03, "bfloat16": 0.1}
 """Allowed differences, relative to the largest element, besides the effect of rounded arguments."""
@@ -124,6 +124,7 @@ def _ways(
             found = attempt("budget", partial(compiled, memory_budget=budget), memory_budget=budget)
             if found is not None:
                 yield found
+                return  # lower and higher budgets mostly repeat it
 
 
 def _budgets(space: dict[str, Any], executor: Any, options: dict[str, Any]) -> list[int]:

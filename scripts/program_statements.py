@@ -87,28 +87,43 @@ def swap(w: Writer) -> None:
     w.overwritten(second)
 
 
-def kept(w: Writer) -> None:
+def kept(w: Writer, branch: bool = False) -> None:
     """A value of an array that is overwritten before the value is read again, at the end of the function."""
-    name = w.target((w.columns, w.columns), "wwx")
+    square = (w.columns, w.columns)
+    name = w.target(square, "wwx")
     if name is None:
         return
-    v, square = w.name("v"), (w.columns, w.columns)
-    text = w.rng.choice(("meta.tanh({})", "({} * 2.0)", "meta.cumsum({}, axis=0)", "meta.sigmoid({} * {other})"))
-    text = text.format(name, other=w.leaf(square))
-    w.add(f"{v} = {text}", binds=(Bound(v, square, w.dtype),))
-    w.late.append(v)
-    if w.rng.random() < 0.8:
-        w.add(f"{name} {w.rng.choice(('+=', '*='))} {w.rng.choice(('0.5', w.expression(square, 1)))}")
+    v, other = w.name("v"), w.leaf(square)
+    texts = "meta.tanh({} * {other})", "({} * 2.0)", "meta.cumsum({}, axis=0)", "meta.sigmoid({} + {other})"
+    text = w.rng.choice(texts)
+    if branch:
+        text = f"meta.cond({predicate(w)}, lambda: {w.rng.choice(('{}.copy()', '{} * 1.0'))}, lambda: {{other}} * 2.0)"
+    w.add(f"{v} = {text.format(name, other=other)}", binds=(Bound(v, square, w.dtype),))
+    w.late.append((v, name))
+    if w.rng.random() < 0.7:
+        w.add(f"{name} {w.rng.choice(('+=', '*='))} {w.rng.choice(('0.5', '2.0', '3.0', w.expression(square, 1)))}")
         w.overwritten(name)
     for _ in range(w.rng.randrange(3)):
         let(w)
 
 
+def kept_by_branch(w: Writer) -> None:
+    kept(w, branch=True)
+
+
 def read_late(w: Writer) -> None:
-    """A product of the values that were kept."""
-    names = [name for name in w.late if name in w.known] + [w.leaf((w.columns, w.columns))]
-    v = w.name("v")
-    w.add(f"{v} = ({' @ '.join(names)} * 0.1)", binds=(Bound(v, (w.columns, w.columns), w.dtype),))
+    """A product of the values that were kept, after others that need memory."""
+    square, scale = (w.columns, w.columns), f"* {1 / w.columns:.4f}"
+    a, d, v = w.name("v"), w.name("v"), w.name("v")
+    left = [(value, array) for value, array in w.late if value in w.known and array in w.known]
+    arrays = [w.choose(square, lambda n, _: n[0] in "xwqp") or "q0" for _ in range(4)]
+    if not left:
+        return
+    product = f"({' @ '.join([value for value, _ in left])} @ {d})"
+    w.add(f"{a} = meta.cumsum({arrays[0]} @ {arrays[1]}, axis=0) @ {arrays[2]} {scale}",
+          f"{d} = meta.cumsum({a} @ {arrays[3]}, axis=1) @ {a} {scale} {scale}",
+          f"{v} = {product} {''.join(f'* {array}' for _, array in left)} @ {arrays[0]} {scale}",
+          binds=[Bound(name, square, w.dtype) for name in (a, d, v)])  # fmt: skip
 
 
 # --- operators of several results ------------------------------------------------------------------------------------
@@ -228,9 +243,9 @@ def branches(w: Writer) -> None:
     if len(names) > 1 and w.rng.random() < 0.3 and shapes[0] == shapes[1]:
         then[1] = then[0]
     first, second = (", ".join(b) if len(b) == 1 else f"({', '.join(b)})" for b in (then, otherwise))
-    own = [t.startswith(("(", "meta.")) and o.startswith(("(", "meta.")) for t, o in zip(then, otherwise, strict=True)]
-    shared = frozenset[str]().union(*(w.roots_of(t + o) for t, o, o_ in zip(then, otherwise, own, strict=True) if not o_
-                                      and not _copied(t, o)))  # fmt: skip
+    shared = frozenset[str]().union(
+        *(w.roots_of(f"{a} {b}") for a, b in zip(then, otherwise, strict=True) if not _copied(a, b))
+    )
     w.add(f"{', '.join(names)} = meta.cond({predicate(w)}, lambda: {first}, lambda: {second})",
           binds=[Bound(n, s, w.dtype) for n, s in zip(names, shapes, strict=True)], roots=shared)  # fmt: skip
 

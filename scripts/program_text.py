@@ -178,8 +178,8 @@ class Writer:
     """Loss -> the roots that its gradient reads, which nothing may overwrite before that."""
     attached: bool = False
     """Whether losses read values that were computed before, of other graphs or without gradients, as they are."""
-    late: list[str] = field(default_factory=list[str])
-    """Values that the end of the function reads."""
+    late: list[tuple[str, str]] = field(default_factory=list[tuple[str, str]])
+    """Values that the end of the function reads, and the arrays that they were computed from."""
     counts: dict[str, int] = field(default_factory=dict[str, int])
 
     # --- names -------------------------------------------------------------------------------------------------------

@@ -17,7 +17,7 @@ _THEMES: Final[dict[str, tuple[Callable[[Writer], None], ...]]] = {
     "batch norm": (statements.batch_norm, statements.batch_norm, statements.write),
     "writes": (statements.write, statements.write_value, statements.swap),
     "several": (statements.several, statements.optimizer_step),
-    "branches": (statements.branches, statements.branches, statements.branch_into_state, statements.write),
+    "branches": (statements.branches, statements.branches, statements.branch_into_state, statements.kept_by_branch),
     "loops": (statements.loop,),
     "gradients": (training.forward, training.backward, training.backward),
     "steps": (training.train_step,),
@@ -65,6 +65,8 @@ def _finished(w: Writer, rng: random.Random, size: int, dynamic: bool) -> Progra
     names = [n for n in w.known if n[0] != "c"]
     unread = [n for n in names if sum(n in s.names() for s in w.body) == 1 and n[0] not in "wxpq"]
     results = rng.sample(unread, min(len(unread), 3)) + rng.sample(names, min(len(names), rng.choice((1, 2))))
+    if w.late and rng.random() < 0.7:
+        results = [next(b.name for s in reversed(w.body) for b in reversed(s.binds))]
     results += results[:1] if rng.random() < 0.2 else []
     text = "\n".join(line for s in w.body for line in s.lines) + "".join(x for _, part in w.setup for x in part)
     plain = not dynamic and not any(word in text for word in ("cond(", "loop(", "scan("))

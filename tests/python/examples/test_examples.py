@@ -20,6 +20,12 @@ SMALL = {
     "relay": "--batch 8",
 }
 
+TRAINED = {
+    **{name: arguments.removesuffix(" --eager") for name, arguments in SMALL.items()},
+    "resnet": "--depth 18 --width 4 --size 16 --batch 16 --samples 64",
+    "gpt": "--features 16 --layers 1 --length 8 --batch 4 --letters 12",
+}
+
 
 def run(name: str, arguments: str) -> list[float]:
     return import_module(f"examples.{name}").main(arguments.split())
@@ -38,6 +44,19 @@ def test_residual_networks_train_as_in_torch(depth: str, capsys: pytest.CaptureF
     losses = run("resnet", arguments)
     assert losses[-1] < losses[0]
     assert "losses of 20 steps differ from torch's by at most" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("name", TRAINED)
+def test_printed_losses_of_compiled_steps_equal_eager_ones(
+    name: str, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(tmp_path)  # the GPT draws its losses there
+    arguments = f"{TRAINED[name]} --steps 6"
+    compiled, eager = run(name, arguments), run(name, f"{arguments} --eager")
+    assert compiled == pytest.approx(eager, rel=1e-4)
+    assert len(set(compiled)) == 6
+    printed = re.findall(r"^loss (\S+) -> (\S+) after 6 steps", capsys.readouterr().out, re.M)
+    assert printed == [(f"{losses[0]:.4f}", f"{losses[-1]:.4f}") for losses in (compiled, eager)]
 
 
 def test_a_difference_from_torch_ends_the_script(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -48,12 +48,11 @@ def _conv(m: Any, ops: Any, x: Any) -> Any:
 
 
 def _siamese_layers(m: Any, nn: Any, width: int) -> None:
-    m.first, m.norm, m.last = nn.Linear(4, width, bias=False), nn.BatchNorm1d(width), nn.Linear(width, CLASSES)
+    m.norm, m.last = nn.BatchNorm1d(width), nn.Linear(width, CLASSES)
 
 
 def _siamese(m: Any, ops: Any, x: Any) -> Any:
-    a, b = (ops.tanh(m.norm(m.first(part).swapaxes(1, 2))).mean(2) for part in (x, x * 0.5 + 1.0))
-    return m.last(a * b)
+    return m.last(ops.tanh(m.norm(x) + m.norm(x * 0.5 + 1.0)).mean(2))
 
 
 def _branch(m: Any, ops: Any, x: Any) -> Any:
@@ -84,7 +83,7 @@ def _embedding(m: Any, ops: Any, x: Any) -> Any:
 MODELS: Mapping[str, Kind] = {
     "mlp": Kind(_mlp_layers, _mlp, lambda width: (4,)),
     "conv": Kind(_conv_layers, _conv, lambda width: (1, 4, 4)),
-    "siamese": Kind(_siamese_layers, _siamese, lambda width: (LENGTH, 4)),
+    "siamese": Kind(_siamese_layers, _siamese, lambda width: (width, LENGTH)),
     "cond": Kind(_mlp_layers, _branch, lambda width: (4,)),
     "block": Kind(_block_layers, _block, lambda width: (LENGTH, width)),
     "embedding": Kind(_embedding_layers, _embedding, lambda width: (LENGTH,), tokens=True),
