@@ -20,10 +20,11 @@ from meta.eager.operands import converted, has_numpy_arrays
 from meta.eager.runners import Runner, build_runner
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
+from meta.ir.call import CallInfo
 from meta.ir.type import Type, Value, flat_types
 from meta.locks import new_lock
 from meta.modes import modes, scopes
-from meta.op.dispatch import CallInfo, load_family
+from meta.op.dispatch import load_family
 from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor

@@ -1,12 +1,14 @@
-"""Facts about IR: last uses of variables, tensors of nested types, the call graph, operator counts."""
+"""Facts about IR: last uses of variables, the call graph, the operators and devices of a module."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Set
 
-from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, If, Var
+from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, GlobalVar, If, Var
 from meta.ir.module import Module
+from meta.ir.type import flat_types
 from meta.ir.visitor import called_globals, free_vars, reads, walk
+from meta.records import record
 
 
 def vars_read(value: Expr | Atom) -> frozenset[Var]:
@@ -64,6 +66,32 @@ def op_counts(node: FunctionExpr | Block) -> dict[str, int]:
         if isinstance(binding.value, Call) and binding.value.callee is None:
             out[binding.value.op_name] = out.get(binding.value.op_name, 0) + 1
     return dict(sorted(out.items()))
+
+
+@record
+class Contents:
+    """What a module has, for passes that have nothing to do without it.
+
+    operators: the names of the operators that it calls; the namespace of those that have one; "" for functions.
+    devices: the kinds of the devices of its tensors."""
+
+    operators: frozenset[str]
+    devices: frozenset[str]
+
+
+def contents(module: Module) -> Contents:
+    """The contents of a module, which are computed once."""
+    found: Contents | None = module.contents
+    if found is None:
+        bindings = [b for function in module.functions.values() for b in walk(function)]
+        calls = [b.value for b in bindings if isinstance(b.value, Call)]
+        names = ("" if isinstance(c.op, (Var, GlobalVar)) else c.op.name.partition("::")[0] for c in calls)
+        params = (p for function in module.functions.values() for p in function.params)
+        kinds = {v.type for v in (*params, *(b.var for b in bindings))}
+        devices = {t.device.kind for t in flat_types(kinds)}
+        found = Contents(frozenset(names), frozenset(devices))
+        object.__setattr__(module, "contents", found)
+    return found
 
 
 def recursive_functions(calls: Mapping[str, Set[str]]) -> set[str]:

@@ -22,12 +22,13 @@ from typing import Any, Final
 import numpy as np
 
 from meta.ir.builder import Builder
+from meta.ir.call import CallInfo
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, substituted
-from meta.op.dispatch import CallInfo, first_accepting
+from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.op.windows import channels_moved
 from meta.passes.manager import Pass
@@ -44,9 +45,6 @@ def _channels_last(module: Module) -> Module:
     converter = _LayoutConverter(module.main)
     new = converter.function()
     return module.with_function("main", new) if converter.saved > converter.spent else module
-
-
-channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "")
 
 
 def _to_last(ndim: int) -> tuple[int, ...]:
@@ -382,8 +380,14 @@ def _field(to: _LayoutConverter, value: TupleGetItem) -> _New | None:
     return _New(replace(value, value=new), last=value.index in positions)
 
 
-_RULES: Final[dict[str, _Rule]] = {
+_SOURCES: Final[dict[str, _Rule]] = {
     **{f"conv{rank}d{suffix}": _convolution for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw")},
+    "transpose": _transpose,
+}
+"""The operators whose results may have channels last though no operand has."""
+
+_RULES: Final[dict[str, _Rule]] = {
+    **_SOURCES,
     "batch_norm_train": _batch_norm("x", fields=(0,)),
     "batch_norm_train_dxwb": _batch_norm("dy", "x", fields=(0,)),
     "batch_norm_infer": _batch_norm("x"),
@@ -394,6 +398,7 @@ _RULES: Final[dict[str, _Rule]] = {
     **{f"avg_pool{rank}d": _avg_pool for rank in (1, 2)},
     **{f"avg_pool{rank}d_dx": _avg_pool_dx for rank in (1, 2)},
     "bias_add": _bias_add,
-    "transpose": _transpose,
     "concatenate": _concatenate,
 }
+
+channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "", looks_for=tuple(_SOURCES))

@@ -167,7 +167,7 @@ def with_numbers(record: tracing.Record) -> Callable[[Sequence[NDArray], Any], A
     types = [p.type for p in record.main.params[: len(record.inputs)]]
 
     def sized(inputs: Sequence[NDArray], result: Any) -> Any:
-        sizes, tree = flatten(result, lambda value: isinstance(value, SymDim))
+        sizes, tree = flatten(result, SymDim)
         values = check_inputs("vm", record.inputs, types, inputs)
         return tree.build(evaluate(size, values) for _, size in sizes)
 
