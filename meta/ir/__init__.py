@@ -8,7 +8,7 @@ printer, literal                        the text of programs, and of the values 
 parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
 visitor                                 walking, other operands and blocks, substitution, renaming, inlining
 equality                                equality, digests and keys by content
-analysis, storage                       last uses, call graph, operators; the memory that results share
+analysis                                last uses, call graph, operators; the memory that results share
 verifier, verifier_rules                the rules of well-formed IR
 """
 

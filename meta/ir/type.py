@@ -9,9 +9,9 @@ from weakref import WeakValueDictionary
 
 from meta.device import CPU, Device, device
 from meta.dim import Dim, Shape, product
-from meta.dtype import is_complex, itemsize, real_dtype
+from meta.dtype import array_bytes, is_complex, itemsize, real_dtype
 from meta.errors import IRError, TypeInferenceError
-from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE, array_bytes
+from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE
 from meta.locks import new_lock
 from meta.records import record
 

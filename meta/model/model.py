@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
@@ -20,7 +19,7 @@ from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, add
 from meta.model.inputs import refuse_input
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
-from meta.modes import modes, scopes
+from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments
 from meta.tracing.symbol import Symbol
 from meta.tree import named_leaves

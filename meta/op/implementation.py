@@ -18,8 +18,8 @@ from meta.errors import DispatchError, MetaError, RegistryError, line_of_functio
 from meta.ir.call import CallInfo
 from meta.locks import new_lock
 from meta.modes import modes
-from meta.op import crossover, families
-from meta.op.families import BUILT_IN
+from meta.op import crossover, plugins
+from meta.op.plugins import BUILT_IN
 from meta.op.positions import checked
 from meta.op.registry import find
 from meta.records import record
@@ -223,7 +223,7 @@ class Dialect:
     def _operator(self, op: str | Callable[..., Any]) -> str:
         """The name of an operator, after the import of the dialect's own implementations of its family."""
         operator = find(op)
-        families.load_before_change(self.name, operator.family)
+        plugins.load_family_before_change(self.name, operator.family)
         return operator.name
 
     def _check_options(self, op: str, plevel: Any, **checkers: Any) -> None:

@@ -14,8 +14,8 @@ from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType
-from meta.op.axes import moved, swapped
 from meta.op.registry import Op, get
+from meta.op.rules import moved, swapped
 from meta.passes.rewriting import VIEWS, Rule, Scope, by_op, rewrite_pass
 from meta.tracing import function_op
 from meta.tracing.function_op import FunctionOp, forward_results
