@@ -23,7 +23,7 @@ from meta.modes import modes, scopes
 from meta.op.registry import Op
 from meta.parts import TEMPORARY, check_whole, is_part
 from meta.schema._types import TensorLike
-from meta.tree import Tree, flatten, leaves_of, with_leaves
+from meta.tree import Tree, flatten, leaves_of
 
 
 class Lifted(TypedTensor):
@@ -205,7 +205,9 @@ class Level:
 
     def values(self, args: Any) -> Any:
         """The arguments with the tensors of the enclosing level in place of those of this level."""
-        return with_leaves(args, [leaf.value if self.owns(leaf) else leaf for leaf in leaves_of(args)])
+        if isinstance(args, (tuple, list)):
+            return tuple([self.values(arg) for arg in args])  # pyright: ignore[reportUnknownVariableType]
+        return args.value if self.owns(args) else args
 
     def interpret(self, op: Op, args: tuple[Any, ...]) -> Any:
         """A call that reads a tensor of this level."""

@@ -233,7 +233,10 @@ class _Interpreter:
         return iterate(op, args, lambda *values: inner.run(body, values, "step"))
 
     def argument(self, arg: Any, frame: _Frame) -> Any:
-        return with_leaves(arg, [self.leaf(leaf, frame) for leaf in leaves_of(arg)])
+        """An argument of a call as operators take it."""
+        if isinstance(arg, (tuple, list)):
+            return tuple([self.argument(item, frame) for item in arg])  # pyright: ignore[reportUnknownVariableType]
+        return self.leaf(arg, frame)
 
     def leaf(self, value: Any, frame: _Frame) -> Any:
         """An atom or attribute value as operators take it."""

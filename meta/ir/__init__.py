@@ -2,7 +2,7 @@
 
 expr, type, module                      the nodes and places in the user's code, their types, programs
 call                                    calls as dialects are asked about them
-pattern, promotion                      how operators fuse, and the common dtype of operands
+pattern                                 how operators fuse
 builder                                 writing IR binding by binding, which tracing and passes do
 printer, literal                        the text of programs, and of the values in them
 parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
@@ -32,7 +32,6 @@ if TYPE_CHECKING:
     from meta.ir import parser as parser
     from meta.ir import pattern as pattern
     from meta.ir import printer as printer
-    from meta.ir import promotion as promotion
     from meta.ir import type as type  # noqa: A004
     from meta.ir import verifier as verifier
     from meta.ir import verifier_rules as verifier_rules

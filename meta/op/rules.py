@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from meta import dtype as dtypes
 from meta.dim import Dim, Shape, SymDim, product, same_dim
 from meta.errors import AxisError, DeviceError, TypeInferenceError
-from meta.ir.promotion import ScalarOrType, promoted_dtype
-from meta.ir.type import TensorType, flat_types, tensor_type
+from meta.ir.type import ScalarOrType, TensorType, flat_types, promoted_dtype, tensor_type
 
 
 def require(condition: bool, problem: str, expected: str = "", remedy: str = "") -> None:

@@ -90,8 +90,8 @@ def context() -> PassContext:
 class Pass:
     """A named transformation. Call it on a Module; its contract is its documentation.
 
-    looks_for: operators of which a module calls one if the pass is to change anything, as `Contents` names them; none:
-        any module may change.  device: the kind of device that it is about, "" for all. Others modules are passed over.
+    looks_for: the pass changes only modules that call one of these operators, named as in `Contents`; empty: all
+        modules.  device: the kind of device that it is about, "" for all. Other modules are passed over.
     """
 
     name: str

@@ -25,8 +25,7 @@ from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
-from meta.ir.promotion import operand_dtype
-from meta.ir.type import TensorType, flat_types, tensor_type
+from meta.ir.type import TensorType, flat_types, operand_dtype, tensor_type
 from meta.tree import leaves_of, with_leaves
 
 if TYPE_CHECKING:
