@@ -1,6 +1,6 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
-#   make demo | test | opcheck | bench | bench-ops | bench-train | attack | conformance | frontends | fuzz | relay | lint |
-#        codegen | codegen-check | docs | check-wheel | venv | clean
+#   make demo | test | opcheck | bench | bench-ops | bench-train | bench-alternate | attack | conformance | frontends | fuzz |
+#        relay | lint | codegen | codegen-check | docs | check-wheel | venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -11,6 +11,8 @@ TEST_ARGS ?=
 BENCH_ARGS ?=
 BENCH_OPS_ARGS ?=
 BENCH_TRAIN_ARGS ?=
+OLD ?= HEAD
+BENCH_ALTERNATE_ARGS ?=
 OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
 CONFORMANCE_ARGS ?=
@@ -33,7 +35,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-ops bench-train attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,4s/^# *//p' Makefile
@@ -83,6 +85,10 @@ bench-ops: $(VENV)/.dev
 # Every row runs in a process with its own number of threads: about 20 minutes.
 bench-train: $(VENV)/.dev
 	$(BIN)/python -m benchmarks.train --corpus $(RELAY_CORPUS) $(BENCH_TRAIN_ARGS)
+
+# Rows that are slower in the working tree than in OLD. Another suite: BENCH_ALTERNATE_ARGS="--suite train --part mlp"
+bench-alternate: $(VENV)/.dev
+	$(BIN)/python -m benchmarks.alternate $(OLD) $(BENCH_ALTERNATE_ARGS)
 
 relay: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.relay_corpus $(RELAY_CORPUS)

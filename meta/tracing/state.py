@@ -84,15 +84,20 @@ class Trace(Emitter):
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Record a call on normalised arguments; the result as the traced function sees it.
 
-        The results become the values of the tensors that the operator overwrites, from here on."""
+        The results become the values of the tensors that the operator overwrites, which are returned in their place,
+        as by eager calls: a later write to a result is one to that tensor."""
         result: Any = super().emit(op, args)
         if op.view or op.part:
             for part in leaves_of(result):
                 mark_part(part, args[0])
+        if not op.inplace:
+            return result
+        results = list(result) if op.outputs else [result]
         for index, name in op.inplace.items():
-            value: Symbol = result[index] if op.outputs else result
-            self._overwrite(op.name, args[op.schema.index[name]], value)
-        return result
+            target = args[op.schema.index[name]]
+            self._overwrite(op.name, target, results[index])
+            results[index] = target
+        return tuple(results) if op.outputs else results[0]
 
     def result(self, var: Var) -> Any:
         if not modes.grad_enabled:

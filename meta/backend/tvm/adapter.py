@@ -133,6 +133,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "TensorType": "tvm.relax:TensorType",
         "ShapeType": "tvm.relax:ShapeType",
         "TupleType": "tvm.relax:TupleType",
+        "FuncType": "tvm.relax:FuncType",
+        "update_type": "tvm.relax.expr:_update_type",
         "relax_const": "tvm.relax:const",
         "call_tir": "tvm.relax:op.call_tir",
         "call_tir_inplace": "tvm.relax:op.call_tir_inplace",

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING
 
-from meta.backend.tvm import adapter as tvm
-from meta.dtype import itemsize
+from meta.backend.tvm.schedule.workspace import allocated_bytes
 from meta.records import record
 
 if TYPE_CHECKING:
@@ -47,45 +46,11 @@ class PlannedBytes:
 
 def planned_bytes(function: KernelList, storages: Sequence[int], functions: Functions) -> PlannedBytes:
     """The allocations of a planned list. storages: the bytes of its storages."""
-    owned = [t for step in function.calls for t in step.results if t.memory.kind == "own"]
+    owned = {t.memory: t for step in function.calls for t in step.results if t.memory.kind == "own"}.values()
     called = dict.fromkeys(call.function for call in function.calls if not call.packed)
     return PlannedBytes(
         sum(storages),
         sum(t.bytes for t in owned),
-        max((_workspace(functions.functions[name]) for name in called), default=0),
+        max((allocated_bytes(functions.functions[name]) for name in called), default=0),
         sum(not t.is_static for t in owned),
     )
-
-
-_EXACT_BYTES: Final = 1 << 20
-"""Bytes from which a kernel is lowered to count them."""
-_COMPACTION: Final = ("PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "CompactBufferAllocation")
-"""TVM's passes that reduce buffers to the parts that are in use."""
-
-
-def _workspace(func: Any) -> int:
-    """Bytes of the buffers in global memory that a kernel allocates itself, where their sizes are known."""
-    total = _allocated(func)
-    if total < _EXACT_BYTES:
-        return total
-    # Most are small parts of the tensors that they are declared as, which shows when blocks are lowered to loops.
-    lowered = func.with_attr("global_symbol", "main")
-    passes = [getattr(tvm.block_transform, name)() for name in _COMPACTION]
-    return _allocated(tvm.Sequential(passes)(tvm.IRModule({"main": lowered}))["main"])
-
-
-def _allocated(func: Any) -> int:
-    total = 0
-
-    def visit(block: Any) -> None:
-        nonlocal total
-        for buffer in block.alloc_buffers:
-            if buffer.scope() not in ("", "global"):
-                continue
-            size = itemsize(str(buffer.dtype))
-            for d in buffer.shape:
-                size *= int(d) if isinstance(d, tvm.IntImm) else 0
-            total += size
-
-    tvm.structural_walk(func.body, (tvm.SBlock, visit))
-    return total

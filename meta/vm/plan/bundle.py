@@ -16,12 +16,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule import blocks
+from meta.backend.tvm.schedule.gpu.bundle import Launch, bundled, launch_of
 from meta.vm.plan.functions import Functions
-from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Operand, Step, Tensor
-from meta.vm.plan.overlap import takes_addresses
-from meta.vm.plan.read import elements
+from meta.vm.plan.graph import Aliases
+from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, ObjectCall, Operand, Step, Tensor
 
 _MEMBER_BYTES: Final = 32 << 20
 """Bytes of the operands and results of a member, at most: larger kernels fill the GPU."""
@@ -32,22 +30,11 @@ _BUNDLE_PARAMS: Final = 240
 
 
 @dataclass(frozen=True, slots=True)
-class _Launch:
-    """A kernel that is one launch with static sizes and without memory of its own. grid, threads: its loops over the
-    blocks, and over the threads of a block.  bytes: of its parameters."""
-
-    func: Any
-    grid: Any
-    threads: Any
-    bytes: int
-
-
-@dataclass(frozen=True, slots=True)
 class BundleCache:
     """What several lists with the same kernels share. launches: by name.  bundles: the name of a bundle by its members
     and the positions of their arguments."""
 
-    launches: dict[str, _Launch | None] = field(default_factory=dict[str, "_Launch | None"])
+    launches: dict[str, Launch | None] = field(default_factory=dict[str, Launch | None])
     bundles: dict[Any, str] = field(default_factory=dict[Any, str])
 
 
@@ -56,7 +43,7 @@ class _Member:
     """A call that may be bundled. args: the memory of its arguments."""
 
     call: KernelCall
-    launch: _Launch
+    launch: Launch
     args: tuple[Memory, ...]
     reads: frozenset[Memory]
     writes: frozenset[Memory]
@@ -78,7 +65,7 @@ class _Bundle:
         return (
             self.bytes + member.launch.bytes <= _BUNDLE_BYTES
             and len(self.params.union(member.args)) <= _BUNDLE_PARAMS
-            and (not self.members or int(member.launch.threads.extent) == self.threads)
+            and (not self.members or member.launch.block_size == self.threads)
         )
 
     def add(self, member: _Member) -> None:
@@ -87,7 +74,7 @@ class _Bundle:
         self.params.update(member.args)
         self.reads |= member.reads
         self.writes |= member.writes
-        self.threads = int(member.launch.threads.extent)
+        self.threads = member.launch.block_size
 
     def conflicts(self, reads: Iterable[Memory], writes: Iterable[Memory]) -> bool:
         """Whether a call with these operands and results must run after the members."""
@@ -95,7 +82,7 @@ class _Bundle:
 
 
 def bundle_kernels(function: KernelList, functions: Functions, cache: BundleCache) -> None:
-    """Bundle small kernels of a straight list. cache: receives what further lists can use."""
+    """Bundle small kernels of a list. cache: receives what further lists can use."""
     _Bundler(function, functions, cache).run()
 
 
@@ -104,6 +91,7 @@ class _Bundler:
         self.function = function
         self.functions = functions
         self.cache = cache
+        self.aliases = Aliases(function.steps)
         self.members = {call: self.member(call) for call in function.calls}
 
     def run(self) -> None:
@@ -118,14 +106,14 @@ class _Bundler:
         """Kernels that write only parameters. They are put off until the last of them, or until a call needs one."""
         bundles: list[_Bundle] = []
         current: _Bundle | None = None
-        for call in self.function.calls:
-            member = self.members.get(call)
+        for step in self.function.steps:
+            member = self.members.get(step)  # type: ignore[arg-type]
             if member is not None and all(m.kind == PARAMETER for m in member.writes):
                 if current is None or not current.has_room(member) or current.conflicts(member.reads, member.writes):
                     current = _Bundle()
                     bundles.append(current)
                 current.add(member)
-            elif current is not None and current.conflicts(*_touched(call)):
+            elif current is not None and current.conflicts(*self.touched(step)):
                 current = None
         return bundles
 
@@ -134,12 +122,12 @@ class _Bundler:
         bundles: list[_Bundle] = []
         current = _Bundle()
         changed: set[Memory] = set()  # what other calls wrote since the bundle's first member
-        for call in self.function.calls:
-            member = self.members.get(call)
+        for step in self.function.steps:
+            member = self.members.get(step)  # type: ignore[arg-type]
             if member is None or not (
                 all(m.kind == PARAMETER for m in member.reads) and all(m.kind != PARAMETER for m in member.writes)
             ):
-                changed |= _touched(call)[1]
+                changed |= self.touched(step)[1]
                 continue
             if not bundles or not current.has_room(member) or member.reads & changed:
                 current = _Bundle()
@@ -160,9 +148,14 @@ class _Bundler:
         writes = frozenset(t.memory for t in call.results)
         return _Member(call, launch, tuple(o.tensor.memory for o in operands), reads, writes)
 
-    def launch(self, name: str) -> _Launch | None:
+    def touched(self, step: Step) -> tuple[set[Memory], set[Memory]]:
+        """The memory that a step may read, and what it may write."""
+        reads = {m for o in step.reads for m in self.aliases.of(o.tensor)}
+        return reads, reads if isinstance(step, ObjectCall) else {t.memory for t in step.results}
+
+    def launch(self, name: str) -> Launch | None:
         if name not in self.cache.launches:
-            self.cache.launches[name] = _launch(self.functions.functions[name])
+            self.cache.launches[name] = launch_of(self.functions.functions[name])
         return self.cache.launches[name]
 
     # --- rewriting ---------------------------------------------------------------------------------------------------
@@ -191,89 +184,6 @@ class _Bundler:
         if key not in self.cache.bundles:
             ops = tuple(op for m in bundle.members for op in self.functions.kernels.get(m.call.function, ()))
             name = "bundle_" + "_".join(dict.fromkeys(ops)).replace(".", "_").replace(":", "_")[:60]
-            self.cache.bundles[key] = self.functions.add(name, _bundled(bundle.members, memory), ops)
+            parts = [(m.launch, tuple(numbers[a] for a in m.args)) for m in bundle.members]
+            self.cache.bundles[key] = self.functions.add(name, bundled(parts, len(memory)), ops)
         return self.cache.bundles[key]
-
-
-def _touched(call: KernelCall) -> tuple[set[Memory], set[Memory]]:
-    """The memory that a call reads, and what it writes."""
-    return {o.tensor.memory for o in call.reads}, {t.memory for t in call.results}
-
-
-def _bytes(buffer: Any) -> int:
-    return (blocks.volume([blocks.as_int(d) for d in buffer.ty.shape]) or 0) * blocks.element_bits(buffer) // 8
-
-
-def _launch(func: Any) -> _Launch | None:
-    if takes_addresses(func) or not isinstance(func.body, tvm.SBlockRealize):
-        return None
-    grid = func.body.block.body
-    if not _is_bound(grid, "blockIdx.x") or not _is_bound(grid.body, "threadIdx.x") or _binds_threads(grid.body.body):
-        return None
-    threads = grid.body
-    static = all(hasattr(p.ty, "shape") and _bytes(p) for p in func.params)
-    has_memory = len(blocks.list_buffers(func)) > len(func.params)
-    if not static or has_memory or not all(isinstance(loop.extent, tvm.IntImm) for loop in (grid, threads)):
-        return None
-    return _Launch(func, grid, threads, sum(map(_bytes, func.params)))
-
-
-def _is_bound(loop: Any, thread: str) -> bool:
-    return isinstance(loop, tvm.For) and loop.thread_binding is not None and loop.thread_binding.thread_tag == thread
-
-
-def _binds_threads(body: Any) -> bool:
-    bound: list[Any] = []
-    tvm.structural_walk(body, (tvm.For, lambda loop: bound.append(loop) if loop.thread_binding is not None else None))
-    return bool(bound)
-
-
-def _bundled(members: Sequence[_Member], args: Sequence[Memory]) -> Any:
-    """A function of `args` with the members as branches over the index of the block of threads."""
-    params: dict[Any, Any] = {}
-    for member in members:
-        for arg, param in zip(member.args, elements(member.launch.func.params), strict=True):
-            params.setdefault(arg, tvm.Var(f"p{len(params)}", param.ty))
-    block, thread = tvm.Var("block", "int32"), tvm.Var("thread", "int32")
-    parts: list[tuple[int, Any]] = []
-    total = 0
-    for member in members:
-        parts.append((total, _placed(member, params, block - total, thread)))
-        total += int(member.launch.grid.extent)
-    threads = _bound("threadIdx.x", thread, int(members[0].launch.threads.extent), _branches(block, parts))
-    grid = _bound("blockIdx.x", block, total, threads)
-    root = tvm.SBlock([], [], [], "root", grid)
-    attrs = members[0].launch.func.attrs
-    return tvm.PrimFunc([params[a] for a in args], tvm.SBlockRealize([], True, root), None, attrs)
-
-
-def _placed(member: _Member, params: dict[Any, Any], block: Any, thread: Any) -> Any:
-    """The work of a thread of a member, with variables of its own."""
-    args = zip(member.args, elements(member.launch.func.params), strict=True)
-    values = {param.__chandle__(): params[arg] for arg, param in args}
-    for loop, value in ((member.launch.grid, block), (member.launch.threads, thread)):
-        values[loop.loop_var.__chandle__()] = value.astype(str(loop.loop_var.ty.dtype))
-
-    def renamed(var: Any) -> Any:
-        address = var.__chandle__()
-        if address not in values:
-            values[address] = tvm.Var(var.name, var.ty)
-        return values[address]
-
-    return tvm.structural_map(member.launch.threads.body, (tvm.Var, renamed))
-
-
-def _branches(block: Any, parts: Sequence[tuple[int, Any]]) -> Any:
-    """The part of a block of threads, found by halving."""
-    if len(parts) == 1:
-        return parts[0][1]
-    middle = len(parts) // 2
-    condition = block < parts[middle][0]
-    return tvm.tirx.IfThenElse(condition, _branches(block, parts[:middle]), _branches(block, parts[middle:]))
-
-
-def _bound(tag: str, var: Any, extent: int, body: Any) -> Any:
-    """A loop that is bound to a thread index."""
-    binding = tvm.IterVar(tvm.Range(0, extent), tvm.Var(tag, "int32"), tvm.tirx.IterVar.ThreadIndex, tag)
-    zero = tvm.tirx.const(0, "int32")
-    return tvm.For(var, zero, tvm.tirx.const(extent, "int32"), tvm.tirx.ForKind.THREAD_BINDING, body, binding)

@@ -8,7 +8,6 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.vm.plan.destinations import Destination, Destinations
 from meta.vm.plan.kernels import (
-    OWN,
     PLANNED,
     KernelCall,
     KernelList,
@@ -130,7 +129,7 @@ class Emitter:
 
     def place(self, tensor: Tensor) -> Any:
         memory = tensor.memory
-        if memory.kind not in (PLANNED, OWN):
+        if memory in self.placed:
             return self.placed[memory]
         shape = tensor.shape
         assert shape is not None
@@ -140,7 +139,8 @@ class Emitter:
             if key not in self.placed:
                 self.placed[key] = self.destination(tensor, kind, memory.storage, memory.offset)
             return self.placed[key]
-        return self.destination(tensor, kind, -1, 0)
+        self.placed[memory] = self.destination(tensor, kind, -1, 0)
+        return self.placed[memory]
 
     def destination(self, tensor: Tensor, kind: Any, storage: int, offset: int) -> Any:
         """A variable for a tensor in a storage, or with memory of its own."""

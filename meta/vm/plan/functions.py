@@ -6,9 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.schedule.overlap import may_share, merged
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.plan.kernels import KernelCall, Operand, Tensor, same_shape
-from meta.vm.plan.overlap import may_share, merged
 
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""

@@ -90,7 +90,8 @@ class Graph:
         self.writers: dict[Memory, int] = {}
         numbers: dict[Tensor, int] = {}
         self.makers: dict[Tensor, int] = {}
-        users: dict[Memory, list[int]] = {}
+        last_user: dict[Memory, int] = {}
+        ordered = {param.memory for _, param in function.updates}
         for i, call in enumerate(function.calls):
             read = dict.fromkeys(o.tensor for o in call.reads)
             after = {self.makers[t] for t in read if t in self.makers}
@@ -101,11 +102,11 @@ class Graph:
                     self.tensors.append(t)
                     self.sizes.append(t.bytes)
                 elif t.memory.kind == PARAMETER:
-                    after.update(users.get(t.memory, ()))
                     self.writers[t.memory] = i
-            for t in read:
-                users.setdefault(t.memory, []).append(i)
-            after.discard(i)
+            for memory in {o.tensor.memory for o in call.operands} & ordered:  # the calls that use it keep their order
+                if memory in last_user:
+                    after.add(last_user[memory])
+                last_user[memory] = i
             reads = tuple(numbers[t] for t in read if t in numbers)
             node = Node(i, call, reads, tuple(numbers[t] for t in call.results if t in numbers), after, set())
             for t in reads:

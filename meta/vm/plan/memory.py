@@ -9,13 +9,13 @@ whose memory a caller provides, because kernels take tensors that start where th
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left
+from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from meta.vm.plan.functions import Functions
 from meta.vm.plan.graph import live_bytes, memory_sizes, spans
-from meta.vm.plan.kernels import PLANNED, KernelCall, KernelList
+from meta.vm.plan.kernels import OWN, PLANNED, KernelCall, KernelList, Memory, leaves
 
 Span = tuple[int, int]
 """The positions of the first and the last use of a tensor."""
@@ -59,6 +59,7 @@ def assign_memory(function: KernelList, *, arena: bool) -> list[int]:
     """Give planned memory its storage and offset; returns the bytes of the storages.
 
     arena: put all tensors into one storage, with offsets."""
+    _share_symbolic(function)
     sizes, lives = memory_sizes(function), spans(function)
     if not sizes:
         return []
@@ -66,6 +67,20 @@ def assign_memory(function: KernelList, *, arena: bool) -> list[int]:
     for memory, (storage, offset) in zip(sizes, places, strict=True):
         memory.storage, memory.offset = storage, offset
     return storages
+
+
+def _share_symbolic(function: KernelList) -> None:
+    """Let tensors of equal symbolic sizes that live one after the other share memory."""
+    results = {operand.tensor.memory for operand in leaves(function.result)}
+    lives = spans(function, OWN)
+    free: dict[tuple[str, str], list[tuple[int, Memory]]] = {}
+    tensors = [t for t in function.tensors() if t.memory in lives and t.memory not in results and not t.is_static]
+    for tensor in tensors:
+        first, last = lives[tensor.memory]
+        rows = free.setdefault((str(tensor.shape), tensor.dtype), [])
+        if rows and rows[0][0] < first:
+            tensor.memory = rows.pop(0)[1]
+        insort(rows, (last, tensor.memory), key=lambda row: row[0])
 
 
 def _shared(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:

@@ -71,7 +71,7 @@ def plan(
             order_kernels(main)
             if budget is None:
                 overlap_collectives(main, functions)
-        bundles = fuse and str(target.kind.name) == "cuda" and main.is_straight
+        bundles = fuse and str(target.kind.name) == "cuda"
         cache = BundleCache()
         parameter_bytes = sum(o.bytes for _, value in main.parameters for o in leaves(value))
 
@@ -111,9 +111,8 @@ def _emitted(
     takes_memory: bool,
 ) -> Planned:  # fmt: skip
     """The module for code generation, with the kernels that its functions call."""
-    builder = tvm.BlockBuilder()
     used = dict.fromkeys(c.function for each in planned for c in each.function.calls)
-    callees = {n: builder.add_func(functions.functions[n], n) for n in used if n in functions.functions}
+    callees = {n: _callee(n) for n in used if n in functions.functions}
     callees |= {str(n.name_hint): n for n, f in module.functions.items() if isinstance(f, tvm.RelaxFunction)}
     functions_out: dict[Any, Any] = {callees[n]: functions.functions[n] for n in used if n in functions.functions}
     destinations: Destinations | None = None
@@ -126,6 +125,13 @@ def _emitted(
     kernels = {name: ops for name, ops in functions.kernels.items() if name in used or name.startswith("meta.")}
     memory = reduce(PlannedBytes.with_other, (each.bytes(functions) for each in planned))
     return Planned(out, kernels, planned[0].function, memory, trade, checks, destinations)
+
+
+def _callee(name: str) -> Any:
+    """The variable of a kernel. Its type says nothing of its parameters: schedules narrow those that are sizes."""
+    variable = tvm.GlobalVar(name)
+    tvm.update_type(variable, tvm.FuncType.opaque_func(ret=tvm.TupleType([]), purity=False))
+    return variable
 
 
 def _has_unproved(module: Any) -> bool:

@@ -84,7 +84,7 @@ class _Reader:
 
     def value(self, expression: Any) -> Value:
         """The value of an expression that computes nothing."""
-        if isinstance(expression, tvm.RelaxVar):
+        if isinstance(expression, tvm.RelaxVar) and not isinstance(expression.ty, tvm.PrimType):
             return self.values[expression.__chandle__()]
         if isinstance(expression, tvm.RelaxTuple):
             return tuple(self.value(field) for field in elements(expression.fields))

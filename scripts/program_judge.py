@@ -1,0 +1,231 @@
+"""Runs a program of the fuzzer eagerly, interpreted and compiled, and compares results, arguments and state."""
+
+from __future__ import annotations
+
+import re
+import traceback
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Final
+
+import numpy as np
+
+import meta
+from meta.errors import ArgumentError, MetaError, SymbolicSizeError
+from meta.interpreter.run import run as interpret
+from meta.ir.expr import MUTATES
+from meta.random import default_generator
+
+WAYS: Final = ("interpreter", "compiled", "budget")
+_LARGEST: Final = 1e6
+"""Programs with larger values are skipped: rounding decides about them."""
+_TOLERANCES: Final = {"float64": 1e-9, "float32": 3e-5, "float16": 0.03, "bfloat16": 0.1}
+"""Allowed differences, relative to the largest element, besides the effect of rounded arguments."""
+_STEPS: Final = {"float64": 1e-13, "float32": 1e-6, "float16": 1e-3, "bfloat16": 8e-3}
+_LEAST: Final = re.compile(r"at least ([\d,]+) bytes")
+
+Arrays = dict[str, np.ndarray[Any, Any]]
+"""What a call leaves: results, arguments and state by name."""
+Calls = Callable[..., Any]
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A way to run a program that is wrong. way: "interpreter", "compiled", "budget"; kind: "results", "state" or the
+    name of an error; text: the first difference, or the error."""
+
+    way: str
+    kind: str
+    text: str
+    options: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.way}{self.options}: {self.kind}: {self.text}"
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """outcome: "same", "wrong", "large values", "sensitive" (to rounding), "needs known sizes", or the error of the
+    eager call."""
+
+    outcome: str
+    findings: tuple[Finding, ...] = ()
+
+
+def judge(source: str, ways: Sequence[str] = WAYS, every: bool = True) -> Verdict:
+    """Run the program that `make()` in `source` gives. ways: those of which findings count; every: go on after the
+    first finding."""
+    space: dict[str, Any] = {}
+    exec(compile(source, "<program>", "exec"), space)
+    calls = len(space["SIZES"])
+    try:
+        with np.errstate(all="ignore"):
+            expected = list(_run(space, calls, _eager))
+            moved = list(_run(space, calls, _eager, moved=True))
+    except MetaError as error:
+        return Verdict(f"eager {type(error).__name__}")
+    if not all(np.isfinite(x).all() and np.abs(x).max(initial=0) < _LARGEST for c in expected for x in c.values()):
+        return Verdict("large values")
+    allowed = _allowed(source, expected, moved)
+    findings: list[Finding] = []
+    try:
+        for finding in _ways(space, calls, expected, allowed, ways):
+            if finding.way in ways:
+                findings.append(finding)
+            if not every:
+                break
+    except SymbolicSizeError:
+        return Verdict("needs known sizes")
+    sensitive = any(a > 0.1 for call in allowed for a in call.values())
+    return Verdict("wrong" if findings else "sensitive" if sensitive else "same", tuple(findings))
+
+
+def _ways(
+    space: dict[str, Any], calls: int, expected: Sequence[Arrays], allowed: Sequence[dict[str, float]],
+    ways: Sequence[str],
+) -> Iterator[Finding]:  # fmt: skip
+    """The findings of the ways to run the program. Raises SymbolicSizeError where a symbolic size is refused."""
+    options: dict[str, Any] = dict(space["OPTIONS"])
+    if space["DYNAMIC"]:
+        options["dynamic"] = space["DYNAMIC"]
+
+    def attempt(way: str, wrap: Calls, **shown: Any) -> Finding | None:
+        text = "".join(f" {k}={v}" for k, v in shown.items())
+        try:
+            for number, call in enumerate(_run(space, calls, wrap)):
+                if problem := _difference(expected[number], call, allowed[number]):
+                    kind = "results" if problem.startswith("result") else "state"
+                    return Finding(way, kind, f"call {number}: {problem}", text)
+        except SymbolicSizeError:
+            raise
+        except MetaError as error:
+            return Finding(way, type(error).__name__, str(error).split("\n")[0][:200], text)
+        except Exception as error:  # noqa: BLE001 - whatever it is, it is a finding
+            return Finding(way, type(error).__name__, traceback.format_exc(limit=-2)[-300:], text)
+        return None
+
+    found = attempt("interpreter", _interpreted) if "interpreter" in ways else None
+    if found is not None:
+        yield found
+    if not {"compiled", "budget"}.intersection(ways):
+        return
+    executors: list[Any] = []
+
+    def compiled(function: Calls, **more: Any) -> Calls:
+        executors.append(meta.vm.compile(meta.trace(function), **options, **more))
+        return executors[-1]
+
+    found = attempt("compiled", compiled, **space["OPTIONS"])
+    if found is not None:
+        yield found
+    elif space["BUDGETS"] and "budget" in ways:
+        for budget in _budgets(space, executors[-1], options):
+            found = attempt("budget", partial(compiled, memory_budget=budget), memory_budget=budget)
+            if found is not None:
+                yield found
+
+
+def _budgets(space: dict[str, Any], executor: Any, options: dict[str, Any]) -> list[int]:
+    """Numbers of bytes at the program's levels between the least and all; none where the two are equal."""
+    function, _, arguments = space["make"]()
+    inputs = arguments(0)
+    with meta.no_grad():
+        total = executor.memory(*inputs).total
+        try:
+            meta.vm.compile(meta.trace(function), **options, memory_budget=1).program(*inputs)
+        except ArgumentError as error:
+            match = _LEAST.search(str(error))
+            if match is not None and (least := int(match[1].replace(",", ""))) < total:
+                return sorted({int(least + level * (total - least)) for level in space["BUDGETS"]})
+        except MetaError:
+            pass
+    return []
+
+
+def _run(space: dict[str, Any], calls: int, wrap: Calls, moved: bool = False) -> Iterator[Arrays]:
+    """What each call leaves. wrap: function -> what is called; moved: with slightly other arrays."""
+    meta.random.seed(0)
+    function, state, arguments = space["make"]()
+    if moved:
+        _move(state().values())
+    call = wrap(function)
+    for number in range(calls):
+        inputs = arguments(number)
+        if moved:
+            _move(inputs)
+        with meta.no_grad():
+            results = call(*inputs)
+        named = {f"result {i}": x for i, x in enumerate(results)} | {f"argument {i}": x for i, x in enumerate(inputs)}
+        yield {name: _values(x) for name, x in (named | state()).items()}
+
+
+def _values(x: Any) -> np.ndarray[Any, Any]:
+    return np.array(x.detach().cast("float64").numpy(), copy=True)
+
+
+def _move(arrays: Any) -> None:
+    """Change floating arrays by about the rounding of their dtype."""
+    rng = np.random.default_rng(1)
+    with meta.no_grad():
+        for x in arrays:
+            if x.dtype in _STEPS:
+                factor = 1 + _STEPS[x.dtype] * rng.choice((-1.0, 1.0), x.shape)
+                x.update(meta.array(_values(x) * factor, dtype=x.dtype))
+
+
+def _eager(function: Calls) -> Calls:
+    return function
+
+
+def _interpreted(function: Calls) -> Calls:
+    """The traced program on the interpreter, which writes state as a compiled program does."""
+
+    def call(*inputs: Any) -> Any:
+        record = meta.trace(function).record(*inputs)
+        arrays = [*inputs, *(x for _, x in record.state)]
+        arrays += [(draws.generator or default_generator).draw(count=draws.count) for draws in record.random]
+        results = interpret(record.module, *arrays)
+        mutated = record.main.attrs.get(MUTATES, {})
+        new = {position: meta.array(results[index].numpy(copy=True)) for index, position in mutated.items()}
+        kept = [_copied(r) for i, r in enumerate(results) if i not in mutated]
+        for position, value in new.items():
+            arrays[position].update(value)
+        return record.result.build(iter(kept))
+
+    return call
+
+
+def _copied(x: Any) -> Any:
+    return x.detach().copy()
+
+
+def _allowed(source: str, expected: Sequence[Arrays], moved: Sequence[Arrays]) -> list[dict[str, float]]:
+    """The largest difference of each array of each call, relative to its largest element or 1."""
+    tolerance = max(t for dtype, t in _TOLERANCES.items() if f"'{dtype}'" in source or dtype == "float64")
+    return [
+        {name: tolerance + 30 * _relative(call[name], other[name]) for name in call}
+        for call, other in zip(expected, moved, strict=True)
+    ]
+
+
+def _relative(expected: np.ndarray[Any, Any], other: np.ndarray[Any, Any]) -> float:
+    if expected.shape != other.shape or not np.isfinite(other).all():
+        return np.inf
+    return float(np.abs(expected - other).max(initial=0) / max(1.0, np.abs(expected).max(initial=0)))
+
+
+def _difference(expected: Arrays, call: Arrays, allowed: dict[str, float]) -> str:
+    """The first array that differs, "" if none does."""
+    if expected.keys() != call.keys():
+        return f"state has {sorted(call)}, expected {sorted(expected)}"
+    for name, x in expected.items():
+        got = call[name]
+        if got.shape != x.shape:
+            return f"{name} has shape {got.shape}, expected {x.shape}"
+        with np.errstate(all="ignore"):
+            far = _relative(x, got)
+        if not far <= allowed[name]:
+            place = np.unravel_index(np.argmax(np.nan_to_num(np.abs(x - got), nan=np.inf)), x.shape) if x.size else ()
+            return f"{name}{[*map(int, place)]} is {got[place]:.8g}, expected {x[place]:.8g} (off by {far:.1e})"
+    return ""
