@@ -296,9 +296,8 @@ def _max_pool_alone(to: _LayoutConverter, call: Call) -> _New | None:
     twins = [c for c in calls if c.op_name == f"{call.op_name}_with_indices" and indices_of(to.old, c)]
     if x not in to.last or not twins:
         return None
-    return _New(
-        _without_plane(to, to.builder.emit(to.call(f"max_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank))))
-    )
+    pooled = to.call(f"max_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank))
+    return _New(_without_plane(to, to.builder.emit(pooled)))
 
 
 def _max_pool_dx(to: _LayoutConverter, call: Call) -> _New | None:
@@ -380,14 +379,10 @@ def _field(to: _LayoutConverter, value: TupleGetItem) -> _New | None:
     return _New(replace(value, value=new), last=value.index in positions)
 
 
-_SOURCES: Final[dict[str, _Rule]] = {
-    **{f"conv{rank}d{suffix}": _convolution for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw")},
-    "transpose": _transpose,
-}
-"""The operators whose results may have channels last though no operand has."""
-
+_CONVOLUTIONS: Final = tuple(f"conv{rank}d{suffix}" for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw"))
 _RULES: Final[dict[str, _Rule]] = {
-    **_SOURCES,
+    **dict.fromkeys(_CONVOLUTIONS, _convolution),
+    "transpose": _transpose,
     "batch_norm_train": _batch_norm("x", fields=(0,)),
     "batch_norm_train_dxwb": _batch_norm("dy", "x", fields=(0,)),
     "batch_norm_infer": _batch_norm("x"),
@@ -401,4 +396,5 @@ _RULES: Final[dict[str, _Rule]] = {
     "concatenate": _concatenate,
 }
 
-channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "", looks_for=tuple(_SOURCES))
+# Other operators have results with channels last only if operands have.
+channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "", (*_CONVOLUTIONS, "transpose"))
