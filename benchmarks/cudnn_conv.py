@@ -18,7 +18,8 @@ import tvm_ffi
 import meta
 from meta.backend.cudnn import settings
 from meta.device import device
-from meta.op.dispatch import CallInfo, dialect, implementations
+from meta.ir.call import CallInfo
+from meta.op.dispatch import dialect, implementations
 from meta.op.registry import as_type, get
 
 LAYERS = (

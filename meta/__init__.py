@@ -46,8 +46,6 @@ if TYPE_CHECKING:
     from meta import testing as testing
     from meta import vm as vm
     from meta._generated.functions import *  # noqa: F403
-    from meta.autograd.api import enable_grad as enable_grad
-    from meta.autograd.api import no_grad as no_grad
     from meta.autograd.function import Function as Function
     from meta.backend.cuda.memory_pool import device_memory_stats as device_memory_stats
     from meta.backend.cuda.memory_pool import empty_cache as empty_cache
@@ -94,6 +92,8 @@ if TYPE_CHECKING:
     from meta.functional.special import *  # noqa: F403
     from meta.functional.statistics import *  # noqa: F403
     from meta.model.model import Model as Model
+    from meta.modes import enable_grad as enable_grad
+    from meta.modes import no_grad as no_grad
     from meta.op.dispatch import dialect as dialect
     from meta.op.dispatch import with_dialect as with_dialect
     from meta.op.registration import register_dialect as register_dialect
@@ -110,7 +110,7 @@ _HOMES: dict[str, str] = {
     "asarray": "meta.eager.ndarray",
     "cond": "meta.tracing.control_flow",
     "define": "meta.definition",
-    "enable_grad": "meta.autograd.api",
+    "enable_grad": "meta.modes",
     "Model": "meta.model.model",
     "explain": "meta.eager.explain",
     "from_dlpack": "meta.eager.ndarray",
@@ -121,7 +121,7 @@ _HOMES: dict[str, str] = {
     "empty_cache": "meta.backend.cuda.memory_pool",
     "synchronize": "meta.backend.cuda.streams",
     "use_stream": "meta.backend.cuda.streams",
-    "no_grad": "meta.autograd.api",
+    "no_grad": "meta.modes",
     "trace": "meta.tracing",
     "dialect": "meta.op.dispatch",
     "register_dialect": "meta.op.registration",

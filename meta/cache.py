@@ -1,6 +1,6 @@
 """A bounded on-disk cache of byte strings that tolerates crashes, corruption and concurrent processes.
 
-Each entry is one file (`meta.cache_files`). Readers need no lock. Truncated, altered or renamed files and files of
+Each entry is one file (`meta.folders`). Readers need no lock. Truncated, altered or renamed files and files of
 other users are removed, not used. The cache never evaluates its contents.
 
 **Trust.** Entries are loaded as code, so whoever can write them can run code as this user. The directory, every
@@ -33,9 +33,8 @@ from collections.abc import Generator
 from pathlib import Path
 from typing import Final
 
-from meta.cache_files import TEMPORARY, encoded, exclusive, files, read_verified, write_atomically
 from meta.files.atomic import has_ended
-from meta.folders import Folder, opened
+from meta.folders import TEMPORARY, Folder, encoded, exclusive, files, opened, read_verified, write_atomically
 from meta.records import record
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")

@@ -8,12 +8,15 @@ Categories are ordered bool < integer < float < complex.
 
 from __future__ import annotations
 
+import math
 import sys
+from collections.abc import Sequence
 from functools import cache
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.limits import MAX_DIMENSION, MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -212,3 +215,14 @@ def int_range(dtype: str) -> tuple[int, int]:
         return 0, 1
     bits = _BITS[dtype]
     return (0, 2**bits - 1) if is_unsigned(dtype) else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+
+
+def array_bytes(shape: Sequence[object], itemsize: int) -> int | None:
+    """The bytes of an array; None for shapes that NumPy cannot hold: of sizes that are not ints or negative, of more
+    than 64 dimensions, or of more than 2**63 - 1 bytes where sizes of 0 count as 1."""
+    if len(shape) > MAX_DIMENSIONS:
+        return None
+    sizes = [size for size in shape if type(size) is int and 0 <= size <= MAX_DIMENSION]
+    if len(sizes) != len(shape) or math.prod(size or 1 for size in sizes) * itemsize > MAX_DIMENSION:
+        return None
+    return math.prod(sizes) * itemsize

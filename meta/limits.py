@@ -3,9 +3,6 @@ anywhere; within these limits, reading takes time and memory in proportion to th
 
 from __future__ import annotations
 
-import math
-from collections.abc import Sequence
-
 MAX_SOURCE = 1 << 30
 """Characters of a source. In large sources most of them are constants."""
 
@@ -65,14 +62,3 @@ MAX_HEADER = 16 << 20
 MAX_EXPANSION = 100
 MAX_EXPANSION_FREE = 256 << 20
 """A compressed file of parameters may expand to MAX_EXPANSION times its size plus MAX_EXPANSION_FREE bytes."""
-
-
-def array_bytes(shape: Sequence[object], itemsize: int) -> int | None:
-    """The bytes of an array; None for shapes that NumPy cannot hold: of sizes that are not ints or negative, of more
-    than 64 dimensions, or of more than 2**63 - 1 bytes where sizes of 0 count as 1."""
-    if len(shape) > MAX_DIMENSIONS:
-        return None
-    sizes = [size for size in shape if type(size) is int and 0 <= size <= MAX_DIMENSION]
-    if len(sizes) != len(shape) or math.prod(size or 1 for size in sizes) * itemsize > MAX_DIMENSION:
-        return None
-    return math.prod(sizes) * itemsize

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import ContextDecorator, contextmanager
 from threading import local
-from typing import Any
+from typing import Any, TypeVar, overload
 
 from meta.locks import new_lock
 
@@ -94,3 +94,29 @@ class GradMode(ContextDecorator):
 
     def __exit__(self, *_: object) -> None:
         modes.grad_enabled = self._before.pop()
+
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+@overload
+def no_grad() -> GradMode: ...
+@overload
+def no_grad(function: F) -> F: ...
+def no_grad(function: Any = None) -> Any:
+    """Record no gradients: `with no_grad():`, or as a decorator, in this thread."""
+    return GradMode(False) if function is None else GradMode(False)(function)
+
+
+@overload
+def enable_grad() -> GradMode: ...
+@overload
+def enable_grad(function: F) -> F: ...
+def enable_grad(function: Any = None) -> Any:
+    """Record gradients again inside of `no_grad`: `with enable_grad():`, or as a decorator, in this thread."""
+    return GradMode(True) if function is None else GradMode(True)(function)
+
+
+def is_grad_enabled() -> bool:
+    """Whether calls in this thread are recorded."""
+    return modes.grad_enabled

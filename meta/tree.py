@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from meta.records import record
+
+Classes = type | tuple[type, ...]
 
 
 @record
@@ -55,28 +58,38 @@ def leaves_of(value: Any) -> Iterator[Any]:
         yield value
 
 
-def map_leaves(function: Callable[[Any], Any], value: Any) -> Any:
-    """Apply `function` to every leaf of a nest of tuples and lists; returns nested tuples."""
+def with_leaves(value: Any, leaves: Sequence[Any]) -> Any:
+    """Nested tuples of the structure of `value`, a nest of tuples and lists, with other leaves, given in order."""
+    return _filled(value, iter(leaves))
+
+
+def _filled(value: Any, leaves: Iterator[Any]) -> Any:
     if isinstance(value, (tuple, list)):
-        return tuple([map_leaves(function, item) for item in value])  # pyright: ignore[reportUnknownVariableType]
-    return function(value)
+        return tuple([_filled(item, leaves) for item in value])  # pyright: ignore[reportUnknownVariableType]
+    return next(leaves)
 
 
-def named_leaves(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> Iterator[tuple[str, Any]]:
-    """The leaves of a nest of tuples, lists and dicts, in order, each with its path (`x.0.weight`)."""
-    if is_leaf(value):
+def named_leaves(
+    value: Any, classes: Classes | None = None, name: str = "", widest: int = sys.maxsize
+) -> Iterator[tuple[str, Any]]:
+    """The leaves of a nest of tuples, lists and dicts, in order, each with its path (`x.0.weight`).
+
+    classes: the classes of leaves, by default every class but the containers.
+    widest: number of items above which a container is passed over."""
+    is_leaf = classes is not None and isinstance(value, classes)
+    container = None if is_leaf else _items(value)
+    if is_leaf or (classes is None and container is None):
         yield name, value
-        return
-    container = _items(value)
-    for key, item in container[1] if container else ():
-        yield from named_leaves(item, is_leaf, child_path(name, key))
+    if container is not None and len(value) <= widest:
+        for key, item in container[1]:
+            yield from named_leaves(item, classes, child_path(name, key), widest)
 
 
-def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
+def flatten(value: Any, classes: Classes, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
     """The `named_leaves` of `value`, and the tree that rebuilds the nest.
 
     The tree stores values that are neither leaves nor containers."""
-    if is_leaf(value):
+    if isinstance(value, classes):
         return [(name, value)], Tree("leaf")
     container = _items(value)
     if container is None:
@@ -85,7 +98,7 @@ def flatten(value: Any, is_leaf: Callable[[Any], bool], name: str = "") -> tuple
     leaves: list[tuple[str, Any]] = []
     children: list[Tree] = []
     for key, item in items:
-        inner, child = flatten(item, is_leaf, child_path(name, key))
+        inner, child = flatten(item, classes, child_path(name, key))
         leaves += inner
         children.append(child)
     keys = tuple(key for key, _ in items) if kind == "dict" else ()

@@ -12,7 +12,7 @@ from meta.eager.ndarray import NDArray
 from meta.modes import modes, scoped
 from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, as_type
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 
 @contextmanager
@@ -64,12 +64,11 @@ class _Policy:
         dtype = target_dtype(op, types, self.low, self.overrides) or ""
         if not dtype:
             return types
-
-        def cast(t: Any) -> Any:
-            return t.with_dtype(dtype) if needs_cast(t, dtype) else t
-
-        data = data_positions(op)
-        return tuple(map_leaves(cast, t) if i in data else t for i, t in enumerate(types))
+        out = list(types)
+        for i in data_positions(op):
+            leaves = [t.with_dtype(dtype) if needs_cast(t, dtype) else t for t in leaves_of(types[i])]
+            out[i] = with_leaves(types[i], leaves)
+        return tuple(out)
 
     def cast(self, arg: Any, type_: Any, dtype: str) -> Any:
         if isinstance(type_, tuple):

@@ -7,12 +7,11 @@ from typing import Any, Protocol
 
 import meta
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError
-from meta.modes import modes
+from meta.modes import modes, no_grad
 from meta.schema.annotations import CheckedArguments
 
 _STATE = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")

@@ -8,9 +8,6 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
-    from meta.autograd.api import enable_grad as enable_grad
-    from meta.autograd.api import is_grad_enabled as is_grad_enabled
-    from meta.autograd.api import no_grad as no_grad
     from meta.autograd.batch import vmap as vmap
     from meta.autograd.finite_differences import gradcheck as gradcheck
     from meta.autograd.finite_differences import gradgradcheck as gradgradcheck
@@ -23,9 +20,12 @@ if TYPE_CHECKING:
     from meta.autograd.transforms import vjp as vjp
     from meta.eager.engine import backward as backward
     from meta.eager.engine import grad as grad
+    from meta.modes import enable_grad as enable_grad
+    from meta.modes import is_grad_enabled as is_grad_enabled
+    from meta.modes import no_grad as no_grad
 else:
     __getattr__, __dir__ = exports(__name__, {
-        "meta.autograd.api": ("enable_grad", "is_grad_enabled", "no_grad"),
+        "meta.modes": ("enable_grad", "is_grad_enabled", "no_grad"),
         "meta.autograd.batch": ("vmap",),
         "meta.autograd.finite_differences": ("gradcheck", "gradgradcheck"),
         "meta.autograd.function": ("Context", "Function"),

@@ -8,7 +8,7 @@ from typing import Any, Literal, cast
 import meta
 from meta.autograd.batched_calls import Batch, Rule, spread
 from meta.autograd.batching import RULES, aligned_operands, reduction, stacked_operands
-from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
+from meta.autograd.levels import Level, Lifted, call, check_in_place
 from meta.autograd.tangents import is_elementwise
 from meta.dim import Dim
 from meta.errors import ArgumentError, MetaError, NotSupportedError
@@ -16,8 +16,9 @@ from meta.functional._axes import stacked, unstacked
 from meta.ir.type import TensorType, TupleType, Type, Value, tensor_type
 from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op, as_type
+from meta.schema._types import TensorLike
 from meta.schema.annotations import checked
-from meta.tree import Tree, flatten, leaves_of, map_leaves
+from meta.tree import Tree, flatten, leaves_of, with_leaves
 
 Randomness = Literal["error", "same", "different"]
 
@@ -27,10 +28,9 @@ class Batched(Lifted):
 
     __slots__ = ()
 
-    @property
-    def type(self) -> TensorType:
-        kind = self.value.type
-        return tensor_type(kind.shape[1:], kind.dtype, kind.device)
+    def __init__(self, level: Level, value: Any) -> None:
+        super().__init__(level, value)
+        self.type = tensor_type(self.type.shape[1:], self.type.dtype, self.type.device)
 
     def _no_value(self, *_: object, **__: object) -> Any:
         raise NotSupportedError(
@@ -90,7 +90,8 @@ class BatchLevel(Level):
 
     def _at_once(self, op: Op, args: tuple[Any, ...], out: Type) -> Any:
         """All calls as one call of the operator or a few; None if there is no rule, or it does not fit the call."""
-        batch = Batch(self.size, self.values(args), map_leaves(self.owns, args), tuple(map(as_type, args)), op, out)
+        owned = with_leaves(args, [self.owns(x) for x in leaves_of(args)])
+        batch = Batch(self.size, self.values(args), owned, tuple(map(as_type, args)), op, out)
         for rule in self._rules(op, args, out):
             outcome: Any = rule(batch)
             if outcome is None:
@@ -117,7 +118,7 @@ class BatchLevel(Level):
             return False
 
     def _lifted(self, result: Any) -> Any:
-        return map_leaves(lambda y: Batched(self, y), result)
+        return with_leaves(result, [Batched(self, y) for y in leaves_of(result)])
 
     def _one_by_one(self, op: Op, args: tuple[Any, ...], out: Type) -> Any:
         """The calls one after the other, their results stacked."""
@@ -140,7 +141,8 @@ class BatchLevel(Level):
         slices = {id(leaf): unstacked(leaf.value) for leaf in leaves_of(args) if self.owns(leaf)}
 
         def one(i: int) -> tuple[Any, ...]:
-            return as_tuple(function(*map_leaves(lambda x: slices[id(x)][i] if self.owns(x) else x, args)))
+            leaves = [slices[id(x)][i] if self.owns(x) else x for x in leaves_of(args)]
+            return as_tuple(function(*with_leaves(args, leaves)))
 
         return [stacked(column) for column in zip(*map(one, range(size)), strict=True)]
 
@@ -224,7 +226,7 @@ def vmap(
     on values, is needed, and for random numbers."""
 
     def mapped(*args: Any, **kwargs: Any) -> Any:
-        leaves, tree = flatten((*args, kwargs), is_tensor)
+        leaves, tree = flatten((*args, kwargs), TensorLike)
         axes = _in_axes(in_dims, args, kwargs)
         size = _size(leaves, axes)
         level = BatchLevel(size, randomness)
@@ -254,7 +256,7 @@ def _in_axes(in_dims: Any, args: Sequence[Any], kwargs: Any) -> list[int | None]
         raise ArgumentError("vmap", problem, "one for each argument", "None is for arguments that all calls share")
     out: list[int | None] = []
     for i, (axes, arg) in enumerate(zip((*listed, 0), (*args, kwargs), strict=True)):
-        leaves, structure = flatten(arg, is_tensor)
+        leaves, structure = flatten(arg, TensorLike)
         for (name, x), axis in zip(leaves, _per_leaf(f"in_dims[{i}]", axes, structure), strict=True):
             if axis is not None and not -x.ndim <= axis < x.ndim:
                 place = f"argument {i}{'.' if name else ''}{name}"
@@ -289,7 +291,7 @@ def _size(leaves: Sequence[tuple[str, Any]], axes: Sequence[int | None]) -> Dim:
 
 
 def _flattened_results(result: Any) -> tuple[list[Any], Tree]:
-    leaves, structure = flatten(result, is_tensor)
+    leaves, structure = flatten(result, TensorLike)
     for value in structure.statics():
         raise ArgumentError(
             "vmap", f"the function returns a {type(value).__name__}", "tensors, and tuples, lists and dicts of them"

@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from meta.autograd.api import enable_grad, no_grad
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array
 from meta.errors import GradientError
+from meta.modes import enable_grad, no_grad
 from meta.op.grad.rule import as_tuple
 
 if TYPE_CHECKING:

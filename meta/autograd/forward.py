@@ -15,7 +15,7 @@ from meta.errors import GradientError
 from meta.modes import modes
 from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 
 class Dual(Lifted):
@@ -38,7 +38,8 @@ class ForwardLevel(Level):
         primals = self.values(args)
         out = call(op, primals)
         results = as_tuple(out)
-        tangents = result_tangents(op, primals, results, map_leaves(self.tangent, args))
+        incoming = with_leaves(args, [self.tangent(x) for x in leaves_of(args)])
+        tangents = result_tangents(op, primals, results, incoming)
         lifted = tuple(y if t is None else Dual(self, y, t) for y, t in zip(results, tangents, strict=True))
         return lifted if isinstance(out, tuple) else lifted[0]
 

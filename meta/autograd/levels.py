@@ -19,12 +19,11 @@ from meta.eager.indexing import Index, setitem
 from meta.eager.inplace import fitted
 from meta.eager.typed_tensor import TypedTensor
 from meta.errors import ArgumentError, GradientError, NotSupportedError, TraceError, TypeInferenceError
-from meta.ir.type import TensorType
 from meta.modes import modes, scopes
 from meta.op.registry import Op
 from meta.parts import TEMPORARY, check_whole, is_part
 from meta.schema._types import TensorLike
-from meta.tree import Tree, flatten, leaves_of, map_leaves
+from meta.tree import Tree, flatten, leaves_of
 
 
 class Lifted(TypedTensor):
@@ -37,12 +36,9 @@ class Lifted(TypedTensor):
     def __init__(self, level: Level, value: Any) -> None:
         self.level = level
         self.value = value
+        self.type = value.type
         self.origin: Any = None
         """A reference to the tensor of whose elements this is a copy (see meta.parts)."""
-
-    @property
-    def type(self) -> TensorType:
-        return self.value.type
 
     @property
     def scope(self) -> str:
@@ -209,7 +205,9 @@ class Level:
 
     def values(self, args: Any) -> Any:
         """The arguments with the tensors of the enclosing level in place of those of this level."""
-        return map_leaves(lambda leaf: leaf.value if self.owns(leaf) else leaf, args)
+        if isinstance(args, (tuple, list)):
+            return tuple([self.values(arg) for arg in args])  # pyright: ignore[reportUnknownVariableType]
+        return args.value if self.owns(args) else args
 
     def interpret(self, op: Op, args: tuple[Any, ...]) -> Any:
         """A call that reads a tensor of this level."""
@@ -257,7 +255,7 @@ class Level:
 
     def while_loop(self, condition: Any, body: Any, carry: Any) -> Any:
         """`meta.while_loop` without a bound."""
-        leaves, tree = flatten(carry, is_tensor)
+        leaves, tree = flatten(carry, TensorLike)
         start = [self.run_around(self.lowered, x) for _, x in leaves]
 
         def holds(parts: Any) -> Any:
@@ -272,8 +270,8 @@ class Level:
 
     def scan(self, step: Any, carry: Any, xs: Any, length: Any, reverse: bool) -> Any:
         """`meta.scan`."""
-        leaves, tree = flatten(carry, is_tensor)
-        elements, rows = flatten(xs, is_tensor)
+        leaves, tree = flatten(carry, TensorLike)
+        elements, rows = flatten(xs, TensorLike)
         start = [self.run_around(self.lowered, x) for _, x in leaves]
         stacks = [self.run_around(self.lowered, x, 1) for _, x in elements]
         forms: list[Tree] = []
@@ -293,7 +291,7 @@ class Level:
         """The results of a function inside of this level, lowered; their structure is appended to `forms`."""
         with self.entered():
             result = function(*args)
-        leaves, tree = flatten(result, is_tensor)
+        leaves, tree = flatten(result, TensorLike)
         forms.append(tree)
         return [self.lowered(x) for _, x in leaves]
 

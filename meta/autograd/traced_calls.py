@@ -85,7 +85,7 @@ def kept_tensors(ctx: Context, args: Sequence[Any], results: Sequence[Any]) -> t
     trees: dict[str, Tree] = {}
     tensors: list[Any] = []
     for name, value in vars(ctx).items():
-        leaves, tree = flatten(value, lambda leaf: isinstance(leaf, TensorLike))
+        leaves, tree = flatten(value, TensorLike)
         if leaves:
             trees[name] = tree
             tensors += [leaf for _, leaf in leaves]

@@ -14,6 +14,7 @@ from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, p
 from meta.eager.seeds import ones_of, zeros_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.modes import modes
+from meta.schema._types import TensorLike
 from meta.schema.annotations import checked
 from meta.tree import Tree, flatten
 
@@ -34,8 +35,8 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     Raises ArgumentError for tangents of another structure, TypeInferenceError for one of another type, GradientError
     where an operator has no derivative."""
     primals, tangents = _arguments(primals), _arguments(tangents)
-    leaves, tree = flatten(primals, is_tensor)
-    tangent_leaves, other = flatten(tangents, lambda x: x is None or is_tensor(x))
+    leaves, tree = flatten(primals, TensorLike)
+    tangent_leaves, other = flatten(tangents, (TensorLike, type(None)))
     if len(tangent_leaves) != len(leaves) or not _same_places(tree, other):
         problem = f"{len(tangent_leaves)} tangents for {len(leaves)} tensors, or nested otherwise"
         raise ArgumentError("jvp", problem, "a tangent for each tensor of the primals", "pass None for zeros")
@@ -63,7 +64,7 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
     Works on arrays and in traced functions, and inside of other transformations.
     Raises GradientError where an operator has no gradient; the second result raises ArgumentError and
     TypeInferenceError for gradients that do not fit."""
-    leaves, tree = flatten(tuple(primals), is_tensor)
+    leaves, tree = flatten(tuple(primals), TensorLike)
     if modes.trace is not None and modes.transform is None:
         return _traced_vjp(f, leaves, tree)
     level = ReverseLevel()
@@ -119,7 +120,7 @@ def jacobian(f: Callable[..., Any], primals: Any, *, mode: Literal["reverse", "f
         derivative for each element of the arguments. Choose the smaller number. The rows (columns) are computed at
         once, by `vmap`, and take so many times the memory of one.
     Raises ArgumentError for another mode and for an argument that is not floating."""
-    leaves, tree = flatten(primals, is_tensor)
+    leaves, tree = flatten(primals, TensorLike)
     if not leaves:
         raise ArgumentError("jacobian", f"primals are {type(primals).__name__} without tensors", "floating tensors")
     for name, x in leaves:
@@ -226,7 +227,7 @@ def _same_places(a: Tree, b: Tree) -> bool:
 
 def _results(where: str, result: Any) -> tuple[list[Any], Tree]:
     """The tensors that a transformed function returned. Raises ArgumentError for other leaves than those."""
-    leaves, structure = flatten(result, is_tensor)
+    leaves, structure = flatten(result, TensorLike)
     for value in structure.statics():
         raise ArgumentError(
             where, f"the function returns a {type(value).__name__}", "tensors, and tuples, lists and dicts of them"
@@ -248,7 +249,7 @@ def _check_type(where: str, what: str, x: Any, tensor: Any) -> None:
 
 def _gradients_of(dys: Any, types: Sequence[Any], structure: Tree) -> list[Any]:
     """The gradients for the results of a function, None for zeros."""
-    leaves, tree = flatten(dys, lambda x: x is None or is_tensor(x))
+    leaves, tree = flatten(dys, (TensorLike, type(None)))
     if len(leaves) != len(types) or not _same_places(structure, tree):
         problem = f"{len(leaves)} gradients for {len(types)} results, or nested otherwise"
         raise ArgumentError("vjp", problem, "the structure of the results", "pass None for zeros")

@@ -22,7 +22,7 @@ from meta.op.registry import Op, as_type
 from meta.tracing.differentiate import gradients
 from meta.tracing.emitter import recording
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of, map_leaves
+from meta.tree import leaves_of, with_leaves
 
 _LIMIT = 1024
 _recorded: dict[Any, Recorded] = {}
@@ -55,7 +55,7 @@ class Recorded:
         for binding in self.bindings:
             value = binding.value
             if isinstance(value, Call):
-                env[binding.var] = call(value.op, map_leaves(read, value.args))  # type: ignore[arg-type]
+                env[binding.var] = call(value.op, with_leaves(value.args, [read(x) for x in leaves_of(value.args)]))  # type: ignore[arg-type]
             elif isinstance(value, TupleGetItem):
                 env[binding.var] = read(value.value)[value.index]
             else:
@@ -95,7 +95,7 @@ def _record(
 
     with recording(builder):
         operands_of_rule, outs, tangent_symbols = (
-            map_leaves(symbol, tuple(part)) for part in (args, results, tangents)
+            with_leaves(tuple(part), [symbol(x) for x in leaves_of(tuple(part))]) for part in (args, results, tangents)
         )
         dys = [Symbol(Var("", y.type)) if i in flows else None for i, y in enumerate(results)]
         needs = tuple(any(t is not None for t in leaves_of(tangents[p])) for p in rule.differentiable)

@@ -18,7 +18,7 @@ from meta.ir.type import flat_types
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.op.dispatch import CallInfo
+    from meta.ir.call import CallInfo
 
 Kernel = Callable[..., Any]
 

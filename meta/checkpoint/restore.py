@@ -7,11 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from meta.autograd.api import no_grad
 from meta.checkpoint.named_arrays import state_of
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.model.model import Model
+from meta.modes import no_grad
 from meta.tree import child_path
 
 _SHOWN = 5

@@ -138,7 +138,7 @@ def _seconds(call: Callable[[], Any]) -> float:
 
 def _show(name: str, value: Any) -> None:
     """A line for each tensor of the result, and its values."""
-    for path, tensor in named_leaves(value, lambda v: not isinstance(v, tuple), name):
+    for path, tensor in named_leaves(value, name=name):
         values: Any = tensor.numpy()
         text = np.array2string(values, precision=4, threshold=20, edgeitems=3, suppress_small=True)
         print(f"{path}: {tensor.type!r}\n{text}")

@@ -10,12 +10,11 @@ import numpy as np
 
 from meta.backend.memory.allocation import host_memory
 from meta.dim import compute, names
-from meta.dtype import is_complex, is_float
+from meta.dtype import array_bytes, is_complex, is_float
 from meta.errors import ArgumentError, FileError, NotSupportedError, did_you_mean
 from meta.ir.expr import Call, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import walk
-from meta.limits import array_bytes
 from meta.op.registry import Op
 
 _NAMED = 8

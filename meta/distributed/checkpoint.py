@@ -11,7 +11,6 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from meta.autograd.api import no_grad
 from meta.distributed import process
 from meta.distributed.collectives import barrier
 from meta.distributed.exchanges import exchanges
@@ -19,6 +18,7 @@ from meta.distributed.one_file import ONE_FILE, load_file, save_file
 from meta.distributed.sharding import ShardedState
 from meta.distributed.state import StateEntry, entries_of
 from meta.errors import FileError, MetaError
+from meta.modes import no_grad
 from meta.optim.train_step import TrainStep
 from meta.schema.annotations import checked
 

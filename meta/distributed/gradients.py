@@ -7,11 +7,11 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import meta
-from meta.autograd.api import no_grad
 from meta.distributed.buckets import BUCKET_BYTES, buckets, check_bucket_bytes
 from meta.distributed.exchanges import Exchange, add_exchange, check_step, read_only
 from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
+from meta.modes import no_grad
 from meta.optim.train_step import TrainStep
 
 

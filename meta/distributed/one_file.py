@@ -5,7 +5,6 @@ from __future__ import annotations
 from pathlib import Path
 
 import meta
-from meta.autograd.api import no_grad
 from meta.checkpoint import api
 from meta.distributed import process
 from meta.distributed.collectives import broadcast
@@ -13,6 +12,7 @@ from meta.distributed.state import StateEntry
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.files import safetensors
+from meta.modes import no_grad
 
 ONE_FILE = ".safetensors"
 """The ending of the names of such files."""

@@ -11,7 +11,6 @@ from typing import Any
 
 import meta
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.distributed import process
 from meta.distributed.buckets import BUCKET_BYTES, Bucket, buckets, check_bucket_bytes
 from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges, read_only, written_parameter
@@ -20,7 +19,7 @@ from meta.distributed.mesh import Group, GroupLike, as_group
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.model.model import Model
-from meta.modes import modes
+from meta.modes import modes, no_grad
 from meta.optim.lamb import LAMB
 from meta.optim.train_step import TrainStep
 

@@ -9,13 +9,13 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
-from meta.autograd.api import no_grad
 from meta.distributed.exchanges import exchanges
 from meta.distributed.sharding import Shard, gather, shards_of
 from meta.distributed.tensor.parallel import TensorParallel
 from meta.distributed.tensor.parameters import ParameterPart
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
+from meta.modes import no_grad
 from meta.optim.train_step import TrainStep
 
 _OF_SHARD = re.compile(r"(optimizer|step|model)\.(.+)\.shard(\.\w+)?")

@@ -7,23 +7,25 @@ which changes of the operator's implementations empty. Traced symbols, active sc
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
 from itertools import count
 from marshal import dumps
 from operator import is_
-from typing import Any
+from typing import Any, cast
 
 from meta.backend.eviction import on_eviction
 from meta.device import Device
 from meta.dim import SymDim, size_error
-from meta.eager.ndarray import NDArray
-from meta.eager.operands import converted, has_numpy_arrays
+from meta.eager.ndarray import NDArray, asarray
 from meta.eager.runners import Runner, build_runner
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
+from meta.ir.call import CallInfo
 from meta.ir.type import Type, Value, flat_types
 from meta.locks import new_lock
 from meta.modes import modes, scopes
-from meta.op.dispatch import CallInfo, load_family
+from meta.op.dispatch import load_family
 from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
@@ -270,3 +272,41 @@ def device_of(args: tuple[Any, ...], out: Type) -> Device:
     if tensor is None:
         raise ArgumentError("dispatch", "no tensor among arguments and results")
     return tensor.device
+
+
+# --- NumPy arrays as operands ----------------------------------------------------------------------------------------
+
+
+def has_numpy_arrays(args: Sequence[Any]) -> bool:
+    """Whether a NumPy array with dimensions is among `args`, or in a list of them."""
+    return "numpy" in sys.modules and any(map(_is_array, leaves_of(tuple(args))))
+
+
+def _is_array(value: Any) -> bool:
+    numpy: Any = sys.modules["numpy"]
+    return isinstance(value, numpy.ndarray) and value.ndim > 0
+
+
+def converted(op: Op, args: Sequence[Any]) -> tuple[Any, ...]:
+    """`args` with NumPy arrays in place of tensors as arrays (see `as_arrays`)."""
+    positions = op.schema.tensor_positions
+    arrays = as_arrays([arg if i in positions else None for i, arg in enumerate(args)])
+    return tuple(arrays[i] if i in positions else arg for i, arg in enumerate(args))
+
+
+def as_arrays(args: Sequence[Any]) -> tuple[Any, ...]:
+    """`args` with NumPy arrays as arrays on the device of the first tensor, else on the CPU.
+
+    Their memory is shared if it is compact and writable, and copied if a trace or a gradient keeps it."""
+    tensors = [leaf for leaf in leaves_of(tuple(args)) if isinstance(leaf, TensorLike)]
+    device: Any = tensors[0].device if tensors else "cpu"  # type: ignore[attr-defined]
+    tracing = scopes.active and modes.trace is not None
+    needs_copy = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
+
+    def convert(value: Any) -> Any:
+        if isinstance(value, (tuple, list)):
+            items = cast("Sequence[Any]", value)
+            return [convert(item) for item in items] if any(map(_is_array, leaves_of(items))) else items
+        return asarray(value, device=device, copy=needs_copy) if _is_array(value) else value  # pyright: ignore[reportUnknownArgumentType]
+
+    return tuple(map(convert, args))

@@ -10,10 +10,11 @@ from meta.eager.gradient_graph import Edge, Edges, GradientNode, Leaf, accumulat
 from meta.eager.ndarray import NDArray, copy_of
 from meta.eager.seeds import (
     check_replacement,
+    check_seedless,
     check_used,
     freed,
     no_graph,
-    one_of,
+    ones_of,
     output_name,
     outputs_with_seeds,
     tensors,
@@ -105,7 +106,8 @@ def _root(y: NDArray, where: str, name: str = "the tensor") -> Slot:
 
 def _seed(where: str, y: NDArray, dy: NDArray | None, name: str = "the tensor") -> NDArray:
     if dy is None:
-        return one_of(where, y, name)
+        check_seedless(where, y, name)
+        return ones_of(y)
     if not isinstance(dy, NDArray) or dy._type is not y._type:  # pyright: ignore[reportUnnecessaryIsInstance]
         raise wrong_seed(where, y._type, dy, name)
     if dy._version is None:

@@ -9,12 +9,13 @@ from typing import Any
 from meta.eager.call import device_of
 from meta.eager.ndarray import NDArray
 from meta.eager.tape import any_tracked
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType, Value, flat_types
 from meta.modes import modes
-from meta.op.dispatch import CallInfo, Candidate, candidates
+from meta.op.dispatch import Candidate, candidates
 from meta.op.registry import Op, as_type, find, get
 from meta.schema._types import TensorLike
-from meta.tree import leaves_of, map_leaves
+from meta.tree import leaves_of, with_leaves
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,4 +88,4 @@ def _has_values(args: tuple[Any, ...]) -> bool:
 
 
 def _wrap(arg: Any) -> Any:
-    return map_leaves(lambda leaf: _TypeOnly(leaf) if isinstance(leaf, TensorType) else leaf, arg)
+    return with_leaves(arg, [_TypeOnly(leaf) if isinstance(leaf, TensorType) else leaf for leaf in leaves_of(arg)])

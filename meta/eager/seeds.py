@@ -30,9 +30,9 @@ def output_name(index: int, count: int) -> str:
     return "the tensor" if count == 1 else f"output {index}"
 
 
-def one_of(where: str, y: Any, name: str) -> Any:
-    """The gradient of an output that comes without one; errors call it `name`. Raises GradientError unless it has a
-    single element, which is real."""
+def check_seedless(where: str, y: Any, name: str) -> None:
+    """Raise GradientError unless an output that comes without a gradient, which is then 1, has a single element, which
+    is real. Errors call it `name`."""
     if y.size != 1:
         raise GradientError(
             where,
@@ -43,7 +43,6 @@ def one_of(where: str, y: Any, name: str) -> Any:
     if is_complex(y.dtype):
         problem = f"{name} is {y.dtype} and no gradient was given"
         raise GradientError(where, problem, "a real tensor", "pass dy, or take meta.real(...) or abs(...) of it")
-    return ones_of(y)
 
 
 def add_up(a: Any, b: Any) -> Any:

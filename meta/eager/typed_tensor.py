@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from abc import abstractmethod
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
@@ -22,15 +21,13 @@ if TYPE_CHECKING:
 class TypedTensor(TensorMethods):
     """A tensor of which the type is known: shape, dtype and device, operators as methods, and reading by indices."""
 
-    __slots__ = ()
+    __slots__ = ("type",)
+
+    type: TensorType
+    """Shape, dtype and device as one interned object."""
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function
-
-    @property
-    @abstractmethod
-    def type(self) -> TensorType:
-        """Shape, dtype and device as one interned object."""
 
     @property
     def shape(self) -> tuple[Dim, ...]:
@@ -64,9 +61,7 @@ class TypedTensor(TensorMethods):
         out = self if dtype is None else self.cast(dtype)
         return out if device is None else out.device_copy(device)
 
-    def detach(self) -> Self:
-        """The value, through which no derivative flows."""
-        return self.stop_gradient()
+    detach = TensorMethods.stop_gradient
 
     def __getitem__(self, index: Index) -> Self:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any, TypeVar
 
-from meta.eager.operands import as_arrays, has_numpy_arrays
+from meta.eager.call import as_arrays, has_numpy_arrays
 from meta.errors import MetaError
 
 F = TypeVar("F", bound=Callable[..., Any])

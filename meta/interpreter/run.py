@@ -39,7 +39,7 @@ from meta.records import mutable, record
 from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
 from meta.tracing.loop_op import LoopOp
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 MAX_CALLS = 100_000
 """Calls of functions in progress at one time. A call that is the last thing a function does is not in progress."""
@@ -70,7 +70,7 @@ def run(module: Module | FunctionExpr, *inputs: Any, entry: str = "main") -> Any
     names = [p.name for p in function.params]
     if len(inputs) != len(names):
         raise ArgumentError(entry, f"{len(inputs)} inputs", f"{len(names)}: {', '.join(names)}")
-    values: list[Any] = [map_leaves(_value, x) for x in inputs]
+    values: list[Any] = [*with_leaves(inputs, [_value(x) for x in leaves_of(inputs)])]
     with _plain():
         return _Interpreter(program).run(function, values, entry)
 
@@ -233,7 +233,10 @@ class _Interpreter:
         return iterate(op, args, lambda *values: inner.run(body, values, "step"))
 
     def argument(self, arg: Any, frame: _Frame) -> Any:
-        return map_leaves(lambda leaf: self.leaf(leaf, frame), arg)
+        """An argument of a call as operators take it."""
+        if isinstance(arg, (tuple, list)):
+            return tuple([self.argument(item, frame) for item in arg])  # pyright: ignore[reportUnknownVariableType]
+        return self.leaf(arg, frame)
 
     def leaf(self, value: Any, frame: _Frame) -> Any:
         """An atom or attribute value as operators take it."""

@@ -1,13 +1,14 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
-expr, type, module, span                the nodes, their types, programs, places in the user's code
-pattern, promotion                      how operators fuse, and the common dtype of operands
+expr, type, module                      the nodes and places in the user's code, their types, programs
+call                                    calls as dialects are asked about them
+pattern                                 how operators fuse
 builder                                 writing IR binding by binding, which tracing and passes do
 printer, literal                        the text of programs, and of the values in them
 parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
-visitor                                 walking, `rewrite` by tables of rules, substitution, renaming, inlining
+visitor                                 walking, other operands and blocks, substitution, renaming, inlining
 equality                                equality, digests and keys by content
-analysis, storage                       last uses, call graph, operator counts; the memory that results share
+analysis                                last uses, call graph, operators; the memory that results share
 verifier, verifier_rules                the rules of well-formed IR
 """
 
@@ -20,6 +21,7 @@ from meta.lazy import submodules
 if TYPE_CHECKING:
     from meta.ir import analysis as analysis
     from meta.ir import builder as builder
+    from meta.ir import call as call
     from meta.ir import equality as equality
     from meta.ir import expr as expr
     from meta.ir import lexer as lexer
@@ -30,8 +32,6 @@ if TYPE_CHECKING:
     from meta.ir import parser as parser
     from meta.ir import pattern as pattern
     from meta.ir import printer as printer
-    from meta.ir import promotion as promotion
-    from meta.ir import span as span
     from meta.ir import type as type  # noqa: A004
     from meta.ir import verifier as verifier
     from meta.ir import verifier_rules as verifier_rules

@@ -1,12 +1,15 @@
-"""Facts about IR: last uses of variables, tensors of nested types, the call graph, operator counts."""
+"""Facts about IR: last uses of variables, the call graph, the operators and devices of a module."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Set
+from collections.abc import Callable, Iterator, Mapping, Set
+from typing import Any
 
-from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, If, Var
+from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
+from meta.ir.type import flat_types
 from meta.ir.visitor import called_globals, free_vars, reads, walk
+from meta.records import record
 
 
 def vars_read(value: Expr | Atom) -> frozenset[Var]:
@@ -66,6 +69,32 @@ def op_counts(node: FunctionExpr | Block) -> dict[str, int]:
     return dict(sorted(out.items()))
 
 
+@record
+class Contents:
+    """What a module has, for passes that have nothing to do without it.
+
+    operators: the names of the operators that it calls; the namespace of those that have one; "" for functions.
+    devices: the kinds of the devices of its tensors."""
+
+    operators: frozenset[str]
+    devices: frozenset[str]
+
+
+def contents(module: Module) -> Contents:
+    """The contents of a module, which are computed once."""
+    found: Contents | None = module.contents
+    if found is None:
+        bindings = [b for function in module.functions.values() for b in walk(function)]
+        calls = [b.value for b in bindings if isinstance(b.value, Call)]
+        names = ("" if isinstance(c.op, (Var, GlobalVar)) else c.op.name.partition("::")[0] for c in calls)
+        params = (p for function in module.functions.values() for p in function.params)
+        kinds = {v.type for v in (*params, *(b.var for b in bindings))}
+        devices = {t.device.kind for t in flat_types(kinds)}
+        found = Contents(frozenset(names), frozenset(devices))
+        object.__setattr__(module, "contents", found)
+    return found
+
+
 def recursive_functions(calls: Mapping[str, Set[str]]) -> set[str]:
     """The functions on cycles of a call graph, and those on paths between cycles."""
     callers: dict[str, set[str]] = {name: set() for name in calls}
@@ -102,3 +131,58 @@ def callees_first(calls: Mapping[str, Set[str]]) -> list[str]:
         opened.add(name)
         stack += sorted(n for n in calls[name] if n not in opened)
     return list(order)
+
+
+# --- the memory of results: that of parameters, or of tensors that operators compute ---------------------------------
+
+Sources = frozenset[Any]
+"""The memory that a tensor may share: the positions of parameters, and variables and constants in place of those."""
+
+
+def result_sources(function: FunctionExpr, *, certain: bool = False) -> tuple[Sources, ...]:
+    """For each result, the tensors whose memory it may be: views have that of their operand, results of branches that
+    of either. A call of a function counts as new memory, and so does a result that is a tuple.
+
+    certain: only tensors whose memory it is whichever branch runs."""
+    sources = _StorageAnalysis(function, Sources.intersection if certain else Sources.union)
+    return tuple(sources.of(atom) for atom in function.body.results)
+
+
+class _StorageAnalysis:
+    """tensors: variable -> its sources.  tuples: variable -> the sources of each of its fields.
+    either: the sources of a result that is one of two branches'."""
+
+    def __init__(self, function: FunctionExpr, either: Callable[[Sources, Sources], Sources]) -> None:
+        self.either = either
+        self.tensors: dict[Atom, Sources] = {p: frozenset({i}) for i, p in enumerate(function.params)}
+        self.tuples: dict[Atom, tuple[Sources, ...]] = {}
+        for binding in walk(function):
+            self.bind(binding.var, binding.value)
+
+    def of(self, atom: Atom) -> Sources:
+        return self.tensors.get(atom, frozenset({atom}))
+
+    def bind(self, var: Var, value: Expr) -> None:
+        match value:
+            case Call() if value.callee is None and value.op.view:  # type: ignore[union-attr]
+                self.tensors[var] = self.of(value.args[0])
+            case Tuple():
+                self.tuples[var] = tuple(map(self.of, value.fields))
+            case TupleGetItem():
+                fields = self.tuples.get(value.value)
+                # Each projection of one field is the same tensor.
+                self.tensors[var] = fields[value.index] if fields else frozenset({(value.value, value.index)})
+            case If():
+                then, orelse = self.fields(value.then), self.fields(value.orelse)
+                if isinstance(value.then.result, Tuple) or value.then.result in self.tuples:
+                    self.tuples[var] = tuple(map(self.either, then, orelse))
+                else:
+                    self.tensors[var] = self.either(then[0], orelse[0])
+            case _:
+                pass
+
+    def fields(self, block: Block) -> tuple[Sources, ...]:
+        """The sources of the results of a block, of the fields if they are one tuple."""
+        if not isinstance(block.result, Tuple) and block.result in self.tuples:
+            return self.tuples[block.result]
+        return tuple(map(self.of, block.results))

@@ -27,12 +27,13 @@ from meta.ir.expr import (
     GlobalVar,
     If,
     OpLike,
+    Span,
     Tuple,
     TupleGetItem,
     Var,
     arg_types,
+    user_span,
 )
-from meta.ir.span import Span, user_span
 from meta.ir.type import FunctionType, Type
 from meta.limits import MAX_DEPTH
 
@@ -130,24 +131,24 @@ class Builder:
         """The expression that `call` binds."""
         values = tuple(args)
         kind = op.infer(arg_types(values))
-        return Call(op, values, kind, self._span(), dict(attrs or {}), dialect)
+        return Call(op, values, kind, self.next_span(), dict(attrs or {}), dialect)
 
     def call_function(self, function: Var | GlobalVar, args: Iterable[Atom], name: str | None = None) -> Var:
         """Call a function value on atoms; raises IRError when their types are not those of its parameters."""
         values = tuple(args)
-        return self.emit(Call(function, values, applied_type(function, values), self._span()), name)
+        return self.emit(Call(function, values, applied_type(function, values), self.next_span()), name)
 
     def tuple(self, fields: Iterable[Atom], name: str | None = None) -> Var:
         """Bind a tuple of atoms."""
-        return self.emit(Tuple(tuple(fields), self._span()), name)
+        return self.emit(Tuple(tuple(fields), self.next_span()), name)
 
     def get_item(self, value: Atom, index: int, name: str | None = None) -> Var:
         """Bind field `index` of a tuple."""
-        return self.emit(TupleGetItem(value, index, self._span()), name)
+        return self.emit(TupleGetItem(value, index, self.next_span()), name)
 
     def if_(self, cond: Atom, then: Callable[[], Result], orelse: Callable[[], Result], name: str | None = None) -> Var:
         """Bind a conditional. `then` and `orelse` are called once each and emit their block by this builder."""
-        span = self._span()
+        span = self.next_span()
         blocks: list[Block] = []
         for branch in (then, orelse):
             with self.block() as scope:
@@ -176,7 +177,7 @@ class Builder:
         attrs: Mapping[str, Any] | None = None,
     ) -> Generator[FunctionScope, None, None]:
         """The body of a function; afterwards take it from the scope's `function` (and `emit` it for a closure)."""
-        span = self._span()
+        span = self.next_span()
         variables = tuple(p if isinstance(p, Var) else Var(p[0], p[1], span) for p in params)
         with self._scope(FunctionScope(name, variables, dict(attrs or {}), span)) as scope:
             yield scope
@@ -196,7 +197,8 @@ class Builder:
                     self._definitions.pop(binding.var, None)
             del self._blocks[depth:]
 
-    def _span(self) -> Span | None:
+    def next_span(self) -> Span | None:
+        """The span of what is emitted next."""
         return self.span or (user_span() if self._caller_spans else None)
 
 

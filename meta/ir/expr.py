@@ -15,8 +15,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
-from meta.errors import IRError
-from meta.ir.span import Span
+from meta.errors import IRError, user_location
+from meta.ir.pattern import Pattern
 from meta.ir.type import FunctionType, TensorType, TupleType, Type
 from meta.records import record
 from meta.schema._dsl import Schema
@@ -24,6 +24,23 @@ from meta.schema._types import TensorLike
 
 MUTATES = "mutates"
 """Key of `FunctionExpr.attrs`: {result index: index of the parameter whose storage that result replaces}."""
+
+
+@record
+class Span:
+    """Where in the user's code a node came from: a file and a line in it."""
+
+    file: str
+    line: int
+
+    def __str__(self) -> str:
+        return f"{self.file}:{self.line}"
+
+
+def user_span() -> Span | None:
+    """The innermost line of the call stack outside of this package, None if there is none."""
+    location = user_location()
+    return Span(*location) if location else None
 
 
 class OpLike(Protocol):
@@ -38,6 +55,24 @@ class OpLike(Protocol):
     @property
     def view(self) -> bool:
         """Whether the result may share the storage of the first argument."""
+        ...
+
+    @property
+    def family(self) -> str: ...
+
+    @property
+    def pattern(self) -> Pattern:
+        """How it fuses."""
+        ...
+
+    @property
+    def inplace(self) -> Mapping[int, str]:
+        """Result index -> name of the argument whose storage that result reuses."""
+        ...
+
+    @property
+    def positions(self) -> Any:
+        """The rule of the values that tensors of positions may have, None without such tensors."""
         ...
 
     def infer(self, args: tuple[Any, ...], /) -> Type:

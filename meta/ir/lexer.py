@@ -12,7 +12,7 @@ from typing import NamedTuple, NoReturn
 
 from meta.dim import NAME
 from meta.errors import IRError
-from meta.ir.span import Span
+from meta.ir.expr import Span
 from meta.limits import MAX_DEPTH, MAX_NAME, MAX_PROGRAM, MAX_SOURCE, MAX_STRING, MAX_TOKENS, MAX_VALUE_SIZE
 
 _TOKEN = re.compile(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import field
+from typing import Any
 
 from meta.errors import IRError, did_you_mean
 from meta.ir.expr import FunctionExpr
@@ -17,10 +18,12 @@ def _no_functions() -> dict[str, FunctionExpr]:
 
 @record(eq=False)
 class Module:
-    """Functions by name. Immutable: `with_function` gives a new one. verified: whether `verify` has accepted it."""
+    """Functions by name. Immutable: `with_function` gives a new one. verified: whether `verify` has accepted it.
+    contents: the result of `analysis.contents`, once it has been asked for."""
 
     functions: Mapping[str, FunctionExpr] = field(default_factory=_no_functions)
     verified: bool = field(default=False, init=False, repr=False)
+    contents: Any = field(default=None, init=False, repr=False)
 
     def __getitem__(self, name: str) -> FunctionExpr:
         """The function called `name`; raises IRError when there is none."""

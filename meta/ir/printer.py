@@ -30,13 +30,13 @@ from meta.ir.expr import (
     FunctionExpr,
     GlobalVar,
     If,
+    Span,
     Tuple,
     TupleGetItem,
     Var,
     is_atom_list,
 )
 from meta.ir.literal import attr_text, encode_data, encode_inline, tuple_text
-from meta.ir.span import Span
 from meta.limits import MAX_DEPTH
 
 WIDTH = 120
@@ -185,7 +185,7 @@ class Printer:
         by_position = True
         parts: list[str] = []
         for arg, value in zip(call.op.schema.args, call.args, strict=False):
-            if not arg.required and attr_text(value) == attr_text(arg.default):
+            if not (arg.required or isinstance(value, ATOMS)) and attr_text(value) == attr_text(arg.default):
                 by_position = False
                 continue
             by_position = by_position and arg.is_tensor

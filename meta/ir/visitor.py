@@ -1,32 +1,22 @@
-"""Walking and rebuilding IR, so that a pass is a table of small functions.
-
-    def double(binding, scope):                       # a rule: what to put in place of a binding, or None
-        match binding.value:
-            case Call(op=Op(name="add"), args=(x, y)) if x is y:
-                return scope.call_expr(multiply, (x, 2.0))
-
-    function = rewrite(function, double)
-
-`rewrite` offers each binding, its operands already rewritten and its nested blocks first, to the rules in order.
-The first answer other than None counts: an expression takes the place of the value, an atom that of the variable.
-`scope` is the `Builder` of the new code: it takes bindings to put in front, and knows the definitions so far.
-"""
+"""Walking and rebuilding IR."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
+from itertools import islice
 from typing import Any, TypeVar
 
 from meta.errors import IRError
-from meta.ir.builder import Builder, applied_type
+from meta.ir.builder import Builder
 from meta.ir.expr import (
     ATOMS,
     Atom,
     Binding,
     Block,
     Call,
+    Constant,
     Expr,
     FunctionExpr,
     GlobalVar,
@@ -34,13 +24,10 @@ from meta.ir.expr import (
     Tuple,
     TupleGetItem,
     Var,
-    arg_types,
     is_atom_list,
     operands,
 )
 
-Scope = Builder
-Rule = Callable[[Binding, Scope], Expr | Atom | None]
 E = TypeVar("E", bound=Expr)
 Substitution = dict[Any, Atom]
 """Variable (or constant) -> what takes its place."""
@@ -128,42 +115,42 @@ def called_globals(node: FunctionExpr | Block) -> frozenset[str]:
 # Rebuilding
 
 
-def map_operands(value: Expr, change: Callable[[Atom], Atom]) -> Expr:
-    """`value` with `change` applied to each of its operands, nested blocks excepted; `value` itself when nothing
-    changes. A call keeps its type; `retyped` infers it again for operands of other types."""
-
-    def changed(item: Any) -> Any:
-        if isinstance(item, ATOMS):
-            return change(item)
-        if not is_atom_list(item):
-            return item
-        new = tuple(map(change, item))
-        return item if _same(new, item) else new
-
+def with_operands(value: Expr, atoms: Sequence[Atom]) -> Expr:
+    """`value` with other operands, in the order of `operands`, nested blocks excepted; `value` itself when they are the
+    same. A call keeps its type."""
+    if _same(tuple(atoms), tuple(operands(value))):
+        return value
+    rest = iter(atoms)
     match value:
         case Call():
-            op = value.op if value.callee is None else change(value.callee)
-            args = tuple(map(changed, value.args))
-            if op is value.op and _same(args, value.args):
-                return value
-            if isinstance(op, ATOMS) and not isinstance(op, (Var, GlobalVar)):
+            op = value.op if value.callee is None else next(rest)
+            if isinstance(op, Constant):
                 raise IRError("rewrite", "the function of a call was replaced by a tensor")
-            return replace(value, op=op, args=args)
+            args = [
+                next(rest) if isinstance(arg, ATOMS) else tuple(islice(rest, len(arg))) if is_atom_list(arg) else arg
+                for arg in value.args
+            ]
+            return replace(value, op=op, args=tuple(args))
         case Tuple():
-            fields = tuple(map(change, value.fields))
-            return value if _same(fields, value.fields) else replace(value, fields=fields)
+            return replace(value, fields=tuple(atoms))
         case TupleGetItem():
-            new = change(value.value)
-            return value if new is value.value else replace(value, value=new)
+            return replace(value, value=atoms[0])
         case If():
-            cond = change(value.cond)
-            return value if cond is value.cond else replace(value, cond=cond)
+            return replace(value, cond=atoms[0])
         case FunctionExpr():
             return value
 
 
 def _same(new: tuple[Any, ...], old: tuple[Any, ...]) -> bool:
     return all(a is b for a, b in zip(new, old, strict=True))
+
+
+def with_results(block: Block, atoms: Sequence[Atom]) -> Atom | Tuple:
+    """The result of `block` with other atoms; itself when they are the same."""
+    result = block.result
+    if not isinstance(result, Tuple):
+        return atoms[0]
+    return result if _same(tuple(atoms), result.fields) else replace(result, fields=tuple(atoms))
 
 
 def with_blocks(value: Expr, blocks: tuple[Block, ...]) -> Expr:
@@ -178,104 +165,6 @@ def with_blocks(value: Expr, blocks: tuple[Block, ...]) -> Expr:
             return replace(value, body=blocks[0])
         case Call() | Tuple() | TupleGetItem():
             raise IRError("rewrite", f"blocks are given to a {type(value).__name__}", "If or FunctionExpr")
-
-
-def retyped(call: Call) -> Call:
-    """`call` with its type inferred again; raises what the type rule of its operator raises."""
-    if isinstance(call.op, (Var, GlobalVar)):
-        kind = applied_type(call.op, call.args)
-    else:
-        kind = call.op.infer(arg_types(call.args))
-    return call if kind == call.type else replace(call, type=kind)
-
-
-class _Rewriter:
-    """One traversal: the rules, the builder of the new code, and the atoms that replace variables."""
-
-    def __init__(self, rules: tuple[Rule, ...]) -> None:
-        self.rules = rules
-        self.builder = Builder(caller_spans=False)
-        self.substitution: Substitution = {}
-
-    def atom(self, atom: Atom) -> Atom:
-        while isinstance(atom, Var) and atom in self.substitution:
-            atom = self.substitution[atom]
-        return atom
-
-    def block(self, block: Block) -> Block:
-        with self.builder.block() as scope:
-            for binding in block.bindings:
-                self.binding(binding)
-            result = block.result
-            new = map_operands(result, self.atom) if isinstance(result, Tuple) else self.atom(result)
-            scope.ret(new)  # pyright: ignore[reportArgumentType]
-        if scope.block.result is block.result and _same_length(scope.block.bindings, block.bindings):
-            return block
-        return scope.block
-
-    def binding(self, binding: Binding) -> None:
-        value = binding.value
-        # Most bindings stay as they are, and every pass visits all of them.
-        if self.substitution and any(atom in self.substitution for atom in operands(value)):
-            self.builder.span = binding.span
-            value = map_operands(value, self.atom)
-            if isinstance(value, Call) and any(map(_differ_in_type, operands(value), operands(binding.value))):
-                value = retyped(value)
-        if isinstance(value, (If, FunctionExpr)):
-            value = with_blocks(value, tuple(map(self.block, nested_blocks(value))))
-        self.builder.span = binding.span
-        candidate = binding if value is binding.value else Binding(binding.var, value)
-        for rule in self.rules:
-            answer = rule(candidate, self.builder)
-            if answer is None:
-                continue
-            if isinstance(answer, ATOMS):
-                self.substitution[binding.var] = answer
-                return
-            candidate = Binding(candidate.var, answer)
-            break
-        self.bind(binding, candidate)
-
-    def bind(self, old: Binding, new: Binding) -> None:
-        if new is old:
-            self.builder.bind(old)
-            return
-        kind = new.value.type
-        if kind == old.var.type:
-            self.builder.bind(new if new.value is not old.value else old)
-            return
-        var = Var(old.var.name, kind, old.var.span)
-        self.substitution[old.var] = self.builder.bind(Binding(var, new.value))
-
-
-def _differ_in_type(a: Atom, b: Atom) -> bool:
-    return a is not b and a.type != b.type
-
-
-def _same_length(new: tuple[Binding, ...], old: tuple[Binding, ...]) -> bool:
-    return len(new) == len(old) and _same(new, old)
-
-
-def rewrite(function: FunctionExpr, *rules: Rule) -> FunctionExpr:
-    """Apply `rules` to every binding, as the module docstring says; `function` itself when nothing changed.
-
-    A replacement may have another type than what it replaces: calls that read it are then typed again, which raises
-    what their type rule raises."""
-    body = _Rewriter(rules).block(function.body)
-    return function if body is function.body else replace(function, body=body)
-
-
-def by_op(table: Mapping[str, Rule]) -> Rule:
-    """The rule that picks from `table` by the name of the operator that a binding calls."""
-
-    def rule(binding: Binding, scope: Scope) -> Expr | Atom | None:
-        value = binding.value
-        if not isinstance(value, Call) or isinstance(value.op, (Var, GlobalVar)):
-            return None
-        rewrite = table.get(value.op.name)
-        return rewrite(binding, scope) if rewrite else None
-
-    return rule
 
 
 def renamed(function: FunctionExpr) -> FunctionExpr:
@@ -319,11 +208,10 @@ class _Renamer:
             # A closure may call itself, so its variable is renamed before its body is.
             var = self.fresh(old.var)
             bindings.append(Binding(var, self.value(old.value)))
-        result = map_operands(block.result, self.atom) if isinstance(block.result, Tuple) else self.atom(block.result)
-        return Block(tuple(bindings), result)  # pyright: ignore[reportArgumentType]
+        return Block(tuple(bindings), with_results(block, [self.atom(a) for a in block.results]))
 
     def value(self, value: Expr) -> Expr:
         if isinstance(value, FunctionExpr):
             return self.function(value)
-        new = map_operands(value, self.atom)
+        new = with_operands(value, [self.atom(a) for a in operands(value)])
         return with_blocks(new, tuple(map(self.block, nested_blocks(new))))

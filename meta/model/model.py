@@ -8,7 +8,6 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
@@ -20,7 +19,7 @@ from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, add
 from meta.model.inputs import refuse_input
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
-from meta.modes import modes, scopes
+from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments
 from meta.tracing.symbol import Symbol
 from meta.tree import named_leaves
@@ -103,7 +102,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if scopes.active and modes.trace is not None:
-            modes.trace.reached(self._containers())
+            modes.trace.reached([*self._containers()])
         try:
             if self._hooks is not None:
                 return self._hooks.call(self, self._active_forward(), args, kwargs)
@@ -159,7 +158,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def children(self) -> Iterator[tuple[str, Model]]:
         """Direct sub-models with their names; names in lists and dicts are `list.0`, `dict.key`."""
-        return named_leaves(self.__dict__, _is_model)
+        return named_leaves(self.__dict__, Model)
 
     def models(self, prefix: str = "") -> Iterator[tuple[str, Model]]:
         """This model, named "", and all its sub-models with dotted names."""
@@ -199,7 +198,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def _direct_arrays(self) -> Iterator[tuple[str, NDArray]]:
         """The model's arrays with their names, without those of sub-models."""
-        return named_leaves(self.__dict__, _is_array)
+        return named_leaves(self.__dict__, NDArray)
 
     def _containers(self) -> Iterator[Any]:
         """The lists and dicts in the public attributes; `__setattr__` does not see them change."""
@@ -217,7 +216,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def _buffer_ids(self) -> set[int]:
         values = [m.__dict__[name] for _, m in self.models() for name in m._buffers]
-        return {id(x) for _, x in named_leaves(values, _is_array)}
+        return {id(x) for _, x in named_leaves(values, NDArray)}
 
     def parameters(self) -> list[NDArray]:
         return [x for _, x in self.named_parameters()]
@@ -306,7 +305,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
         function = getattr(forward, "function", forward)
         if self._hooks is not None:
             function = _with_hooks(self, self._hooks, function)
-        return tracing.record(function, args, kwargs, names, self._containers())
+        return tracing.record(function, args, kwargs, names, [*self._containers()])
 
     def ir(self, *args: Any, **kwargs: Any) -> str:
         """The text of the recorded program."""
@@ -333,14 +332,6 @@ def _is_unchanged(old: Any, new: Any) -> bool:
     """Whether a program traced with the attribute value `old` is valid for `new`, too."""
     plain = (bool, int, float, str, type(None))
     return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)
-
-
-def _is_model(value: Any) -> bool:
-    return isinstance(value, Model)
-
-
-def _is_array(value: Any) -> bool:
-    return isinstance(value, NDArray)
 
 
 def _containers(value: Any) -> Iterator[Any]:

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from meta.autograd.api import no_grad
 from meta.dtype import is_float
 from meta.eager.named_state import Unmatched, refuse_names
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError
 from meta.model.names import torch_arrays, unused_names
+from meta.modes import no_grad
 
 if TYPE_CHECKING:
     from meta.model.model import Model

@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from meta.lazy import submodules
 
 if TYPE_CHECKING:
-    from meta.op import axes as axes
     from meta.op import crossover as crossover
     from meta.op import data_dependent as data_dependent
     from meta.op import declare as declare

@@ -17,7 +17,7 @@ from meta.dim import around
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.op.dispatch import CallInfo
+    from meta.ir.call import CallInfo
 
 
 @record

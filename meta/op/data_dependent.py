@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.op.dispatch import CallInfo
+from meta.ir.call import CallInfo
 
 
 def argwhere(x: Any, size: None) -> tuple[Any, tuple[int]]:

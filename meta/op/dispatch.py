@@ -13,17 +13,17 @@ from importlib import import_module
 from typing import Final
 
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
+from meta.ir.call import CallInfo as CallInfo
+from meta.ir.expr import OpLike
 from meta.locks import new_lock
 from meta.modes import modes, scoped
-from meta.op import families, plugins
-from meta.op.families import BUILT_IN as BUILT_IN
-from meta.op.implementation import CallInfo as CallInfo
+from meta.op import plugins
 from meta.op.implementation import Checker as Checker
 from meta.op.implementation import Dialect as Dialect
 from meta.op.implementation import Implementation as Implementation
 from meta.op.implementation import Kernel as Kernel
 from meta.op.implementation import implementations_of, on_change
-from meta.op.registry import Op
+from meta.op.plugins import BUILT_IN as BUILT_IN
 from meta.records import record
 
 _registered: dict[str, Dialect] = {}
@@ -36,16 +36,16 @@ _lock = new_lock("dialects")
 def load_family(family: str) -> None:
     """Import the modules of usable dialects for a family of operators, but for those of the last dialect, and the
     dialects of installed packages."""
-    plugins.load(plugins.DIALECTS)  # outside of the lock of `families`, which a plugin in another thread may wait for
+    plugins.load(plugins.DIALECTS)  # outside of the lock of families, which a plugin in another thread may wait for
     for name in BUILT_IN:
         if name != _LAST:
-            families.load(name, family)
+            plugins.load_family(name, family)
 
 
 def _load_again(op: str | None) -> None:
     """Load the families again after a change of all operators: a dialect may have become usable."""
     if op is None:
-        families.forget()
+        plugins.forget_families()
 
 
 on_change(_load_again)
@@ -110,18 +110,18 @@ def remove_dialect(name: str) -> None:
         del _registered[name]
 
 
-def implementations(op: Op) -> list[Implementation]:
+def implementations(op: OpLike) -> list[Implementation]:
     """All implementations of `op`, highest plevel first."""
     load_family(op.family)
-    families.load(_LAST, op.family)
+    plugins.load_family(_LAST, op.family)
     return implementations_of(op.name)
 
 
-def implementation(op: Op, dialect: str) -> Implementation | None:
+def implementation(op: OpLike, dialect: str) -> Implementation | None:
     """The implementation of `op` by a dialect, None if there is none."""
     load_family(op.family)
     if dialect == _LAST:
-        families.load(_LAST, op.family)
+        plugins.load_family(_LAST, op.family)
     return next((i for i in implementations_of(op.name) if i.dialect.name == dialect), None)
 
 

@@ -1,4 +1,4 @@
-"""Implementations of operators by dialects, and the calls that they are asked about.
+"""Implementations of operators by dialects.
 
 Every registration, removal, change of a priority or of availability is reported to `on_change`, so that no cached
 choice outlives what it was made from.
@@ -14,15 +14,14 @@ from typing import Any, TypeVar, overload
 
 from meta.backend.memory import allocation
 from meta.device import Device
-from meta.dtype import is_complex
 from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
-from meta.ir.type import TensorType, Type, flat_types
+from meta.ir.call import CallInfo
 from meta.locks import new_lock
 from meta.modes import modes
-from meta.op import crossover, families
-from meta.op.families import BUILT_IN
+from meta.op import crossover, plugins
+from meta.op.plugins import BUILT_IN
 from meta.op.positions import checked
-from meta.op.registry import Op, find
+from meta.op.registry import find
 from meta.records import record
 
 Kernel = Callable[..., Any]
@@ -30,45 +29,6 @@ Kernel = Callable[..., Any]
 lists flattened, absent ones and Python scalars left out."""
 
 P = TypeVar("P")
-
-
-@record(eq=False)
-class CallInfo:
-    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
-
-    op: Op
-    args: tuple[Any, ...]
-    out: Type
-    device: Device
-    _facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
-    """What its methods have found out: every candidate and every limit asks for it."""
-
-    def tensors(self) -> tuple[TensorType, ...]:
-        """The types of the inputs a kernel is called with."""
-        if "tensors" not in self._facts:
-            self._facts["tensors"] = tuple(flat_types(self.args))
-        return self._facts["tensors"]
-
-    def outputs(self) -> tuple[TensorType, ...]:
-        """The types of the results."""
-        if "outputs" not in self._facts:
-            self._facts["outputs"] = tuple(flat_types((self.out,)))
-        return self._facts["outputs"]
-
-    def complex_dtype(self) -> str:
-        """The first complex dtype among operands and results, complex64 if there are only complex numbers, "" if there
-        is none."""
-        if "complex" not in self._facts:
-            self._facts["complex"] = self._find_complex_dtype()
-        return self._facts["complex"]
-
-    def _find_complex_dtype(self) -> str:
-        of_tensors = next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
-        return of_tensors or ("complex64" if any(isinstance(arg, complex) for arg in self.args) else "")
-
-    def bind(self) -> dict[str, Any]:
-        """Arguments by name."""
-        return dict(zip(self.op.schema.names, self.args, strict=True))
 
 
 Checker = Callable[[CallInfo], str | None]
@@ -263,7 +223,7 @@ class Dialect:
     def _operator(self, op: str | Callable[..., Any]) -> str:
         """The name of an operator, after the import of the dialect's own implementations of its family."""
         operator = find(op)
-        families.load_before_change(self.name, operator.family)
+        plugins.load_family_before_change(self.name, operator.family)
         return operator.name
 
     def _check_options(self, op: str, plevel: Any, **checkers: Any) -> None:

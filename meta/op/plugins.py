@@ -1,4 +1,5 @@
-"""Plugins: what installed packages add to meta, declared as entry points.
+"""Implementations that are imported when they are first asked for: those of this package's dialects by family, and
+plugins, which installed packages declare as entry points.
 
 A package names a function, or a module, in its metadata:
 
@@ -12,10 +13,16 @@ are located at the line that called it, as those inside of meta are.
 
 from __future__ import annotations
 
+import sys
 import warnings
+from functools import cache
+from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from importlib.util import find_spec
+from pkgutil import iter_modules
+from typing import Final
 
+from meta.collection import without_collection
 from meta.errors import add_operator_module
 from meta.locks import new_lock
 from meta.records import record
@@ -98,3 +105,44 @@ def root(module: str) -> str:
     parts = module.split(".")
     names = [".".join(parts[: i + 1]) for i in range(len(parts))]
     return next((name for name in names if getattr(find_spec(name), "origin", None)), module)
+
+
+# --- this package's dialects: one module for each family, imported when one of its operators is first asked for -------
+
+BUILT_IN: Final[tuple[str, ...]] = ("cudnn", "torch", "triton", "tvm", "reference")
+"""Dialects of this package: packages under meta/op/dialect, each with a `DIALECT` and one module per family."""
+
+_families: set[tuple[str, str]] = set()
+"""(dialect, family) that need no import any more."""
+_families_lock = new_lock("dialects")
+
+
+def load_family(dialect: str, family: str) -> None:
+    """Import the module of a dialect for a family of operators, if it exists and this machine can use the dialect."""
+    if (dialect, family) in _families:
+        return
+    with _families_lock, without_collection():
+        package = f"meta.op.dialect.{dialect}"
+        if family in _families_of(package) and import_module(package).DIALECT.unavailable() is None:
+            import_module(f"{package}.{family}")
+        _families.add((dialect, family))
+
+
+@cache
+def _families_of(package: str) -> frozenset[str]:
+    """The families for which a dialect has a module; none for one that is not part of this installation."""
+    if find_spec(package) is None:
+        return frozenset()
+    return frozenset(module.name for module in iter_modules(import_module(package).__path__))
+
+
+def load_family_before_change(dialect: str, family: str) -> None:
+    """As `load_family`, for a change from outside of the module. The module's own registrations find it among those
+    that are being imported, and take no lock, which another thread that imports it may hold."""
+    if dialect in BUILT_IN and f"meta.op.dialect.{dialect}.{family}" not in sys.modules:
+        load_family(dialect, family)
+
+
+def forget_families() -> None:
+    """Look for modules again: a dialect may have become usable."""
+    _families.clear()

@@ -17,8 +17,9 @@ from meta.errors import PositionError
 from meta.records import record
 
 if TYPE_CHECKING:
+    from meta.ir.call import CallInfo
     from meta.ir.type import TensorType
-    from meta.op.implementation import CallInfo, Implementation, Kernel
+    from meta.op.implementation import Implementation, Kernel
 
 
 @record
@@ -96,15 +97,14 @@ def _refusal(call: CallInfo) -> Callable[[Sequence[Any]], None]:
     """`refuse(raw inputs and outputs)`: PositionError for a position out of range."""
     from meta.backend.memory.numpy_arrays import to_numpy
     from meta.ir.type import TensorType, flat_types
-    from meta.tree import map_leaves
+    from meta.tree import leaves_of, with_leaves
 
-    rule = call.op.positions
-    assert rule is not None
+    rule: Rule = call.op.positions
 
     def refuse(tensors: Sequence[Any]) -> None:
         inputs = iter(tensors)
-        args = map_leaves(lambda t: _sized(next(inputs), t) if isinstance(t, TensorType) else t, call.args)
-        accepted = rule(*args, out=_sized(next(inputs), call.outputs()[0]))
+        leaves = [_sized(next(inputs), t) if isinstance(t, TensorType) else t for t in leaves_of(call.args)]
+        accepted = rule(*with_leaves(call.args, leaves), out=_sized(next(inputs), call.outputs()[0]))
         assert accepted is not None
         data = tensors[len(flat_types(call.args[: accepted.argument]))]
         values = to_numpy(data, str(data.dtype), tuple(map(int, data.shape)), call.device)

@@ -27,7 +27,6 @@ from meta.op.namespaces import SEPARATOR, split
 from meta.op.positions import Rule
 from meta.records import record
 from meta.schema._dsl import Schema
-from meta.tree import map_leaves
 
 Amp = Literal["always", "never", "infer", "keep"]
 AMP_RULES: tuple[str, ...] = get_args(Amp)
@@ -154,16 +153,14 @@ def _real(out: Type) -> Type:
 
 def as_type(arg: Any) -> Any:
     """An argument as a type function sees it: tensors become their types, attributes stay."""
-    return map_leaves(_leaf_type, arg)
-
-
-def _leaf_type(leaf: Any) -> Any:
-    kind = leaf if isinstance(leaf, TensorType) else getattr(leaf, "type", None)
+    if isinstance(arg, (tuple, list)):
+        return tuple(map(as_type, arg))  # pyright: ignore[reportUnknownArgumentType]
+    kind = arg if isinstance(arg, TensorType) else getattr(arg, "type", None)
     if isinstance(kind, TensorType):
         return kind
-    if isinstance(leaf, (TupleType, FunctionType, Value)):
-        raise TypeInferenceError("", f"an operand has type {str(leaf)[:200]}", "tensors and attributes", _NO_TENSOR)
-    return leaf
+    if isinstance(arg, (TupleType, FunctionType, Value)):
+        raise TypeInferenceError("", f"an operand has type {str(arg)[:200]}", "tensors and attributes", _NO_TENSOR)
+    return arg
 
 
 _NO_TENSOR = "take a field of a tuple, or call a function, and pass the result"

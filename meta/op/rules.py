@@ -11,8 +11,7 @@ from collections.abc import Iterable, Sequence
 from meta import dtype as dtypes
 from meta.dim import Dim, Shape, SymDim, product, same_dim
 from meta.errors import AxisError, DeviceError, TypeInferenceError
-from meta.ir.promotion import ScalarOrType, promoted_dtype
-from meta.ir.type import TensorType, flat_types, tensor_type
+from meta.ir.type import ScalarOrType, TensorType, flat_types, promoted_dtype, tensor_type
 
 
 def require(condition: bool, problem: str, expected: str = "", remedy: str = "") -> None:
@@ -219,3 +218,31 @@ def resolve_reshape(old: Shape, new: Shape) -> Shape:
     require(same_dim(product(new), total), f"{show(old)} has {total} elements, {show(new)} {product(new)}",
             "equal numbers of elements")  # fmt: skip
     return new
+
+
+# --- the order of axes, which declarations share with computes and passes --------------------------------------------
+
+
+def class_axis(ndim: int) -> int:
+    """The axis of classes among the predictions."""
+    return 0 if ndim == 1 else 1
+
+
+def swapped(axis1: int, axis2: int, ndim: int) -> tuple[int, ...]:
+    """The order of axes after two of them changed places."""
+    a, b = axis_index(axis1, ndim), axis_index(axis2, ndim)
+    return tuple(b if i == a else a if i == b else i for i in range(ndim))
+
+
+def moved(source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> tuple[int, ...]:
+    """The order of axes after `source` moved to `destination`."""
+    require(
+        len(source) == len(destination),
+        f"source {source} and destination {destination}",
+        "as many of one as of the other",
+    )
+    for axes in (source, destination):
+        axis_indices(axes, ndim)  # distinct, and in range
+    source_of = {axis_index(d, ndim): axis_index(s, ndim) for s, d in zip(source, destination, strict=True)}
+    rest = iter(i for i in range(ndim) if i not in source_of.values())
+    return tuple(source_of[i] if i in source_of else next(rest) for i in range(ndim))

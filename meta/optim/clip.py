@@ -7,10 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import meta
-from meta.autograd.api import no_grad
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError
 from meta.model.model import Model
+from meta.modes import no_grad
 from meta.optim.checks import nonnegative
 from meta.optim.number import widened
 from meta.optim.optimizer import Optimizer

@@ -7,16 +7,15 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import meta
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.dtype import HALVES
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
-from meta.modes import suspended
+from meta.modes import no_grad, suspended
 from meta.optim.checks import flag, known_names
-from meta.optim.counter import Counters
 from meta.optim.group import (
+    Counters,
     Parameters,
     ParamGroup,
     checked,

@@ -8,14 +8,13 @@ from typing import Any, Protocol, cast
 
 import meta
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.dtype import accumulation_dtype
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.model.model import Model
-from meta.modes import modes, suspended
+from meta.modes import modes, no_grad, suspended
 from meta.optim.checks import whole
 from meta.optim.clip import clip_grad_norm, clip_grad_value
 from meta.optim.number import StateNumber

@@ -13,9 +13,8 @@ from meta.dim import product
 from meta.dtype import HALVES
 from meta.ir.expr import Atom, Binding, Call, Expr
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, by_op
 from meta.op.registry import get
-from meta.passes.manager import rewrite_pass
+from meta.passes.rewriting import Scope, by_op, rewrite_pass
 
 _ALIGNMENTS: Final = {**dict.fromkeys(HALVES, 8), "float32": 4}
 """Elements in 16 bytes."""
@@ -90,5 +89,7 @@ def _padded(scope: Scope, x: Atom, *added: int) -> Atom:
 align_products = rewrite_pass(
     "align_products",
     "Pad large products of 16- and 32-bit floats on GPUs (dense, matmul with a matrix) to rows of whole 16 bytes.",
-    [by_op({"dense": _align, "matmul": _align})],
+    by_op({"dense": _align, "matmul": _align}),
+    looks_for=("dense", "matmul"),
+    device="cuda",
 )

@@ -20,16 +20,17 @@ from meta.ir.expr import (
     Var,
     arg_types,
     is_atom,
+    operands,
 )
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
-from meta.ir.visitor import map_operands
+from meta.ir.visitor import with_operands
 from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, get
 from meta.passes.inline_calls import inline_calls
 from meta.passes.manager import Pass
 from meta.tracing.loop_op import LoopOp, with_changed_body
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 
 def auto_cast(dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None) -> Pass:
@@ -119,7 +120,7 @@ class _Caster:
             case FunctionExpr():
                 return self.function(value)
             case Tuple() | TupleGetItem():
-                return map_operands(value, self.atom)
+                return with_operands(value, [self.atom(a) for a in operands(value)])
             case Call():
                 return self.call(value)
 
@@ -153,12 +154,12 @@ class _Caster:
         return self.values.get(atom, atom) if isinstance(atom, Var) else atom
 
     def argument(self, arg: Any) -> Any:
-        return map_leaves(lambda leaf: self.atom(leaf) if is_atom(leaf) else leaf, arg)
+        return with_leaves(arg, [self.atom(leaf) if is_atom(leaf) else leaf for leaf in leaves_of(arg)])
 
     def casted(self, arg: Any, dtype: str) -> Any:
-        return map_leaves(
-            lambda leaf: self.cast(leaf, dtype) if needs_cast(getattr(leaf, "type", None), dtype) else leaf, arg
-        )
+        needed = [needs_cast(getattr(leaf, "type", None), dtype) for leaf in leaves_of(arg)]
+        pairs = zip(needed, leaves_of(arg), strict=True)
+        return with_leaves(arg, [self.cast(leaf, dtype) if need else leaf for need, leaf in pairs])
 
     def rounded(self, atom: Atom) -> Atom:
         """The operand of products for a float32 value: its cast to the low dtype, if there is one."""

@@ -22,12 +22,13 @@ from typing import Any, Final
 import numpy as np
 
 from meta.ir.builder import Builder
+from meta.ir.call import CallInfo
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, substituted
-from meta.op.dispatch import CallInfo, first_accepting
+from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.op.windows import channels_moved
 from meta.passes.manager import Pass
@@ -44,9 +45,6 @@ def _channels_last(module: Module) -> Module:
     converter = _LayoutConverter(module.main)
     new = converter.function()
     return module.with_function("main", new) if converter.saved > converter.spent else module
-
-
-channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "")
 
 
 def _to_last(ndim: int) -> tuple[int, ...]:
@@ -298,9 +296,8 @@ def _max_pool_alone(to: _LayoutConverter, call: Call) -> _New | None:
     twins = [c for c in calls if c.op_name == f"{call.op_name}_with_indices" and indices_of(to.old, c)]
     if x not in to.last or not twins:
         return None
-    return _New(
-        _without_plane(to, to.builder.emit(to.call(f"max_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank))))
-    )
+    pooled = to.call(f"max_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank))
+    return _New(_without_plane(to, to.builder.emit(pooled)))
 
 
 def _max_pool_dx(to: _LayoutConverter, call: Call) -> _New | None:
@@ -382,8 +379,10 @@ def _field(to: _LayoutConverter, value: TupleGetItem) -> _New | None:
     return _New(replace(value, value=new), last=value.index in positions)
 
 
+_CONVOLUTIONS: Final = tuple(f"conv{rank}d{suffix}" for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw"))
 _RULES: Final[dict[str, _Rule]] = {
-    **{f"conv{rank}d{suffix}": _convolution for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw")},
+    **dict.fromkeys(_CONVOLUTIONS, _convolution),
+    "transpose": _transpose,
     "batch_norm_train": _batch_norm("x", fields=(0,)),
     "batch_norm_train_dxwb": _batch_norm("dy", "x", fields=(0,)),
     "batch_norm_infer": _batch_norm("x"),
@@ -394,6 +393,8 @@ _RULES: Final[dict[str, _Rule]] = {
     **{f"avg_pool{rank}d": _avg_pool for rank in (1, 2)},
     **{f"avg_pool{rank}d_dx": _avg_pool_dx for rank in (1, 2)},
     "bias_add": _bias_add,
-    "transpose": _transpose,
     "concatenate": _concatenate,
 }
+
+# Other operators have results with channels last only if operands have.
+channels_last = Pass("channels_last", _channels_last, _channels_last.__doc__ or "", (*_CONVOLUTIONS, "transpose"))

@@ -11,10 +11,11 @@ from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.type import TensorType
-from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts
+from meta.ir.visitor import use_counts
 from meta.op.registry import get
 from meta.passes.dce import dce
-from meta.passes.manager import Pass, counted
+from meta.passes.manager import Pass
+from meta.passes.rewriting import Rule, Scope, by_op, counted, rewrite
 from meta.passes.simplify import call_of, producer, simplify
 
 Answer = Expr | Atom | None

@@ -7,9 +7,10 @@ from dataclasses import replace
 
 from meta.ir.equality import value_key
 from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, TupleGetItem, Var, arg_types
-from meta.ir.visitor import Scope, rewrite, walk
+from meta.ir.visitor import walk
 from meta.op.registry import Op, get
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Scope, counted, rewrite
 
 
 @function_pass("cse")

@@ -11,9 +11,8 @@ from typing import Any
 
 from meta.ir.expr import Atom, Call
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope
 from meta.op.registry import get
-from meta.passes.emission import VIEWS
+from meta.passes.rewriting import VIEWS, Scope
 from meta.records import record
 
 

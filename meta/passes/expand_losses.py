@@ -21,12 +21,10 @@ from meta.device import Device
 from meta.dtype import HALVES
 from meta.ir.expr import Atom, Binding, Call, Expr
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, by_op
 from meta.op.positions import checks_always
 from meta.op.registry import get
 from meta.passes.cuts import find_cut, has_zeros_behind
-from meta.passes.emission import emit
-from meta.passes.manager import rewrite_pass
+from meta.passes.rewriting import Scope, by_op, emit, rewrite_pass
 
 _LEAST_ELEMENTS: Final = 1 << 22
 """Elements of the logits, at least: fewer take less time than starting several kernels."""
@@ -166,8 +164,12 @@ def _large(value: Any) -> Call | None:
     return value if is_large and kind.device.kind == "cuda" else None
 
 
+_TABLE: Final = {"cross_entropy": _loss, "cross_entropy_dx": _gradient, "pad": _pad, "sum_to": _sum_to}
+
 expand_losses = rewrite_pass(
     "expand_losses",
     "Take large cross entropies on GPUs and their gradients apart into reductions of rows and elementwise operators.",
-    [by_op({"cross_entropy": _loss, "cross_entropy_dx": _gradient, "pad": _pad, "sum_to": _sum_to})],
+    by_op(_TABLE),
+    looks_for=tuple(_TABLE),
+    device="cuda",
 )

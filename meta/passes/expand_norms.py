@@ -16,9 +16,7 @@ from typing import Any, Final
 from meta.dtype import accumulation_dtype
 from meta.ir.expr import Atom, Binding, Call, Expr, Tuple
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, by_op
-from meta.passes.emission import emit
-from meta.passes.manager import rewrite_pass
+from meta.passes.rewriting import Scope, by_op, emit, rewrite_pass
 
 _LEAST_ELEMENTS: Final = 1 << 20
 """Elements of x, at least: fewer take less time than starting several kernels."""
@@ -100,5 +98,7 @@ expand_norms = rewrite_pass(
     "expand_norms",
     "Take large batch norms on GPUs with channels last, and their gradients, apart into sums over channels and "
     "elementwise operators.",
-    [by_op({"batch_norm_train": _train, "batch_norm_train_dxwb": _gradient})],
+    by_op({"batch_norm_train": _train, "batch_norm_train_dxwb": _gradient}),
+    looks_for=("batch_norm_train", "batch_norm_train_dxwb"),
+    device="cuda",
 )

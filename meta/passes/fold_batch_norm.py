@@ -15,16 +15,16 @@ from typing import Any
 from meta.dtype import HALVES
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, by_op, rewrite, use_counts
+from meta.ir.visitor import use_counts
 from meta.op.registry import get
-from meta.passes.emission import emit
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Scope, by_op, counted, emit, rewrite
 from meta.passes.simplify import producer
 
 _CONVOLUTIONS = ("conv1d", "conv2d", "conv3d")
 
 
-@function_pass("fold_batch_norm")
+@function_pass("fold_batch_norm", "batch_norm_infer")
 def fold_batch_norm(function: FunctionExpr) -> FunctionExpr:
     """Fold batch norms with constant statistics into convolutions with constant kernels, which leaves the addition of a
     bias. Results stay the same up to rounding."""

@@ -10,9 +10,8 @@ from meta.errors import DeviceError, DispatchError
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, If, Tuple, is_atom, is_atom_list
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
-from meta.ir.visitor import Scope
 from meta.op.registry import Op
-from meta.passes.manager import rewrite_pass
+from meta.passes.rewriting import Scope, rewrite_pass
 from meta.tracing.foreign_op import ForeignOp
 
 LIMIT = 1 << 12
@@ -93,5 +92,6 @@ fold_const = rewrite_pass(
     "fold_const",
     "Evaluate calls whose tensors are all constants (or small results of creation operators) when the result is small "
     "or no larger than they are, and take the branch of a conditional on a constant.",
-    [_fold, _constant_if],
+    _fold,
+    _constant_if,
 )

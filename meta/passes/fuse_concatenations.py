@@ -11,18 +11,20 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from meta.ir.call import CallInfo
 from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Var
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, by_op, rewrite, use_counts, walk
+from meta.ir.visitor import use_counts, walk
 from meta.modes import modes
-from meta.op.dispatch import CallInfo, implementation
+from meta.op.dispatch import implementation
 from meta.op.registry import Op
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Scope, by_op, counted, rewrite
 
 _DIALECT = "tvm"
 
 
-@function_pass("fuse_concatenations")
+@function_pass("fuse_concatenations", "concatenate")
 def fuse_concatenations(function: FunctionExpr) -> FunctionExpr:
     """Choose TVM for a concatenation that only one transpose reads, if both keep the last axis: rows stay contiguous.
     Inside `with_dialect` nothing changes."""

@@ -16,21 +16,22 @@ import numpy as np
 
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.te.tiles import lanes
+from meta.ir.call import CallInfo
 from meta.ir.expr import Binding, Call, Constant, Expr, FunctionExpr, Var, arg_types
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType
-from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts
-from meta.op.dispatch import CallInfo, Implementation, first_accepting
+from meta.ir.visitor import use_counts
+from meta.op.dispatch import Implementation, first_accepting
 from meta.op.registry import Op, get
-from meta.passes.emission import plain_call
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
 from meta.passes.simplify import producer
 
 _LEAST: Final = 8
 """Out channels of a packed kernel, at least: fewer leave most lanes of a tile empty."""
 
 
-@function_pass("fuse_epilogues")
+@function_pass("fuse_epilogues", "conv2d", "conv2d_epilogue")
 def fuse_epilogues(function: FunctionExpr) -> FunctionExpr:
     """Put conv2d_epilogue in place of a conv2d and the bias, the sum and the relu that are its only readers, where
     the dialect that runs it is a library's, or TVM's in register tiles. On CPUs, then put conv2d_packed in place of

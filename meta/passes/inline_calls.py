@@ -5,9 +5,10 @@ from __future__ import annotations
 from meta.ir.analysis import call_graph, callees_first, recursive_functions
 from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
-from meta.ir.visitor import Scope, free_vars, inline, rewrite, walk
+from meta.ir.visitor import free_vars, inline, walk
 from meta.limits import MAX_INLINED
 from meta.passes.manager import Pass
+from meta.passes.rewriting import Scope, rewrite
 
 
 def _inline(module: Module) -> Module:
@@ -68,4 +69,4 @@ def _target(callee: Var | GlobalVar, scope: Scope, inlinable: dict[str, Function
     return definition if isinstance(definition, FunctionExpr) and callee not in free_vars(definition) else None
 
 
-inline_calls = Pass("inline_calls", _inline, _inline.__doc__ or "")
+inline_calls = Pass("inline_calls", _inline, _inline.__doc__ or "", looks_for=("",))

@@ -9,18 +9,19 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.compute import TEImplementation
+from meta.ir.call import CallInfo
 from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Tuple, TupleGetItem, Var, arg_types
-from meta.ir.visitor import Rule, Scope, by_op, rewrite, walk
-from meta.op.dispatch import CallInfo, first_accepting
+from meta.ir.visitor import walk
+from meta.op.dispatch import first_accepting
 from meta.op.registry import get
-from meta.passes.emission import plain_call
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
 
 _Key = tuple[Any, ...]
 """The arguments that both calls of a pair have in common: x, dy, the axes and eps."""
 
 
-@function_pass("join_gradients")
+@function_pass("join_gradients", "layer_norm_dwb")
 def join_gradients(function: FunctionExpr) -> FunctionExpr:
     """Put layer_norm_dxwb in place of layer_norm_dx and layer_norm_dwb of the same operands, where the dialect that
     runs it is a library's. Results stay the same up to rounding."""

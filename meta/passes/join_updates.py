@@ -14,18 +14,18 @@ from typing import Any, Final
 
 from meta.ir.expr import MUTATES, Atom, Binding, Call, Expr, FunctionExpr, TupleGetItem, Var
 from meta.ir.type import TensorType
-from meta.ir.visitor import Rule, Scope, by_op, rewrite, use_counts, walk
+from meta.ir.visitor import use_counts, walk
 from meta.modes import modes
 from meta.op.registry import get
-from meta.passes.emission import plain_call
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
 from meta.records import record
 
 _DTYPES: Final = frozenset({"float32", "float64"})
 """sgd computes narrower dtypes in float32, which rounds once where written-out steps round each result."""
 
 
-@function_pass("join_updates")
+@function_pass("join_updates", "multiply")
 def join_updates(function: FunctionExpr) -> FunctionExpr:
     """Put sgd in place of a step of gradient descent with momentum, whose results replace a parameter and its velocity.
     Results stay the same up to rounding. Inside `with_dialect` nothing changes."""

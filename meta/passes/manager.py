@@ -9,16 +9,15 @@ from __future__ import annotations
 
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import field
 from threading import local
-from typing import TYPE_CHECKING, Any, Literal, TextIO
+from typing import TYPE_CHECKING, Literal, TextIO
 
 from meta.errors import ArgumentError, did_you_mean
-from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr
+from meta.ir.analysis import contents
+from meta.ir.expr import FunctionExpr
 from meta.ir.module import Module
-from meta.ir.printer import to_text
-from meta.ir.visitor import Rule, Scope, rewrite, walk
 from meta.records import mutable, record
 
 if TYPE_CHECKING:
@@ -77,18 +76,29 @@ class _Stack(local):
 _stack = _Stack()
 
 
+def open_context() -> PassContext | None:
+    """The innermost context of this thread; None when there is none."""
+    return _stack.contexts[-1] if _stack.contexts else None
+
+
 def context() -> PassContext:
     """The innermost context of this thread; a plain one when there is none."""
-    return _stack.contexts[-1] if _stack.contexts else PassContext()
+    return open_context() or PassContext()
 
 
 @record
 class Pass:
-    """A named transformation. Call it on a Module; its contract is its documentation."""
+    """A named transformation. Call it on a Module; its contract is its documentation.
+
+    looks_for: the pass changes only modules that call one of these operators, named as in `Contents`; empty: all
+        modules.  device: the kind of device that it is about, "" for all. Other modules are passed over.
+    """
 
     name: str
     transform: Transform
     doc: str = ""
+    looks_for: tuple[str, ...] = ()
+    device: str = ""
 
     def __post_init__(self) -> None:
         _created.add(self.name)
@@ -98,7 +108,7 @@ class Pass:
         if self.name in now.disabled:
             return module
         start = time.perf_counter()
-        out = self.transform(module)
+        out = self.transform(module) if self.concerns(module) else module
         now.seconds[self.name] = now.seconds.get(self.name, 0.0) + time.perf_counter() - start
         if now.print_after == "all" or self.name in now.print_after:
             print(f"# after {self.name}\n{out}", file=now.file or sys.stdout)
@@ -107,6 +117,14 @@ class Pass:
 
             verify(out)
         return out
+
+    def concerns(self, module: Module) -> bool:
+        """Whether the module has what the pass is about."""
+        if not self.looks_for and not self.device:
+            return True
+        found = contents(module)
+        is_called = not self.looks_for or not found.operators.isdisjoint(self.looks_for)
+        return is_called and (not self.device or self.device in found.devices)
 
 
 @record
@@ -133,63 +151,19 @@ def pass_names() -> list[str]:
     return sorted(packaged | _created)
 
 
-def function_pass(name: str) -> Callable[[Callable[[FunctionExpr], FunctionExpr]], Pass]:
-    """Make a Pass of a function on one IR function; its docstring is the contract."""
+def function_pass(
+    name: str, *looks_for: str, device: str = ""
+) -> Callable[[Callable[[FunctionExpr], FunctionExpr]], Pass]:
+    """Make a Pass of a function on one IR function; its docstring is the contract. The rest: see Pass."""
 
     def make(transform: Callable[[FunctionExpr], FunctionExpr]) -> Pass:
         def run(module: Module) -> Module:
             new = {n: transform(f) for n, f in module.functions.items()}
             return module if all(new[n] is f for n, f in module.functions.items()) else Module(new)
 
-        return Pass(name, run, transform.__doc__ or "")
+        return Pass(name, run, transform.__doc__ or "", looks_for, device)
 
     return make
-
-
-def rewrite_pass(
-    name: str, doc: str, rules: Iterable[Rule], *, rounds: int = 4, only: Callable[[Any], bool] | None = None
-) -> Pass:
-    """A Pass that applies `rules` to every binding until nothing changes, at most `rounds` times.
-
-    only: whether the rules are about an operator; functions without calls of such operators are passed over."""
-    limited = tuple(counted(name, rule) for rule in rules)
-
-    def run(function: FunctionExpr) -> FunctionExpr:
-        if only is not None and not any(isinstance(b.value, Call) and only(b.value.op) for b in walk(function)):
-            return function
-        for _ in range(rounds):
-            new = rewrite(function, *limited)
-            if new is function:
-                break
-            function = new
-        return function
-
-    run.__doc__ = doc
-    return function_pass(name)(run)
-
-
-def counted(name: str, rule: Rule) -> Rule:
-    """A rule of the pass `name` that answers while the context's limit on rewrites is not reached."""
-
-    def run(binding: Binding, scope: Scope) -> Expr | Atom | None:
-        if not _stack.contexts:
-            return rule(binding, scope)
-        now = context()
-        if now.stop_after is not None and now.rewrites >= now.stop_after:
-            return None
-        answer = rule(binding, scope)
-        if answer is not None:
-            now.rewrites += 1
-            if now.stop_after is not None:
-                now.last = f"{name}: %{binding.var.name} = {_shown(binding.value)}  ->  {_shown(answer)}"
-        return answer
-
-    return run
-
-
-def _shown(value: Expr | Atom) -> str:
-    """The first line of a value's text."""
-    return to_text(value, spans=False, data=False).split("\n")[0]
 
 
 def bisect(transform: Transform, module: Module, good: Callable[[Module], bool]) -> str | None:

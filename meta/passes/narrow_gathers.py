@@ -12,18 +12,17 @@ from typing import Any, Final
 from meta.dtype import itemsize
 from meta.ir.expr import Binding, Call, Expr, FunctionExpr
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, by_op, rewrite, use_counts, walk
+from meta.ir.visitor import use_counts
 from meta.op.registry import get
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Scope, by_op, counted, rewrite
 
 _MOVES: Final = frozenset({"reshape", "transpose", "strided_slice", "squeeze", "expand_dims"})
 
 
-@function_pass("narrow_gathers")
+@function_pass("narrow_gathers", "all_gather")
 def narrow_gathers(function: FunctionExpr) -> FunctionExpr:
     """Cast a tensor before all_gather, if nothing but one cast to fewer bytes reads the result, as it is or moved."""
-    if not any(isinstance(b.value, Call) and b.value.op_name == "all_gather" for b in walk(function)):
-        return function
     counts = use_counts(function)
 
     def rule(binding: Binding, scope: Scope) -> Expr | None:

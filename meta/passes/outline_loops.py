@@ -7,8 +7,10 @@ from dataclasses import replace
 
 from meta.ir.expr import Atom, Binding, Block, Call, Expr, FunctionExpr, GlobalVar, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
-from meta.ir.visitor import Scope, block_reads, rewrite, walk
+from meta.ir.visitor import block_reads, walk
 from meta.passes.manager import Pass
+from meta.passes.rewriting import Scope, rewrite
+from meta.tracing import loop_op
 from meta.tracing.loop_op import LoopOp
 
 
@@ -96,4 +98,4 @@ def _fields_read(function: FunctionExpr, loops: set[Var]) -> dict[Var, set[int] 
     return fields
 
 
-outline_loops = Pass("outline_loops", _outline, _outline.__doc__ or "")
+outline_loops = Pass("outline_loops", _outline, _outline.__doc__ or "", looks_for=(loop_op.NAMESPACE,))

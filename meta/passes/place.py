@@ -7,10 +7,10 @@ from typing import Any
 
 from meta.device import Device
 from meta.device import device as parse_device
-from meta.ir.expr import Binding, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, Var, is_atom
+from meta.ir.expr import Binding, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, Var, operands
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
-from meta.ir.visitor import map_operands, nested_blocks, with_blocks
+from meta.ir.visitor import nested_blocks, with_blocks, with_operands, with_results
 from meta.passes.manager import Pass
 from meta.tracing.loop_op import LoopOp, with_rewritten_body
 
@@ -61,13 +61,12 @@ class _Placer:
 
     def block(self, block: Block) -> Block:
         bindings = tuple(Binding(self.atom(b.var), self.value(b.value)) for b in block.bindings)
-        result = block.result
-        return Block(bindings, self.atom(result) if is_atom(result) else map_operands(result, self.atom))  # pyright: ignore[reportArgumentType]
+        return Block(bindings, with_results(block, [self.atom(a) for a in block.results]))
 
     def value(self, value: Expr) -> Expr:
         if isinstance(value, FunctionExpr):
             return self.function(value)
-        new = map_operands(value, self.atom)
+        new = with_operands(value, [self.atom(a) for a in operands(value)])
         if isinstance(new, Call) and isinstance(new.op, LoopOp):
             if new.op.body is not None:
                 return with_rewritten_body(new, new.args, self.function)

@@ -13,18 +13,19 @@ from typing import Any
 
 from meta.backend.tvm.compute import TEImplementation
 from meta.dtype import HALVES
+from meta.ir.call import CallInfo
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var, arg_types
 from meta.ir.type import TensorType
-from meta.ir.visitor import Scope, reads, rewrite, walk, walk_blocks
-from meta.op.dispatch import CallInfo, first_accepting
+from meta.ir.visitor import reads, walk, walk_blocks
+from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
-from meta.passes.emission import plain_call
-from meta.passes.manager import counted, function_pass
+from meta.passes.manager import function_pass
+from meta.passes.rewriting import Scope, counted, plain_call, rewrite
 
 _MOST_READERS = 2
 
 
-@function_pass("separate_biases")
+@function_pass("separate_biases", "dense", device="cpu")
 def separate_biases(function: FunctionExpr) -> FunctionExpr:
     """Add the bias of a `dense` on a CPU that a library computes in each of its one or two readers, if all of them are
     elementwise operators of its shape that TVM computes. Halves stay as they are. Results stay the same up to

@@ -14,11 +14,10 @@ from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
 from meta.ir.literal import to_array
 from meta.ir.type import TensorType, TupleType
-from meta.ir.visitor import Rule, Scope, by_op
-from meta.op.axes import moved, swapped
 from meta.op.registry import Op, get
-from meta.passes.emission import VIEWS
-from meta.passes.manager import rewrite_pass
+from meta.op.rules import moved, swapped
+from meta.passes.rewriting import VIEWS, Rule, Scope, by_op, rewrite_pass
+from meta.tracing import function_op
 from meta.tracing.function_op import FunctionOp, forward_results
 
 Answer = Expr | Atom | None
@@ -326,7 +325,8 @@ simplify = rewrite_pass(
     "simplify",
     "Apply algebraic identities (see TABLE): neutral operands, double negation, casts, changes of shape and transposes "
     "of each other, transposes into matmul, explicit broadcasts into elementwise operators, fields of built tuples.",
-    [by_op(TABLE), _field_of_tuple],
+    by_op(TABLE),
+    _field_of_tuple,
 )
 
 
@@ -344,6 +344,8 @@ drop_stop_gradient = rewrite_pass(
     "drop_stop_gradient",
     "Put operands in place of their stop_gradient, and results of `forward` in place of calls of autograd.Functions. "
     "For programs whose gradients are all taken.",
-    [by_op({"stop_gradient": _base_level(_same_type)}), _forward_results, _field_of_tuple],
-    only=lambda op: isinstance(op, FunctionOp) or getattr(op, "name", "") == "stop_gradient",
+    by_op({"stop_gradient": _base_level(_same_type)}),
+    _forward_results,
+    _field_of_tuple,
+    looks_for=("stop_gradient", function_op.NAMESPACE),
 )

@@ -5,8 +5,9 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from meta.eager.call import device_of
+from meta.ir.call import CallInfo
 from meta.ir.type import Value
-from meta.op.dispatch import CallInfo, Implementation, candidates, with_dialect
+from meta.op.dispatch import Implementation, candidates, with_dialect
 from meta.op.registry import as_type
 from meta.testing.call import OperatorCall
 from meta.testing.generic import check_types, check_values, make_call

@@ -34,4 +34,4 @@ def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: fl
 
 
 def _leaves(result: Any) -> list[Any]:
-    return [leaf for _, leaf in named_leaves(result, lambda value: isinstance(value, NDArray))]
+    return [leaf for _, leaf in named_leaves(result, NDArray)]

@@ -11,8 +11,9 @@ from meta import dtype as dtypes
 from meta.eager.call import device_of
 from meta.eager.ndarray import NDArray
 from meta.errors import TypeInferenceError
+from meta.ir.call import CallInfo
 from meta.ir.type import Value
-from meta.op.dispatch import CallInfo, Implementation, candidates, implementations, with_dialect
+from meta.op.dispatch import Implementation, candidates, implementations, with_dialect
 from meta.op.registry import Op, as_type
 from meta.testing.arrays import to_numpy
 from meta.testing.call import OperatorCall, flat_results

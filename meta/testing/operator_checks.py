@@ -17,8 +17,9 @@ from meta.dim import evaluate, sym, unify
 from meta.eager.call import device_of, state
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import TypeInferenceError
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType, TupleType, Value
-from meta.op.dispatch import CallInfo, Implementation, with_dialect
+from meta.op.dispatch import Implementation, with_dialect
 from meta.op.grad.rule import as_tuple
 from meta.op.precision import data_positions, needs_cast, target_dtype
 from meta.op.registry import Op, as_type
@@ -27,7 +28,7 @@ from meta.testing.call import flat_results
 from meta.testing.generic import check_values, to_float64
 from meta.testing.operator_case import Case, Skip, compare_results
 from meta.testing.tolerance import FORWARD, compare
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 # --- the operator ----------------------------------------------------------------------------------------------------
 
@@ -58,7 +59,7 @@ def schema(case: Case) -> None:
 
 def _comparable(values: tuple[Any, ...]) -> Any:
     """Arguments in comparable form: arrays by identity."""
-    return map_leaves(lambda v: id(v) if isinstance(v, NDArray) else (v, type(v)), values)
+    return with_leaves(values, [id(v) if isinstance(v, NDArray) else (v, type(v)) for v in leaves_of(values)])
 
 
 # --- results ---------------------------------------------------------------------------------------------------------
@@ -219,7 +220,7 @@ def symbolic(case: Case) -> None:
     refusals: list[str] = []
     for tied in (True, False):
         sizes: dict[str, int] = {}
-        symbols = map_leaves(lambda a, s=sizes, t=tied: _symbolic_type(a, s, t), arguments)
+        symbols = with_leaves(arguments, [_symbolic_type(a, sizes, tied) for a in leaves_of(arguments)])
         if not sizes:
             raise Skip("no array has a size above 1")
         try:
@@ -285,7 +286,8 @@ def autocast(case: Case) -> None:
         applies = True
         cast = list(kinds)
         for i in data_positions(case.op):
-            cast[i] = map_leaves(lambda t, w=low_dtype: t.with_dtype(w) if needs_cast(t, w) else t, kinds[i])
+            casts = [t.with_dtype(low_dtype) if needs_cast(t, low_dtype) else t for t in leaves_of(kinds[i])]
+            cast[i] = with_leaves(kinds[i], casts)
         try:
             inferred = case.op.infer(cast)
         except TypeInferenceError as error:

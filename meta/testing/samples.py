@@ -208,7 +208,7 @@ class _Typed(TensorLike):
 
 
 def _map(value: Any, function: Callable[[T, str], Any], path: str) -> Any:
-    tensors, tree = flatten(value, lambda leaf: isinstance(leaf, T), path)
+    tensors, tree = flatten(value, T, path)
     return tree.build(iter([function(tensor, name) for name, tensor in tensors]))
 
 

@@ -6,14 +6,15 @@ from collections.abc import Mapping
 from functools import reduce
 from typing import TYPE_CHECKING, Any
 
+import meta
 from meta import dtype as dtypes
 from meta.eager.seeds import (
     add_up,
     check_replacement,
+    check_seedless,
     check_used,
     freed,
     no_graph,
-    one_of,
     output_name,
     outputs_with_seeds,
     tensors,
@@ -109,7 +110,9 @@ def _seed(trace: Trace, where: str, y: Any, dy: Any, name: str) -> Symbol:
     if not dtypes.is_inexact(y.dtype):
         raise GradientError(where, f"{name} has dtype {y.dtype}", "floating and complex dtypes")
     if dy is None:
-        return one_of(where, y, name)
+        check_seedless(where, y, name)
+        one: Any = meta.ones(y.shape, dtype=y.dtype, device=y.device)
+        return one
     if not isinstance(dy, TensorLike) or dy.type is not y.type:  # type: ignore[attr-defined]
         raise wrong_seed(where, y.type, dy, name)
     return Symbol(trace.current(dy, where))  # type: ignore[arg-type]

@@ -15,8 +15,7 @@ from meta import dtype as dtypes
 from meta.dim import Dim, same_dim
 from meta.errors import ArgumentError
 from meta.functional._axes import stacked, unstacked
-from meta.ir.expr import Atom, If, Tuple, TupleType, Var
-from meta.ir.span import user_span
+from meta.ir.expr import Atom, If, Tuple, TupleType, Var, user_span
 from meta.ir.type import TensorType, Type
 from meta.modes import modes
 from meta.schema._types import TensorLike
@@ -265,7 +264,7 @@ def _shown(tree: Tree) -> str:
 
 def _flattened(where: str, what: str, value: Any, numbers: bool = True) -> tuple[Leaves, Tree]:
     """The tensors of a nest; numbers become 0-d tensors. Raises ArgumentError for other leaves than those and None."""
-    leaves, tree = flatten(value, lambda v: isinstance(v, (TensorLike, TensorType, bool, int, float)))
+    leaves, tree = flatten(value, (TensorLike, TensorType, bool, int, float))
     for _, leaf in leaves:
         if isinstance(leaf, TensorType) or (not numbers and not isinstance(leaf, TensorLike)):
             raise ArgumentError(where, f"{what} has a {type(leaf).__name__}", "tensors, and nests of them")

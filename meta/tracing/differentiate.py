@@ -36,7 +36,7 @@ from meta.records import mutable
 from meta.tracing.emitter import recording
 from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of, map_leaves
+from meta.tree import leaves_of, with_leaves
 
 
 @mutable(eq=False)
@@ -176,7 +176,8 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     if any(dtypes.is_complex(t.dtype) for t in flat_types((binding.var.type,))):
         rule = conjugated(rule)
     sweep.visited.append(binding)
-    results = rule.function(needs, *map_leaves(_symbol, value.args), *_outputs(sweep, rule, binding.var), *dys)
+    args = with_leaves(value.args, [_symbol(x) for x in leaves_of(value.args)])
+    results = rule.function(needs, *args, *_outputs(sweep, rule, binding.var), *dys)
     for position, need, g in zip(rule.differentiable, needs, results, strict=True):
         if not need or g is None:
             continue

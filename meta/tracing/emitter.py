@@ -9,15 +9,14 @@ from typing import Any
 from meta.dim import SymDim, size_error
 from meta.eager.ndarray import NDArray
 from meta.ir.builder import Builder
-from meta.ir.expr import Atom, Constant, Var
-from meta.ir.promotion import promoted_dtype
-from meta.ir.type import TensorType, TupleType, Value
+from meta.ir.expr import Atom, Call, Constant, Var, arg_types
+from meta.ir.type import TensorType, TupleType, Value, promoted_dtype
 from meta.modes import modes, scopes
 from meta.op.registry import Op, as_type, get
 from meta.schema._types import TensorLike
 from meta.tracing.random_keys import Body
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of, map_leaves
+from meta.tree import leaves_of
 
 
 class Emitter:
@@ -31,9 +30,17 @@ class Emitter:
         needs no kernel. A size in place of a tensor is a 0-d tensor of the dtype that the operator computes in."""
         if any(isinstance(arg, SymDim) for arg in args):
             args = self._with_size_tensors(op, args)
-        atoms = map_leaves(lambda arg: self.operand(op, arg) if isinstance(arg, TensorLike) else arg, args)
-        call = self.builder.call_expr(op, atoms)
-        return call.type.value if isinstance(call.type, Value) else self.result(self.builder.emit(call))
+        atoms = self._atoms(op, args)
+        kind = op.infer(arg_types(atoms))
+        if isinstance(kind, Value):
+            return kind.value
+        return self.result(self.builder.emit(Call(op, atoms, kind, self.builder.next_span())))
+
+    def _atoms(self, op: Op, arg: Any) -> Any:
+        """Arguments with atoms in place of tensors, at every depth."""
+        if isinstance(arg, (tuple, list)):
+            return tuple([self._atoms(op, item) for item in arg])  # pyright: ignore[reportUnknownVariableType]
+        return self.operand(op, arg) if isinstance(arg, TensorLike) else arg
 
     def _with_size_tensors(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:
         operands = op.schema.tensor_positions

@@ -36,13 +36,13 @@ from meta.ir.expr import (
     Expr,
     FunctionExpr,
     If,
+    Span,
     Tuple,
     Var,
     operands,
 )
-from meta.ir.span import Span
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
-from meta.ir.visitor import block_reads, free_vars, inline, rewrite, substituted
+from meta.ir.visitor import block_reads, free_vars, inline, substituted
 from meta.modes import modes
 from meta.op.grad.rule import GradRule
 from meta.op.registry import Op
@@ -307,13 +307,8 @@ def _or_zeros(arrived: Mapping[Var, Any], source: Var) -> Any:
 
 def _with_values(function: FunctionExpr, values: Mapping[Any, Atom]) -> FunctionExpr:
     """The function with values in place of variables, and without what nothing reads then."""
-
-    def rule(binding: Binding, scope: Builder) -> Expr | Atom | None:
-        del scope
-        return values.get(binding.var)
-
-    function = rewrite(function, rule)
-    body = substituted(FunctionExpr((), function.body), values).body
+    left = tuple(b for b in function.body.bindings if b.var not in values)
+    body = substituted(FunctionExpr((), Block(left, function.body.result)), values).body
     # Parameters of the function are not renamed: only what `known` maps is.
     live: set[Any] = set(body.results)
     bindings: list[Binding] = []

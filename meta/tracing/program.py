@@ -5,7 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
@@ -116,7 +116,7 @@ def record(
     args: tuple[Any, ...],
     kwargs: Mapping[str, Any],
     names: Mapping[int, str] | None = None,
-    containers: Iterable[Any] = (),
+    containers: Sequence[Any] = (),
 ) -> Record:
     """Run `function` on symbols of the arguments' types and return its program.
 
@@ -127,7 +127,7 @@ def record(
     nests of tensors and plain values, or needs the value of a tensor."""
     start = revision()
     signature, bound = _bind(function, args, kwargs)
-    leaves, tree = flatten(dict(bound.arguments), _is_input)
+    leaves, tree = flatten(dict(bound.arguments), (NDArray, Symbol, TensorType))
     builder = Builder()
     inputs = [Symbol(Var(name, _type_of(name, leaf))) for name, leaf in leaves]
     trace = Trace(builder, _named_state(function) | dict(names or {}), inputs)
@@ -177,7 +177,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), SymDim, Device)
 
 
 def _results(result: Any) -> tuple[list[Any], Tree]:
-    leaves, tree = flatten(result, lambda v: isinstance(v, (Symbol, NDArray)))
+    leaves, tree = flatten(result, (Symbol, NDArray))
     for value in tree.statics():
         if not isinstance(value, PLAIN):
             raise TraceError(
@@ -208,25 +208,17 @@ _WIDEST = 1000
 
 
 def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
-    for path, leaf in named_leaves(value, _is_searched_as_one, name):
+    for path, leaf in named_leaves(value, name=name, widest=_WIDEST):
         if isinstance(leaf, NDArray):
             yield id(leaf), path
-        elif not isinstance(leaf, (tuple, list, dict)):
+        else:
             yield from ((key, f"{path}.{inner}") for key, inner in state_names(leaf).items())
-
-
-def _is_searched_as_one(value: Any) -> bool:
-    return not isinstance(value, (tuple, list, dict)) or len(value) > _WIDEST  # pyright: ignore[reportUnknownArgumentType]
 
 
 def state_names(owner: Any) -> dict[int, str]:
     """id(array) -> dotted name for the arrays of a Model, an optimizer, or anything else with `named_state()`."""
     entries: Callable[[], Iterator[tuple[str, NDArray]]] | None = getattr(owner, "named_state", None)
     return {id(x): name for name, x in entries()} if entries is not None and not isinstance(owner, type) else {}
-
-
-def _is_input(value: Any) -> bool:
-    return isinstance(value, (NDArray, Symbol, TensorType))
 
 
 InputType = Callable[[str, TensorType], TensorType]

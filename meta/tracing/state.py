@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -74,7 +74,7 @@ class Trace(Emitter):
         self._inside = ""
         """The conditional or loop that is being traced."""
 
-    def reached(self, containers: Iterable[Any]) -> None:
+    def reached(self, containers: Sequence[Any]) -> None:
         """Record the lists and dicts of a model that the program is traced through."""
         for container in containers:
             self.containers.setdefault(id(container), held(container))

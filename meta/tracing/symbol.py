@@ -10,7 +10,6 @@ from meta.dtype import is_float
 from meta.eager.indexing import Index, setitem
 from meta.eager.typed_tensor import TypedTensor
 from meta.errors import GradientError, TraceError
-from meta.ir.type import TensorType
 from meta.modes import modes
 from meta.parts import TEMPORARY, check_whole, is_part
 
@@ -21,18 +20,15 @@ if TYPE_CHECKING:
 class Symbol(TypedTensor):
     """A traced tensor: an atom of the IR (a Var or a Constant) with the methods and operators of an array.
 
-    A write in place replaces the atom."""
+    A write in place replaces the atom by one of the same type."""
 
     __slots__ = ("__weakref__", "atom", "origin")
 
     def __init__(self, atom: Var | Constant) -> None:
         self.atom = atom
+        self.type = atom.type  # type: ignore[assignment]  # symbols are tensors
         self.origin: Any = None
         """A reference to the tensor of whose elements this is a copy (see meta.parts)."""
-
-    @property
-    def type(self) -> TensorType:
-        return self.atom.type  # type: ignore[return-value]  # symbols are tensors
 
     # --- gradients ---------------------------------------------------------------------------------------------------
 

@@ -111,7 +111,7 @@ def flatten_call(
     except TypeError as error:
         raise ArgumentError("vm", f"{error}", f"{signature}") from None
     bound.apply_defaults()
-    leaves, tree = flatten(dict(bound.arguments), lambda v: isinstance(v, NDArray))
+    leaves, tree = flatten(dict(bound.arguments), NDArray)
     inputs = [x for _, x in leaves]
     key = (tree, repr(tree), tuple(type_of(name, x.type) if type_of else x.type for name, x in leaves))
     try:
@@ -129,7 +129,7 @@ def with_arrays(value: Any, device: Device, converted: list[NDArray] | None = No
     converted: receives the new arrays."""
     import numpy as np
 
-    leaves, tree = flatten(value, lambda v: isinstance(v, (NDArray, np.ndarray)))
+    leaves, tree = flatten(value, (NDArray, np.ndarray))
     if not any(isinstance(x, np.ndarray) for _, x in leaves):
         return value
     arrays = [asarray(x, device=device) if isinstance(x, np.ndarray) else x for _, x in leaves]
@@ -155,10 +155,12 @@ def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
     """Raise ArgumentError for an array of another library, which would silently become a constant of the program, and
     for a traced value."""
     arguments = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
-    for name, _ in named_leaves(arguments, lambda v: isinstance(v, TensorLike) and not isinstance(v, NDArray)):
-        hint = "call what the program was compiled from; it becomes a part of the new program"
-        raise ArgumentError("vm", f"a compiled program is traced: '{name}' is a traced value", "arrays", hint)
-    for name, value in named_leaves(arguments, lambda v: hasattr(v, "__dlpack__") and not isinstance(v, TensorLike)):
+    for name, value in named_leaves(arguments):
+        if isinstance(value, NDArray) or not (isinstance(value, TensorLike) or hasattr(value, "__dlpack__")):
+            continue
+        if isinstance(value, TensorLike):
+            hint = "call what the program was compiled from; it becomes a part of the new program"
+            raise ArgumentError("vm", f"a compiled program is traced: '{name}' is a traced value", "arrays", hint)
         kind = f"{type(value).__module__}.{type(value).__name__}"
         raise ArgumentError(
             "vm",

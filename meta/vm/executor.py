@@ -262,8 +262,7 @@ class Executor(Generic[P, R]):
         return module
 
     def _compile(self, record: tracing.Record, module: Module) -> Program:
-        from meta.passes.separate_results import separate_results
-        from meta.passes.standard import standard
+        from meta.passes.standard import separate_results, standard
 
         with self._lock, scoped("dialects", self._dialects):
             progress.stage("passes")

@@ -215,7 +215,7 @@ class GradientRecorder:
     ) -> Any:
         """A call of a program that has no gradient, which matters only if `backward` asks for it."""
         result = self.plain(inputs)
-        results = [x for _, x in flatten(result, lambda value: isinstance(value, NDArray))[0]]
+        results = [x for _, x in flatten(result, NDArray)[0]]
         flows = differentiable_results(self.module.main, tracked, self.record.constant, self.count)
 
         def refuse(*_: Any) -> Any:
@@ -243,7 +243,7 @@ def without_gradient(run: Runner, inputs: Sequence[NDArray], error: MetaError) -
     def refuse(*_: Any) -> Any:
         raise error
 
-    results = [x for _, x in flatten(result, lambda value: isinstance(value, NDArray))[0] if is_floating(x.type)]
+    results = [x for _, x in flatten(result, NDArray)[0] if is_floating(x.type)]
     edges: Any = tuple([(x._node, x._index) for x in inputs if x._node is not None])
     _link([x for x in results if all(x is not y for y in inputs)], edges, (), refuse)
     return result

@@ -14,8 +14,8 @@ from meta.device import CPU, Device
 from meta.dim import SymDim, evaluate
 from meta.eager.ndarray import NDArray
 from meta.interpreter.size_values import check_inputs
+from meta.ir.analysis import result_sources
 from meta.ir.expr import MUTATES, FunctionExpr
-from meta.ir.storage import result_sources
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes, shared_writes
 from meta.random.generator import default_generator
@@ -167,7 +167,7 @@ def with_numbers(record: tracing.Record) -> Callable[[Sequence[NDArray], Any], A
     types = [p.type for p in record.main.params[: len(record.inputs)]]
 
     def sized(inputs: Sequence[NDArray], result: Any) -> Any:
-        sizes, tree = flatten(result, lambda value: isinstance(value, SymDim))
+        sizes, tree = flatten(result, SymDim)
         values = check_inputs("vm", record.inputs, types, inputs)
         return tree.build(evaluate(size, values) for _, size in sizes)
 

@@ -80,6 +80,6 @@ def check_agreement(function: Callable[..., object], *args: object, **kwargs: ob
     """The record of a call, after a check that its program agrees with the eager call."""
     record = tracing.record(function, args, kwargs)
     check_ir(record.module)
-    leaves, _ = flatten([args, kwargs], lambda v: isinstance(v, meta.NDArray))
+    leaves, _ = flatten([args, kwargs], meta.NDArray)
     assert_equal(execute(record, *(x for _, x in leaves)), function(*args, **kwargs))
     return record

@@ -9,8 +9,7 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.ir.promotion import operand_dtype
-from meta.ir.type import tensor_type
+from meta.ir.type import operand_dtype, tensor_type
 
 
 def widen(x: Any) -> Any:

@@ -25,12 +25,11 @@ from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
-from meta.ir.promotion import operand_dtype
-from meta.ir.type import TensorType, flat_types, tensor_type
-from meta.tree import map_leaves
+from meta.ir.type import TensorType, flat_types, operand_dtype, tensor_type
+from meta.tree import leaves_of, with_leaves
 
 if TYPE_CHECKING:
-    from meta.op.dispatch import CallInfo
+    from meta.ir.call import CallInfo
 
 
 _LARGE_BYTES: Final = 128 << 20
@@ -231,7 +230,7 @@ def _symbolic_types(payload: TEImplementation, call: CallInfo) -> tuple[tuple[An
 
 def _map_types(function: Callable[[TensorType], Any], args: Any) -> Any:
     """The arguments with `function(type)` in place of each tensor type."""
-    return map_leaves(lambda leaf: function(leaf) if isinstance(leaf, TensorType) else leaf, args)
+    return with_leaves(args, [function(leaf) if isinstance(leaf, TensorType) else leaf for leaf in leaves_of(args)])
 
 
 class _SizeSymbols:

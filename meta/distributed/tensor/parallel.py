@@ -10,7 +10,6 @@ from typing import Any
 
 import meta
 from meta import tracing
-from meta.autograd.api import no_grad
 from meta.distributed.exchanges import Exchange, add_exchange, check_step, exchanges, read_only, written_parameter
 from meta.distributed.gradients import broadcast_state
 from meta.distributed.mesh import Group, GroupLike, as_group
@@ -20,6 +19,7 @@ from meta.distributed.tensor.partition import partition_pass
 from meta.distributed.tensor.placement import Sharded
 from meta.errors import NotSupportedError
 from meta.model.model import Model
+from meta.modes import no_grad
 from meta.optim.lamb import LAMB
 from meta.optim.train_step import TrainStep
 from meta.random.generator import default_generator

@@ -7,7 +7,6 @@ from fnmatch import fnmatchcase
 from typing import Any
 
 import meta
-from meta.autograd.api import no_grad
 from meta.autograd.function import Function
 from meta.distributed.mesh import Group
 from meta.distributed.sharding import own_rank
@@ -15,6 +14,7 @@ from meta.distributed.tensor.placement import Sharded, divides, part_type
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
+from meta.modes import no_grad
 
 
 def shard(axis: int, blocks: int = 1) -> Sharded:

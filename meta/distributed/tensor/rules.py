@@ -13,8 +13,8 @@ from typing import Any, TypeAlias
 from meta.dim import Dim
 from meta.distributed.tensor.placement import Reduction
 from meta.ir.type import TensorType
-from meta.op.axes import moved, swapped
 from meta.op.registry import Op
+from meta.op.rules import moved, swapped
 
 Labels: TypeAlias = "tuple[int | None, ...]"
 """A label for each axis of a tensor; None for an axis that has to be whole."""

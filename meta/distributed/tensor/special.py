@@ -15,8 +15,8 @@ from meta.dim import Dim, product
 from meta.distributed.tensor.placement import REPLICATED, Distributed, Partial, Sharded, Value, divides, part_type
 from meta.dtype import HALVES
 from meta.ir.type import TensorType
-from meta.op.axes import class_axis
 from meta.op.registry import Op, get
+from meta.op.rules import class_axis
 
 if TYPE_CHECKING:
     from meta.distributed.tensor.partition import Partitioner

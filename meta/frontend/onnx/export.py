@@ -27,7 +27,7 @@ from meta.op.registry import Op
 from meta.tracing import recording
 from meta.tracing.loop_op import LoopOp
 from meta.tracing.symbol import Symbol
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 from meta.vm.dynamic_sizes import Dynamic
 
 _SUBJECT: Final = "to_onnx"
@@ -233,9 +233,9 @@ class _GraphWriter:
         graph.label = call.op_name
         result = None
         if row is not None:
-            args = map_leaves(lambda leaf: self.atom(graph, leaf) if isinstance(leaf, ATOMS) else leaf, call.args)
+            leaves = [self.atom(graph, leaf) if isinstance(leaf, ATOMS) else leaf for leaf in leaves_of(call.args)]
             with suppress(UnwritableError):
-                result = row(OnnxSite(graph, call, self.used.get(var, frozenset())), *args)
+                result = row(OnnxSite(graph, call, self.used.get(var, frozenset())), *with_leaves(call.args, leaves))
         if result is None:
             result = self.composed(graph, call)
         if result is None:
@@ -250,13 +250,13 @@ class _GraphWriter:
             return None
         builder = Builder(call.span, caller_spans=False)
         with recording(builder):
-            args = map_leaves(lambda leaf: Symbol(leaf) if isinstance(leaf, (Var, Constant)) else leaf, call.args)
-            result = function(*args)
+            leaves = [Symbol(leaf) if isinstance(leaf, (Var, Constant)) else leaf for leaf in leaves_of(call.args)]
+            result = function(*with_leaves(call.args, leaves))
         if result is None:
             return None
         for binding in builder.bindings:
             self.values[binding.var] = self.value(graph, binding.var, binding.value)
-        return map_leaves(lambda leaf: self.atom(graph, leaf.atom), result)
+        return with_leaves(result, [self.atom(graph, leaf.atom) for leaf in leaves_of(result)])
 
     def conditional(self, graph: ExportGraph, value: If) -> Any:
         import onnx

@@ -9,10 +9,10 @@ import numpy as np
 import numpy.typing as npt
 
 from meta import dtype as dtypes
+from meta.dtype import array_bytes
 from meta.files.into_memory import allocate
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.weights import DTYPES
-from meta.limits import array_bytes
 
 _NAMES = {"FLOAT": "float32", "DOUBLE": "float64", "STRING": "text"}
 

@@ -24,8 +24,7 @@ from meta.frontend.relay.convert.branches import Branches
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.emission import Emission
 from meta.frontend.relay.convert.values import UNCONVERTED, describe
-from meta.ir.expr import Constant
-from meta.ir.span import Span
+from meta.ir.expr import Constant, Span
 from meta.ir.type import TensorType, tensor_type
 from meta.limits import MAX_EVALUATED
 from meta.tracing.symbol import Symbol

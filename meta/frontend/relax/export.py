@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import partial
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
@@ -19,7 +18,7 @@ from meta.ir.module import Module
 from meta.ir.type import Type, flat_types
 from meta.modes import scoped
 from meta.op.registry import Op
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 from meta.vm.build.parameter_sizes import solve_parameter_sizes
 from meta.vm.dynamic_sizes import Dynamic
 from meta.vm.lower.calls import Calls
@@ -101,9 +100,8 @@ class _Standard(Lowering):
             return None
         position = len(scope.bindings)
         try:
-            value = row(
-                RelaxSite(call, scope.types), *(map_leaves(partial(self.argument, scope), a) for a in call.args)
-            )
+            leaves = [self.atom(scope, x) if isinstance(x, ATOMS) else x for x in leaves_of(call.args)]
+            value = row(RelaxSite(call, scope.types), *with_leaves(call.args, leaves))
             value = None if value is None else self.normal(scope, value)
         except tvm.TVMError:  # Relax's type rules refuse it
             value = None
@@ -118,9 +116,6 @@ class _Standard(Lowering):
         if atom not in self.constants:  # Relax's passes look for constants among the operands, not behind bindings
             self.constants[atom] = self.constant(atom)
         return self.constants[atom]
-
-    def argument(self, scope: Scope, leaf: Any) -> Any:
-        return self.atom(scope, leaf) if isinstance(leaf, ATOMS) else leaf
 
     def normal(self, scope: Scope, value: Any) -> Any:
         """An expression with its type, after bindings of the calls inside of it."""

@@ -20,7 +20,7 @@ from meta.model.model import Model
 from meta.op.registry import Op
 from meta.passes.inline_calls import inline_calls
 from meta.passes.place import place
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -176,7 +176,7 @@ class _Replay:
         return isinstance(mean, NDArray) and isinstance(var, NDArray) and any(d != 1 for d in elements)
 
     def argument(self, arg: Any) -> Any:
-        return map_leaves(self._leaf, arg)
+        return with_leaves(arg, [self._leaf(x) for x in leaves_of(arg)])
 
     def _leaf(self, leaf: Any) -> Any:
         if isinstance(leaf, Constant):

@@ -12,10 +12,11 @@ from typing import IO, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from meta.dtype import array_bytes
 from meta.files.into_memory import allocate, fill
 from meta.frontend.relay.dtypes import NUMPY_DTYPES
 from meta.frontend.relay.errors import RelayError
-from meta.limits import MAX_DIMENSIONS, array_bytes
+from meta.limits import MAX_DIMENSIONS
 
 _MAGIC = 0xDD5E40F096B4A13F
 _HEADER = struct.Struct("<QQiiiBBH")

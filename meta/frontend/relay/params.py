@@ -19,11 +19,12 @@ from typing import IO, Any, TypeAlias, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from meta.dtype import array_bytes
 from meta.errors import ArgumentError
 from meta.files.into_memory import StoredMember, allocate, fill
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.ndarray_format import read_array
-from meta.limits import MAX_EXPANSION, MAX_EXPANSION_FREE, array_bytes
+from meta.limits import MAX_EXPANSION, MAX_EXPANSION_FREE
 
 _MAGIC = 0xF7E58D4F05049CB7
 _UINT64 = struct.Struct("<Q")

@@ -23,14 +23,14 @@ import numpy as np
 import numpy.typing as npt
 
 from meta.device import Device
-from meta.dtype import to_numpy
+from meta.dtype import array_bytes, to_numpy
 from meta.errors import FileError
 from meta.files.into_memory import StoredMember, allocate, fill
 from meta.files.strict_json import parse_json
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.fields import bad_file, fields, integer, list_of, text
 from meta.frontend.torch.schema import DTYPES, read_exported
-from meta.limits import MAX_PROGRAM, array_bytes
+from meta.limits import MAX_PROGRAM
 
 # What zipfile and zlib raise for invalid files; OverflowError where an offset is beyond 2**63.
 _BAD_FILE = (OSError, ValueError, LookupError, EOFError, RuntimeError, OverflowError, struct.error, zlib.error)

@@ -13,7 +13,7 @@ from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.nodes import Graph, GraphNode, Placeholder, Ref
 from meta.frontend.torch.sizes import dim_of
-from meta.ir.span import Span
+from meta.ir.expr import Span
 from meta.ir.type import TensorType, tensor_type
 
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta.dim import Dim
-from meta.ir.span import Span
+from meta.ir.expr import Span
 from meta.ir.type import TensorType
 
 

@@ -7,8 +7,7 @@ from typing import Any, Literal
 
 from meta import dtype as dtypes
 from meta.errors import MetaError, TypeInferenceError
-from meta.ir.promotion import promoted_dtype
-from meta.ir.type import TensorType, Type, Value
+from meta.ir.type import TensorType, Type, Value, promoted_dtype
 from meta.op import rules
 from meta.op.registry import declare
 from meta.schema import binary, reduce, unary

@@ -8,9 +8,9 @@ from meta import dtype as dtypes
 from meta.dim import Shape, same_dim
 from meta.ir.type import TensorType
 from meta.op import rules
-from meta.op.axes import class_axis
 from meta.op.positions import Positions
 from meta.op.registry import declare
+from meta.op.rules import class_axis
 from meta.schema import loss
 
 

@@ -11,8 +11,8 @@ from meta.dtype import is_complex, itemsize
 from meta.errors import TypeInferenceError
 from meta.ir.type import TensorType, TupleType, Value, tensor_type
 from meta.op import rules
-from meta.op.axes import moved, swapped
 from meta.op.registry import declare
+from meta.op.rules import moved, swapped
 from meta.schema import transform
 
 

@@ -6,8 +6,8 @@ from typing import Any
 
 import meta
 from meta.ir.type import TensorType
-from meta.op.axes import class_axis
 from meta.op.grad.support import fit, share_of, widen
+from meta.op.rules import class_axis
 
 
 def _divide_if_mean(value: Any, reduction: str) -> Any:

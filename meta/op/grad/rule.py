@@ -12,7 +12,7 @@ from meta.errors import GradientError
 from meta.op.grad.support import conjugate
 from meta.op.registry import get, owner
 from meta.records import record
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 GradientFunction = Callable[..., tuple[Any, ...]]
 
@@ -78,12 +78,15 @@ _conjugates: dict[str, tuple[GradRule, GradRule]] = {}
 """By operator: its rule, and that for complex results."""
 
 
+def _conjugate_all(values: tuple[Any, ...]) -> tuple[Any, ...]:
+    return with_leaves(values, [conjugate(x) for x in leaves_of(values)])
+
+
 def _conjugated(rule: GradRule) -> GradientFunction:
     count, function = max(rule.outputs, 1), rule.function
 
     def run(needs: tuple[bool, ...], *values: Any) -> tuple[Any, ...]:
-        dys = map_leaves(conjugate, values[-count:])
-        return map_leaves(conjugate, function(needs, *values[:-count], *dys))
+        return _conjugate_all(function(needs, *values[:-count], *_conjugate_all(values[-count:])))
 
     return run
 

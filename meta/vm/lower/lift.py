@@ -7,10 +7,10 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 
 from meta.errors import NotSupportedError
-from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, GlobalVar, Tuple, Var
+from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, GlobalVar, Var, operands
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
-from meta.ir.visitor import block_reads, free_vars, map_operands, nested_blocks, with_blocks
+from meta.ir.visitor import block_reads, free_vars, nested_blocks, with_blocks, with_operands, with_results
 from meta.records import record
 
 BRANCH = "branch"
@@ -34,10 +34,9 @@ def _map_block(block: Block, change: Callable[[Atom], Atom]) -> Block:
     bindings = tuple(
         Binding(b.var, with_blocks(new, tuple(_map_block(inner, change) for inner in nested_blocks(new))))
         for b in block.bindings
-        for new in [map_operands(b.value, change)]
+        for new in [with_operands(b.value, [change(a) for a in operands(b.value)])]
     )
-    result = map_operands(block.result, change) if isinstance(block.result, Tuple) else change(block.result)
-    return Block(bindings, result)  # type: ignore[arg-type]
+    return Block(bindings, with_results(block, [change(a) for a in block.results]))
 
 
 def _renamed(block: Block, names: Mapping[Var, Var]) -> Block:

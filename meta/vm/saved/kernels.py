@@ -17,7 +17,7 @@ from meta.ir.type import Type
 from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
 from meta.tracing.loop_op import LoopOp
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 from meta.vm.lower.choose import Choices, choose_all
 from meta.vm.lower.dispatched import Source
 from meta.vm.lower.open_calls import function_name, is_open, open_calls
@@ -115,7 +115,7 @@ def _function(call: Call, dialect: str | None) -> FunctionExpr:
         params.append(Var(f"x{len(params)}", leaf.type))
         return params[-1]
 
-    args = tuple(map_leaves(parameter, arg) for arg in call.args)
+    args = with_leaves(call.args, [parameter(x) for x in leaves_of(call.args)])
     result = Var("y", call.type)
     body = Block((Binding(result, replace(call, args=args, dialect=dialect, attrs={}, span=None)),), result)
     return FunctionExpr(tuple(params), body, {}, "main", None)

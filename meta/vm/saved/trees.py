@@ -75,14 +75,9 @@ def encode_signature(signature: inspect.Signature) -> list[Any]:
         default: list[Any] = []
         if p.default is not _ABSENT:
             with contextlib.suppress(NotSupportedError):
-                default = [encode_tree(flatten(p.default, _is_leaf)[1], p.name)]
+                default = [encode_tree(flatten(p.default, ())[1], p.name)]
         out.append([p.name, int(p.kind), default])
     return out
-
-
-def _is_leaf(_: Any) -> bool:
-    """Defaults are plain values and nests of them."""
-    return False
 
 
 def decode_signature(value: Any) -> inspect.Signature:

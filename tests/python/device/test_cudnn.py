@@ -18,8 +18,9 @@ import meta
 from meta.backend.cudnn import settings
 from meta.device import device
 from meta.errors import KernelError
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType, tensor_type
-from meta.op.dispatch import CallInfo, dialect, implementations
+from meta.op.dispatch import dialect, implementations
 from meta.op.registry import as_type, get
 from meta.schema._types import TensorLike
 from meta.testing.generic import check_types, check_values, make_call

@@ -8,9 +8,10 @@ from meta.dim import sym
 from meta.dtype import to_numpy
 from meta.errors import RegistryError, TypeInferenceError, did_you_mean
 from meta.ir.builder import Builder
-from meta.ir.expr import Constant, FunctionExpr, GlobalVar
+from meta.ir.expr import Constant, FunctionExpr, GlobalVar, Span
 from meta.ir.module import Module
-from meta.ir.span import Span
+from meta.ir.parser import parse_function
+from meta.ir.printer import to_text
 from meta.ir.type import FunctionType, TensorType, TupleType, tensor_type
 from meta.op.registry import Op
 from meta.schema import _types as kinds
@@ -197,3 +198,29 @@ class Program:
         with self.builder.function(self.random.choice(["", "inner", "an inner"]), [("x", T)]) as scope:
             self.block(scope, [scope.params[0], *atoms], depth + 1)
         return self.builder.emit(scope.function, self.random.choice(NAMES))
+
+
+def function(body):
+    return parse_function(HEAD + body + "\n}", lookup)
+
+
+def lines(f):
+    return [line.strip() for line in to_text(f, spans=False).split("\n")[1:-1]]
+
+
+NESTED = """
+  %c = test(%x)
+  %y = if %c {
+    %a = softmax(%x)
+    %b = softmax(%a)
+    %b
+  } else {
+    %x
+  }
+  %f = fn(%u: Tensor[(2, 3), "float32"]) -> Tensor[(2, 3), "float32"] {
+    %v = add(%u, %y)
+    %w = %f(%v)
+    %w
+  }
+  %z = %f(%y)
+  %z"""

@@ -1,6 +1,6 @@
 """Last uses, call graphs and counts, on programs small enough to check by hand."""
 
-from meta.ir.analysis import call_graph, dying, last_uses, op_counts, reachable
+from meta.ir.analysis import Contents, call_graph, contents, dying, last_uses, op_counts, reachable
 from meta.ir.parser import parse, parse_function
 from meta.ir.type import TupleType, leaf_types
 from tests.python.ir.programs import EXAMPLE, HEAD, OPS, T, build, lookup
@@ -43,3 +43,12 @@ def test_operators_are_counted():
     counts = op_counts(parse(EXAMPLE, lookup).main)
     assert counts == {"add": 1, "concat": 1, "norm": 1, "test": 1, "tvm.softmax": 1}
     assert op_counts(build(lambda b, x: b.call(OPS["softmax"], (x, 0)), T)) == {"softmax": 1}
+
+
+def test_contents_name_operators_functions_and_devices():
+    text = 'def a() -> () { %x = @b() () } def b(%x: Tensor[(2, 3), "float32", "cuda"]) -> () { %y = softmax(%x) () }'
+    module = parse(text.replace("@b()", "softmax(%p)").replace("a()", 'a(%p: Tensor[(2, 3), "float32"])'), lookup)
+    assert contents(module) == Contents(frozenset({"softmax"}), frozenset({"cpu", "cuda"}))
+    assert contents(module) is contents(module)
+    calls = parse("def a() -> () { %x = @b() () } def b() -> () { () }", lookup)
+    assert contents(calls) == Contents(frozenset({""}), frozenset())

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 
 from meta.dim import SymDim, product, sym, total
+from meta.dtype import array_bytes
 from meta.errors import ArgumentError, IRError, MetaError, TypeInferenceError
 from meta.ir import lexer
 from meta.ir.builder import Builder
@@ -20,7 +21,7 @@ from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import FunctionType, TupleType, tensor_type
 from meta.ir.verifier import verify
-from meta.limits import MAX_FACTORS, MAX_INLINED, array_bytes
+from meta.limits import MAX_FACTORS, MAX_INLINED
 from meta.passes.inline_calls import inline_calls
 
 TYPE = 'Tensor[(2,), "float32"]'

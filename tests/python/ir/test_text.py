@@ -6,16 +6,16 @@ import pytest
 from meta.dim import sym
 from meta.errors import IRError
 from meta.ir.equality import structural_equal
-from meta.ir.expr import Constant, If
+from meta.ir.expr import Constant, If, Span
 from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.parser import parse, parse_function
 from meta.ir.printer import one_line, to_text
-from meta.ir.span import Span
 from meta.ir.type import tensor_type
 from meta.ir.verifier import verify
-from meta.ir.visitor import renamed, rewrite
+from meta.ir.visitor import renamed
 from meta.limits import MAX_DEPTH
+from meta.passes.rewriting import rewrite
 from tests.python.ir.programs import EXAMPLE, HEAD, OPS, Program, T, build, constant, lookup
 
 

@@ -13,13 +13,13 @@ from meta.ir.expr import (
     FunctionExpr,
     GlobalVar,
     If,
+    Span,
     Tuple,
     TupleGetItem,
     Var,
 )
 from meta.ir.module import Module
 from meta.ir.parser import parse
-from meta.ir.span import Span
 from meta.ir.type import FunctionType, tensor_type
 from meta.ir.verifier import BINDING_RULES, BLOCK_RULES, FUNCTION_RULES, verify
 from meta.limits import MAX_DEPTH

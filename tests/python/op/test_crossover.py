@@ -13,10 +13,10 @@ import meta
 from benchmarks.crossovers import PROBLEMS, crossing, render
 from benchmarks.problems import sample
 from meta.device import device
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover
 from meta.op.crossover import LIMITS, MEASURES, Limit
-from meta.op.dispatch import CallInfo
 from meta.op.registry import all_ops, as_type, get
 from meta.schema._types import TensorLike
 from meta.testing.samples import Sample, T

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import meta
+from meta.ir.call import CallInfo
 from meta.modes import modes, scoped
-from meta.op.dispatch import CallInfo
 
 REGULAR = [
     # shape, kernel, stride, padding, dilation, ceil_mode

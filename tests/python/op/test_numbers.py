@@ -16,9 +16,10 @@ from meta.backend.tvm.compute import TEImplementation
 from meta.device import CPU
 from meta.eager.call import invoke, state
 from meta.errors import KernelError, MetaError
+from meta.ir.call import CallInfo
 from meta.ir.type import Value
 from meta.op import registry
-from meta.op.dispatch import CallInfo, implementations
+from meta.op.dispatch import implementations
 from meta.op.registry import as_type
 from meta.schema import Arg, Float, Schema, Tensor
 from meta.testing.generic import make_call

@@ -17,8 +17,8 @@ from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, tensor_type
-from meta.ir.visitor import rewrite
 from meta.op.registry import get
+from meta.passes.rewriting import rewrite
 from tests.python.recorded import assert_equal, check_ir
 
 

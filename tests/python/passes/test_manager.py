@@ -12,9 +12,9 @@ from meta import passes
 from meta.errors import ArgumentError, IRError
 from meta.ir.expr import Block, Call
 from meta.ir.module import Module
-from meta.ir.visitor import by_op
 from meta.op.registry import get
-from meta.passes.manager import Pass, context, function_pass, rewrite_pass
+from meta.passes.manager import Pass, context, function_pass
+from meta.passes.rewriting import by_op, rewrite_pass
 from tests.python.passes.programs import inputs, lines, program
 from tests.python.recorded import assert_equal
 
@@ -130,7 +130,7 @@ def wrong_exp(binding, scope):
 
 
 def test_bisect_names_the_wrong_rewrite():
-    bad = rewrite_pass("fast_math", "exp is not tanh.", [by_op({"exp": wrong_exp})])
+    bad = rewrite_pass("fast_math", "exp is not tanh.", by_op({"exp": wrong_exp}))
     program_ = program(lambda x: meta.exp(meta.relu(x * 1.0) - 0.0) * 1.0, X)
     x = inputs(program_)[0]
     from meta.interpreter.run import run
@@ -176,3 +176,19 @@ def test_function_passes_see_every_function():
     assert len(names) == 2
     assert collect.doc == "Only looks."
     assert isinstance(sample().main.body.bindings[0].value, Call)
+
+
+def test_a_pass_runs_only_where_the_operators_that_it_looks_for_are_called():
+    seen = []
+
+    def collect(module):
+        seen.append(module)
+        return module
+
+    module = sample()
+    for looks_for, device in (
+        (("softmax",), ""), (("relu",), "cuda"), ((), "cuda"), (("",), ""),
+        (("softmax", "relu"), "cpu"), (("relu",), ""), ((), ""),
+    ):  # fmt: skip
+        Pass("collect", collect, "", looks_for, device)(module)
+    assert len(seen) == 3

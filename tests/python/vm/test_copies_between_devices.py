@@ -8,11 +8,12 @@ import pytest
 
 from meta.device import device
 from meta.errors import DeviceError
+from meta.ir.call import CallInfo
 from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import tensor_type
-from meta.op.dispatch import CallInfo, candidates
+from meta.op.dispatch import candidates
 from meta.op.registry import get
 from meta.vm.lower.choose import choose_all
 from tests.python.vm.programs import program

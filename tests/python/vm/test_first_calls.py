@@ -9,8 +9,8 @@ import pytest
 
 from meta.backend.tvm.parallel import processes
 from meta.device import CPU, device
+from meta.ir.call import CallInfo
 from meta.ir.type import tensor_type
-from meta.op.dispatch import CallInfo
 from meta.op.registry import get
 from meta.vm.lower import first_calls
 from meta.vm.lower.first_calls import run_first_calls

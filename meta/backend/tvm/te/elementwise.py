@@ -15,8 +15,7 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.exact import constant, opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.precision import accumulation_dtype
-from meta.ir.promotion import operand_dtype
-from meta.ir.type import tensor_type
+from meta.ir.type import operand_dtype, tensor_type
 
 Expr = Any
 

@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta.dim import SymDim, product
 from meta.frontend.onnx.compositions._table import composition
-from meta.op.axes import class_axis
+from meta.op.rules import class_axis
 
 
 def _reduced(losses: Any, reduction: str, count: Any = None) -> Any:

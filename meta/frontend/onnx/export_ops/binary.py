@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
-from meta.ir.promotion import operand_dtype
+from meta.ir.type import operand_dtype
 
 _ARITHMETIC: Final = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "maximum": "Max", "minimum": "Min"}
 _OF_FLAGS: Final = {"Add": "Or", "Max": "Or", "Mul": "And", "Min": "And"}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import Any
 
 from meta.frontend.relay import ast
@@ -15,13 +15,12 @@ from meta.frontend.relay.convert.values import (
     describe,
     is_tensors,
     leaves,
-    rebuilt,
     scalar_value,
 )
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.expr import Block, If
 from meta.tracing.symbol import Symbol
-from meta.tree import map_leaves
+from meta.tree import leaves_of, with_leaves
 
 Branch = Callable[[], Value]
 
@@ -58,7 +57,7 @@ class Branches:
             is_choice = isinstance(leaf, ValueChoice)
             return self.distribute(leaf, lambda each: self.forced(each, place), place) if is_choice else leaf
 
-        return map_leaves(force, value)
+        return with_leaves(value, [force(x) for x in leaves_of(value)])
 
     def distribute(self, choice: ValueChoice, function: Callable[[Value], Value], place: ast.Place) -> Value:
         """`function` of the value that a choice selects."""
@@ -90,8 +89,8 @@ class Branches:
         if not count:
             return forms[0][0]
         result = self.emission.builder.emit(If(condition.atom, blocks[0], blocks[1], span))
-        tensors: Iterator[Symbol] = iter([Symbol(result)]) if count == 1 else iter(self.emission.unpacked(result))
-        value, contents = rebuilt(forms[0], tensors)
+        tensors = [Symbol(result)] if count == 1 else self.emission.unpacked(result)
+        value, contents = with_leaves(forms[0], tensors)
         for i, ref in enumerate(references):
             if forms[0][1][i] is not before[i] or forms[1][1][i] is not before[i]:
                 ref.value = contents[i] if is_tensors(before[i]) else before[i]

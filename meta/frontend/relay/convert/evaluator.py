@@ -31,7 +31,7 @@ from meta.frontend.relay.convert.values import (
     describe,
 )
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
-from meta.ir.span import Span
+from meta.ir.expr import Span
 from meta.limits import MAX_EVALUATED
 
 MAX_DEPTH = 80

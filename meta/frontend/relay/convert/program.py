@@ -26,7 +26,6 @@ from meta.frontend.relay.convert.values import (
     Value,
     check_tensors,
     identifier,
-    rebuilt,
 )
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located, place_text
 from meta.ir.expr import Var
@@ -34,6 +33,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.tracing import recording
 from meta.tracing.symbol import Symbol
+from meta.tree import with_leaves
 
 Arrays = Mapping[str, "np.ndarray[Any, Any]"]
 Shapes = Mapping[str, Sequence[int]]
@@ -107,7 +107,7 @@ def _evaluated(request: _Request, evaluator: ExpressionEvaluator, tied: Mapping[
         variables = _variables(param.name, kind, Counter(v.name for v in inputs))
         inputs += [v for _, v in variables]
         names += [n for n, _ in variables]
-        frame.values[param] = rebuilt(_form(kind), iter([Symbol(v) for _, v in variables]))
+        frame.values[param] = with_leaves(_form(kind), [Symbol(v) for _, v in variables])
     with recording(emission.builder), emission.builder.function("main", inputs) as scope:
         value = _result(request, evaluator, frame)
         check_supported(request.program, evaluator.unsupported.values())

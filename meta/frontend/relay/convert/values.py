@@ -3,7 +3,6 @@ references, which exist during conversion only."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,7 +10,7 @@ from meta.frontend.relay import ast
 from meta.frontend.relay.errors import UnsupportedError, located
 from meta.ir.expr import Constant
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of, map_leaves
+from meta.tree import leaves_of
 
 Value = Any
 """A Symbol, a tuple of Values, an instance of a class below, or an ast.OpRef or ast.ConstructorRef."""
@@ -121,11 +120,6 @@ def check_tensors(value: Value, place: ast.Place, subject: str) -> None:
     except OpaqueError as error:
         problem = located(place, f"{subject} holds {describe(error.value)}")
         raise UnsupportedError("relay", problem, "tensors and tuples of them") from None
-
-
-def rebuilt(form: Value, tensors: Iterator[Any]) -> Value:
-    """Nested tuples of the structure of `form`, with `tensors` as leaves."""
-    return map_leaves(lambda _: next(tensors), form)
 
 
 def scalar_value(value: Symbol) -> int | float | bool | None:

@@ -19,9 +19,9 @@ from meta.frontend.torch.dynamo.layouts import kept_results, saved_activations
 from meta.frontend.torch.dynamo.options import Options
 from meta.frontend.torch.dynamo.report import GraphReport
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
+from meta.ir.analysis import result_sources
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
-from meta.ir.storage import result_sources
 from meta.ir.type import TensorType, leaf_types
 from meta.vm.executor import compile_record
 from meta.vm.lower.python_errors import reraise

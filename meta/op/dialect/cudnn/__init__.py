@@ -6,7 +6,8 @@ cuDNN is loaded when an operator first runs on a GPU. `settings` holds the optio
 from __future__ import annotations
 
 from meta.backend.cudnn import settings as settings
-from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
+from meta.ir.call import CallInfo
+from meta.op.dispatch import Dialect, Implementation, Kernel
 
 
 def _probe() -> str | None:

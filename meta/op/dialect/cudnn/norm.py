@@ -10,9 +10,9 @@ from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
 from meta.backend.cudnn.handle import handle_getter
 from meta.backend.cudnn.kernel import Run, around, constant_vector, unsupported_tensors
 from meta.dtype import accumulation_dtype
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn import DIALECT
-from meta.op.dispatch import CallInfo
 
 _SPATIAL: Final = 1
 """The mode that adds in floating point. The "persistent" one is up to twice as fast but may add in integers, and then

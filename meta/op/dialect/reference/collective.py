@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
+from meta.ir.call import CallInfo
 from meta.op.dialect.reference import DIALECT
-from meta.op.dispatch import CallInfo
 
 
 def _refuse_ranks(call: CallInfo) -> str | None:

@@ -8,10 +8,10 @@ from typing import Any
 import numpy as np
 
 from meta.backend.reference.precision import widen
-from meta.op.axes import class_axis
 from meta.op.dialect.reference import plain
 from meta.op.dialect.reference.nn import log_softmax
 from meta.op.dialect.reference.unary import softplus
+from meta.op.rules import class_axis
 
 Array = Any
 

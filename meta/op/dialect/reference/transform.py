@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
+from meta.ir.call import CallInfo
 from meta.op.dialect.reference import DIALECT
-from meta.op.dispatch import CallInfo
 
 
 def cast(x: Any, dtype: str) -> Any:

@@ -11,9 +11,9 @@ from typing import Any
 from meta.backend.functions import Specialised, take_inputs
 from meta.device import Device
 from meta.errors import KernelError, MetaError, install_hint, raised
-from meta.ir.promotion import promoted_dtype
-from meta.ir.type import TensorType, flat_types
-from meta.op.dispatch import CallInfo, Dialect, Implementation, Kernel
+from meta.ir.call import CallInfo
+from meta.ir.type import TensorType, flat_types, promoted_dtype
+from meta.op.dispatch import Dialect, Implementation, Kernel
 
 
 def _probe() -> str | None:

@@ -7,9 +7,9 @@ from typing import Any
 
 import torch
 
+from meta.ir.call import CallInfo
 from meta.op import matrices
 from meta.op.dialect.torch import DIALECT
-from meta.op.dispatch import CallInfo
 
 
 def _write(out: Any, results: Any) -> None:

@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from meta.ir.call import CallInfo
 from meta.op.dialect.torch import DIALECT
-from meta.op.dispatch import CallInfo
 
 
 def _refuse(call: CallInfo) -> str | None:

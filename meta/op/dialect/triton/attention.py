@@ -8,8 +8,8 @@ from importlib import import_module
 from typing import Any, Final
 
 from meta.backend.functions import Specialised
+from meta.ir.call import CallInfo
 from meta.op.dialect.triton import DIALECT
-from meta.op.dispatch import CallInfo
 
 _NAME: Final = "scaled_dot_product_attention"
 _DTYPES: Final = ("float32", "float16", "bfloat16")

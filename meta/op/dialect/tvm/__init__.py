@@ -22,7 +22,8 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.backend.tvm.compute import Compute, TEImplementation
-from meta.op.dispatch import CallInfo, Checker, Dialect, Implementation, Kernel
+from meta.ir.call import CallInfo
+from meta.op.dispatch import Checker, Dialect, Implementation, Kernel
 from meta.op.registry import get
 from meta.records import record
 

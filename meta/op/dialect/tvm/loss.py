@@ -22,8 +22,8 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
-from meta.op.axes import class_axis
 from meta.op.dialect.tvm import Registrar
+from meta.op.rules import class_axis
 
 compute = Registrar(__file__).compute
 

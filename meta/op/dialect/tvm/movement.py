@@ -11,8 +11,8 @@ from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.backend.tvm.te.scan import Index, like, nest
+from meta.ir.call import CallInfo
 from meta.op.dialect.tvm import Registrar
-from meta.op.dispatch import CallInfo
 
 compute = Registrar(__file__).compute
 

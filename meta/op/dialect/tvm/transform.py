@@ -9,8 +9,8 @@ from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.compute import RuntimeFunction
 from meta.backend.tvm.te.elementwise import cast as element_cast
 from meta.backend.tvm.te.elementwise import is_one
-from meta.op.axes import moved, swapped
 from meta.op.dialect.tvm import DIALECT, Registrar
+from meta.op.rules import moved, swapped
 
 compute = Registrar(__file__).compute
 

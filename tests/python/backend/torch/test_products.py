@@ -10,8 +10,9 @@ import pytest
 import meta
 from meta.backend.tvm import adapter as tvm
 from meta.device import device
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType, tensor_type
-from meta.op.dispatch import CallInfo, Kernel, implementations
+from meta.op.dispatch import Kernel, implementations
 from meta.op.registry import get
 
 pytest.importorskip("torch")

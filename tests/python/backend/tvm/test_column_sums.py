@@ -17,8 +17,9 @@ from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.alignment import relax_alignment
 from meta.interpreter.run import run as interpret
+from meta.ir.call import CallInfo
 from meta.ir.type import flat_types, tensor_type
-from meta.op.dispatch import CallInfo, implementations
+from meta.op.dispatch import implementations
 from meta.op.registry import get
 from tests.python.backend.tvm.test_cuda_code import CUDA, LIMITS, to_cuda
 from tests.python.backend.tvm.test_cuda_programs import kernel_calls, plan, run_serially

@@ -19,8 +19,9 @@ from meta.backend.tvm.schedule.gpu import checks
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.philox import MULTIPLIERS, ROUNDS
 from meta.device import device
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType, Value, tensor_type
-from meta.op.dispatch import CallInfo, implementations
+from meta.op.dispatch import implementations
 from meta.op.registry import as_type, get
 from meta.testing.generic import make_call
 from meta.testing.layouts import empty_variants

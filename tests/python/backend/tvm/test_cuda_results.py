@@ -17,8 +17,9 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
 from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.ir.call import CallInfo
 from meta.ir.type import flat_types
-from meta.op.dispatch import CallInfo, implementations
+from meta.op.dispatch import implementations
 from meta.op.registry import as_type, get
 from tests.python.backend.tvm.test_cuda_code import CUDA, LIMITS, to_cuda
 from tests.python.op.test_max_pool import ADAPTIVE, CONTENTS, REGULAR
