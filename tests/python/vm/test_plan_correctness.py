@@ -46,6 +46,20 @@ def assert_compiled_equals_eager(scenario: Scenario, width: int, **options: Any)
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * max(1.0, np.abs(b).max()))
 
 
+def assert_budgets_change_nothing(scenario: Scenario, width: int) -> None:
+    """Compile for the least memory, for all, and between."""
+    function, _ = scenario(width)
+    arguments = matrix(width, 0), matrix(width, 1)
+    total = meta.vm.compile(meta.trace(function)).memory(*arguments).total
+    with pytest.raises(ArgumentError) as error:
+        meta.vm.compile(meta.trace(function), memory_budget=1).program(*arguments)
+    match = re.search(r"at least ([\d,]+)", str(error.value))
+    assert match is not None
+    least = int(match[1].replace(",", ""))
+    for budget in sorted({least, (least + total) // 2, max(least, total - 1)}):
+        assert_compiled_equals_eager(scenario, width, memory_budget=budget)
+
+
 def spread(*arrays: Any) -> Any:
     """A sum that reads each array whole, and late."""
     return sum((x @ x.T).mean() * x for x in arrays)
@@ -246,17 +260,7 @@ def update_read_late(width: int) -> tuple[Function, Sequence[Any]]:
     "scenario", [kept_of_old_state, kept_of_old_argument, update_read_late], ids=lambda f: f.__name__
 )
 def test_budgets_of_memory_change_no_value(scenario: Scenario) -> None:
-    width = 8
-    function, _ = scenario(width)
-    arguments = matrix(width, 0), matrix(width, 1)
-    total = meta.vm.compile(meta.trace(function)).memory(*arguments).total
-    with pytest.raises(ArgumentError) as error:
-        meta.vm.compile(meta.trace(function), memory_budget=1).program(*arguments)
-    match = re.search(r"at least ([\d,]+)", str(error.value))
-    assert match is not None
-    least = int(match[1].replace(",", ""))
-    for budget in sorted({least, (least + total) // 2, max(least, total - 1)}):
-        assert_compiled_equals_eager(scenario, width, memory_budget=budget)
+    assert_budgets_change_nothing(scenario, 8)
 
 
 # --- branches and writes ---------------------------------------------------------------------------------------------
