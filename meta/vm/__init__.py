@@ -9,7 +9,8 @@ dynamic_sizes         sizes that a program leaves open, and those it is compiled
 report, byte_counts   dialects, memory, text and time of a program; numbers of bytes as users write them
 instrumented          executors that report every kernel, for profiles
 lower                 from our IR to Relax
-relax                 from Relax to an executable
+plan                  the order of kernels, and the memory of tensors
+build                 from a plan to an executable
 saved                 programs in files
 cuda_graph            calls recorded as CUDA graphs
 """

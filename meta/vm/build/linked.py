@@ -77,20 +77,17 @@ def _by_threads(source: Source, planned: Planned, names: set[str]) -> bytes | No
     count = processes.jobs()
     requests = [{name: kernels[name] for name in share} for share in _shares(once, _SHARE * count)]
     codes: list[Any] = [None] * len(requests)
-    parts: list[tuple[Any, Any]] = []
-
-    def meanwhile() -> None:
+    with threads.compiling_all(requests, target, count, checks=planned.checks) as compiled:
         progress.stage("choose plans of libraries")
         run_first_calls(source)
         progress.stage("generate code", total=len(kernels))
-        parts.append(_calling_part(module, set(once), target, compiled=compiles_calls, checks=planned.checks))
-
-    for number, code in threads.compile_all(requests, target, count, checks=planned.checks, meanwhile=meanwhile):
-        codes[number] = code
-        for _ in requests[number]:
-            progress.advance()
+        builder, host = _calling_part(module, set(once), target, compiled=compiles_calls, checks=planned.checks)
+        for number, code in compiled:
+            codes[number] = code
+            for _ in requests[number]:
+                progress.advance()
     progress.stage("link")
-    return library.link(tvm.vm_link(parts[0][0], target, parts[0][1], [], {}), codes)
+    return library.link(tvm.vm_link(builder, target, host, [], {}), codes)
 
 
 def _calls(module: Any) -> Counter[str]:

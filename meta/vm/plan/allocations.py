@@ -10,7 +10,7 @@ from meta.backend.tvm.schedule.workspace import allocated_bytes
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.vm.plan.functions import Functions
+    from meta.vm.plan.functions import KernelTable
     from meta.vm.plan.kernels import KernelList
 
 
@@ -44,7 +44,7 @@ class PlannedBytes:
         return asdict(self)
 
 
-def planned_bytes(function: KernelList, storages: Sequence[int], functions: Functions) -> PlannedBytes:
+def planned_bytes(function: KernelList, storages: Sequence[int], functions: KernelTable) -> PlannedBytes:
     """The allocations of a planned list. storages: the bytes of its storages."""
     owned = {t.memory: t for step in function.calls for t in step.results if t.memory.kind == "own"}.values()
     called = dict.fromkeys(call.function for call in function.calls if not call.packed)

@@ -8,7 +8,7 @@ from typing import Any, Final, TypeVar
 
 from meta.errors import ArgumentError, NotSupportedError
 from meta.vm.plan.functions import Kernels
-from meta.vm.plan.graph import Graph
+from meta.vm.plan.graph import Dependencies
 from meta.vm.plan.kernels import KernelList
 from meta.vm.plan.recompute import RepeatedKernels, compute_again
 
@@ -85,7 +85,7 @@ def keep_to_budget(
     moved_by_all = sum(call.moved for call in function.calls)
     if before <= budget:
         return planned, MemoryTrade(budget, before, before, (), 0, moved_by_all)
-    graph = Graph(function)
+    graph = Dependencies(function)
     target = graph.peak(graph.nodes)[0]
     excess = before - budget
     for attempt in range(_ATTEMPTS):

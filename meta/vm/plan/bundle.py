@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from typing import Any, Final
 
 from meta.backend.tvm.schedule.gpu.bundle import Launch, bundled, launch_of
-from meta.vm.plan.functions import Functions
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Aliases
 from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, ObjectCall, Operand, Step, Tensor
 
@@ -81,13 +81,13 @@ class _Bundle:
         return not (self.writes.isdisjoint(reads) and self.writes.isdisjoint(writes) and self.reads.isdisjoint(writes))
 
 
-def bundle_kernels(function: KernelList, functions: Functions, cache: BundleCache) -> None:
+def bundle_kernels(function: KernelList, functions: KernelTable, cache: BundleCache) -> None:
     """Bundle small kernels of a list. cache: receives what further lists can use."""
     _Bundler(function, functions, cache).run()
 
 
 class _Bundler:
-    def __init__(self, function: KernelList, functions: Functions, cache: BundleCache) -> None:
+    def __init__(self, function: KernelList, functions: KernelTable, cache: BundleCache) -> None:
         self.function = function
         self.functions = functions
         self.cache = cache

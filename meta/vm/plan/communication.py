@@ -23,9 +23,9 @@ from typing import Final
 
 from meta.records import record
 from meta.vm.lower.choose import WAIT, start_name
-from meta.vm.plan.functions import Functions
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.gather_again import gather_again, kernels_of_state
-from meta.vm.plan.graph import Graph, Node
+from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Step
 
 IN_FLIGHT: Final = 128 << 20
@@ -43,16 +43,16 @@ def collective(call: KernelCall) -> str:
     return call.function if call.packed and _COLLECTIVE.fullmatch(call.function) else ""
 
 
-def overlap_collectives(function: KernelList, functions: Functions) -> None:
+def overlap_collectives(function: KernelList, functions: KernelTable) -> None:
     """Put the collectives of a straight list in two halves: the start early, the wait late."""
     if not any(map(collective, function.calls)):
         return
     state = {param.memory for _, param in function.updates}
-    graph = Graph(function)
+    graph = Dependencies(function)
     of_state = kernels_of_state(graph, state)
     gathers = {n.index for n in graph.nodes if of_state[n.index] and collective(n.call)}
     if gathers and gather_again(function, graph, gathers, of_state):
-        graph = Graph(function)
+        graph = Dependencies(function)
     _split([node.call for node in _Order(graph, state).run()], function, functions)
 
 
@@ -64,7 +64,7 @@ class _Order:
     collectives in progress take too much memory.
     in_flight: collectives that kernels wait for -> bytes.  ahead: collectives of state that no kernel needed yet."""
 
-    def __init__(self, graph: Graph, state: Set[Memory]) -> None:
+    def __init__(self, graph: Dependencies, state: Set[Memory]) -> None:
         self.nodes = graph.nodes
         self.bytes = {k.index: k.call.moved for k in graph.nodes if collective(k.call)}
         self.lazy = kernels_of_state(graph, state)
@@ -77,11 +77,11 @@ class _Order:
         self.ready: list[tuple[bool, int]] = []
         self.in_flight: dict[int, int] = {}
         self.ahead: dict[int, int] = {}
-        self.out: list[Node] = []
+        self.out: list[OrderedCall] = []
         self.gathers = iter(self.first_needed())
         self.next_gather = next(self.gathers, None)
 
-    def run(self) -> list[Node]:
+    def run(self) -> list[OrderedCall]:
         for kernel in self.nodes:
             if not self.lazy[kernel.index] and not self.waiting[kernel.index]:
                 self.push(kernel.index)
@@ -207,7 +207,7 @@ class _Order:
         del self.in_flight[index]
         self.follow(self.nodes[index], True)
 
-    def follow(self, kernel: Node, urgent: bool) -> None:
+    def follow(self, kernel: OrderedCall, urgent: bool) -> None:
         for i in sorted(kernel.before):
             if not self.lazy[i]:
                 self.waiting[i] -= 1
@@ -229,7 +229,7 @@ class _Order:
             pending += self.nodes[i].after & self.settled
 
 
-def _split(calls: list[KernelCall], function: KernelList, functions: Functions) -> None:
+def _split(calls: list[KernelCall], function: KernelList, functions: KernelTable) -> None:
     """Give the list `start` in the place of each collective, and `wait` before the first later step that touches its
     result or writes its operand."""
     steps: list[Step] = []

@@ -21,7 +21,7 @@ from meta.vm.plan.kernels import (
 from meta.vm.plan.substitution import Substitution
 
 
-class Emitter:
+class ListEmitter:
     """Writes one list. callees: the GlobalVars of functions by name.  storages: bytes, by number.
 
     takes_memory: the function gets the memory of its tensors from its caller, as further parameters."""

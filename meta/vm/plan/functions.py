@@ -14,7 +14,7 @@ Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
 
 
-class Functions:
+class KernelTable:
     """PrimFuncs by name. kernels: the operators in each, and in packed functions.  target: what they are compiled for.
 
     Copies share what they have found out about kernels."""

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
 from typing import Final
 
-from meta.vm.plan.graph import Graph, Node
+from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import PLANNED, KernelCall, KernelList, Memory, Tensor
 
 _OTHERS: Final = 2
 """How many other gathered tensors are read between the two times, at least. Around the last layer nothing is freed."""
 
 
-def kernels_of_state(graph: Graph, state: Set[Memory]) -> list[bool]:
+def kernels_of_state(graph: Dependencies, state: Set[Memory]) -> list[bool]:
     """Whether each kernel reads only state, or the results of such kernels, and other kernels need it.
 
     state: the memory of the parameters that the program writes."""
@@ -34,7 +34,7 @@ def kernels_of_state(graph: Graph, state: Set[Memory]) -> list[bool]:
     return of_state
 
 
-def gather_again(function: KernelList, graph: Graph, gathers: Set[int], of_state: Sequence[bool]) -> bool:
+def gather_again(function: KernelList, graph: Dependencies, gathers: Set[int], of_state: Sequence[bool]) -> bool:
     """Give the list a second run of the kernels of state that compute gathered tensors. Returns whether it has any.
 
     gathers: the collectives of state, by number.  of_state: see `kernels_of_state`."""
@@ -48,7 +48,7 @@ class _GatherPlan:
     """sources: kernel -> the kernels of state that its operands come from.  second: collective -> the first kernel that
     reads what is gathered the second time.  copies: tensors of the first run -> those of the second."""
 
-    def __init__(self, graph: Graph, gathers: Set[int], of_state: Sequence[bool]) -> None:
+    def __init__(self, graph: Dependencies, gathers: Set[int], of_state: Sequence[bool]) -> None:
         self.graph = graph
         self.of_state = of_state
         self.sources = self.find_sources()
@@ -77,7 +77,7 @@ class _GatherPlan:
         readers = {i for i, sources in enumerate(self.sources) if self.of_state[i] and gather in sources}
         return {gather} | self.sources[gather] | readers
 
-    def second_runs(self, node: Node) -> list[int]:
+    def second_runs(self, node: OrderedCall) -> list[int]:
         """The kernels of state whose second run a kernel needs, in order."""
         sources = set[int]() if self.of_state[node.index] else self.sources[node.index]
         late = {i for i in sources if self.second.get(i, node.index + 1) <= node.index}

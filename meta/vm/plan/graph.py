@@ -64,7 +64,7 @@ def spans(function: KernelList, *kinds: str) -> dict[Memory, tuple[int, int]]:
 
 
 @record(eq=False)
-class Node:
+class OrderedCall:
     """A call in a graph, by its number. reads, writes: the numbers of the planned tensors.  after, before: the calls
     that have to run before and after it."""
 
@@ -76,14 +76,14 @@ class Node:
     before: set[int]
 
 
-class Graph:
+class Dependencies:
     """The calls of a straight list of which every planned tensor has memory of its own.
 
     tensors: the planned ones.  sizes: their bytes.  readers: tensor -> the calls that read it.
     makers: tensor -> the call that makes it.  writers: the memory of a parameter -> the call that writes it."""
 
     def __init__(self, function: KernelList) -> None:
-        self.nodes: list[Node] = []
+        self.nodes: list[OrderedCall] = []
         self.tensors: list[Tensor] = []
         self.sizes: list[int] = []
         self.readers: dict[int, list[int]] = {}
@@ -108,14 +108,14 @@ class Graph:
                     after.add(last_user[memory])
                 last_user[memory] = i
             reads = tuple(numbers[t] for t in read if t in numbers)
-            node = Node(i, call, reads, tuple(numbers[t] for t in call.results if t in numbers), after, set())
+            node = OrderedCall(i, call, reads, tuple(numbers[t] for t in call.results if t in numbers), after, set())
             for t in reads:
                 self.readers.setdefault(t, []).append(i)
             for j in after:
                 self.nodes[j].before.add(i)
             self.nodes.append(node)
 
-    def peak(self, order: Sequence[Node]) -> tuple[int, int]:
+    def peak(self, order: Sequence[OrderedCall]) -> tuple[int, int]:
         """The most bytes of tensors that live at one time, and the sum of the bytes that live after each call."""
         left = {t: len(users) for t, users in self.readers.items()}
         live = peak = total = 0

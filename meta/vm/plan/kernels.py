@@ -7,7 +7,7 @@ memory of the tensors; `verify` then follows the bytes through a list and compar
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import field
 from math import prod
 from typing import Any, Final, TypeAlias
@@ -251,21 +251,6 @@ def map_leaves(value: Value, change: Any) -> Value:
     if isinstance(value, Operand):
         return change(value)
     return tuple(map_leaves(each, change) for each in value) if isinstance(value, tuple) else value
-
-
-def replace_reads(steps: Sequence[Step], names: dict[Tensor, Tensor]) -> list[Step]:
-    """The steps with other tensors in place of some of the tensors that they read."""
-    changed: list[Step] = []
-    for step in steps:
-        if any(o.tensor in names for o in step.reads):
-            if isinstance(step, KernelCall):
-                written = {t: t for t in step.results}
-                step = step.renamed({**names, **written})
-            else:
-                operands = {v: rename(value, names) for v, value in step.operands.items()}
-                step = ObjectCall(step.expression, operands, step.result, step.kind, step.checks)
-        changed.append(step)
-    return changed
 
 
 def rename(value: Value, names: dict[Tensor, Tensor]) -> Value:

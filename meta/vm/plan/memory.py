@@ -13,7 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-from meta.vm.plan.functions import Functions
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import live_bytes, memory_sizes, spans
 from meta.vm.plan.kernels import OWN, PLANNED, KernelCall, KernelList, Memory, leaves
 
@@ -25,7 +25,7 @@ _SEARCHED: Final = 2000
 """The number of large tensors for which all places are compared; others share the memory of those of their size."""
 
 
-def write_over_operands(function: KernelList, functions: Functions) -> None:
+def write_over_operands(function: KernelList, functions: KernelTable) -> None:
     """Change the calls with the most living bytes, until one cannot be changed."""
     lives = spans(function)
     last = {t: lives[t.memory][1] for t in function.tensors() if t.memory in lives}

@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from meta.vm.plan.graph import Graph, Node
+from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import KernelList
 
 _MOST_READERS: Final = 8
@@ -26,7 +26,7 @@ _LARGE: Final = 1 << 20
 
 def order_kernels(function: KernelList) -> None:
     """Put the calls of a straight list in the order of least memory, or leave them where that has no advantage."""
-    graph = Graph(function)
+    graph = Dependencies(function)
     late = _late(graph)
     orders = [graph.nodes, late, _Greedy(graph, graph.nodes).run(), _Greedy(graph, late).run()]
     best = min(orders, key=graph.peak)
@@ -34,7 +34,7 @@ def order_kernels(function: KernelList) -> None:
         function.steps = [node.call for node in best]
 
 
-def _late(graph: Graph) -> list[Node]:
+def _late(graph: Dependencies) -> list[OrderedCall]:
     """Kernels that read only parameters, or the results of such kernels, run when their results are first needed."""
     is_lazy: list[bool] = []
     for kernel in graph.nodes:
@@ -42,7 +42,7 @@ def _late(graph: Graph) -> list[Node]:
     for i, kernel in enumerate(graph.nodes):
         # Kernels that write a result, or that no kernel reads, need a place too.
         is_lazy[i] = is_lazy[i] and bool(kernel.before)
-    order: list[Node] = []
+    order: list[OrderedCall] = []
     done = [False] * len(graph.nodes)
     for kernel in graph.nodes:
         if is_lazy[kernel.index]:
@@ -65,7 +65,7 @@ class _Greedy:
     """Follows an order, and runs kernels before their turn where that frees more than it allocates and needs no more
     memory than the order itself."""
 
-    def __init__(self, graph: Graph, order: Sequence[Node]) -> None:
+    def __init__(self, graph: Dependencies, order: Sequence[OrderedCall]) -> None:
         self.graph = graph
         self.order = order
         self.limit = graph.peak(order)[0]
@@ -74,9 +74,9 @@ class _Greedy:
         self.done = [False] * len(graph.nodes)
         self.readers = {t: len(users) for t, users in graph.readers.items()}
         self.live = 0
-        self.out: list[Node] = []
+        self.out: list[OrderedCall] = []
 
-    def run(self) -> list[Node]:
+    def run(self) -> list[OrderedCall]:
         for kernel in self.order:
             pending = [kernel, *reversed(self.small_readers(kernel))] if not self.done[kernel.index] else []
             while pending:
@@ -87,7 +87,7 @@ class _Greedy:
                     pending += reversed(self.group(tensor))
         return self.out
 
-    def execute(self, kernel: Node) -> list[tuple[int, int]]:
+    def execute(self, kernel: OrderedCall) -> list[tuple[int, int]]:
         """Run a kernel; returns the tensors that may be freed now, by the rank of a kernel that reads them."""
         self.done[kernel.index] = True
         self.out.append(kernel)
@@ -107,13 +107,13 @@ class _Greedy:
                 touched |= dict.fromkeys(self.graph.nodes[i].reads)
         return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
 
-    def growth(self, kernel: Node) -> int:
+    def growth(self, kernel: OrderedCall) -> int:
         """The bytes that a kernel allocates, less those of the tensors that it is the last to read."""
         size = self.graph.sizes
         freed = sum(size[t] for t in kernel.reads if self.readers[t] == 1)
         return sum(size[t] for t in kernel.writes) - freed
 
-    def small_readers(self, kernel: Node) -> list[Node]:
+    def small_readers(self, kernel: OrderedCall) -> list[OrderedCall]:
         """Kernels with small results that could run before `kernel`, which would then be the last to read a tensor that
         is as large as its result, and may write over it."""
         size = self.graph.sizes
@@ -145,7 +145,7 @@ class _Greedy:
     def next_rank(self, tensor: int) -> int:
         return min(self.rank[i] for i in self.graph.readers[tensor] if not self.done[i])
 
-    def group(self, tensor: int) -> list[Node]:
+    def group(self, tensor: int) -> list[OrderedCall]:
         """The kernels that free a tensor if that is worth it now; none otherwise."""
         waiting = [i for i in self.graph.readers[tensor] if not self.done[i]]
         if not waiting or any(self.waiting[i] for i in waiting):

@@ -16,8 +16,8 @@ from meta.vm.plan.budget import MemoryTrade, keep_to_budget
 from meta.vm.plan.bundle import BundleCache, bundle_kernels
 from meta.vm.plan.communication import overlap_collectives
 from meta.vm.plan.destinations import Destinations
-from meta.vm.plan.emit import Emitter
-from meta.vm.plan.functions import Functions
+from meta.vm.plan.emit import ListEmitter
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.grouping import fuse_and_schedule
 from meta.vm.plan.kernels import KernelList, leaves
 from meta.vm.plan.memory import assign_memory, write_over_operands
@@ -57,7 +57,7 @@ def plan(
     with target:
         module, kernels = fuse_and_schedule(lowered, fuse, target)
         progress.stage("plan memory")
-        functions = Functions(
+        functions = KernelTable(
             {str(n.name_hint): f for n, f in module.functions.items() if isinstance(f, tvm.PrimFunc)}, kernels, target
         )
         lists = read_functions(module, mutates)
@@ -102,12 +102,12 @@ class _Complete:
     function: KernelList
     storages: Sequence[int]
 
-    def bytes(self, functions: Functions) -> PlannedBytes:
+    def bytes(self, functions: KernelTable) -> PlannedBytes:
         return planned_bytes(self.function, self.storages, functions)
 
 
 def _emitted(
-    module: Any, planned: Sequence[_Complete], functions: Functions, trade: MemoryTrade | None, checks: bool,
+    module: Any, planned: Sequence[_Complete], functions: KernelTable, trade: MemoryTrade | None, checks: bool,
     takes_memory: bool,
 ) -> Planned:  # fmt: skip
     """The module for code generation, with the kernels that its functions call."""
@@ -118,7 +118,7 @@ def _emitted(
     destinations: Destinations | None = None
     for each in planned:
         is_main = each.function.name == "main"
-        emitter = Emitter(each.function, each.storages, callees, takes_memory=takes_memory and is_main)
+        emitter = ListEmitter(each.function, each.storages, callees, takes_memory=takes_memory and is_main)
         functions_out[callees[each.function.name]] = emitter.emit()
         destinations = emitter.described() if takes_memory and is_main else destinations
     out = tvm.relax_transform.Normalize()(tvm.IRModule(functions_out, attrs=module.attrs))

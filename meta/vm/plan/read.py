@@ -29,7 +29,7 @@ from meta.vm.plan.kernels import (
 def read_functions(module: Any, mutates: Mapping[int, int]) -> dict[str, KernelList]:
     """The Relax functions of a module. mutates: result of "main" (a tuple of tensors) -> parameter that it replaces."""
     functions = [f for f in module.functions.items() if isinstance(f[1], tvm.RelaxFunction)]
-    lists = {str(name.name_hint): _Reader(str(name.name_hint), f, module).read() for name, f in functions}
+    lists = {str(name.name_hint): _Reader(str(name.name_hint), f).read() for name, f in functions}
     main = lists["main"]
     results: tuple[Any, ...] = main.result if isinstance(main.result, tuple) else (main.result,)
     params = [next(leaves(value)).tensor for _, value in main.parameters]
@@ -47,10 +47,9 @@ def read_functions(module: Any, mutates: Mapping[int, int]) -> dict[str, KernelL
 class _Reader:
     """Reads one function. values: of its variables, by their addresses."""
 
-    def __init__(self, name: str, function: Any, module: Any) -> None:
+    def __init__(self, name: str, function: Any) -> None:
         self.name = name
         self.function = function
-        self.prim_funcs = {n: f for n, f in module.functions.items() if isinstance(f, tvm.PrimFunc)}
         self.values: dict[int, Value] = {}
         self.steps: list[Any] = []
         self.numbers: dict[str, int] = {}

@@ -14,7 +14,7 @@ from itertools import accumulate
 from typing import Final
 
 from meta.vm.plan.functions import Kernels
-from meta.vm.plan.graph import Graph, Node
+from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import KernelCall, KernelList, Step
 
 _LIBRARY: Final = 16
@@ -40,7 +40,7 @@ class RepeatedKernels:
 class _Run:
     """A run of a kernel. reads, writes: numbers of tensors.  again: not the first run."""
 
-    node: Node
+    node: OrderedCall
     reads: list[int]
     writes: list[int]
     again: bool = False
@@ -51,7 +51,7 @@ def compute_again(
 ) -> tuple[KernelList, tuple[RepeatedKernels, ...]]:
     """A straight list that computes tensors again until at most `target` bytes of them live, or as few as possible; and
     the kernels that it repeats, most bytes saved first."""
-    plan = _RecomputationPlan(Graph(function), target)
+    plan = _RecomputationPlan(Dependencies(function), target)
     plan.run()
     if not any(run.again for run in plan.runs):
         return function, ()
@@ -65,7 +65,7 @@ class _RecomputationPlan:
     """The runs of kernels in order. sizes, tensors: of those that are computed again too.  live: the bytes that live
     during each run."""
 
-    def __init__(self, graph: Graph, target: int) -> None:
+    def __init__(self, graph: Dependencies, target: int) -> None:
         self.graph = graph
         self.target = target
         self.sizes = list(graph.sizes)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Collection
 
-from meta.vm.plan.functions import Functions
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Aliases, may_be_object
 from meta.vm.plan.kernels import (
     OWN,
@@ -28,7 +28,7 @@ from meta.vm.plan.kernels import (
 )
 
 
-def update_in_place(function: KernelList, functions: Functions, constants: Collection[Memory]) -> None:
+def update_in_place(function: KernelList, functions: KernelTable, constants: Collection[Memory]) -> None:
     """Give the new values of parameters the memory of the parameters.
 
     constants: the memory of parameters that hold constants of the program, which must not be returned to callers."""
@@ -47,7 +47,7 @@ def update_in_place(function: KernelList, functions: Functions, constants: Colle
             function.updates[i] = (Operand(target), param)
 
 
-def _save_old_values(function: KernelList, functions: Functions, guarded: Collection[Memory]) -> None:
+def _save_old_values(function: KernelList, functions: KernelTable, guarded: Collection[Memory]) -> None:
     """Results, and new values, that are parameters about to be overwritten or constants, or may be, are copied."""
     aliases = Aliases(function.steps)
     copies: dict[tuple[Tensor, object], Tensor] = {}
@@ -98,7 +98,7 @@ class _Writer:
     """Makes calls write new values to parameters. A list has one update of a parameter, so that the memory of the other
     parameters stays as it is."""
 
-    def __init__(self, function: KernelList, functions: Functions) -> None:
+    def __init__(self, function: KernelList, functions: KernelTable) -> None:
         self.steps = function.steps
         self.functions = functions
         self.aliases = Aliases(self.steps)

@@ -8,14 +8,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.backend.tvm.schedule.workspace import lasting_buffers, with_parameters
-from meta.vm.plan.functions import Functions
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.kernels import KernelCall, KernelList, Operand, Tensor
 
 LEAST_BYTES: Final = 1 << 20
 """Bytes of a buffer, at least."""
 
 
-def lift_workspaces(function: KernelList, functions: Functions) -> None:
+def lift_workspaces(function: KernelList, functions: KernelTable) -> None:
     """Make the large buffers of kernels tensors of the list."""
     lifted: dict[str, tuple[str, list[Any]]] = {}
     for i, call in enumerate(function.steps):
@@ -31,7 +31,7 @@ def lift_workspaces(function: KernelList, functions: Functions) -> None:
             function.steps[i] = KernelCall(name, False, arguments, writes, source=call.source or call)
 
 
-def _lifted(name: str, functions: Functions) -> tuple[str, list[Any]]:
+def _lifted(name: str, functions: KernelTable) -> tuple[str, list[Any]]:
     """The kernel that takes its large buffers as further parameters, and those buffers."""
     func = functions.functions[name]
     buffers = lasting_buffers(func, LEAST_BYTES)

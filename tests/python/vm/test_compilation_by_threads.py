@@ -38,13 +38,13 @@ def two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Non
 def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
     """The names of the kernels of each request that threads compile."""
     requests: list[tuple[str, ...]] = []
-    compile_all = threads.compile_all
+    compiling_all = threads.compiling_all
 
     def note(received: Sequence[Any], *args: Any, **options: Any) -> Any:
         requests.extend(map(tuple, received))
-        return compile_all(received, *args, **options)
+        return compiling_all(received, *args, **options)
 
-    monkeypatch.setattr(threads, "compile_all", note)
+    monkeypatch.setattr(threads, "compiling_all", note)
     return requests
 
 
@@ -253,7 +253,8 @@ def test_many_threads_compile_the_same_code() -> None:
         for k in range(24)
     ]
     requests = [{f"f{k % 4}": f} for k, f in enumerate(functions)]
-    codes = dict(threads.compile_all(requests, target, 8, checks=False))
+    with threads.compiling_all(requests, target, 8, checks=False) as compiled:
+        codes = dict(compiled)
     assert sorted(codes) == list(range(24))
     for k in range(24):
         assert codes[k] == codes[k % 4]

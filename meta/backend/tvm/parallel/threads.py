@@ -3,23 +3,24 @@ threads need neither a start of seconds nor copies of functions."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor, as_completed
+from contextlib import contextmanager
 from typing import Any
 
 from meta.backend.tvm import library
 
 
-def compile_all(
-    requests: Sequence[Mapping[str, Any]], target: Any, count: int, *, checks: bool,
-    meanwhile: Callable[[], None] = lambda: None,
-) -> Iterator[tuple[int, bytes]]:  # fmt: skip
-    """(number of the request, its machine code) in the order in which they are done. Requests begin in the order given.
+@contextmanager
+def compiling_all(
+    requests: Sequence[Mapping[str, Any]], target: Any, count: int, *, checks: bool
+) -> Generator[Iterator[tuple[int, bytes]], None, None]:
+    """Compile while the body of the `with` statement runs; it gets (number of the request, its machine code) in the
+    order in which they are done. Requests begin in the order given.
 
     requests: scheduled functions by name.  target: for the CPU.  count: of threads.  checks: see `lowering.pipeline`.
-    meanwhile: called once, after the first requests have begun.
 
-    Raises what the compilation of a request raises. If the caller stops early, or is interrupted, requests that have
+    Raises what the compilation of a request raises. If the body stops early, or is interrupted, requests that have
     begun are finished and others dropped."""
 
     def compile_request(functions: Mapping[str, Any]) -> bytes:
@@ -28,8 +29,6 @@ def compile_all(
     pool = ThreadPoolExecutor(count, thread_name_prefix="meta compile")
     try:
         numbers = {pool.submit(compile_request, request): number for number, request in enumerate(requests)}
-        meanwhile()
-        for done in as_completed(numbers):
-            yield numbers[done], done.result()
+        yield ((numbers[done], done.result()) for done in as_completed(numbers))
     finally:
         pool.shutdown(cancel_futures=True)
