@@ -3,7 +3,7 @@
 pipeline                      the steps, in order
 grouping, tuple_items         operators that share a kernel
 kernels                       a function as a flat list of kernel calls
-read, emit                    lists from Relax, and back
+read, emit, substitution      lists from Relax, and back
 graph                         what calls depend on, and how long tensors live
 functions, overlap            kernels made of others: results over operands, copies
 updates                       new values of parameters in the memory of the parameters
