@@ -5,7 +5,7 @@ grouping, tuple_items         operators that share a kernel
 kernels                       a function as a flat list of kernel calls
 read, emit, substitution      lists from Relax, and back
 graph                         what calls depend on, and how long tensors live
-functions, overlap            kernels made of others: results over operands, copies
+functions                     kernels made of others: results over operands, copies
 updates                       new values of parameters in the memory of the parameters
 workspace                     buffers of kernels as tensors of the program
 order                         the order of kernels that keeps the fewest bytes alive
