@@ -84,7 +84,7 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     return (
         lower,
         lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
-        lambda: _followed(finalize_device(), _expand_device),
+        lambda: tvm.Sequential([registers, _followed(finalize_device(), _expand_device)]),
     )
 
 

@@ -8,11 +8,28 @@ keeps in registers.
 
 from __future__ import annotations
 
+from functools import cache
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+
+
+def shared(value: Expr) -> Expr:
+    """`value` as the value of a variable that passes of TVM keep: they substitute values without side effects."""
+    return tirx.call_intrin(dtype_of(value), _operator(), value)
+
+
+@cache
+def _operator() -> Any:
+    """An identity that reads state, as far as TVM knows."""
+    return operator("shared", 1, like="tirx.tvm_struct_get", default=lambda call: call.args[0])
+
+
+def register_operators() -> None:
+    """Make the operators of this module known to TVM, for a function that another process wrote."""
+    _operator()
 
 
 def values_in_registers(func: Any) -> Any:
@@ -62,6 +79,8 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
             loads[var] = tirx.BufferLoad(buffer, [0])
         return loads[var]
 
+    for var in reversed(values):  # values of outer variables come first
+        load(var)
     return plain(value), statements
 
 
@@ -72,7 +91,16 @@ def _lets(node: Any) -> list[Any]:
 
 
 def _has_nested(node: Any) -> bool:
-    return any(_lets(let.value) for let in _lets(node))
+    """Whether the value of a variable binds or reads another one."""
+    lets = _lets(node)
+    variables = {let.var for let in lets}
+    return any(_lets(let.value) or _reads(let.value, variables) for let in lets)
+
+
+def _reads(value: Expr, variables: set[Any]) -> bool:
+    read: list[Any] = []
+    tvm.structural_walk(value, (tvm.Var, read.append))
+    return not variables.isdisjoint(read)
 
 
 def _lazy_variables(value: Expr) -> set[Any]:
