@@ -20,7 +20,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.schedule.inline import MOST_SITES, Producer, inline_blocks
+from meta.backend.tvm.schedule.inline import Producer, inline_blocks
 from meta.backend.tvm.te import philox
 
 PARALLEL_WORK: Final = 1 << 19
@@ -62,8 +62,8 @@ def inline_producers(sch: Any) -> Any:
 
 def _should_inline(producer: Producer) -> bool:
     """Whether inlining computes each element of an expensive producer once, and of others a few times."""
-    if not blocks.is_expensive(producer.block):
-        return producer.sites <= MOST_SITES
+    if not producer.is_repeated_little or not blocks.is_expensive(producer.block):
+        return producer.is_repeated_little
     return producer.sites <= 1 and all(_has_extents(producer.block, c) for c in producer.consumers)
 
 

@@ -19,7 +19,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.columns import BUSY_THREADS
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
-from meta.backend.tvm.schedule.inline import MOST_SITES, inline_blocks
+from meta.backend.tvm.schedule.inline import inline_blocks
 from meta.backend.tvm.te import philox
 from meta.dtype import HALVES
 
@@ -56,7 +56,7 @@ def schedule_elementwise(func: Any, target: Any) -> Any:
 def inline_producers(sch: Any) -> Any:
     """A schedule with spatial blocks computed in their consumers: repeated arithmetic costs less than memory access on a
     GPU, if it is not repeated often."""
-    return inline_blocks(sch, lambda producer: producer.sites <= MOST_SITES)
+    return inline_blocks(sch, lambda producer: producer.is_repeated_little)
 
 
 def bind_threads(sch: Any, loop: Any, thread_elements: int = 1) -> Any:
