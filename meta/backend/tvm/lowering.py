@@ -14,7 +14,7 @@ from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_co
 from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
-from meta.backend.tvm.te.registers import values_in_registers
+from meta.backend.tvm.te.registers import shared_values_in_registers, values_in_registers
 
 _NAME: Final = "meta"
 SHRUNK: Final = "meta.shrunk_buffers"
@@ -81,10 +81,11 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
     grids = _each_function(_without_empty_grids, "SkipEmptyGrids")
     registers = _each_function(values_in_registers, "ValuesInRegisters")
+    shared = _each_function(shared_values_in_registers, "SharedValuesInRegisters")
     return (
         lower,
         lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
-        lambda: tvm.Sequential([registers, _followed(finalize_device(), _expand_device)]),
+        lambda: tvm.Sequential([shared, _followed(finalize_device(), _expand_device)]),
     )
 
 

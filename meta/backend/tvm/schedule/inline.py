@@ -37,6 +37,11 @@ _MOST_DIVISIONS: Final = 8
 6 of nested rolls, 21 ms for 11, and for positions that use another one twice 0.4 ms at 3 levels, 200 ms at 6."""
 
 
+_MOST_OPERANDS: Final = 64
+"""Buffers that a block reads, at most: TVM and LLVM take 4 s for a block that chooses among 500 (`stack` in
+benchmarks.compile_times)."""
+
+
 @record
 class Producer:
     """A spatial block of an intermediate buffer.
@@ -46,28 +51,35 @@ class Producer:
         consumers: the blocks that read the buffer in the function as it was given.
         sites: how often all blocks together would compute an element, 0 if elements are loads of another buffer.
         divisions: the divisions in a position at which they would compute it, at most.
+        operands: the buffers that one of them would read, at most.
     """
 
     block: ComputeBlock
     consumers: Sequence[ComputeBlock]
     sites: int
     divisions: int = 0
+    operands: int = 0
 
     @property
     def is_repeated_little(self) -> bool:
         """Whether consumers grow by a bounded factor."""
-        return self.sites <= _MOST_SITES and self.divisions <= _MOST_DIVISIONS
+        return (
+            self.sites <= _MOST_SITES and self.divisions <= _MOST_DIVISIONS and self.operands <= _MOST_OPERANDS
+        )
 
 
 Rule = Callable[[Producer], bool]
 """Whether a producer is computed inside its consumers."""
 
 
-def inline_spatial(func: Any, rule: Rule) -> Any:
+def inline_spatial(func: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
     """`func` with the producers that `rule` accepts computed in the blocks that read them.
 
-    Producers whose consumers are not single stores keep their buffers: see `compute_inline`."""
+    Producers whose consumers are not single stores keep their buffers, see `inline_blocks`.
+    share_in_sums: whether reductions bind values to variables."""
     nests = _nests(func)
+    for nest in nests:
+        nest.shares = share_in_sums or nest.block is None or nest.block.is_spatial
     readers: dict[Any, list[_Nest]] = {}
     for nest in nests:
         for buffer in nest.buffers():
@@ -83,7 +95,8 @@ def inline_spatial(func: Any, rule: Rule) -> Any:
         all_sites = [s for _, sites in roots for s in sites]
         count = 0 if nest.is_copy() else sum(s.count for s in all_sites)
         divisions = max(map(_count_divisions, all_sites), default=0)
-        if rule(Producer(nest.block, [c.block for c in consumers], count, divisions)):
+        operands = max((len(root.operands() | nest.operands()) for root, _ in roots), default=0)
+        if rule(Producer(nest.block, [c.block for c in consumers], count, divisions, operands)):
             for root, sites in roots:
                 root.take(nest, sites)
                 changed.append(root)
@@ -91,13 +104,13 @@ def inline_spatial(func: Any, rule: Rule) -> Any:
     return _rebuilt(func, nests, changed, removed) if removed else func
 
 
-def inline_blocks(sch: Any, rule: Rule) -> Any:
+def inline_blocks(sch: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
     """A schedule with the producers that `rule` accepts computed in their consumers.
 
     Consumers that are more than a store of an expression, such as a search for a maximum and its position, are left to
     TVM."""
     func = sch.mod["main"]
-    inlined = inline_spatial(func, rule)
+    inlined = inline_spatial(func, rule, share_in_sums=share_in_sums)
     sch = sch if inlined is func else tvm.Schedule(inlined, error_render_level="fast")
     params = func.params
     for block in blocks.list_blocks(sch):
@@ -187,16 +200,26 @@ class _Nest:
             self.buffer = node.body.buffer
             self.parts = [_Part(None, _operand(node))]
         self.analyzer: Any = None
+        self.shares = True
 
     def buffers(self) -> set[Any]:
         """The buffers that the statement reads."""
         if self.is_store:
             return set(self.parts[0].loads)
-        if self.block is not None:
-            return set(self.block.read_buffers)
         read: set[Any] = set()
-        tvm.structural_walk(self.statement, (tvm.SBlock, lambda b: read.update(r.source for r in b.reads)))
+        tvm.structural_walk(
+            self.statement,
+            [
+                (tvm.SBlock, lambda block: read.update(r.source for r in block.reads)),
+                (tvm.TensorLoad, lambda load: read.add(load.source)),
+                (tvm.Var, read.add),
+            ],
+        )
         return read
+
+    def operands(self) -> set[Any]:
+        """The buffers that the block reads with what it took in."""
+        return {buffer for part in self.parts for buffer in part.loads}
 
     def is_producer(self) -> bool:
         """Whether the block computes each element of its buffer from others, at its own position."""
@@ -216,8 +239,11 @@ class _Nest:
         )
 
     def is_copy(self) -> bool:
-        """Whether elements are loads of other buffers, as those of a transpose."""
-        return isinstance(self.parts[-1].value, tvm.TensorLoad) and len(self.parts) == 1
+        """Whether elements are loads of another buffer, as those of a transpose, or casts of them."""
+        value = self.parts[-1].value
+        while isinstance(value, tvm.tirx.Cast):
+            value = value.value
+        return isinstance(value, tvm.TensorLoad)
 
     def sites(self, producer: _Nest) -> list[_Site]:
         """The elements of a producer that the block needs."""
@@ -225,7 +251,8 @@ class _Nest:
         for part in self.parts:
             for load in part.loads.get(producer.buffer, ()):
                 address = load.__chandle__()
-                site = None if address in part.positions else self._find(sites, load.indices)
+                is_alone = address in part.positions or not self.shares
+                site = None if is_alone else self._find(sites, load.indices)
                 if site is None:
                     site = _Site(self._simplified(load.indices))
                     sites.append(site)
@@ -288,7 +315,7 @@ class _Nest:
         for part in reversed(self.parts[:-1]):
             value = tvm.tirx.Let(part.variable, shared(part.value), value)
         body = _with_operand(node, value)
-        args = (node.iter_vars, node.reads, node.writes, node.name_hint, body, node.init)
+        args = (node.iter_vars, [], [], node.name_hint, body, node.init)
         new = tvm.SBlock(*args, node.alloc_buffers, node.match_buffers, node.annotations)
         reads, writes = tvm.read_write_region(new, buffers)
         if node.init is not None:
@@ -351,9 +378,10 @@ def _has_loads(index: Expr) -> bool:
 
 def _rebuilt(func: Any, nests: Sequence[_Nest], changed: Sequence[_Nest], removed: Sequence[_Nest]) -> Any:
     root = func.body.block
-    gone = [n.buffer for n in removed]
+    gone = {n.buffer for n in removed}
     allocated = [b for b in root.alloc_buffers if b not in gone]
     buffers = {b: b for b in (*blocks.list_buffers(func),)}
+    changed = [*changed, *(n for n in nests if n.is_store and not gone.isdisjoint(n.block.read_buffers))]
     statements = [n.rebuilt(buffers) if n in changed else n.statement for n in nests if n not in removed]
     body = statements[0] if len(statements) == 1 else tvm.SeqStmt(statements)
     args = (root.iter_vars, root.reads, root.writes, root.name_hint, body, root.init, allocated)

@@ -21,6 +21,11 @@ def shared(value: Expr) -> Expr:
     return tirx.call_intrin(dtype_of(value), _operator(), value)
 
 
+def shared_value(call: Expr) -> Expr | None:
+    """The value of a call of `shared`, None for other expressions."""
+    return call.args[0] if isinstance(call, tvm.Call) and call.op.same_as(_operator()) else None
+
+
 @cache
 def _operator() -> Any:
     """An identity that reads state, as far as TVM knows."""
@@ -37,6 +42,13 @@ def values_in_registers(func: Any) -> Any:
     if not _has_nested(func):
         return func
     return tvm.structural_map(func, [(tvm.BufferStore, _in_store), (tvm.SeqStmt, _in_bindings)])
+
+
+def shared_values_in_registers(func: Any) -> Any:
+    """`func`, of a GPU, in which statements compute the values that several expressions share: TVM writes the text of
+    others in place of their variables."""
+    is_shared = any(shared_value(let.value) is not None for let in _lets(func))
+    return values_in_registers(func) if is_shared else func
 
 
 def _in_store(store: Any) -> Any:
@@ -91,16 +103,8 @@ def _lets(node: Any) -> list[Any]:
 
 
 def _has_nested(node: Any) -> bool:
-    """Whether the value of a variable binds or reads another one."""
-    lets = _lets(node)
-    variables = {let.var for let in lets}
-    return any(_lets(let.value) or _reads(let.value, variables) for let in lets)
-
-
-def _reads(value: Expr, variables: set[Any]) -> bool:
-    read: list[Any] = []
-    tvm.structural_walk(value, (tvm.Var, read.append))
-    return not variables.isdisjoint(read)
+    """Whether the value of a variable binds another one, or is one that several expressions share."""
+    return any(shared_value(let.value) is not None or _lets(let.value) for let in _lets(node))
 
 
 def _lazy_variables(value: Expr) -> set[Any]:
