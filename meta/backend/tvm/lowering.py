@@ -84,7 +84,7 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     shared = _each_function(shared_values_in_registers, "SharedValuesInRegisters")
     return (
         lower,
-        lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
+        lambda: tvm.Sequential([*removal, registers, stack, grids, _followed(finalize_host(), _expand_host)]),
         lambda: tvm.Sequential([shared, _followed(finalize_device(), _expand_device)]),
     )
 
