@@ -14,7 +14,7 @@ from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_co
 from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
-from meta.backend.tvm.te.registers import shared_values_in_registers, values_in_registers
+from meta.backend.tvm.te.registers import on_stack, shared_values_in_registers, values_in_registers
 
 _NAME: Final = "meta"
 SHRUNK: Final = "meta.shrunk_buffers"
@@ -25,8 +25,6 @@ _ENTRY: Final = "tirx.is_entry_func"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 """TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
 _ASSERTS: Final = "meta.asserts"
-_NOT_ON_HEAP: Final = "disable_lower_builtin"
-"""TVM's annotation of buffers that it does not allocate on the heap."""
 _MAX_STACK_BYTES: Final = 1024
 """Bytes below which TVM puts a buffer on the stack."""
 
@@ -84,7 +82,7 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     shared = _each_function(shared_values_in_registers, "SharedValuesInRegisters")
     return (
         lower,
-        lambda: tvm.Sequential([*removal, registers, stack, grids, _followed(finalize_host(), _expand_host)]),
+        lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
         lambda: tvm.Sequential([shared, _followed(finalize_device(), _expand_device)]),
     )
 
@@ -144,7 +142,7 @@ def _on_stack(allocation: Any) -> Any:
     bits = prod(map(int, buffer.shape)) * int(tvm.dtype(str(buffer.dtype)).bits)
     if not 0 < bits < 8 * _MAX_STACK_BYTES:
         return allocation
-    return tirx.AllocBuffer(buffer, {**allocation.annotations, _NOT_ON_HEAP: tvm.IntImm("bool", 1)})
+    return tirx.AllocBuffer(buffer, {**allocation.annotations, **on_stack()})
 
 
 def _expand_host(func: Any) -> Any:

@@ -63,9 +63,7 @@ class Producer:
     @property
     def is_repeated_little(self) -> bool:
         """Whether consumers grow by a bounded factor."""
-        return (
-            self.sites <= _MOST_SITES and self.divisions <= _MOST_DIVISIONS and self.operands <= _MOST_OPERANDS
-        )
+        return self.sites <= _MOST_SITES and self.divisions <= _MOST_DIVISIONS and self.operands <= _MOST_OPERANDS
 
 
 Rule = Callable[[Producer], bool]
@@ -191,8 +189,8 @@ class _Nest:
         inner = statement
         while isinstance(inner, tvm.For):
             inner = inner.body
-        self.realize = inner if isinstance(inner, tvm.SBlockRealize) else None
-        node = inner.block if self.realize is not None else None
+        self.realize: Any = inner if isinstance(inner, tvm.SBlockRealize) else None
+        node = None if self.realize is None else self.realize.block
         self.block: Any = None if node is None else blocks.describe(None, node)
         self.buffer: Any = None
         self.is_store = self.block is not None and _is_store(self.block)

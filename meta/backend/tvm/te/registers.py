@@ -9,11 +9,20 @@ keeps in registers.
 from __future__ import annotations
 
 from functools import cache
-from typing import Any
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+
+NOT_ON_HEAP: Final = "disable_lower_builtin"
+"""TVM's annotation of buffers that it does not allocate on the heap."""
+
+
+def on_stack() -> dict[str, Any]:
+    """Annotations of a buffer that LLVM moves into registers. On the heap, a value of each element took longer than all
+    computations."""
+    return {NOT_ON_HEAP: tvm.IntImm("bool", 1)}
 
 
 def shared(value: Expr) -> Expr:
@@ -87,7 +96,7 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
         if var not in loads:
             stored = plain(values[var])
             buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
-            statements.extend([tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, stored, [0])])
+            statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
             loads[var] = tirx.BufferLoad(buffer, [0])
         return loads[var]
 

@@ -108,9 +108,7 @@ def stack(xs: list[Any], axis: int, *, out: Any) -> Any:
         below, above = (element(*half, position, rest) for half in ((first, middle), (middle, end)))
         return tirx.if_then_else(position < middle, below, above)
 
-    return te.compute(
-        out[0].shape, lambda *i: element(0, len(xs), i[axis], (*i[:axis], *i[axis + 1 :])), "stack"
-    )
+    return te.compute(out[0].shape, lambda *i: element(0, len(xs), i[axis], (*i[:axis], *i[axis + 1 :])), "stack")
 
 
 @compute("split", sizes=("indices_or_sections",))

@@ -54,8 +54,8 @@ def schedule_elementwise(func: Any, target: Any) -> Any:
 
 
 def inline_producers(sch: Any) -> Any:
-    """A schedule with spatial blocks computed in their consumers: repeated arithmetic costs less than memory access on a
-    GPU, if it is not repeated often. Rules for reductions recognise the expressions that they add up."""
+    """A schedule with spatial blocks computed in their consumers: arithmetic that is repeated a few times costs less
+    than memory access on a GPU. Rules for reductions recognise the expressions that they add up."""
     return inline_blocks(sch, lambda producer: producer.is_repeated_little, share_in_sums=False)
 
 
