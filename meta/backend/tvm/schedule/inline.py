@@ -190,13 +190,13 @@ class _Nest:
         while isinstance(inner, tvm.For):
             inner = inner.body
         self.realize: Any = inner if isinstance(inner, tvm.SBlockRealize) else None
-        node = None if self.realize is None else self.realize.block
+        node: Any = None if self.realize is None else self.realize.block
         self.block: Any = None if node is None else blocks.describe(None, node)
         self.buffer: Any = None
         self.is_store = self.block is not None and _is_store(self.block)
         if self.is_store:
-            self.buffer = node.body.buffer
-            self.parts = [_Part(None, _operand(node))]
+            self.buffer = self.block.node.body.buffer
+            self.parts = [_Part(None, _operand(self.block.node))]
         self.analyzer: Any = None
         self.shares = True
 
