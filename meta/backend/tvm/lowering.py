@@ -21,6 +21,7 @@ SHRUNK: Final = "meta.shrunk_buffers"
 """The attribute of functions whose buffers need not be shrunk."""
 _OF_GPUS: Final = ("s_tir.InjectVirtualThread", "s_tir.InjectPermutedLayout")
 """Passes of TVM for what only schedules of GPUs have."""
+_COMMON_EXPRESSIONS: Final = "tirx.CommonSubexprElim"
 _ENTRY: Final = "tirx.is_entry_func"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 """TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
@@ -32,10 +33,11 @@ _MAX_STACK_BYTES: Final = 1024
 def options(*, disabled: Sequence[str] = ()) -> Any:
     """The context of TVM's passes in which functions are lowered by `pipeline`. disabled: passes to leave out.
 
+    LLVM and NVRTC find common expressions. TVM's pass binds those of several `Let` values in the scope of one.
     Loops of one iteration stay: in place of their variables, LoopPartition would write a 0 of 32 bits, also beside
     numbers of 64 bits, which later passes refuse."""
     partition = {"no_unroll_loop_with_extent_one": True}
-    return tvm.PassContext(disabled_pass=list(disabled), config={"s_tir.LoopPartition": partition})
+    return tvm.PassContext(disabled_pass=[*disabled, _COMMON_EXPRESSIONS], config={"s_tir.LoopPartition": partition})
 
 
 @cache
