@@ -11,9 +11,12 @@ import numpy as np
 import meta
 from benchmarks.bert import MINI, Bert
 from meta.optim.sgd import with_sgd
+from scripts import fuzz_chains
 
 DEPTHS = (4, 8, 16)
 OPERATORS = 10_000
+LINKS = 64
+ARRAYS = 500
 
 
 def training_step(layers: int) -> float:
@@ -53,3 +56,9 @@ def long_program(operators: int = OPERATORS) -> dict[str, Any]:
     if not np.allclose(result, chain(host, host, np.matmul, np.tanh), atol=1e-5):
         raise ValueError(f"a program of {calls} operators gives wrong results")
     return {"seconds": seconds, "calls": calls}
+
+
+def chains(links: int = LINKS, arrays: int = ARRAYS) -> dict[str, float]:
+    """Seconds of processor time to compile programs that use values several times, and to join long lists, by name."""
+    fuzz_chains.import_tvm()
+    return dict(fuzz_chains.table(links, 0, arrays))

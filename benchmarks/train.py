@@ -37,6 +37,8 @@ RELAY = {"resnet8_cifar": 0.69, "resnet50": 0.59, "mobilenet_full": 0.5}
 WITHOUT_TORCH_LIMIT = 1.2
 DEPTH_LIMIT, LONG_LIMIT = 2.2, 30.0
 """Targets: seconds of a program over those of one of half its depth; seconds of the program of 10,000 operators."""
+CHAIN_LIMIT, JOIN_LIMIT = 5.0, 3.0
+"""Targets: seconds of chains of 64 links that use values several times; seconds of joining 500 arrays."""
 CACHES = {"META_CACHE_DIR": "meta", "TORCHINDUCTOR_CACHE_DIR": "inductor", "TRITON_CACHE_DIR": "triton"}
 """Environment variable that names a directory of compiled kernels -> folder."""
 RESULT = "RESULT "
@@ -100,6 +102,8 @@ def _do_job(job: dict[str, Any]) -> Any:
         return pytorch.import_exported(**job)
     from benchmarks import compile_times
 
+    if what == "chains":
+        return compile_times.chains()
     return compile_times.long_program() if what == "long" else {"seconds": compile_times.training_step(**job)}
 
 
@@ -204,6 +208,14 @@ def compile_times(run: Run) -> Iterator[list[str]]:
         yield ["a program of 10,000 operators", f"failed: {brief(result['error'])}", ""]
     else:
         yield [f"a program of {result['calls']:,} operators", _limited(result["seconds"], LONG_LIMIT), ""]
+    with tempfile.TemporaryDirectory(prefix="meta-bench-") as folder:
+        result = run.job("chains", Path(folder), run.threads[0])
+    if "error" in result:
+        yield ["values used several times", f"failed: {brief(result['error'])}", ""]
+        return
+    for name, seconds in result.items():
+        limit = JOIN_LIMIT if "arrays" in name else CHAIN_LIMIT
+        yield [name, _limited(seconds, limit), ""]
 
 
 @dataclass(frozen=True, slots=True)

@@ -23,13 +23,14 @@ from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.place import place
 from meta.passes.separate_biases import separate_biases
 from meta.passes.simplify import drop_stop_gradient, simplify
+from meta.passes.split_joins import split_joins
 from meta.passes.standard import standard
 
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
     "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const",
     "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates", "narrow_gathers",
-    "place", "separate_biases", "simplify", "standard",
+    "place", "separate_biases", "simplify", "split_joins", "standard",
 ]  # fmt: skip
 
 

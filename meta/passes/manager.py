@@ -147,7 +147,7 @@ def pass_names() -> list[str]:
     packaged = {"align_products", "auto_cast", "auto_diff", "channels_last", "composites", "cse", "dce",
             "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const", "from_relay",
             "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates",
-            "narrow_gathers", "outline_loops", "place", "separate_biases", "simplify"}  # fmt: skip
+            "narrow_gathers", "outline_loops", "place", "separate_biases", "simplify", "split_joins"}  # fmt: skip
     return sorted(packaged | _created)
 
 

@@ -30,17 +30,18 @@ from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.outline_loops import outline_loops
 from meta.passes.separate_biases import separate_biases
 from meta.passes.simplify import drop_stop_gradient, simplify
+from meta.passes.split_joins import split_joins
 
 
 def standard() -> Pipeline:
     """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
     expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues, join_gradients,
-    join_updates, fuse_concatenations, separate_biases, dce, for a program whose gradients are taken: results stay the
-    same up to rounding."""
+    join_updates, fuse_concatenations, separate_biases, split_joins, dce, for a program whose gradients are taken:
+    results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
     expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
     fused = (narrow_gathers, fuse_epilogues, join_gradients, join_updates, fuse_concatenations, separate_biases)
-    return Pipeline((*prepared, *expanded, cse, simplify, *fused, dce))
+    return Pipeline((*prepared, *expanded, cse, simplify, *fused, split_joins, dce))
 
 
 def separate_results(before: Module, after: Module) -> Module:

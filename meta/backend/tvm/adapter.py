@@ -77,6 +77,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "IRBuilder": "tvm.script.ir_builder:IRBuilder",
         "script_tirx": "tvm.script.ir_builder.tirx",
         "ScheduleError": "tvm.s_tir:ScheduleError",
+        "read_write_region": "tvm.s_tir.analysis:get_sblock_read_write_region",
         "DefaultGPUSchedule": "tvm.s_tir.transform:DefaultGPUSchedule",
         # Targets and code generation
         "Target": "tvm.target:Target",

@@ -38,6 +38,8 @@ class TEImplementation:
     constants: values of numbers that are compiled in, because the compute treats them apart.
     needed: what kernels that were built have shown: for the name of a number, further values that are compiled in, or
         None if the compute needs every value.
+    most_joined: tensors in the list that is the first argument, at most: longer lists are joined in several calls
+        (`meta.backend.tvm.joins`, and the pass `split_joins`). 0: any number.
     source: the file of this package that registers the compute, whose contents the keys of its kernels hash. "" for
         other computes, whose kernels are identified by their unscheduled functions.
     """
@@ -49,6 +51,7 @@ class TEImplementation:
     lift: tuple[str, ...] = ()
     vectors: Callable[[CallInfo], Mapping[str, tuple[int, ...]]] | None = None
     constants: tuple[float, ...] = ()
+    most_joined: int = 0
     source: str = ""
     needed: dict[str, tuple[float, ...] | None] = field(
         default_factory=dict[str, "tuple[float, ...] | None"], compare=False

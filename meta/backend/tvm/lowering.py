@@ -14,19 +14,18 @@ from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_co
 from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
-from meta.backend.tvm.te.registers import values_in_registers
+from meta.backend.tvm.te.registers import on_stack, shared_values_in_registers, values_in_registers
 
 _NAME: Final = "meta"
 SHRUNK: Final = "meta.shrunk_buffers"
 """The attribute of functions whose buffers need not be shrunk."""
 _OF_GPUS: Final = ("s_tir.InjectVirtualThread", "s_tir.InjectPermutedLayout")
 """Passes of TVM for what only schedules of GPUs have."""
+_COMMON_EXPRESSIONS: Final = "tirx.CommonSubexprElim"
 _ENTRY: Final = "tirx.is_entry_func"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 """TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
 _ASSERTS: Final = "meta.asserts"
-_NOT_ON_HEAP: Final = "disable_lower_builtin"
-"""TVM's annotation of buffers that it does not allocate on the heap."""
 _MAX_STACK_BYTES: Final = 1024
 """Bytes below which TVM puts a buffer on the stack."""
 
@@ -34,10 +33,11 @@ _MAX_STACK_BYTES: Final = 1024
 def options(*, disabled: Sequence[str] = ()) -> Any:
     """The context of TVM's passes in which functions are lowered by `pipeline`. disabled: passes to leave out.
 
+    LLVM and NVRTC find common expressions. TVM's pass binds those of several `Let` values in the scope of one.
     Loops of one iteration stay: in place of their variables, LoopPartition would write a 0 of 32 bits, also beside
     numbers of 64 bits, which later passes refuse."""
     partition = {"no_unroll_loop_with_extent_one": True}
-    return tvm.PassContext(disabled_pass=list(disabled), config={"s_tir.LoopPartition": partition})
+    return tvm.PassContext(disabled_pass=[*disabled, _COMMON_EXPRESSIONS], config={"s_tir.LoopPartition": partition})
 
 
 @cache
@@ -81,10 +81,11 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
     grids = _each_function(_without_empty_grids, "SkipEmptyGrids")
     registers = _each_function(values_in_registers, "ValuesInRegisters")
+    shared = _each_function(shared_values_in_registers, "SharedValuesInRegisters")
     return (
         lower,
         lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
-        lambda: _followed(finalize_device(), _expand_device),
+        lambda: tvm.Sequential([shared, _followed(finalize_device(), _expand_device)]),
     )
 
 
@@ -143,7 +144,7 @@ def _on_stack(allocation: Any) -> Any:
     bits = prod(map(int, buffer.shape)) * int(tvm.dtype(str(buffer.dtype)).bits)
     if not 0 < bits < 8 * _MAX_STACK_BYTES:
         return allocation
-    return tirx.AllocBuffer(buffer, {**allocation.annotations, _NOT_ON_HEAP: tvm.IntImm("bool", 1)})
+    return tirx.AllocBuffer(buffer, {**allocation.annotations, **on_stack()})
 
 
 def _expand_host(func: Any) -> Any:

@@ -43,6 +43,7 @@ def test_report_has_a_line_per_pass():
         "narrow_gathers",
         "fuse_concatenations",
         "separate_biases",
+        "split_joins",
         "align_products",
         "channels_last",
         "cse",

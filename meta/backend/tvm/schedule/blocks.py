@@ -111,15 +111,16 @@ def read_blocks(func: Any) -> list[ComputeBlock]:
         return tvm.ffi.WalkResult.SKIP  # blocks inside of blocks
 
     tvm.structural_walk(func.body.block.body, (tvm.SBlock, collect), order="pre")
-    return [_describe(None, node) for node in nodes]
+    return [describe(None, node) for node in nodes]
 
 
 def get_block(sch: Any, rv: Any) -> ComputeBlock:
     """The block of a handle, as it is now: earlier primitives may have changed it."""
-    return _describe(rv, sch.get(rv))
+    return describe(rv, sch.get(rv))
 
 
-def _describe(rv: Any, node: Any) -> ComputeBlock:
+def describe(rv: Any, node: Any) -> ComputeBlock:
+    """The block of a node. rv: its handle, None without one."""
     kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
     return ComputeBlock(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
 

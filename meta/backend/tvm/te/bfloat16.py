@@ -14,6 +14,7 @@ from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
 from meta.backend.tvm.te.intrinsic import Expr, dtype_of
+from meta.backend.tvm.te.registers import shared, shared_value
 
 _FIRST_WITH_BFLOAT16: Final = 80
 """The compute capability, times 10."""
@@ -76,7 +77,9 @@ def _float_variable(let: Any) -> Any:
     variable = tvm.Var(str(let.var.name), "float32")
     narrow = tirx.Cast("bfloat16", rounded_to_bfloat16(variable))
     body = tvm.structural_map(let.body, (tvm.Var, lambda v: narrow if v.same_as(let.var) else v))
-    return tirx.Let(variable, tirx.Cast("float32", let.value), body)
+    value = shared_value(let.value)
+    wide = tirx.Cast("float32", let.value if value is None else value)
+    return tirx.Let(variable, wide if value is None else shared(wide), body)
 
 
 def _buffers_of_bits(func: Any) -> dict[Any, Any]:

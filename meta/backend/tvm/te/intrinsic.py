@@ -24,9 +24,10 @@ def dtype_of(x: Expr) -> str:
     return str(x.dtype if hasattr(x, "dtype") else x.ty)
 
 
-def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
-    """The operator `meta.<name>`, pure and vectorisable; registers it with TVM on first use.
+def operator(name: str, inputs: int, *, like: str = "tirx.exp", **lowerings: Lowering) -> Any:
+    """The operator `meta.<name>`, vectorisable; registers it with TVM on first use.
 
+    like: an operator of TVM with the same side effects, by default none.
     lowerings: its expansion by target kind, such as `llvm`, and `default` for all other kinds."""
     full = f"meta.{name}"
     with _lock:
@@ -36,14 +37,14 @@ def operator(name: str, inputs: int, **lowerings: Lowering) -> Any:
         if full in _op_names:
             return tvm.Op.get(full)
         _op_names.add(full)
-        return _register(full, inputs, lowerings)
+        return _register(full, inputs, like, lowerings)
 
 
-def _register(full: str, inputs: int, lowerings: Mapping[str, Lowering]) -> Any:
+def _register(full: str, inputs: int, like: str, lowerings: Mapping[str, Lowering]) -> Any:
     tvm.register_op(full, f"{full}, expanded by meta")
     op = tvm.Op.get(full)
     op.set_num_inputs(inputs)
-    op.set_attr("TCallEffectKind", tvm.Op.get("tirx.exp").get_attr("TCallEffectKind"))
+    op.set_attr("TCallEffectKind", tvm.Op.get(like).get_attr("TCallEffectKind"))
     op.set_attr("TVectorizable", True)
     op.set_attr("TScriptPrinterName", full)
     for kind, lower in lowerings.items():

@@ -8,11 +8,42 @@ keeps in registers.
 
 from __future__ import annotations
 
-from typing import Any
+from functools import cache
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+
+NOT_ON_HEAP: Final = "disable_lower_builtin"
+"""TVM's annotation of buffers that it does not allocate on the heap."""
+
+
+def on_stack() -> dict[str, Any]:
+    """Annotations of a buffer that LLVM moves into registers. On the heap, a value of each element took longer than all
+    computations."""
+    return {NOT_ON_HEAP: tvm.IntImm("bool", 1)}
+
+
+def shared(value: Expr) -> Expr:
+    """`value` as the value of a variable that passes of TVM keep: they substitute values without side effects."""
+    return tirx.call_intrin(dtype_of(value), _operator(), value)
+
+
+def shared_value(call: Expr) -> Expr | None:
+    """The value of a call of `shared`, None for other expressions."""
+    return call.args[0] if isinstance(call, tvm.Call) and call.op.same_as(_operator()) else None
+
+
+@cache
+def _operator() -> Any:
+    """An identity that reads state, as far as TVM knows."""
+    return operator("shared", 1, like="tirx.tvm_struct_get", default=lambda call: call.args[0])
+
+
+def register_operators() -> None:
+    """Make the operators of this module known to TVM, for a function that another process wrote."""
+    _operator()
 
 
 def values_in_registers(func: Any) -> Any:
@@ -20,6 +51,13 @@ def values_in_registers(func: Any) -> Any:
     if not _has_nested(func):
         return func
     return tvm.structural_map(func, [(tvm.BufferStore, _in_store), (tvm.SeqStmt, _in_bindings)])
+
+
+def shared_values_in_registers(func: Any) -> Any:
+    """`func`, of a GPU, in which statements compute the values that several expressions share: TVM writes the text of
+    others in place of their variables."""
+    is_shared = any(shared_value(let.value) is not None for let in _lets(func))
+    return values_in_registers(func) if is_shared else func
 
 
 def _in_store(store: Any) -> Any:
@@ -58,10 +96,12 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
         if var not in loads:
             stored = plain(values[var])
             buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
-            statements.extend([tirx.AllocBuffer(buffer), tvm.BufferStore(buffer, stored, [0])])
+            statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
             loads[var] = tirx.BufferLoad(buffer, [0])
         return loads[var]
 
+    for var in reversed(values):  # values of outer variables come first
+        load(var)
     return plain(value), statements
 
 
@@ -72,7 +112,8 @@ def _lets(node: Any) -> list[Any]:
 
 
 def _has_nested(node: Any) -> bool:
-    return any(_lets(let.value) for let in _lets(node))
+    """Whether the value of a variable binds another one, or is one that several expressions share."""
+    return any(shared_value(let.value) is not None or _lets(let.value) for let in _lets(node))
 
 
 def _lazy_variables(value: Expr) -> set[Any]:

@@ -77,39 +77,38 @@ def moveaxis(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> A
     return _permute(x, moved(source, destination, len(x.shape)))
 
 
-@compute("concatenate")
+_MOST_JOINED = 16
+"""Tensors that a kernel joins. An eager kernel for 16 takes 0.2 s to compile, one for 128 took 10 s, because it adds up
+sizes that it takes at run time (`concatenate` in benchmarks.compile_times)."""
+
+
+@compute("concatenate", most_joined=_MOST_JOINED)
 def concatenate(xs: list[Any], axis: int, *, out: Any) -> Any:
     axis = axis % len(xs[0].shape)
 
-    def element(*i: Any) -> Any:
-        begins = [0]
-        for x in xs[:-1]:
-            begins.append(begins[-1] + x.shape[axis])
-        value = _read_shifted(xs[-1], i, axis, begins[-1])
-        for x, begin in zip(reversed(xs[:-1]), reversed(begins[:-1]), strict=True):
-            value = tirx.if_then_else(i[axis] < begin + x.shape[axis], _read_shifted(x, i, axis, begin), value)
-        return value
+    def element(parts: list[Any], i: tuple[Any, ...]) -> Any:
+        if len(parts) == 1:
+            return parts[0](*i)
+        first, rest = parts[: len(parts) // 2], parts[len(parts) // 2 :]
+        size = sum(x.shape[axis] for x in first)
+        shifted = (*i[:axis], i[axis] - size, *i[axis + 1 :])
+        return tirx.if_then_else(i[axis] < size, element(first, i), element(rest, shifted))
 
-    return te.compute(out[0].shape, element, "concatenate")
-
-
-def _read_shifted(x: Any, i: Any, axis: int, begin: Any) -> Any:
-    """The element of x at index i of a result in which x begins at `begin` along `axis`."""
-    return x(*i[:axis], i[axis] - begin, *i[axis + 1 :])
+    return te.compute(out[0].shape, lambda *i: element(xs, i), "concatenate")
 
 
-@compute("stack")
+@compute("stack", most_joined=_MOST_JOINED)
 def stack(xs: list[Any], axis: int, *, out: Any) -> Any:
     axis = axis % len(out[0].shape)
 
-    def element(*i: Any) -> Any:
-        rest = (*i[:axis], *i[axis + 1 :])
-        value = xs[-1](*rest)
-        for n in reversed(range(len(xs) - 1)):
-            value = tirx.if_then_else(i[axis] == n, xs[n](*rest), value)
-        return value
+    def element(first: int, end: int, position: Any, rest: tuple[Any, ...]) -> Any:
+        if end - first == 1:
+            return xs[first](*rest)
+        middle = (first + end) // 2
+        below, above = (element(*half, position, rest) for half in ((first, middle), (middle, end)))
+        return tirx.if_then_else(position < middle, below, above)
 
-    return te.compute(out[0].shape, element, "stack")
+    return te.compute(out[0].shape, lambda *i: element(0, len(xs), i[axis], (*i[:axis], *i[axis + 1 :])), "stack")
 
 
 @compute("split", sizes=("indices_or_sections",))

@@ -308,3 +308,20 @@ def test_small_buffers_between_kernels_are_on_the_device(target: Any) -> None:
     sizes = [math.prod(map(int, b.shape)) for b in blocks.list_buffers(function) if str(b.scope()) == "global"]
     assert [size for size in sizes if 0 < 4 * size < 1024 and size != 8], "sums of parts are on the way to the sums"
     assert "TVMBackendAllocWorkspace" in code
+
+
+@pytest.mark.parametrize("dtype", ["float32", "bfloat16", "int32"])
+def test_code_of_values_that_are_read_twice_is_linear(dtype: str, target: Any) -> None:
+    def link(x: Any) -> Any:
+        doubled = tvm.te.compute(x.shape, lambda i: x[i] + x[i])
+        return tvm.te.compute(x.shape, lambda i: x[i] * doubled[i])
+
+    def length(links: int) -> int:
+        x = y = tvm.te.placeholder((1000,), dtype)
+        for _ in range(links):
+            y = link(y)
+        function = patterns.schedule(tvm.create_prim_func([x, y]), "", target)
+        module = library.compile_functions({"kernel": function}, target)
+        return sum(len(m.inspect_source()) for m in module.imports)
+
+    assert length(24) - length(16) <= 1.2 * (length(16) - length(8))

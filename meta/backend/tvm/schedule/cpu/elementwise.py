@@ -20,6 +20,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
+from meta.backend.tvm.schedule.inline import Producer, inline_blocks
 from meta.backend.tvm.te import philox
 
 PARALLEL_WORK: Final = 1 << 19
@@ -45,7 +46,7 @@ _VECTOR_TILE_SIZE: Final = 16
 
 def schedule_elementwise(sch: Any) -> Any:
     """Rule: producers inlined, one loop nest per output. Applies if all remaining blocks are spatial."""
-    inline_producers(sch)
+    sch = inline_producers(sch)
     if not all(b.is_spatial for b in blocks.list_blocks(sch)):
         return None
     sch = disable_checks(sch)
@@ -54,28 +55,23 @@ def schedule_elementwise(sch: Any) -> Any:
     return sch
 
 
-def inline_producers(sch: Any) -> None:
-    """Inline spatial blocks into their consumers, except where expensive work would be repeated."""
-    params = sch.mod["main"].params
-    for block in blocks.list_blocks(sch):
-        if not block.is_spatial or any(w.same_as(p) for w in block.written_buffers for p in params):
-            continue
-        consumers = [blocks.get_block(sch, rv) for rv in sch.get_consumers(block.rv)]
-        if consumers and all(_should_inline(block, consumer, len(consumers)) for consumer in consumers):
-            try:
-                sch.compute_inline(block.rv)
-            except tvm.ScheduleError:
-                continue  # for instance an index map without an inverse; the block keeps its buffer
+def inline_producers(sch: Any) -> Any:
+    """A schedule with spatial blocks computed in their consumers, except where expensive work would be repeated."""
+    return inline_blocks(sch, _should_inline)
 
 
-def _should_inline(producer: ComputeBlock, consumer: ComputeBlock, consumer_count: int) -> bool:
-    """Whether inlining computes each element of an expensive producer once: one consumer, of the same extents."""
-    if not blocks.is_expensive(producer):
-        return True
-    same_volume = len(producer.extents) == len(consumer.extents) and all(
+def _should_inline(producer: Producer) -> bool:
+    """Whether inlining computes each element of an expensive producer once, and of others a few times."""
+    if not producer.is_repeated_little or not blocks.is_expensive(producer.block):
+        return producer.is_repeated_little
+    return producer.sites <= 1 and all(_has_extents(producer.block, c) for c in producer.consumers)
+
+
+def _has_extents(producer: ComputeBlock, consumer: ComputeBlock) -> bool:
+    """Whether a consumer has as many elements as its producer."""
+    return len(producer.extents) == len(consumer.extents) and all(
         any(blocks.equal_extents(e, f) for f in consumer.extents) for e in producer.extents
     )
-    return consumer_count == 1 and same_volume
 
 
 def disable_checks(sch: Any) -> Any:

@@ -60,7 +60,7 @@ class _Tile:
 
 def schedule_contraction(sch: Any) -> Any:
     """Rule: operands packed into panels, register tiles of the result. Needs tiles that divide rows and columns."""
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     reductions = [b for b in all_blocks if b.is_reduction]
     if len(reductions) != 1 or not all(b.is_spatial or b.is_reduction for b in all_blocks):

@@ -56,7 +56,7 @@ _LONG_ROW_VECTORS: Final = 32
 
 def schedule_rows(sch: Any) -> Any:
     """Rule: one loop over rows, in it all passes over a row. Needs a reduction and a row axis common to all blocks."""
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     if not all(b.is_spatial or b.is_reduction for b in all_blocks) or all(b.is_spatial for b in all_blocks):
         return None
@@ -80,7 +80,7 @@ def schedule_rows(sch: Any) -> Any:
 
 def schedule_separately(sch: Any) -> Any:
     """Rule: one loop nest per block, for blocks without a common row axis."""
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     if not all(b.is_spatial or b.is_reduction for b in all_blocks):
         return None

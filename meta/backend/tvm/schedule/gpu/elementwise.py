@@ -19,6 +19,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.columns import BUSY_THREADS
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
+from meta.backend.tvm.schedule.inline import inline_blocks
 from meta.backend.tvm.te import philox
 from meta.dtype import HALVES
 
@@ -39,7 +40,7 @@ def schedule_elementwise(func: Any, target: Any) -> Any:
     remain after inlining are spatial and have loops."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
-    inline_producers(sch)
+    sch = inline_producers(sch)
     merged = merge_nests(sch.mod["main"])
     is_merged = not merged.same_as(sch.mod["main"])
     sch = tvm.Schedule(merged, error_render_level="fast") if is_merged else sch
@@ -52,16 +53,10 @@ def schedule_elementwise(func: Any, target: Any) -> Any:
     return _load_both_sides(scheduled) if all(map(blocks.is_elementwise, all_blocks)) else scheduled
 
 
-def inline_producers(sch: Any) -> None:
-    """Inline all spatial blocks into their consumers: repeated arithmetic costs less than memory access on a GPU."""
-    params = list(sch.mod["main"].params)
-    for block in blocks.list_blocks(sch):
-        if not block.is_spatial or any(w.same_as(p) for w in block.written_buffers for p in params):
-            continue
-        try:
-            sch.compute_inline(block.rv)
-        except tvm.ScheduleError:
-            continue  # for instance a block whose consumer is opaque
+def inline_producers(sch: Any) -> Any:
+    """A schedule with spatial blocks computed in their consumers: arithmetic that is repeated a few times costs less
+    than memory access on a GPU. Rules for reductions recognise the expressions that they add up."""
+    return inline_blocks(sch, lambda producer: producer.is_repeated_little, share_in_sums=False)
 
 
 def bind_threads(sch: Any, loop: Any, thread_elements: int = 1) -> Any:

@@ -34,7 +34,7 @@ def schedule_rows(func: Any, target: Any) -> Any:
     """Rule: a block of threads per row. Needs a reduction and a row axis common to all blocks."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     if not all(b.is_spatial or b.is_reduction for b in all_blocks) or all(b.is_spatial for b in all_blocks):
         return None
@@ -53,7 +53,7 @@ def schedule_single_row(func: Any, target: Any) -> Any:
     """Rule: one block of threads for reductions to one element. Needs spatial extents of 1 in all blocks."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     reductions = [b for b in all_blocks if b.is_reduction]
     if not reductions or not all(b.is_spatial or b.is_reduction for b in all_blocks) or not is_single_row(all_blocks):

@@ -35,7 +35,7 @@ def schedule_outer_reductions(func: Any, target: Any) -> Any:
     """Rule: separate kernels, for functions of spatial and reduction blocks with a reduction of outer axes."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     if not all(b.is_spatial or b.is_reduction for b in all_blocks) or not any(map(reduces_outer_axes, all_blocks)):
         return None
@@ -59,7 +59,7 @@ def schedule_windows(func: Any, target: Any) -> Any:
     """Rule: one thread per result, for pooling with small windows. By rows, most threads of a block would be idle."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
-    inline_producers(sch)
+    sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
     if len(all_blocks) != 1 or not all_blocks[0].is_reduction or len(all_blocks[0].node.reads) != 1:
         return None
@@ -71,7 +71,7 @@ def schedule_windows(func: Any, target: Any) -> Any:
 def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
     """`func` with one kernel per block. Without `share_reductions`, each result is computed by one thread."""
     sch = tvm.Schedule(func, error_render_level="fast")
-    inline_producers(sch)
+    sch = inline_producers(sch)
     reductions, others = list[ComputeBlock](), list[ComputeBlock]()
     for block in blocks.list_blocks(sch):
         if share_reductions and reduces_outer_axes(block) and blocks.volume(block.extents) != 0:

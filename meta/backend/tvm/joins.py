@@ -1,0 +1,58 @@
+"""Kernels that join long lists of tensors by kernels that join short ones.
+
+A kernel of TVM for n tensors takes n parameters, and chooses among them for each element; one that serves all shapes
+also adds up n sizes. Its compilation takes time that grows faster than n, for each n anew. A list is therefore joined
+in parts, by kernels of which there are at most two kinds, and the parts are joined likewise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+from meta.backend.memory import allocation
+from meta.ir.type import TensorType
+
+if TYPE_CHECKING:
+    from meta.op.dispatch import CallInfo
+
+Kernel = Callable[..., None]
+
+
+def join_in_parts(call: CallInfo, most: int) -> Kernel:
+    """The kernel of a concatenation or a stack of more than `most` tensors, over (inputs..., output)."""
+    from meta.op.registry import get  # the registry imports the backend
+
+    (result,) = call.outputs()
+    axis = call.args[1] % result.ndim
+    inputs: tuple[TensorType, ...] = call.args[0]
+    chunks = [inputs[i : i + most] for i in range(0, len(inputs), most)]
+    parts = [_call(call, call.op, chunk, axis) for chunk in chunks]
+    types = tuple(part.outputs()[0] for part in parts)
+    last = _kernel(_call(call, get("concatenate"), types, axis))
+    kernels = list(map(_kernel, parts))
+    allocators = list(map(allocation.allocator, types))
+
+    def run(*tensors: Any) -> None:
+        *operands, out = tensors
+        joined: list[Any] = []
+        for number, (kernel, allocate) in enumerate(zip(kernels, allocators, strict=True)):
+            joined.append(allocate())
+            kernel(*operands[number * most : (number + 1) * most], joined[-1])
+        last(*joined, out)
+
+    return run
+
+
+def _call(call: CallInfo, op: Any, inputs: Sequence[TensorType], axis: int) -> CallInfo:
+    args = (tuple(inputs), axis)
+    return replace(call, op=op, args=args, out=op.infer(args))
+
+
+def _kernel(call: CallInfo) -> Kernel:
+    from meta.op.dispatch import implementation
+
+    chosen = implementation(call.op, "tvm")
+    assert chosen is not None
+    return chosen.dialect.kernel(chosen, call)
