@@ -135,6 +135,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "ShapeType": "tvm.relax:ShapeType",
         "TupleType": "tvm.relax:TupleType",
         "FuncType": "tvm.relax:FuncType",
+        "AnyType": "tvm.relax:AnyType",
         "update_type": "tvm.relax.expr:_update_type",
         "relax_const": "tvm.relax:const",
         "call_tir": "tvm.relax:op.call_tir",

@@ -90,8 +90,9 @@ class ListEmitter:
         for position, tensor in call.writes.items():
             if isinstance(argument := call.arguments[position], Operand) and argument.tensor is not tensor:
                 self.tensors[tensor] = arguments[position]
-        value = tvm.RelaxCall(callee, arguments, ty_args=[tvm.TupleType([])])
-        self.bind("_", tvm.TupleType([]), value)
+        # A loop runs functions of the machine, which return to the register of its own result: it needs one.
+        kind = tvm.AnyType() if call.packed else tvm.TupleType([])
+        self.bind("_", kind, tvm.RelaxCall(callee, arguments, ty_args=[kind]))
 
     def object_call(self, call: ObjectCall, needed: set[Tensor]) -> None:
         names = {var: self.value(value) for var, value in call.operands.items()}

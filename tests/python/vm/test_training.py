@@ -218,3 +218,18 @@ def test_large_programs_run_as_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_pat
     np.testing.assert_allclose(results[1].numpy(), expected, rtol=1e-5)
     np.testing.assert_allclose(results[0].numpy(), expected.sum(axis=1), rtol=1e-5)
     np.testing.assert_allclose(weight.numpy(), before * 0.5 + 0.125)
+
+
+@pytest.mark.parametrize("fuse", [True, False])
+def test_loops_run_as_bytecode(fuse: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
+    """A loop runs a function of the machine in the middle of a call, to whose register that function returns."""
+    from meta.vm.build import generate
+
+    monkeypatch.setattr(generate, "_COMPILED", 0)
+    monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
+
+    def power(x: Any) -> Any:
+        return meta.scan(lambda c, _: (meta.tanh(c @ x), ()), x, length=3)[0] + 1.0
+
+    x = meta.array([[0.5, -0.25], [1.0, 0.75]])
+    np.testing.assert_allclose(meta.vm.compile(power, fuse=fuse)(x).numpy(), power(x).numpy(), rtol=1e-6)

@@ -193,7 +193,7 @@ class _Nest:
         node: Any = None if self.realize is None else self.realize.block
         self.block: Any = None if node is None else blocks.describe(None, node)
         self.buffer: Any = None
-        self.is_store = self.block is not None and _is_store(self.block)
+        self.is_store = node is not None and _is_store(self.block)
         if self.is_store:
             self.buffer = self.block.node.body.buffer
             self.parts = [_Part(None, _operand(self.block.node))]
