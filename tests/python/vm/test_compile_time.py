@@ -111,3 +111,15 @@ def test_lists_of_uneven_arrays_are_joined() -> None:
     with meta.with_dialect(["tvm"]):
         joined = meta.concatenate([meta.array(x) for x in hosts], axis=0)
     np.testing.assert_array_equal(joined.numpy(), np.concatenate(hosts))
+
+
+def test_chains_after_a_product_are_linear() -> None:
+    def program(links: int) -> Program:
+        def run(x: Any) -> Any:
+            return CHAINS["x * sigmoid(x)"](meta.matmul(x, x) * 0.1, links)
+
+        return run
+
+    with meta.with_dialect(["tvm"]):
+        once, twice = (size(planned(program(n), example())) for n in (LINKS, 2 * LINKS))
+    assert twice <= 2.2 * once + 40

@@ -195,8 +195,8 @@ class _Nest:
         self.buffer: Any = None
         self.is_store = node is not None and _is_store(self.block)
         if self.is_store:
-            self.buffer = self.block.node.body.buffer
-            self.parts = [_Part(None, _operand(self.block.node))]
+            self.buffer = inner.block.body.buffer
+            self.parts = [_Part(None, _operand(inner.block))]
         self.analyzer: Any = None
         self.shares = True
 

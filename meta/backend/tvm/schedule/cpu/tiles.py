@@ -26,6 +26,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     find_transposed_axis,
     schedule_spatial_block,
 )
+from meta.backend.tvm.schedule.inline import Producer, inline_blocks
 from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, KEPT, PARTS, TILE
 
 _PARALLEL_COPY: Final = 1 << 17
@@ -45,7 +46,9 @@ def schedule_tiles(sch: Any) -> Any:
     if len(sums) != 1:
         return None
     name = sums[0].name
-    _inline(sch, name)
+    sch = _inline(sch, name)
+    if sch is None:
+        return None
     sch = disable_checks(sch)
     all_blocks = blocks.list_blocks(sch)
     total = next(b for b in all_blocks if b.name == name)
@@ -79,13 +82,20 @@ def _share_loops(total: ComputeBlock, results: Sequence[ComputeBlock]) -> bool:
     return all(is_own_element(b) and b.extents == results[0].extents for b in results)
 
 
-def _inline(sch: Any, name: str) -> None:
-    """Compute the elementwise operators after the sum in the last of them."""
+def _inline(sch: Any, name: str) -> Any:
+    """A schedule with the elementwise operators after the sum computed in the last of them, None if one is left."""
+
+    def rule(producer: Producer) -> bool:
+        block = producer.block
+        return block.name != name and KEPT not in block.node.annotations and producer.is_repeated_little
+
+    sch = inline_blocks(sch, rule)
     params = sch.mod["main"].params
     for block in blocks.list_blocks(sch):
         is_result = any(w.same_as(p) for w in block.written_buffers for p in params)
         if block.name != name and KEPT not in block.node.annotations and not is_result:
-            sch.compute_inline(block.rv)
+            return None
+    return sch
 
 
 def _schedule_copy(sch: Any, copy: ComputeBlock, shared_loops: int = 0) -> None:
