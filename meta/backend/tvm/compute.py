@@ -39,7 +39,7 @@ class TEImplementation:
     needed: what kernels that were built have shown: for the name of a number, further values that are compiled in, or
         None if the compute needs every value.
     most_joined: tensors in the list that is the first argument, at most: longer lists are joined in several calls
-        (`meta.backend.tvm.joins`, and the pass `split_joins`). 0: any number.
+        (`meta.op.joins`, and the pass `split_joins`). 0: any number.
     source: the file of this package that registers the compute, whose contents the keys of its kernels hash. "" for
         other computes, whose kernels are identified by their unscheduled functions.
     """

@@ -19,7 +19,6 @@ from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
 from meta.backend.tvm.extents import size_name
-from meta.backend.tvm.joins import join_in_parts
 from meta.backend.tvm.kernel import Compiled, Kernel, build
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
@@ -47,8 +46,6 @@ def kernel(payload: TEImplementation | RuntimeFunction, call: CallInfo) -> Kerne
     are not compiled in."""
     if isinstance(payload, RuntimeFunction):
         return payload.run
-    if 0 < payload.most_joined < len(call.args[0]):
-        return join_in_parts(call, payload.most_joined)
     while numbers := _numbers(payload, call):
         try:
             return _kernel(payload, call, numbers)

@@ -24,6 +24,7 @@ from typing import Any
 from meta.backend.tvm.compute import Compute, TEImplementation
 from meta.ir.call import CallInfo
 from meta.op.dispatch import Checker, Dialect, Implementation, Kernel
+from meta.op.dispatch import implementation as implementation_of
 from meta.op.registry import get
 from meta.records import record
 
@@ -35,7 +36,19 @@ def _probe() -> str | None:
 def _kernel_of(implementation: Implementation, call: CallInfo) -> Kernel:
     from meta.backend.tvm.shape_generic import kernel
 
-    return kernel(implementation.payload, call)
+    payload = implementation.payload
+    most = getattr(payload, "most_joined", 0)
+    if 0 < most < len(call.args[0]):
+        from meta.op.joins import join_in_parts
+
+        return join_in_parts(call, most, _tvm_kernel)
+    return kernel(payload, call)
+
+
+def _tvm_kernel(call: CallInfo) -> Kernel:
+    chosen = implementation_of(call.op, "tvm")
+    assert chosen is not None
+    return _kernel_of(chosen, call)
 
 
 DIALECT = Dialect("tvm", frozenset({"cpu", "cuda"}), 10, _probe, _kernel_of)

@@ -9,29 +9,27 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta.backend.memory import allocation
+from meta.ir.call import CallInfo
 from meta.ir.type import TensorType
-
-if TYPE_CHECKING:
-    from meta.op.dispatch import CallInfo
-
-Kernel = Callable[..., None]
+from meta.op.dispatch import Kernel
+from meta.op.registry import get
 
 
-def join_in_parts(call: CallInfo, most: int) -> Kernel:
-    """The kernel of a concatenation or a stack of more than `most` tensors, over (inputs..., output)."""
-    from meta.op.registry import get  # the registry imports the backend
+def join_in_parts(call: CallInfo, most: int, kernel_of: Callable[[CallInfo], Kernel]) -> Kernel:
+    """The kernel of a concatenation or a stack of more than `most` tensors, over (inputs..., output).
 
+    kernel_of: the kernel of a call of at most `most` tensors."""
     (result,) = call.outputs()
     axis = call.args[1] % result.ndim
     inputs: tuple[TensorType, ...] = call.args[0]
     chunks = [inputs[i : i + most] for i in range(0, len(inputs), most)]
     parts = [_call(call, call.op, chunk, axis) for chunk in chunks]
     types = tuple(part.outputs()[0] for part in parts)
-    last = _kernel(_call(call, get("concatenate"), types, axis))
-    kernels = list(map(_kernel, parts))
+    last = kernel_of(_call(call, get("concatenate"), types, axis))
+    kernels = list(map(kernel_of, parts))
     allocators = list(map(allocation.allocator, types))
 
     def run(*tensors: Any) -> None:
@@ -48,11 +46,3 @@ def join_in_parts(call: CallInfo, most: int) -> Kernel:
 def _call(call: CallInfo, op: Any, inputs: Sequence[TensorType], axis: int) -> CallInfo:
     args = (tuple(inputs), axis)
     return replace(call, op=op, args=args, out=op.infer(args))
-
-
-def _kernel(call: CallInfo) -> Kernel:
-    from meta.op.dispatch import implementation
-
-    chosen = implementation(call.op, "tvm")
-    assert chosen is not None
-    return chosen.dialect.kernel(chosen, call)
