@@ -83,10 +83,16 @@ def inline_spatial(func: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
         for buffer in nest.buffers():
             readers.setdefault(buffer, []).append(nest)
     allocated = set(func.body.block.alloc_buffers) if nests else set[Any]()
-    changed, removed = list[_Nest](), list[_Nest]()
+    changed, removed, unread = list[_Nest](), list[_Nest](), list[_Nest]()
     for nest in reversed(nests):
-        consumers = readers.get(nest.buffer, []) if nest.buffer in allocated and nest.is_producer() else []
-        if not consumers or not all(c.is_store for c in consumers):
+        if nest.buffer not in allocated or not nest.is_producer():
+            continue
+        consumers = [c for c in readers.get(nest.buffer, ()) if c not in unread]
+        if not consumers:  # one of several results, which the program does not use
+            unread.append(nest)
+            removed.append(nest)
+            continue
+        if not all(c.is_store for c in consumers):
             continue
         roots = [(n, n.sites(nest)) for n in nests if n not in removed and n.is_store]
         roots = [(n, sites) for n, sites in roots if sites]

@@ -329,3 +329,15 @@ def test_large_tensors_that_only_kernels_read_are_computed_anew(kept: bool, monk
     calls = kernel_calls(planned)
     second = "fused_add_subtract_exp" if kept else "fused_add_subtract_exp_sum"
     assert [call.replace("1", "") for call in calls[:2]] == ["fused_add_max", second], calls
+
+
+def test_results_that_nothing_reads_need_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropout whose mask alone is used: CUDA kernels cannot allocate a buffer in global memory for the rest."""
+
+    def drop(key: Any) -> Any:
+        return meta.dropout(meta.uniform(key, (7,)), key, 0.25)[1]
+
+    planned = plan(meta.vm.compile(meta.trace(drop)).module(meta.array([-7, 11])), monkeypatch)
+    kernels = [f for f in planned.module.functions.values() if isinstance(f, tvm.PrimFunc)]
+    assert kernels
+    assert not any("alloc_buffer" in str(f) for f in kernels)
