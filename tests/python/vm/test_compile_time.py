@@ -61,6 +61,18 @@ def test_values_are_shared_in_every_dtype(dtype: str) -> None:
     assert size(executor.relax(x, stage="planned")) <= 10 * LINKS
 
 
+@pytest.mark.parametrize("name", CHAINS)
+def test_chains_of_bfloat16_compile(name: str) -> None:
+    """Values of variables that choose between loads, such as a clipped concatenation, are cast where they are bound."""
+
+    def program(x: Any) -> Any:
+        return meta.clip(CHAINS[name](meta.clip(x, -1.0, 1.0), 2), -1.0, 1.0)
+
+    x = meta.cast(example(), "bfloat16")
+    result, expected = (meta.cast(run(x), "float32").numpy() for run in (meta.vm.compile(meta.trace(program)), program))
+    np.testing.assert_allclose(result, expected, atol=0.05)
+
+
 def tanh_gelu(x: Any) -> Any:
     return 0.5 * x * (1.0 + meta.tanh(0.79 * (x + 0.0447 * x * x * x)))
 

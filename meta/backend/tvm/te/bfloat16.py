@@ -197,7 +197,8 @@ def _of_choice(value: Any, of: Callable[[Any], Expr]) -> Expr | None:
 
 
 def _is_call(value: Any, name: str) -> bool:
-    return isinstance(value, tvm.Call) and getattr(value.op, "name", "") == f"tirx.{name}"
+    """Whether it calls an operator of TVM, whose names begin with different namespaces."""
+    return isinstance(value, tvm.Call) and getattr(value.op, "name", "").rpartition(".")[2] == name
 
 
 def serialize_bfloat16_copies(func: Any) -> Any:
