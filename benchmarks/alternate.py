@@ -2,8 +2,8 @@
 
 OLD and NEW are commits, or folders with the sources of one. Each runs its own benchmarks in new processes that
 alternate, on one core of a CPU or one GPU. A row is slower if the median of new / old over the rounds is at least 1.05
-and above the ratio of the slowest to the fastest round of OLD. Times on a CPU are of the processor, apart from those of
-`startup`, so other processes of the machine count little.
+and above the ratio of the slowest to the fastest round of OLD. CPU rows except `startup` use processor
+time, so other processes of the machine count little.
 """
 
 from __future__ import annotations

@@ -1,9 +1,8 @@
 """`python -m benchmarks.schedules [--device cuda] [--only TEXT]`: each size condition of the schedules, on and off.
 
-A line gives the microseconds of a kernel with the condition and with the condition disabled, the ratio of the two
-(above 1, the condition gains), and those of torch. Kernels are built for static sizes, as in programs; conditions on
-symbolic sizes have "symbolic" in their names. CPU times are minima, on one thread if TVM_NUM_THREADS is 1. GPU times
-are medians.
+A line gives the microseconds of a kernel with the condition and without, their ratio (above 1, the condition gains),
+and torch's time. Kernels have static sizes, as in programs, unless the name of the condition has "symbolic". CPU times
+are minima, on one thread if TVM_NUM_THREADS is 1; GPU times are medians.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
     python -m scripts.fuzz_chains 40 --seed 1      40 random chains, of 32 and of 64 links
 
-A chain is a sequence of equal links, each of which reads the value of the one before two or three times: elementwise,
+A chain is a sequence of equal links; each reads the value of the one before two or three times: elementwise,
 shifted, turned around, or joined. Programs are compared with the interpreter. A program of twice the links may take
 2.2 times as long, plus a constant: that is processor time, without import and with an empty cache of kernels.
 `--table` times the named chains, long joins and long random programs instead.
@@ -86,7 +86,7 @@ _PLAIN: Final[tuple[Link, ...]] = (
 
 
 def random_chain(seed: int) -> Chain:
-    """Random links, each of which uses earlier values two or three times."""
+    """Random links that each use earlier values two or three times."""
 
     def chain(x: Any, links: int) -> Any:
         rng = random.Random(seed)

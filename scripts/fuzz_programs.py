@@ -1,4 +1,4 @@
-"""Compiles random programs: results, arguments and state have to be those of eager code and of the interpreter.
+"""Compiles random programs: results, arguments and state have to equal eager code and the interpreter.
 
     python -m scripts.fuzz_programs 10000 --workers 2       programs 0 to 9999 of seed 0
     python -m scripts.fuzz_programs 1 --seed 3 --only 17    one of them, with its text
@@ -68,7 +68,7 @@ def _judged(source: str, ways: Sequence[str]) -> Sequence[Finding]:
 
 
 def _smaller(program: Program) -> Iterator[Program]:
-    """Programs with less, the ones that take most away first."""
+    """Smaller programs, the smallest first."""
     for length in (8, 4, 2, 1):
         for start in range(len(program.body) - length, -1, -1 if length == 1 else -length):
             yield _without(program, start, start + length)

@@ -54,8 +54,8 @@ class Verdict:
 
 
 def judge(source: str, ways: Sequence[str] = WAYS, every: bool = True) -> Verdict:
-    """Run the program that `make()` in `source` gives. ways: those of which findings count; every: go on after the
-    first finding."""
+    """Run the program that `make()` in `source` gives. ways: the ways to run it that are judged; every: go on after
+    the first finding."""
     space: dict[str, Any] = {}
     exec(compile(source, "<program>", "exec"), space)
     calls = len(space["SIZES"])

@@ -66,7 +66,7 @@ class Statement:
 @dataclass(frozen=True, slots=True)
 class Program:
     """A random function. setup: lines that make optimizers and training steps, by the name that they bind.
-    sizes: that of the symbolic axis in each call; dynamic: whether the program is compiled for all of them.
+    sizes: the symbolic size in each call; dynamic: whether the program is compiled for all of them.
     options: further arguments of `meta.vm.compile`; budgets: levels between the least memory (0) and all (1)."""
 
     state: tuple[Array, ...]

@@ -133,15 +133,15 @@ def callees_first(calls: Mapping[str, Set[str]]) -> list[str]:
     return list(order)
 
 
-# --- the memory of results: that of parameters, or of tensors that operators compute ---------------------------------
+# --- the memory of results: parameters, or tensors that operators compute --------------------------------------------
 
 Sources = frozenset[Any]
 """The memory that a tensor may share: the positions of parameters, and variables and constants in place of those."""
 
 
 def result_sources(function: FunctionExpr, *, certain: bool = False) -> tuple[Sources, ...]:
-    """For each result, the tensors whose memory it may be: views have that of their operand, results of branches that
-    of either. A call of a function counts as new memory, and so does a result that is a tuple.
+    """For each result, the tensors whose memory it may be: a view shares the memory of its operand, the result of a
+    conditional that of either branch. A call of a function counts as new memory, and so does a result that is a tuple.
 
     certain: only tensors whose memory it is whichever branch runs."""
     sources = _StorageAnalysis(function, Sources.intersection if certain else Sources.union)

@@ -2,7 +2,7 @@
 
 A kernel of TVM for n tensors takes n parameters, and chooses among them for each element; one that serves all shapes
 also adds up n sizes. Its compilation takes time that grows faster than n, for each n anew. A list is therefore joined
-in parts, by kernels of which there are at most two kinds, and the parts are joined likewise.
+in parts, by at most two kinds of kernels, and the parts are joined likewise.
 """
 
 from __future__ import annotations

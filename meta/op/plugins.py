@@ -1,4 +1,4 @@
-"""Implementations that are imported when they are first asked for: those of this package's dialects by family, and
+"""Implementations that are imported when they are first asked for: this package's dialects by family, and
 plugins, which installed packages declare as entry points.
 
 A package names a function, or a module, in its metadata:

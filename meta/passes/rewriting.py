@@ -8,7 +8,7 @@
     function = rewrite(function, double)
 
 `rewrite` offers each binding, its operands already rewritten and its nested blocks first, to the rules in order.
-The first answer other than None counts: an expression takes the place of the value, an atom that of the variable.
+The first answer other than None counts: an expression replaces the value, an atom the variable.
 `scope` is the `Builder` of the new code: it takes bindings to put in front, and knows the definitions so far.
 """
 

@@ -337,7 +337,7 @@ def _are_unequal_numbers(a: Any, b: Any) -> bool:
 
 
 def _equal_extents(result: Any, out: TensorSpec) -> bool:
-    """Whether the extents of a result are those of its specification, whatever the values of the symbols."""
+    """Whether a result has the extents of its specification, whatever the values of the symbols."""
     pairs = zip(result.shape, out.shape, strict=True)
     return all(a.same_as(b) or tvm.Analyzer().can_prove_equal(a, b) for a, b in pairs)
 

@@ -33,7 +33,8 @@ _MAX_STACK_BYTES: Final = 1024
 def options(*, disabled: Sequence[str] = ()) -> Any:
     """The context of TVM's passes in which functions are lowered by `pipeline`. disabled: passes to leave out.
 
-    LLVM and NVRTC find common expressions. TVM's pass binds those of several `Let` values in the scope of one.
+    LLVM and NVRTC find common expressions. TVM's pass binds an expression that several
+    `Let` values share inside the scope of one of them.
     Loops of one iteration stay: in place of their variables, LoopPartition would write a 0 of 32 bits, also beside
     numbers of 64 bits, which later passes refuse."""
     partition = {"no_unroll_loop_with_extent_one": True}

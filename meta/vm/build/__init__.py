@@ -3,5 +3,5 @@
 executables       executables from memory, from disk, or newly built
 generate          lowering, planning and code generation in order
 linked            the library of a program, compiled by several threads or processes
-parameter_sizes   symbolic sizes of which no axis of a parameter consists
+parameter_sizes   symbolic sizes that are no axis of a parameter
 """

@@ -28,8 +28,7 @@ from meta.records import record
 from meta.vm import lower, plan
 from meta.vm.lower.choose import Choice, packed_name
 from meta.vm.lower.dispatched import Source, register_kernels
-from meta.vm.plan.allocations import PlannedBytes
-from meta.vm.plan.destinations import Destinations
+from meta.vm.plan.allocations import Destinations, PlannedBytes
 
 if TYPE_CHECKING:
     from meta.vm.lower.translate import Lowered

@@ -26,7 +26,7 @@ from meta.device import Device
 from meta.dtype import itemsize
 from meta.errors import MetaError
 from meta.ir.type import TensorType, tensor_type
-from meta.vm.plan.destinations import Destinations
+from meta.vm.plan.allocations import Destinations
 
 WARM_UP = 2
 """Calls that run before one is recorded."""

@@ -9,7 +9,7 @@ from meta import tracing
 from meta.ir.type import TensorType
 from meta.vm.lower.choose import private_memory
 from meta.vm.lower.dispatched import Source, output_types
-from meta.vm.plan.destinations import Destinations
+from meta.vm.plan.allocations import Destinations
 from meta.vm.runner import Machine
 
 if TYPE_CHECKING:

@@ -11,8 +11,8 @@ workspace                     buffers of kernels as tensors of the program
 order                         the order of kernels that keeps the fewest bytes alive
 communication, gather_again   collectives while other kernels run, and parameters gathered twice
 budget, recompute             programs within a budget of memory, which compute tensors again
-memory, destinations          the memory of tensors, and programs that take theirs from the caller
+memory                        the memory of tensors
 bundle                        small kernels as one
 verify                        the verifier of plans
-allocations                   the bytes that a plan allocates
+allocations                   the bytes that a plan allocates, or takes from the caller
 """

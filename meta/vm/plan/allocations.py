@@ -1,17 +1,15 @@
-"""How many bytes a planned program allocates, known before it runs."""
+"""What a planned program allocates, known before it runs, and what it takes from its caller instead.
+
+A CUDA graph records addresses, so the owner of the graph provides the memory of the program: "main" of a straight
+program of static sizes can take the memory of all tensors that it computes as further parameters.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import asdict
-from typing import TYPE_CHECKING
+from typing import Any
 
-from meta.backend.tvm.schedule.workspace import allocated_bytes
 from meta.records import record
-
-if TYPE_CHECKING:
-    from meta.vm.plan.functions import KernelTable
-    from meta.vm.plan.kernels import KernelList
 
 
 @record
@@ -44,13 +42,29 @@ class PlannedBytes:
         return asdict(self)
 
 
-def planned_bytes(function: KernelList, storages: Sequence[int], functions: KernelTable) -> PlannedBytes:
-    """The allocations of a planned list. storages: the bytes of its storages."""
-    owned = {t.memory: t for step in function.calls for t in step.results if t.memory.kind == "own"}.values()
-    called = dict.fromkeys(call.function for call in function.calls if not call.packed)
-    return PlannedBytes(
-        sum(storages),
-        sum(t.bytes for t in owned),
-        max((allocated_bytes(functions.functions[name]) for name in called), default=0),
-        sum(not t.is_static for t in owned),
-    )
+@record
+class Destination:
+    """A parameter that the program writes: a tensor in a storage, at an offset in bytes."""
+
+    storage: int
+    offset: int
+    shape: tuple[int, ...]
+    dtype: str
+
+
+@record
+class Destinations:
+    """The further parameters of "main". storages: bytes of each storage that they share.
+    kernels: the number of kernel calls in the program."""
+
+    storages: tuple[int, ...]
+    tensors: tuple[Destination, ...]
+    kernels: int
+
+    def as_dict(self) -> dict[str, Any]:
+        return {"storages": self.storages, "tensors": [asdict(t) for t in self.tensors], "kernels": self.kernels}
+
+    @staticmethod
+    def from_dict(facts: dict[str, Any]) -> Destinations:
+        tensors = (Destination(t["storage"], t["offset"], tuple(t["shape"]), t["dtype"]) for t in facts["tensors"])
+        return Destinations(tuple(facts["storages"]), tuple(tensors), facts["kernels"])

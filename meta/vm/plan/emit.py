@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.plan.destinations import Destination, Destinations
+from meta.vm.plan.allocations import Destination, Destinations
 from meta.vm.plan.kernels import (
     PLANNED,
     KernelCall,
@@ -90,7 +90,7 @@ class ListEmitter:
         for position, tensor in call.writes.items():
             if isinstance(argument := call.arguments[position], Operand) and argument.tensor is not tensor:
                 self.tensors[tensor] = arguments[position]
-        # A loop runs functions of the machine, which return to the register of its own result: it needs one.
+        # A loop calls functions of the machine. They return to the register of the call in progress: it needs one.
         kind = tvm.AnyType() if call.packed else tvm.TupleType([])
         self.bind("_", kind, tvm.RelaxCall(callee, arguments, ty_args=[kind]))
 
@@ -144,7 +144,7 @@ class ListEmitter:
         return self.placed[memory]
 
     def destination(self, tensor: Tensor, kind: Any, storage: int, offset: int) -> Any:
-        """A variable for a tensor in a storage, or with memory of its own."""
+        """A variable for a tensor in a storage; storage -1: with separate memory."""
         if self.takes_memory:
             if storage < 0:
                 storage = len(self.sizes) + len(self.owned)

@@ -8,6 +8,7 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.overlap import may_share, merged
 from meta.backend.tvm.schedule.patterns import schedule
+from meta.backend.tvm.schedule.workspace import allocated_bytes
 from meta.vm.plan.kernels import KernelCall, Operand, Tensor, same_shape
 
 Kernels = dict[str, tuple[str, ...]]
@@ -24,6 +25,7 @@ class KernelTable:
         self.kernels = dict(kernels)
         self.target = target
         self._over: dict[tuple[str, int, int], str] = {}
+        self._workspaces: dict[str, int] = {}
 
     def add(self, name: str, function: Any, operators: tuple[str, ...]) -> str:
         """Add a PrimFunc; returns its name, which no other has."""
@@ -34,6 +36,12 @@ class KernelTable:
         self.functions[unique] = function
         self.kernels[unique] = operators
         return unique
+
+    def workspace(self, name: str) -> int:
+        """The bytes that a kernel allocates itself."""
+        if name not in self._workspaces:
+            self._workspaces[name] = allocated_bytes(self.functions[name])
+        return self._workspaces[name]
 
     def write_over(self, call: KernelCall, result: Tensor, operand: Operand) -> KernelCall | None:
         """The call with `result` written over `operand`, its argument; None where the kernel may not do that.

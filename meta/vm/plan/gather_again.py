@@ -46,7 +46,7 @@ def gather_again(function: KernelList, graph: Dependencies, gathers: Set[int], o
 
 class _GatherPlan:
     """sources: kernel -> the kernels of state that its operands come from.  second: collective -> the first kernel that
-    reads what is gathered the second time.  copies: tensors of the first run -> those of the second."""
+    reads what is gathered the second time.  copies: tensor of the first run -> tensor of the second."""
 
     def __init__(self, graph: Dependencies, gathers: Set[int], of_state: Sequence[bool]) -> None:
         self.graph = graph

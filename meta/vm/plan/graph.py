@@ -22,7 +22,7 @@ from meta.vm.plan.kernels import (
 
 
 class Aliases:
-    """The memory that each tensor may be in: its own, and for objects that of the operands which they may be."""
+    """The memory that each tensor may be in. An object may be in the memory of each operand of its call."""
 
     def __init__(self, steps: Iterable[Step]) -> None:
         self._objects: dict[Tensor, frozenset[Memory]] = {}
@@ -77,7 +77,7 @@ class OrderedCall:
 
 
 class Dependencies:
-    """The calls of a straight list of which every planned tensor has memory of its own.
+    """The dependencies of a straight list in which no two planned tensors share memory.
 
     tensors: the planned ones.  sizes: their bytes.  readers: tensor -> the calls that read it.
     makers: tensor -> the call that makes it.  writers: the memory of a parameter -> the call that writes it."""

@@ -159,7 +159,7 @@ class KernelCall:
         return KernelCall(self.function, self.packed, arguments, writes, self.members, self.source or self)
 
     def again(self) -> KernelCall:
-        """A second run, with tensors of its own for the results."""
+        """A second run, which makes new tensors."""
         return self.renamed({t: t.again() for t in self.results})
 
 
@@ -216,7 +216,7 @@ class KernelList:
             yield from step.results
 
     def copy(self) -> KernelList:
-        """The list with tensors of its own, whose memory is to be planned."""
+        """The list with new tensors, whose memory is still to be planned."""
         names: dict[Tensor, Tensor] = {}
         for t in self.tensors():
             memory = t.memory if t.memory.kind == PARAMETER else Memory(t.memory.kind)
@@ -230,7 +230,7 @@ class KernelList:
         needed = {o.tensor for o in (*leaves(self.result), *(v for v, _ in self.updates))}
         live: list[Step] = []
         for step in reversed(self.steps):
-            # A check of sizes defines those of tensors after it.
+            # A check of sizes defines the sizes of tensors after it.
             if (isinstance(step, ObjectCall) and step.checks) or any(t in needed for t in step.results):
                 needed.update(o.tensor for o in step.reads)
                 live.append(step)

@@ -13,6 +13,7 @@ from bisect import bisect_left, insort
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from meta.vm.plan.allocations import PlannedBytes
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import live_bytes, memory_sizes, spans
 from meta.vm.plan.kernels import OWN, PLANNED, KernelCall, KernelList, Memory, leaves
@@ -71,6 +72,17 @@ def assign_memory(function: KernelList, *, arena: bool) -> list[int]:
     for memory, (storage, offset) in zip(sizes, places, strict=True):
         memory.storage, memory.offset = storage, offset
     return storages
+
+
+def planned_bytes(function: KernelList, storages: Sequence[int], functions: KernelTable) -> PlannedBytes:
+    """The allocations of a planned list. storages: the bytes of its storages."""
+    owned = {t.memory: t for step in function.calls for t in step.results if t.memory.kind == OWN}.values()
+    return PlannedBytes(
+        sum(storages),
+        sum(t.bytes for t in owned),
+        max((functions.workspace(c.function) for c in function.calls if not c.packed), default=0),
+        sum(not t.is_static for t in owned),
+    )
 
 
 def _share_symbolic(function: KernelList) -> None:

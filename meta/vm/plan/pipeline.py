@@ -11,16 +11,15 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import UNPROVED
 from meta.vm.lower.translate import Lowered
-from meta.vm.plan.allocations import PlannedBytes, planned_bytes
+from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.plan.budget import MemoryTrade, keep_to_budget
 from meta.vm.plan.bundle import BundleCache, bundle_kernels
 from meta.vm.plan.communication import overlap_collectives
-from meta.vm.plan.destinations import Destinations
 from meta.vm.plan.emit import ListEmitter
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.grouping import fuse_and_schedule
 from meta.vm.plan.kernels import KernelList, leaves
-from meta.vm.plan.memory import assign_memory, write_over_operands
+from meta.vm.plan.memory import assign_memory, planned_bytes, write_over_operands
 from meta.vm.plan.order import order_kernels
 from meta.vm.plan.read import read_functions
 from meta.vm.plan.updates import update_in_place

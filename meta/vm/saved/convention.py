@@ -21,8 +21,7 @@ from meta.vm.gradient import flat_tree
 from meta.vm.lower.calls import Calls
 from meta.vm.lower.dispatched import Source, output_types
 from meta.vm.lower.loop_calls import LoopCall, loops_of
-from meta.vm.plan.allocations import PlannedBytes
-from meta.vm.plan.destinations import Destinations
+from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.program import Program
 from meta.vm.saved.kernels import (
     check_found_again,

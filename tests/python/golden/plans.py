@@ -26,7 +26,7 @@ _H100 = {
 
 
 def kernel_sequence(executor: Executor, args: Sequence[Any]) -> list[str]:
-    """The operators of each kernel call in the order of the calls, such as "tvm.matmul + tvm.add"; then those of the
+    """The operators of each kernel call in the order of the calls, such as "tvm.matmul + tvm.add"; then the
     bodies of loops and recursive functions. Branches are indented."""
     module = executor.relax(*args, stage="planned")
     return _sequence(module, executor.program(*args).loaded.kernels)

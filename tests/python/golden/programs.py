@@ -194,7 +194,7 @@ def many_parameters() -> Case:
 
 @program
 def memory_budget() -> Case:
-    """Activations larger than the weights, some of which are computed again to keep to a budget."""
+    """Activations larger than the weights; a budget has some of them computed again."""
     model = _mlp(*[16] * 5, 10, activation=nn.GELU)
     batch = normal(128, 16), classes(128, count=10)
     return training(model, optim.SGD(model, 0.1, momentum=0.9), batch, memory_budget=BUDGET)

@@ -1,4 +1,4 @@
-"""Programs whose tensors share memory keep every value that is read later: results, arguments and state are those of
+"""Programs whose tensors share memory keep every value that is read later: results, arguments and state equal
 eager code, call after call."""
 
 from __future__ import annotations

@@ -33,7 +33,7 @@ Expr = Any
 _MOST_SITES: Final = 8
 """Sites of a producer, at most: `diff` of 1000x1000 with n = 32 takes 4.3 ms with 2, 2.4 with 8, 4.0 with 16."""
 _MOST_DIVISIONS: Final = 4
-"""Divisions in the position of a site, at most, such as those of a roll or a reshape. TVM's simplifier takes twice as
+"""Divisions in the position of a site, at most, such as a roll or a reshape makes. TVM's simplifier takes twice as
 long for each further one: 64 links of `roll(x) + x` in scripts.fuzz_chains compile in 4.5 s with 8, 1.7 s with 4."""
 
 
@@ -243,7 +243,7 @@ class _Nest:
         )
 
     def is_copy(self) -> bool:
-        """Whether elements are loads of another buffer, as those of a transpose, or casts of them."""
+        """Whether each element is a load of another buffer, as in a transpose, or a cast of one."""
         value = self.parts[-1].value
         while isinstance(value, tvm.tirx.Cast):
             value = value.value

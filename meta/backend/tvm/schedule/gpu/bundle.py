@@ -13,8 +13,8 @@ from meta.backend.tvm.schedule.overlap import takes_addresses
 
 @dataclass(frozen=True, slots=True)
 class Launch:
-    """A kernel that is one launch with static sizes and without memory of its own. grid, threads: its loops over the
-    blocks, and over the threads of a block.  bytes: of its parameters."""
+    """A kernel with one launch, static sizes and no buffers. grid, threads: the loops over blocks and over the threads
+    of a block.  bytes: the bytes of its parameters."""
 
     func: Any
     grid: Any
@@ -77,7 +77,7 @@ def bundled(members: Sequence[tuple[Launch, tuple[int, ...]]], count: int) -> An
 
 
 def _with_variables(launch: Launch, params: Sequence[Any], block: Any, thread: Any) -> Any:
-    """The work of a thread of a member, with variables of its own."""
+    """The body of one thread of a member, with its variables renamed."""
     values = {old.__chandle__(): new for old, new in zip(launch.func.params, params, strict=True)}
     for loop, value in ((launch.grid, block), (launch.threads, thread)):
         values[loop.loop_var.__chandle__()] = value.astype(str(loop.loop_var.ty.dtype))
