@@ -135,3 +135,10 @@ def test_chains_after_a_product_are_linear() -> None:
     with meta.with_dialect(["tvm"]):
         once, twice = (size(planned(program(n), example())) for n in (LINKS, 2 * LINKS))
     assert twice <= 2.2 * once + 40
+
+
+def test_numbers_are_computed_without_buffers() -> None:
+    """The steps of an optimizer are chains of 0-d tensors, whose blocks have an axis that no index names."""
+    with meta.with_dialect(["tvm"]):
+        module = planned(lambda x: meta.sqrt(1.0 - meta.power(x, 3.0)) * x, meta.array(0.5))
+    assert not any("alloc_buffer" in str(kernel) for kernel in kernels(module))

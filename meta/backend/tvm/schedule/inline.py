@@ -21,6 +21,7 @@ step.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
+from itertools import zip_longest
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
@@ -235,10 +236,10 @@ class _Nest:
             and not len(node.alloc_buffers)
             and blocks.is_one(self.realize.predicate)
             and self.buffer not in self.parts[0].loads
-            and len(node.body.indices) == len(node.iter_vars)
+            and len(node.body.indices) in (0, len(node.iter_vars))  # a block of a number has an axis of extent 1
             and all(
-                i.same_as(v.var) or (blocks.is_one(v.dom.extent) and isinstance(i, tvm.IntImm))
-                for i, v in zip(node.body.indices, node.iter_vars, strict=True)
+                blocks.is_one(v.dom.extent) if i is None or isinstance(i, tvm.IntImm) else i.same_as(v.var)
+                for i, v in zip_longest(node.body.indices, node.iter_vars)
             )
         )
 
@@ -309,7 +310,8 @@ class _Nest:
 
     def value_at(self, indices: Sequence[Expr]) -> Expr:
         """The element at a position."""
-        axes = {v.var: i for v, i in zip(self.block.node.iter_vars, indices, strict=True)}
+        axis_vars = [v.var for v in self.block.node.iter_vars]
+        axes = dict(zip(axis_vars, indices or [tvm.tirx.const(0, str(v.ty.dtype)) for v in axis_vars], strict=True))
         return tvm.structural_map(self.parts[-1].value, (tvm.Var, lambda v: axes.get(v, v)))
 
     def rebuilt(self, buffers: dict[Any, Any]) -> Any:
