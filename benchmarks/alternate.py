@@ -77,7 +77,7 @@ def _step(title: str, output: str, _: Path) -> Times:
     result: dict[str, Any] = json.loads(line.removeprefix(RESULT)).get("meta", {})
     if "ms" not in result:
         raise ValueError(str(result.get("error", "it printed no result")))
-    return {f"{title} step": result["ms"], f"{title} first step, no kernels on disk": result["first"]}
+    return {f"{title} step": result["ms"], f"{title} first step": result["first"]}
 
 
 def _group(module: str, name: str, by_processor: bool = False) -> Part:
@@ -139,11 +139,12 @@ class Comparison:
 
 @dataclass(frozen=True, slots=True)
 class Tree:
-    """The sources of a commit, and a folder for its compiled kernels."""
+    """The sources of a commit, and a folder for its compiled kernels. kept: whether cold parts find them as well."""
 
     title: str
     sources: Path
     cache: Path
+    kept: bool = False
 
     def run(self, part: Part, pattern: str) -> Times:
         """The rows of a part, in a new process. Raises ValueError, with the end of its output, if it fails."""
@@ -152,9 +153,10 @@ class Tree:
             file = folder / "rows.json"
             arguments = [str(file) if argument == FILE else argument for argument in part.arguments]
             arguments += ["--only", pattern] if part.takes_pattern and pattern else []
-            cache = folder / "kernels" if part.cold else self.cache
+            cache = folder / "kernels" if part.cold and not self.kept else self.cache
+            path = os.pathsep.join(filter(None, (str(self.sources), os.environ.get("PYTHONPATH"))))
             environment = {**os.environ, **THREADS, "META_PROGRESS": "0", "META_CACHE_DIR": str(cache),
-                           "PYTHONPATH": str(self.sources)}  # fmt: skip
+                           "PYTHONPATH": path}  # fmt: skip
             command = [sys.executable, *(("-c", _BY_PROCESSOR) if part.by_processor else ("-m",)), *arguments]
             process = subprocess.run(command, cwd=self.sources, env=environment, capture_output=True, text=True)
             try:
@@ -165,10 +167,11 @@ class Tree:
 
 
 @contextmanager
-def open_tree(title: str, source: str) -> Generator[Tree, None, None]:
-    """The sources of a folder or commit. Raises ValueError for something else."""
+def open_tree(title: str, source: str, kept: Path | None) -> Generator[Tree, None, None]:
+    """The sources of a folder or commit, with kernels in a new folder or those kept from before. Raises ValueError for
+    another source."""
     with tempfile.TemporaryDirectory(prefix="meta-alternate-") as name:
-        folder, cache = Path(name) / "sources", Path(name) / "kernels"
+        folder, cache = Path(name) / "sources", (Path(name) if kept is None else kept.resolve() / title) / "kernels"
         sources = Path(source).resolve() if Path(source).is_dir() else folder
         if sources is folder:
             archive = subprocess.run(["git", "archive", "--format=tar", source], capture_output=True)
@@ -178,15 +181,21 @@ def open_tree(title: str, source: str) -> Generator[Tree, None, None]:
                 tar.extractall(folder, filter="data")
         if not (sources / "benchmarks").is_dir():
             raise ValueError(f"{source!r} has no folder benchmarks")
-        yield Tree(title, sources, cache)
+        yield Tree(title, sources, cache, kept is not None)
 
 
-def alternate(old: Tree, new: Tree, parts: Mapping[str, Part], rounds: int, pattern: str) -> list[Comparison]:
-    """Run the parts of both trees in turn. Parts that fail or have no row of the pattern in the first round, and rows
-    that only one tree has, are left out; the first and the last are printed."""
+def alternate(
+    old: Tree, new: Tree, parts: Mapping[str, Part], rounds: int, pattern: str, seconds: float
+) -> list[Comparison]:
+    """Run the parts of both trees in turn; no round starts after so many seconds. Parts that fail or have no row of the
+    pattern in the first round, and rows that only one tree has, are left out; the first and the last are printed."""
+    begin = time.monotonic()
     rows: dict[str, Comparison] = {}
     remaining = dict(parts)
     for number in range(1, rounds + 1):
+        if time.monotonic() - begin > seconds:
+            print(f"{number - 1} rounds took {seconds:.0f} s", flush=True)
+            break
         for name, part in list(remaining.items()):
             start = time.monotonic()
             try:
@@ -236,6 +245,9 @@ def _parser() -> argparse.ArgumentParser:
                         help="run this part of the suite; may be repeated: " + "; ".join(
                             f"{suite}: {', '.join(parts)}" for suite, parts in SUITES.items()))  # fmt: skip
     parser.add_argument("--core", type=int, help="the core to run on (default: the last that this process may use)")
+    parser.add_argument("--seconds", type=float, default=float("inf"), help="start no round after this time")
+    parser.add_argument("--kernels", type=Path, metavar="FOLDER",
+                        help="keep compiled kernels here: steps start with those of an earlier run")  # fmt: skip
     parser.add_argument("--json", type=Path, help="output file with the times of all rounds")
     return parser
 
@@ -259,8 +271,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     parts = {name: part for name, part in parts.items() if name in (options.part or parts)}
     _one_device(options.suite, options.core)
     try:
-        with open_tree("OLD", options.old) as old, open_tree("NEW", options.new) as new:
-            rows = alternate(old, new, parts, options.rounds, options.only)
+        with (
+            open_tree("OLD", options.old, options.kernels) as old,
+            open_tree("NEW", options.new, options.kernels) as new,
+        ):
+            rows = alternate(old, new, parts, options.rounds, options.only, options.seconds)
     except ValueError as error:
         parser.error(str(error))
     _print_table(rows)

@@ -92,7 +92,7 @@ def test_nothing_measured_is_no_success(tmp_path: Path, capsys: pytest.CaptureFi
 def test_rows_of_training_and_operators(tmp_path: Path) -> None:
     line = 'RESULT {"meta": {"ms": 1.5, "first": 2.0}}\n'
     assert alternate._step("mlp", "words\n" + line, tmp_path) == {
-        "mlp step": 1.5, "mlp first step, no kernels on disk": 2.0,
+        "mlp step": 1.5, "mlp first step": 2.0,
     }  # fmt: skip
     with pytest.raises(ValueError, match="it printed no result"):
         alternate._step("mlp", "", tmp_path)
