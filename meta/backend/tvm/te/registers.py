@@ -82,27 +82,30 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     if not _has_nested(value):
         return value, []
     lazy = _lazy_variables(value)
-    values = {let.var: let.value for let in _lets(value) if let.var not in lazy}
+    values: dict[Any, Expr] = {}  # without variables that they bind themselves, which come before them
     loads: dict[Any, Expr] = {}
     statements: list[Any] = []
 
-    def plain(node: Expr) -> Expr:
-        body = tvm.structural_map(node, (tirx.Let, lambda let: let.body if let.var in values else let))
-        return tvm.structural_map(body, (tvm.Var, load))
+    def take(let: Any) -> Expr:
+        if let.var in lazy:
+            return let
+        values[let.var] = let.value
+        return let.body
 
     def load(var: Any) -> Expr:
         if var not in values:
             return var
         if var not in loads:
-            stored = plain(values[var])
+            stored = tvm.structural_map(values[var], (tvm.Var, load))
             buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
             statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
             loads[var] = tirx.BufferLoad(buffer, [0])
         return loads[var]
 
-    for var in reversed(values):  # values of outer variables come first
+    body = tvm.structural_map(value, (tirx.Let, take))
+    for var in values:
         load(var)
-    return plain(value), statements
+    return tvm.structural_map(body, (tvm.Var, load)), statements
 
 
 def _lets(node: Any) -> list[Any]:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import pytest
 
+import meta
 from benchmarks.problems import sample
 from benchmarks.schedules import scheduled_function
 from meta.backend.tvm import adapter as tvm
@@ -114,7 +116,21 @@ def test_cuda_schedules_bind_threads(name: str) -> None:
         assert "threadIdx.x" in text
 
 
-@pytest.mark.parametrize(("shape", "has_vectors"), [((64, 32), True), ((64, 30), False)])
-def test_transposes_of_whole_tiles_have_vectors(shape: tuple[int, int], has_vectors: bool) -> None:
-    function, _ = scheduled_function(sample("transpose", T(*shape), (1, 0)), "cpu", symbolic=False)
-    assert ("T.vectorized(16)" in function.script()) == has_vectors
+@pytest.mark.parametrize(("shape", "has_tiles"), [((64, 32), True), ((65, 31), True), ((64, 12), False)])
+def test_transposes_have_tiles_of_vectors(shape: tuple[int, int], has_tiles: bool) -> None:
+    call = sample("transpose", T(*shape), (1, 0))
+    function, _ = scheduled_function(call, "cpu", symbolic=False)
+    assert ("T.vectorized(16)" in function.script()) == has_tiles
+
+
+@pytest.mark.parametrize(
+    ("shape", "axes"), [((17, 40), (1, 0)), ((5, 50, 31), (0, 2, 1)), ((2, 24, 19, 21), (0, 2, 3, 1))]
+)
+@pytest.mark.parametrize("dtype", ["float64", "float32", "bfloat16"])
+def test_tiles_that_are_not_whole(shape: tuple[int, ...], axes: tuple[int, ...], dtype: str) -> None:
+    host = np.random.default_rng(0).uniform(-2, 2, shape)
+    x = meta.array(host).astype(dtype)
+    result = meta.vm.compile(meta.trace(lambda x: meta.tanh(meta.transpose(x, axes)) + meta.transpose(x * x, axes)))(x)
+    tolerance = {"float64": 1e-12, "float32": 1e-6, "bfloat16": 0.06}[dtype]
+    expected = np.transpose(np.tanh(host) + host * host, axes)
+    np.testing.assert_allclose(result.numpy().astype(np.float64), expected, atol=tolerance)
