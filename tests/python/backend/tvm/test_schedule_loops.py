@@ -103,11 +103,24 @@ def test_products_are_tiled_and_packed() -> None:
     assert text.count("reindex") >= 2
 
 
+def _gpu() -> Any:
+    return tvm.Target({"kind": "cuda", "arch": "sm_80", "max_threads_per_block": 1024, "thread_warp_size": 32,
+                       "max_shared_memory_per_block": 49152}, host=targets.target("cpu"))  # fmt: skip
+
+
+@pytest.mark.parametrize("operator", ["poisson", "standard_gamma"])
+def test_loops_of_their_own_take_in_their_operands(operator: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    gpu, real = _gpu(), targets.target
+    monkeypatch.setattr(targets, "target", lambda kind: gpu if kind == "cuda" else real(kind))
+    call = sample(operator, T(2, dtype="int64"), T(64, 40))
+    function, _ = scheduled_function(call, "cuda", symbolic=True)
+    assert [buffer.name for buffer in function.body.block.alloc_buffers] == [operator]  # not the rates in float64
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_cuda_schedules_bind_threads(name: str) -> None:
     compute, pattern, _, results = CASES[name]
-    target = tvm.Target({"kind": "cuda", "arch": "sm_80", "max_threads_per_block": 1024, "thread_warp_size": 32,
-                         "max_shared_memory_per_block": 49152}, host=targets.target("cpu"))  # fmt: skip
+    target = _gpu()
     dtype = "int64" if name == "argmax of rows" else "float32"
     for shape in ((128, 256), ("m", "n")):
         outs = tuple(TensorSpec(s, dtype) for s in results(shape))
