@@ -8,12 +8,11 @@ keeps in registers.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared_value
 
 NOT_ON_HEAP: Final = "disable_lower_builtin"
 """TVM's annotation of buffers that it does not allocate on the heap."""
@@ -23,27 +22,6 @@ def on_stack() -> dict[str, Any]:
     """Annotations of a buffer that LLVM moves into registers. On the heap, a value of each element took longer than all
     computations."""
     return {NOT_ON_HEAP: tvm.IntImm("bool", 1)}
-
-
-def shared(value: Expr) -> Expr:
-    """`value` as the value of a variable that passes of TVM keep: they substitute values without side effects."""
-    return tirx.call_intrin(dtype_of(value), _operator(), value)
-
-
-def shared_value(call: Expr) -> Expr | None:
-    """The value of a call of `shared`, None for other expressions."""
-    return call.args[0] if isinstance(call, tvm.Call) and call.op.same_as(_operator()) else None
-
-
-@cache
-def _operator() -> Any:
-    """An identity that reads state, as far as TVM knows."""
-    return operator("shared", 1, like="tirx.tvm_struct_get", default=lambda call: call.args[0])
-
-
-def register_operators() -> None:
-    """Make the operators of this module known to TVM, for a function that another process wrote."""
-    _operator()
 
 
 def values_in_registers(func: Any) -> Any:
