@@ -24,10 +24,9 @@ from typing import Any, Final
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.backend.tvm.schedule.buffers import relax_alignment, shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
-from meta.backend.tvm.schedule.cpu.row_buffers import shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
