@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -237,6 +238,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_run_serially)
 
 
+@cache
 def load() -> None:
     """Import TVM; code that builds or compiles programs calls this first."""
     _import_module("tvm")
