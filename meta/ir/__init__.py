@@ -7,7 +7,7 @@ builder                                 writing IR binding by binding, which tra
 printer, literal                        the text of programs, and of the values in them
 parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
 visitor                                 walking, other operands and blocks, substitution, renaming, inlining
-equality                                equality, digests and keys by content
+equality                                equality by content
 analysis                                last uses, call graph, operators; the memory that results share
 verifier, verifier_rules                the rules of well-formed IR
 """
