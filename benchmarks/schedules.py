@@ -28,7 +28,7 @@ from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
 from meta.backend.tvm.te import product
 from meta.device import device as device_named
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, flat_types, tensor_type
 from meta.op.dialect.tvm import linalg, pool
 from meta.op.dispatch import implementations

@@ -21,7 +21,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.eager.runners import Runner, build_runner
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import Type, Value, flat_types
 from meta.locks import new_lock
 from meta.modes import modes, scopes

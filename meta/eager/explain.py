@@ -9,7 +9,7 @@ from typing import Any
 from meta.eager.call import device_of
 from meta.eager.ndarray import NDArray
 from meta.eager.tape import any_tracked
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, Value, flat_types
 from meta.modes import modes
 from meta.op.dispatch import Candidate, candidates

@@ -27,8 +27,8 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.literal import to_array
 from meta.ir.module import Module
+from meta.ir.printer import to_array
 from meta.ir.type import Type
 from meta.ir.verifier import verify_once
 from meta.ir.visitor import free_vars

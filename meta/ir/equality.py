@@ -9,8 +9,7 @@ from meta.ir.expr import (
     Constant,
     Var,
 )
-from meta.ir.literal import to_array
-from meta.ir.printer import Node, Printer
+from meta.ir.printer import Node, Printer, to_array
 
 
 class _Canonical(Printer):

@@ -14,7 +14,7 @@ from importlib import import_module
 from typing import Final
 
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
-from meta.ir.call import CallInfo as CallInfo
+from meta.ir.expr import CallInfo as CallInfo
 from meta.ir.expr import OpLike
 from meta.locks import new_lock
 from meta.modes import modes, scoped

@@ -17,7 +17,7 @@ from meta.modes import checks_always as checks_always
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
     from meta.ir.type import TensorType
     from meta.op.implementation import Implementation, Kernel
 

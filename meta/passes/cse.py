@@ -22,7 +22,7 @@ from meta.ir.expr import (
     arg_types,
     is_atom_list,
 )
-from meta.ir.literal import attr_text, encode_inline
+from meta.ir.printer import attr_text, encode_inline
 from meta.ir.visitor import walk
 from meta.op.registry import Op, get
 from meta.passes.manager import function_pass

@@ -29,7 +29,7 @@ from meta.ir.type import TensorType, flat_types, operand_dtype, tensor_type
 from meta.tree import leaves_of, with_leaves
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 
 _LARGE_BYTES: Final = 128 << 20

@@ -18,7 +18,7 @@ import meta
 from meta.backend.cudnn import settings
 from meta.device import device
 from meta.errors import KernelError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dispatch import dialect, implementations
 from meta.op.registry import as_type, get

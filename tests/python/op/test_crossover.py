@@ -13,7 +13,7 @@ import meta
 from benchmarks.crossovers import PROBLEMS, crossing, render
 from benchmarks.problems import sample
 from meta.device import device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover
 from meta.op.crossover import LIMITS, MEASURES, Limit

@@ -19,7 +19,7 @@ from meta.backend.cudnn import descriptors, kernel, layer_norm, loader, settings
 from meta.backend.cudnn.c_functions import CFunctions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover, dispatch, implementation
 from meta.op.dialect.cudnn import DIALECT
