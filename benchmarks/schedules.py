@@ -33,7 +33,7 @@ from meta.ir.type import TensorType, flat_types, tensor_type
 from meta.op.dialect.tvm import linalg, pool
 from meta.op.dispatch import implementations
 from meta.op.registry import as_type
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.testing.arrays import to_torch
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T

@@ -22,7 +22,7 @@ from meta.errors import ArgumentError, GradientError, NotSupportedError, TraceEr
 from meta.modes import modes, scopes
 from meta.op.registry import Op
 from meta.parts import TEMPORARY, check_whole, is_part
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import Tree, flatten, leaves_of
 
 

@@ -29,7 +29,7 @@ from meta.op.dispatch import load_family
 from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of
 
 CACHE_LIMIT = 4096

@@ -14,7 +14,7 @@ from meta.ir.type import TensorType, Value, flat_types
 from meta.modes import modes
 from meta.op.dispatch import Candidate, candidates
 from meta.op.registry import Op, as_type, find, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of, with_leaves
 
 

@@ -19,7 +19,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
 from meta.op import rules
 from meta.parts import TEMPORARY, check_whole, is_part, shared_writes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

@@ -21,8 +21,7 @@ from meta.errors import IRError, user_location
 from meta.ir.pattern import Pattern
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types
 from meta.records import record
-from meta.schema._dsl import Schema
-from meta.schema._types import TensorLike
+from meta.schema._dsl import Schema, TensorLike
 
 MUTATES = "mutates"
 """Key of `FunctionExpr.attrs`: {result index: index of the parameter whose storage that result replaces}."""

@@ -24,7 +24,7 @@ from meta.errors import GradientError, combined
 from meta.ir.expr import Atom, Call, Var
 from meta.modes import GradMode
 from meta.op.grad.rule import rule_of
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tracing.differentiate import Sweep, run_sweep
 from meta.tracing.symbol import Symbol
 

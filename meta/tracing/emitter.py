@@ -13,7 +13,7 @@ from meta.ir.expr import Atom, Call, Constant, Var, arg_types
 from meta.ir.type import TensorType, TupleType, Value, promoted_dtype
 from meta.modes import modes, scopes
 from meta.op.registry import Op, as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tracing.random_keys import Body
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of

@@ -10,8 +10,7 @@ from meta.ir.expr import Atom, Call
 from meta.ir.type import TupleType, Type
 from meta.op.grad.rule import GradRule, ProgramOp
 from meta.records import record
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Tensor, TensorList
+from meta.schema._dsl import Arg, Schema, Tensor, TensorList
 
 NAMESPACE = "Function"
 """The namespace of these operators in IR text: `Function::Cube(%x, [%result], [%saved])`. They are not registered, so

@@ -47,8 +47,7 @@ from meta.modes import modes
 from meta.op.grad.rule import GradRule, ProgramOp
 from meta.op.registry import Op
 from meta.records import record
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import ArgType, Tensor
+from meta.schema._dsl import Arg, ArgType, Schema, Tensor
 from meta.tracing.differentiate import gradients
 from meta.tracing.emitter import Emitter, recording
 from meta.tracing.symbol import Symbol

@@ -15,7 +15,7 @@ from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.records import record
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import Tree, flatten, named_leaves
 from meta.vm.dynamic_sizes import OpenSizes
 

@@ -24,7 +24,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType, tensor_type
 from meta.model.model import Model
 from meta.modes import modes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import Tree
 from meta.vm.dynamic_sizes import OpenSizes
 

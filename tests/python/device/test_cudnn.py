@@ -22,7 +22,7 @@ from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dispatch import dialect, implementations
 from meta.op.registry import as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.testing.generic import check_types, check_values, make_call
 from meta.testing.samples import FLOAT_DTYPES, Sample
 from tests.python.op.samples import samples

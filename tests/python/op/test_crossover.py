@@ -18,7 +18,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover
 from meta.op.crossover import LIMITS, MEASURES, Limit
 from meta.op.registry import all_ops, as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.testing.samples import Sample, T
 from tests.python.backend.tvm.processors import choose_for
 

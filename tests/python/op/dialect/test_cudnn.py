@@ -24,7 +24,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover, dispatch, implementation
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.registry import as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 CUDA = device("cuda")
 FAMILIES = ("nn", "conv", "pool", "norm", "attention")
