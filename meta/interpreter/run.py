@@ -11,7 +11,6 @@ from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.size_values import Sizes, check_inputs
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,
@@ -29,7 +28,7 @@ from meta.ir.expr import (
 )
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import Type
+from meta.ir.type import Sizes, Type, check_inputs
 from meta.ir.verifier import verify_once
 from meta.ir.visitor import free_vars
 from meta.modes import modes

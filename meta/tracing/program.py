@@ -20,8 +20,7 @@ from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type
-from meta.tracing.emitter import emitting
-from meta.tracing.random_keys import Draws
+from meta.tracing.emitter import Draws, emitting
 from meta.tracing.state import Held, LeftGradient, Trace, held
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves

@@ -20,8 +20,7 @@ from meta.parts import mark_part
 from meta.records import record
 from meta.tracing.backward import backward, grad
 from meta.tracing.differentiate import reached
-from meta.tracing.emitter import Emitter
-from meta.tracing.random_keys import Body, RandomKeys
+from meta.tracing.emitter import Body, Emitter, RandomKeys
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of
 
