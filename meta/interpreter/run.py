@@ -28,7 +28,7 @@ from meta.ir.expr import (
 )
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import Sizes, Type, check_inputs
+from meta.ir.type import Sizes, Type
 from meta.ir.verifier import verify_once
 from meta.ir.visitor import free_vars
 from meta.modes import modes
@@ -38,6 +38,7 @@ from meta.records import mutable, record
 from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
 from meta.tracing.loop_op import LoopOp
+from meta.tracing.program import check_inputs
 from meta.tree import leaves_of, with_leaves
 
 MAX_CALLS = 100_000

@@ -244,22 +244,18 @@ Sizes = dict[str, int]
 """Name of a size -> its value."""
 
 
-def check_inputs(name: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
-    """Raise ArgumentError unless each array has the type of its parameter; returns the symbolic sizes."""
-    if len(arrays) != len(names):
-        raise ArgumentError(name, f"{len(arrays)} inputs", f"{len(names)}: {', '.join(names)}")
+def read_sizes(where: str, inputs: Sequence[str], kinds: Sequence[Type], types: Sequence[Type]) -> Sizes:
+    """The symbolic sizes of parameters of types `kinds`, of inputs of the given types. Raises ArgumentError unless each
+    input has the type of its parameter."""
+    if len(types) != len(inputs):
+        raise ArgumentError(where, f"{len(types)} inputs", f"{len(inputs)}: {', '.join(inputs)}")
     sizes: Sizes = {}
-    array_types = list(map(_type_of, arrays))
-    for parameter, kind, actual in zip(names, types, array_types, strict=True):
-        bind_sizes(name, parameter, kind, actual, sizes)
-    solve_sizes(name, names, types, array_types, sizes)
-    for parameter, kind, actual in zip(names, types, array_types, strict=True):
-        check_sizes(name, parameter, kind, actual, sizes)
+    for name, kind, actual in zip(inputs, kinds, types, strict=True):
+        bind_sizes(where, name, kind, actual, sizes)
+    solve_sizes(where, inputs, kinds, types, sizes)
+    for name, kind, actual in zip(inputs, kinds, types, strict=True):
+        check_sizes(where, name, kind, actual, sizes)
     return sizes
-
-
-def _type_of(value: Any) -> Type:
-    return TupleType(tuple(map(_type_of, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
 
 
 def bind_sizes(where: str, name: str, kind: Type, actual: Type, sizes: Sizes) -> None:

@@ -19,7 +19,7 @@ from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
-from meta.ir.type import TensorType, Type
+from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
 from meta.tracing.emitter import Draws, emitting
 from meta.tracing.state import Held, LeftGradient, Trace, held
 from meta.tracing.symbol import Symbol
@@ -245,6 +245,16 @@ def input_types(function: InputType | None) -> Generator[None, None, None]:
 def _type_of(name: str, leaf: Any) -> Type:
     kind = leaf if isinstance(leaf, TensorType) else leaf.type
     return _input_types.function(name, kind) if _input_types.function is not None else kind
+
+
+def check_inputs(where: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
+    """Raise ArgumentError unless each array, or tuple of arrays, has the type of its parameter; returns the symbolic
+    sizes."""
+    return read_sizes(where, names, types, list(map(_type_of_input, arrays)))
+
+
+def _type_of_input(value: Any) -> Type:
+    return TupleType(tuple(map(_type_of_input, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
 
 
 # When a record does not hold any more: a model changed, or one of its lists and dicts did.
