@@ -18,7 +18,8 @@ import torch
 
 from benchmarks.cuda import gpu_times
 from meta.backend.memory import allocation
-from meta.backend.tvm import extents, library, shape_generic
+from meta.backend.tvm import library, shape_generic
+from meta.backend.tvm import spec as specs
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
@@ -271,7 +272,7 @@ def column_conditions() -> Iterator[Condition]:
                     (_max(65536, 32, axis=0), _max(1 << 20, 32, axis=0)))  # fmt: skip
     yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
-    yield Condition("columns: class of vast sizes, symbolic", extents, "LEAST_SIZES", {"long": 1 << 8},
+    yield Condition("columns: class of vast sizes, symbolic", specs, "LEAST_SIZES", {"long": 1 << 8},
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.extents import LEAST_SIZES
+from meta.backend.tvm.spec import LEAST_SIZES
 from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
 from meta.records import record
