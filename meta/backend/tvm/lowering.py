@@ -157,11 +157,11 @@ def _without_entry(func: Any) -> Any:
 
 @record
 class _Change:
-    """A change of a function. looks_for: it concerns only functions whose `_contents` begin with one of these texts;
-    "" is for all."""
+    """A change of a function. looks_for: it concerns only functions of whose `_contents` one begins with one of these
+    texts; (): all functions."""
 
     run: Callable[[Any], Any]
-    looks_for: tuple[str, ...] = ("",)
+    looks_for: tuple[str, ...] = ()
 
 
 _BEFORE: Final = (
@@ -176,10 +176,10 @@ _OF_HOST: Final = (
 )
 _RANDOM_BITS: Final = _Change(expand, (PHILOX,))
 _END_OF_HOST: Final = (
+    _Change(_without_entry),
     _Change(share_blocks, (PHILOX,)),
     _RANDOM_BITS,
     _Change(values_in_registers, ("Let",)),
-    _Change(_without_entry),
 )
 _OF_DEVICE: Final = (_Change(shared_values_in_registers, ("Let",)),)
 _END_OF_DEVICE: Final = (_RANDOM_BITS, _Change(store_bools_as_bytes, ("boolx",)))
@@ -196,19 +196,21 @@ def _changes(name: str, *changes: _Change) -> Any:
 
 
 def _changed(func: Any, changes: Sequence[_Change]) -> Any:
-    found: set[str] = set()
+    found: set[str] | None = None
     for change in changes:
-        found = found or _contents(func)
-        if any(text.startswith(change.looks_for) for text in found):
-            new = change.run(func)
-            func, found = new, found if new.same_as(func) else set()
+        if change.looks_for:
+            found = _contents(func) if found is None else found
+            if not any(text.startswith(change.looks_for) for text in found):
+                continue
+        before, func = func, change.run(func)
+        found = found if func.same_as(before) else None
     return func
 
 
 def _contents(func: Any) -> set[str]:
     """What changes of a function look for: names of the operators that it calls, of kinds of its nodes, and of the
     dtypes of parameters, casts and stored values."""
-    found = {"", *(str(param.ty.dtype) for param in func.params if isinstance(param.ty, tvm.BufferType))}
+    found = {str(param.ty.dtype) for param in func.params if isinstance(param.ty, tvm.BufferType)}
     kinds = (tirx.Let, tirx.FloorDiv, tirx.FloorMod, tirx.AssertStmt, tirx.AllocBuffer)
     tvm.structural_walk(
         func,
