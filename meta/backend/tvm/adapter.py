@@ -49,6 +49,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "structural_equal": "tvm_ffi:structural_equal",
         "structural_hash": "tvm_ffi:structural_hash",
         "structural_map": "tvm_ffi:structural_map",
+        "structural_mutate": "tvm_ffi:structural_mutate",
         "structural_walk": "tvm_ffi:structural_walk",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",
         "save_json": "tvm.ir:save_json",

@@ -60,27 +60,20 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     if not _has_nested(value):
         return value, []
     lazy = _lazy_variables(value)
-    values = {let.var: let.value for let in _lets(value) if let.var not in lazy}
     loads: dict[Any, Expr] = {}
     statements: list[Any] = []
 
-    def plain(node: Expr) -> Expr:
-        body = tvm.structural_map(node, (tirx.Let, lambda let: let.body if let.var in values else let))
-        return tvm.structural_map(body, (tvm.Var, load))
-
-    def load(var: Any) -> Expr:
-        if var not in values:
-            return var
-        if var not in loads:
-            stored = plain(values[var])
+    def body_of(let: Any, mutator: Any) -> Expr:
+        if let.var in lazy:
+            return mutator.default_mutate(let)
+        if let.var not in loads:  # an expression may occur several times
+            stored = mutator.mutate(let.value)
             buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
             statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
-            loads[var] = tirx.BufferLoad(buffer, [0])
-        return loads[var]
+            loads[let.var] = tirx.BufferLoad(buffer, [0])
+        return mutator.mutate(let.body)
 
-    for var in reversed(values):  # values of outer variables come first
-        load(var)
-    return plain(value), statements
+    return tvm.structural_mutate(value, [(tirx.Let, body_of), (tvm.Var, lambda v, _: loads.get(v, v))]), statements
 
 
 def _lets(node: Any) -> list[Any]:
