@@ -18,7 +18,7 @@ import tvm_ffi
 import meta
 from meta.backend.cudnn import settings
 from meta.device import device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dispatch import dialect, implementations
 from meta.op.registry import as_type, get
 

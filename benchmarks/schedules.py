@@ -18,7 +18,8 @@ import torch
 
 from benchmarks.cuda import gpu_times
 from meta.backend.memory import allocation
-from meta.backend.tvm import extents, library, shape_generic
+from meta.backend.tvm import library, shape_generic
+from meta.backend.tvm import spec as specs
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
@@ -28,12 +29,12 @@ from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
 from meta.backend.tvm.te import product
 from meta.device import device as device_named
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, flat_types, tensor_type
 from meta.op.dialect.tvm import linalg, pool
 from meta.op.dispatch import implementations
 from meta.op.registry import as_type
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.testing.arrays import to_torch
 from meta.testing.generic import make_call
 from meta.testing.samples import Sample, T
@@ -271,7 +272,7 @@ def column_conditions() -> Iterator[Condition]:
                     (_max(65536, 32, axis=0), _max(1 << 20, 32, axis=0)))  # fmt: skip
     yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
-    yield Condition("columns: class of vast sizes, symbolic", extents, "LEAST_SIZES", {"long": 1 << 8},
+    yield Condition("columns: class of vast sizes, symbolic", specs, "LEAST_SIZES", {"long": 1 << 8},
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
 
 

@@ -7,6 +7,7 @@ is read only if an argument is tracked.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Generator
 from contextlib import ContextDecorator, contextmanager
 from threading import local
@@ -120,3 +121,8 @@ def enable_grad(function: Any = None) -> Any:
 def is_grad_enabled() -> bool:
     """Whether calls in this thread are recorded."""
     return modes.grad_enabled
+
+
+def checks_always() -> bool:
+    """Whether the environment asks for checks of positions where they cost time: on GPUs and in compiled programs."""
+    return os.environ.get("META_CHECK", "0").strip().lower() not in ("", "0", "off", "false", "no")

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import meta
 from meta.errors import NotSupportedError
 from meta.parts import mark_part
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 if TYPE_CHECKING:
     from typing_extensions import Self

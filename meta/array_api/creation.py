@@ -8,7 +8,7 @@ import meta
 from meta import dtype as dtypes
 from meta.device import CPU
 from meta.errors import ArgumentError, TypeInferenceError
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 _DLPACK_CPU = 1
 """kDLCPU."""

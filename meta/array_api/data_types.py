@@ -13,7 +13,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm import devices
 from meta.device import CPU, Device, device
 from meta.errors import ArgumentError
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "bool": ("bool",),

@@ -11,7 +11,7 @@ from meta.array_api.products import promoted
 from meta.errors import TypeInferenceError
 from meta.functional._checks import axis_of
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 def broadcast_shapes(*shapes: Sequence[int]) -> tuple[Any, ...]:

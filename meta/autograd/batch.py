@@ -16,7 +16,7 @@ from meta.functional._axes import stacked, unstacked
 from meta.ir.type import TensorType, TupleType, Type, Value, tensor_type
 from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op, as_type
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
 from meta.tree import Tree, flatten, leaves_of, with_leaves
 

@@ -10,7 +10,7 @@ from meta.eager.gradient_graph import GradientNode
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 class Context:

@@ -14,15 +14,15 @@ from sys import getrefcount
 from typing import Any
 
 import meta
+from meta.eager.bases import TypedTensor
 from meta.eager.call import invoke, state
 from meta.eager.indexing import Index, setitem
 from meta.eager.inplace import fitted
-from meta.eager.typed_tensor import TypedTensor
 from meta.errors import ArgumentError, GradientError, NotSupportedError, TraceError, TypeInferenceError
 from meta.modes import modes, scopes
 from meta.op.registry import Op
 from meta.parts import TEMPORARY, check_whole, is_part
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import Tree, flatten, leaves_of
 
 

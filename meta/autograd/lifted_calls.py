@@ -12,7 +12,7 @@ from meta.autograd.traced_calls import Kept, kept_tensors
 from meta.autograd.user_calls import flowing, run_backward, run_forward
 from meta.op.grad.rule import GradRule, as_tuple
 from meta.op.registry import as_type
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 @dataclass(frozen=True, slots=True)

@@ -20,7 +20,7 @@ from meta.eager.ndarray import NDArray
 from meta.eager.tape import edges_of
 from meta.modes import modes
 from meta.op.grad.rule import GradRule
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tracing.function_op import function_op
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten

@@ -14,7 +14,7 @@ from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, p
 from meta.eager.seeds import ones_of, zeros_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.modes import modes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
 from meta.tree import Tree, flatten
 

@@ -18,7 +18,7 @@ from meta.ir.type import flat_types
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 Kernel = Callable[..., Any]
 

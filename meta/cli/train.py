@@ -18,7 +18,7 @@ import meta
 from meta.backend.cudnn import settings
 from meta.cli.digits import Digits, DigitsNet, accuracy
 from meta.errors import MetaError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.modes import modes, scoped
 from meta.op.dispatch import Candidate, candidates
 from meta.optim.sgd import with_sgd

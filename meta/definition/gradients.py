@@ -20,7 +20,7 @@ from meta.op.grad.formula import Formula
 from meta.op.grad.rule import GradientFunction, GradRule, as_tuple
 from meta.op.registry import Op, as_type
 from meta.parts import Writes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 Gradient = Mapping[str, Any] | str
 UNDEFINED = "not_implemented: meta.define got none"

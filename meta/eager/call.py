@@ -21,7 +21,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.eager.runners import Runner, build_runner
 from meta.eager.tape import any_tracked, record
 from meta.errors import ArgumentError, TraceError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import Type, Value, flat_types
 from meta.locks import new_lock
 from meta.modes import modes, scopes
@@ -29,7 +29,7 @@ from meta.op.dispatch import load_family
 from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of
 
 CACHE_LIMIT = 4096

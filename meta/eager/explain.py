@@ -9,12 +9,12 @@ from typing import Any
 from meta.eager.call import device_of
 from meta.eager.ndarray import NDArray
 from meta.eager.tape import any_tracked
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, Value, flat_types
 from meta.modes import modes
 from meta.op.dispatch import Candidate, candidates
 from meta.op.registry import Op, as_type, find, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of, with_leaves
 
 

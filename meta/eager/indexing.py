@@ -21,7 +21,7 @@ from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
 from meta.records import record
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 Index = Any
 """int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""

@@ -10,8 +10,8 @@ from meta._generated.methods import TensorMethods
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
+from meta.eager.bases import HostValues
 from meta.eager.gradient_graph import Leaf, record_write, register_hook, set_requires_grad
-from meta.eager.host import HostValues
 from meta.eager.indexing import Index, assigned_dtype, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
@@ -19,7 +19,7 @@ from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
 from meta.op import rules
 from meta.parts import TEMPORARY, check_whole, is_part, shared_writes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator

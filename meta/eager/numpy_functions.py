@@ -15,7 +15,7 @@ from meta import dtype as dtypes
 from meta.eager.ufuncs import tensor_of
 from meta.errors import ArgumentError, NotSupportedError
 from meta.records import record
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 Target = str | Callable[..., Any]
 

@@ -13,7 +13,7 @@ from meta.backend.memory import allocation
 from meta.backend.tvm import devices
 from meta.eager.gradient_graph import record_write
 from meta.eager.ndarray import NDArray
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, TupleType
 from meta.op.dispatch import Kernel, choose
 

@@ -12,7 +12,7 @@ import meta
 from meta.dtype import is_complex
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.ir.type import TensorType
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 def zeros_of(kind: Any) -> Any:

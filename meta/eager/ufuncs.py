@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta import dtype as dtypes
 from meta.errors import NotSupportedError
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 OPERATORS: Mapping[str, str] = {
     "absolute": "abs", "arccos": "acos", "arccosh": "acosh", "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan",

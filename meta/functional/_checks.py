@@ -13,7 +13,7 @@ from meta.dim import same_dim
 from meta.errors import TypeInferenceError, attributed
 from meta.op import rules
 from meta.op.rules import show
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 def require(name: str, condition: bool, problem: str, expected: str, remedy: str = "") -> None:

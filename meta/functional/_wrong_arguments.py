@@ -12,7 +12,7 @@ from typing import Any, cast
 import meta
 from meta.errors import ArgumentError
 from meta.op.rules import show
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 _PACKAGE = str(Path(meta.__file__).parent) + os.sep
 

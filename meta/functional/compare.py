@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = ["allclose", "array_equal", "isclose", "isreal"]
 

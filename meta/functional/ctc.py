@@ -11,7 +11,7 @@ from meta.dtype import is_float, is_int
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.functional._reduction import Reduction, check_reduction, reduced
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = ["ctc_loss"]
 

@@ -11,7 +11,7 @@ from meta.errors import ArgumentError
 from meta.functional._axes import along
 from meta.functional._checks import as_dtype, axes_of, axis_of, promoted, require, require_number, require_rank
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = ["cumulative_trapezoid", "diff", "gradient", "trapezoid", "trapz"]
 

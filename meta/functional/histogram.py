@@ -11,7 +11,7 @@ from meta.dim import product
 from meta.functional._checks import as_dtype, require, require_float, require_same_device
 from meta.functional.positions import known_number
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = ["bincount", "histc", "histogram"]
 

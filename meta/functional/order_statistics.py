@@ -17,7 +17,7 @@ from meta.functional._checks import (
     require_same_dtype,
 )
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = [
     "aminmax", "kthvalue", "max_with_indices", "median", "min_with_indices", "mode", "msort", "nanmedian",

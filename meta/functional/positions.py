@@ -12,7 +12,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.functional._checks import as_dtype, axis_of, promoted, require, require_rank, require_same_device
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = [
     "bucketize", "count_nonzero", "isin", "nonzero", "repeat_interleave", "searchsorted", "take_along_dim",

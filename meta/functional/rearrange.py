@@ -21,7 +21,7 @@ from meta.functional._checks import (
     require_same_dtype,
 )
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = [
     "atleast_1d", "atleast_2d", "atleast_3d", "block_diag", "broadcast_tensors", "cartesian_prod", "chunk",

@@ -21,7 +21,7 @@ from meta.functional._checks import (
 )
 from meta.functional.positions import nonzero
 from meta.op import rules
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 __all__ = [
     "index_add", "index_copy", "index_fill", "index_put", "index_reduce", "masked_fill", "masked_scatter",

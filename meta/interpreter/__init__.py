@@ -8,6 +8,5 @@ from meta.lazy import submodules
 
 if TYPE_CHECKING:
     from meta.interpreter import run as run
-    from meta.interpreter import size_values as size_values
 else:
     __getattr__, __dir__ = submodules(__name__)

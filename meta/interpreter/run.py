@@ -11,7 +11,6 @@ from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
 from meta.errors import ArgumentError, IRError
-from meta.interpreter.size_values import Sizes, check_inputs
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,
@@ -27,9 +26,9 @@ from meta.ir.expr import (
     TupleGetItem,
     Var,
 )
-from meta.ir.literal import to_array
 from meta.ir.module import Module
-from meta.ir.type import Type
+from meta.ir.printer import to_array
+from meta.ir.type import Sizes, Type
 from meta.ir.verifier import verify_once
 from meta.ir.visitor import free_vars
 from meta.modes import modes
@@ -39,6 +38,7 @@ from meta.records import mutable, record
 from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
 from meta.tracing.loop_op import LoopOp
+from meta.tracing.program import check_inputs
 from meta.tree import leaves_of, with_leaves
 
 MAX_CALLS = 100_000

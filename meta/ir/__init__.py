@@ -1,13 +1,12 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
-expr, type, module                      the nodes and places in the user's code, their types, programs
-call                                    calls as dialects are asked about them
+expr, type, module                      the nodes, places in the user's code and calls, their types, programs
 pattern                                 how operators fuse
 builder                                 writing IR binding by binding, which tracing and passes do
-printer, literal                        the text of programs, and of the values in them
+printer                                 the text of programs, and of the values in them
 parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
 visitor                                 walking, other operands and blocks, substitution, renaming, inlining
-equality                                equality, digests and keys by content
+equality                                equality by content
 analysis                                last uses, call graph, operators; the memory that results share
 verifier, verifier_rules                the rules of well-formed IR
 """
@@ -21,11 +20,9 @@ from meta.lazy import submodules
 if TYPE_CHECKING:
     from meta.ir import analysis as analysis
     from meta.ir import builder as builder
-    from meta.ir import call as call
     from meta.ir import equality as equality
     from meta.ir import expr as expr
     from meta.ir import lexer as lexer
-    from meta.ir import literal as literal
     from meta.ir import literal_parser as literal_parser
     from meta.ir import lookup as lookup
     from meta.ir import module as module

@@ -15,12 +15,13 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
+from meta.device import Device
+from meta.dtype import is_complex
 from meta.errors import IRError, user_location
 from meta.ir.pattern import Pattern
-from meta.ir.type import FunctionType, TensorType, TupleType, Type
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types
 from meta.records import record
-from meta.schema._dsl import Schema
-from meta.schema._types import TensorLike
+from meta.schema._dsl import Schema, TensorLike
 
 MUTATES = "mutates"
 """Key of `FunctionExpr.attrs`: {result index: index of the parameter whose storage that result replaces}."""
@@ -277,3 +278,42 @@ def operands(value: Expr | Atom) -> Iterator[Atom]:
 def arg_types(args: tuple[Any, ...]) -> tuple[Any, ...]:
     """The arguments of a call as `OpLike.infer` takes them: atoms replaced by their types."""
     return tuple(a.type if isinstance(a, ATOMS) else tuple(x.type for x in a) if is_atom_list(a) else a for a in args)
+
+
+@record(eq=False)
+class CallInfo:
+    """A call as a dialect sees it: `args` in schema order, tensors as types, everything else as values."""
+
+    op: OpLike
+    args: tuple[Any, ...]
+    out: Type
+    device: Device
+    _facts: dict[str, Any] = field(default_factory=dict[str, Any], init=False, repr=False)
+    """What its methods have found out: every candidate and every limit asks for it."""
+
+    def tensors(self) -> tuple[TensorType, ...]:
+        """The types of the inputs a kernel is called with."""
+        if "tensors" not in self._facts:
+            self._facts["tensors"] = tuple(flat_types(self.args))
+        return self._facts["tensors"]
+
+    def outputs(self) -> tuple[TensorType, ...]:
+        """The types of the results."""
+        if "outputs" not in self._facts:
+            self._facts["outputs"] = tuple(flat_types((self.out,)))
+        return self._facts["outputs"]
+
+    def complex_dtype(self) -> str:
+        """The first complex dtype among operands and results, complex64 if there are only complex numbers, "" if there
+        is none."""
+        if "complex" not in self._facts:
+            self._facts["complex"] = self._find_complex_dtype()
+        return self._facts["complex"]
+
+    def _find_complex_dtype(self) -> str:
+        of_tensors = next((t.dtype for t in (*self.tensors(), *self.outputs()) if is_complex(t.dtype)), "")
+        return of_tensors or ("complex64" if any(isinstance(arg, complex) for arg in self.args) else "")
+
+    def bind(self) -> dict[str, Any]:
+        """Arguments by name."""
+        return dict(zip(self.op.schema.names, self.args, strict=True))

@@ -24,7 +24,7 @@ from meta.dtype import canonical
 from meta.errors import MetaError
 from meta.ir.expr import Constant
 from meta.ir.lexer import Cursor
-from meta.ir.literal import decode_data, decode_items
+from meta.ir.printer import decode_data, decode_items
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, tensor_type
 from meta.limits import MAX_DIGITS, MAX_SOURCE
 

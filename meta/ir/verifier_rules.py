@@ -32,8 +32,8 @@ from meta.ir.expr import (
     is_atom_list,
     operands,
 )
-from meta.ir.literal import attr_text, to_array
 from meta.ir.module import Module
+from meta.ir.printer import attr_text, to_array
 from meta.ir.type import TensorType, Type, leaf_types, tensor_type
 from meta.records import mutable
 

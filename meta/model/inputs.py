@@ -6,7 +6,7 @@ import inspect
 from typing import TYPE_CHECKING, Any
 
 from meta.errors import ArgumentError, value_text
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 if TYPE_CHECKING:
     from meta.model.model import Model

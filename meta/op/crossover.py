@@ -17,7 +17,7 @@ from meta.dim import around
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 
 @record

@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 
 
 def argwhere(x: Any, size: None) -> tuple[Any, tuple[int]]:

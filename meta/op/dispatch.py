@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from functools import cache
 from importlib import import_module
 from typing import Final
 
 from meta.errors import ArgumentError, DispatchError, RegistryError, did_you_mean
-from meta.ir.call import CallInfo as CallInfo
+from meta.ir.expr import CallInfo as CallInfo
 from meta.ir.expr import OpLike
 from meta.locks import new_lock
 from meta.modes import modes, scoped
@@ -33,6 +34,7 @@ _LAST: Final = "reference"
 _lock = new_lock("dialects")
 
 
+@cache
 def load_family(family: str) -> None:
     """Import the modules of usable dialects for a family of operators, but for those of the last dialect, and the
     dialects of installed packages."""
@@ -46,6 +48,7 @@ def _load_again(op: str | None) -> None:
     """Load the families again after a change of all operators: a dialect may have become usable."""
     if op is None:
         plugins.forget_families()
+        load_family.cache_clear()
 
 
 on_change(_load_again)

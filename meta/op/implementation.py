@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 from meta.backend.memory import allocation
 from meta.device import Device
 from meta.errors import DispatchError, MetaError, RegistryError, line_of_function, raised
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.locks import new_lock
 from meta.modes import modes
 from meta.op import crossover, plugins

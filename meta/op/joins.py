@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import Any
 
 from meta.backend.memory import allocation
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType
 from meta.op.dispatch import Kernel
 from meta.op.registry import get

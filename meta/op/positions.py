@@ -7,17 +7,17 @@ with META_CHECK=1 in the environment they are refused there, too, at the cost of
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from meta.dtype import is_complex
 from meta.errors import PositionError
+from meta.modes import checks_always as checks_always
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
     from meta.ir.type import TensorType
     from meta.op.implementation import Implementation, Kernel
 
@@ -44,11 +44,6 @@ class Positions:
 Rule = Callable[..., Positions | None]
 """`rule(*arguments in schema order, out)`: tensors, and `out`, the first result, by anything with a shape; None where
 every value is accepted."""
-
-
-def checks_always() -> bool:
-    """Whether the environment asks for checks where they cost time: on GPUs and in compiled programs."""
-    return os.environ.get("META_CHECK", "0").strip().lower() not in ("", "0", "off", "false", "no")
 
 
 def is_checked(call: CallInfo) -> bool:

@@ -14,7 +14,7 @@ from meta.modes import no_grad
 from meta.optim.checks import nonnegative
 from meta.optim.number import widened
 from meta.optim.optimizer import Optimizer
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
 
 Clipped: TypeAlias = "Model | Optimizer | NDArray | Iterable[NDArray]"

@@ -11,7 +11,7 @@ from meta.eager.gradient_graph import version_of
 from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
 from meta.modes import modes, suspended
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 class StateNumber:

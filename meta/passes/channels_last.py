@@ -22,10 +22,9 @@ from typing import Any, Final
 import numpy as np
 
 from meta.ir.builder import Builder
-from meta.ir.call import CallInfo
-from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
-from meta.ir.literal import to_array
+from meta.ir.expr import Atom, Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
 from meta.ir.module import Module
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, substituted
 from meta.op.dispatch import first_accepting

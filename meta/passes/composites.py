@@ -8,8 +8,8 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var
-from meta.ir.literal import to_array
 from meta.ir.module import Module
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts
 from meta.op.registry import get

@@ -4,9 +4,25 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import replace
+from typing import Any
 
-from meta.ir.equality import value_key
-from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr, TupleGetItem, Var, arg_types
+from meta.ir.expr import (
+    ATOMS,
+    Atom,
+    Binding,
+    Call,
+    Constant,
+    Expr,
+    FunctionExpr,
+    GlobalVar,
+    If,
+    Tuple,
+    TupleGetItem,
+    Var,
+    arg_types,
+    is_atom_list,
+)
+from meta.ir.printer import attr_text, encode_inline
 from meta.ir.visitor import walk
 from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
@@ -51,3 +67,28 @@ def _recorded(value: Expr) -> Call | None:
         return None
     op = get(value.op.recorded_as)
     return replace(value, op=op, type=op.infer(arg_types(value.args)))
+
+
+def value_key(value: Expr) -> Hashable | None:
+    """A key that two values share when they compute the same from the same variables; None for a value with nested
+    blocks. Large constants are equal only when they are one object."""
+    match value:
+        case Call():
+            op = _arg_key(value.callee) if value.callee is not None else (value.op, value.dialect)
+            return op, tuple(map(_arg_key, value.args)), attr_text(value.attrs)
+        case Tuple():
+            return "tuple", tuple(map(_arg_key, value.fields))
+        case TupleGetItem():
+            return "item", _arg_key(value.value), value.index
+        case If() | FunctionExpr():
+            return None
+
+
+def _arg_key(arg: Any) -> Hashable:
+    if isinstance(arg, Constant):
+        return encode_inline(arg.value, arg.type) or arg
+    if isinstance(arg, GlobalVar):
+        return "@", arg.name
+    if isinstance(arg, ATOMS):
+        return arg
+    return tuple(map(_arg_key, arg)) if is_atom_list(arg) else attr_text(arg)

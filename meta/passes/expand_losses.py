@@ -21,7 +21,7 @@ from meta.device import Device
 from meta.dtype import HALVES
 from meta.ir.expr import Atom, Binding, Call, Expr
 from meta.ir.type import TensorType
-from meta.op.positions import checks_always
+from meta.modes import checks_always
 from meta.op.registry import get
 from meta.passes.cuts import find_cut, has_zeros_behind
 from meta.passes.rewriting import Scope, by_op, emit, rewrite_pass

@@ -8,7 +8,7 @@ from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, If, Tuple, is_atom, is_atom_list
-from meta.ir.literal import to_array
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.op.registry import Op
 from meta.passes.rewriting import Scope, rewrite_pass

@@ -11,8 +11,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from meta.ir.call import CallInfo
-from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Var
+from meta.ir.expr import Binding, Call, CallInfo, Expr, FunctionExpr, Var
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts, walk
 from meta.modes import modes

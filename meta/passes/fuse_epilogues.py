@@ -16,9 +16,8 @@ import numpy as np
 
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.te.tiles import lanes
-from meta.ir.call import CallInfo
-from meta.ir.expr import Binding, Call, Constant, Expr, FunctionExpr, Var, arg_types
-from meta.ir.literal import to_array
+from meta.ir.expr import Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Var, arg_types
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts
 from meta.op.dispatch import Implementation, first_accepting

@@ -9,8 +9,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.compute import TEImplementation
-from meta.ir.call import CallInfo
-from meta.ir.expr import Binding, Call, Expr, FunctionExpr, Tuple, TupleGetItem, Var, arg_types
+from meta.ir.expr import Binding, Call, CallInfo, Expr, FunctionExpr, Tuple, TupleGetItem, Var, arg_types
 from meta.ir.visitor import walk
 from meta.op.dispatch import first_accepting
 from meta.op.registry import get

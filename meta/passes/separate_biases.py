@@ -13,8 +13,7 @@ from typing import Any
 
 from meta.backend.tvm.compute import TEImplementation
 from meta.dtype import HALVES
-from meta.ir.call import CallInfo
-from meta.ir.expr import Atom, Binding, Call, Constant, Expr, FunctionExpr, Var, arg_types
+from meta.ir.expr import Atom, Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Var, arg_types
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, walk, walk_blocks
 from meta.op.dispatch import first_accepting

@@ -12,7 +12,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
-from meta.ir.literal import to_array
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType
 from meta.op.registry import Op, get
 from meta.op.rules import moved, swapped

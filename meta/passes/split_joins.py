@@ -8,8 +8,7 @@ after the other, so that its calls stay as they are.
 
 from __future__ import annotations
 
-from meta.ir.call import CallInfo
-from meta.ir.expr import Atom, Binding, Call, Expr, FunctionExpr
+from meta.ir.expr import Atom, Binding, Call, CallInfo, Expr, FunctionExpr
 from meta.ir.type import TensorType
 from meta.op.dispatch import first_accepting, implementation
 from meta.op.registry import Op

@@ -1,6 +1,5 @@
 """Arguments that schemas of several families share."""
 
-from meta.schema._dsl import Arg
-from meta.schema._types import Tensor
+from meta.schema._dsl import Arg, Tensor
 
 DY = Arg("dy", Tensor, doc="Gradient of the result.")

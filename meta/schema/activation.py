@@ -1,7 +1,6 @@
 """Schemas of activations."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Float, Number, Tensor
+from meta.schema._dsl import Arg, Float, Number, Schema, Tensor
 from meta.schema.unary import dy, forward_x
 
 _x = Arg("x", Tensor, doc="Input of any shape.")

@@ -21,8 +21,8 @@ from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
 from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.records import record
-from meta.schema import _types as types
-from meta.schema._types import ArgType, Reject, TensorLike, is_numpy_scalar
+from meta.schema import _dsl as types
+from meta.schema._dsl import ArgType, Reject, TensorLike, is_numpy_scalar
 
 F = TypeVar("F", bound=Callable[..., Any])
 

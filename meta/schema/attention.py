@@ -1,7 +1,6 @@
 """Schemas of attention."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Float, Optional, Tensor
+from meta.schema._dsl import Arg, Bool, Float, Optional, Schema, Tensor
 
 _Q = Arg("q", Tensor, doc="Queries, (..., length, features), floating.")
 _K = Arg("k", Tensor, doc="Keys, (..., other length, features).")

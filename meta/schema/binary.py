@@ -1,7 +1,6 @@
 """Schemas of elementwise operators of two or three operands."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Number, Scalar, Tensor
+from meta.schema._dsl import Arg, Number, Scalar, Schema, Tensor
 
 binary = Schema(
     "binary",

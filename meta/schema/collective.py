@@ -1,7 +1,6 @@
 """Schemas of collectives: operators that every rank of a group calls together."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Device, Int, IntPairs, Str, Tensor
+from meta.schema._dsl import Arg, Choice, Device, Int, IntPairs, Schema, Str, Tensor
 
 _x = Arg("x", Tensor, doc="This rank's tensor, of one type on all ranks.")
 _group = Arg("group", Str, "world", doc='Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.')

@@ -1,7 +1,6 @@
 """Schemas of operators on complex numbers and their parts."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Tensor
+from meta.schema._dsl import Arg, Schema, Tensor
 
 parts = Schema(
     "parts",

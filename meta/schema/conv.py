@@ -1,7 +1,6 @@
 """Schemas of convolutions. Each schema serves one, two and three spatial axes."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Int, IntTuple, OptionalTensor, Tensor
+from meta.schema._dsl import Arg, Bool, Int, IntTuple, OptionalTensor, Schema, Tensor
 
 _PADDING = "Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right)."
 

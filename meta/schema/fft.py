@@ -1,7 +1,6 @@
 """Schemas of Fourier transforms."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Choice, Int, IntTuple, Tensor
+from meta.schema._dsl import Arg, Bool, Choice, Int, IntTuple, Schema, Tensor
 
 _axes = Arg("axes", IntTuple, doc="Axes to transform; distinct.")
 _scale = Arg("scale", Choice("none", "root", "size"), "none",

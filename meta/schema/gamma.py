@@ -1,7 +1,6 @@
 """Schemas of the gamma function's relatives."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Int, Tensor
+from meta.schema._dsl import Arg, Int, Schema, Tensor
 
 polygamma = Schema(
     "polygamma",

@@ -1,7 +1,6 @@
 """Schemas of image operators, on tensors of shape (batch, channels, *spatial)."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Float, Int, IntTuple, Optional, Tensor
+from meta.schema._dsl import Arg, Choice, Float, Int, IntTuple, Optional, Schema, Tensor
 
 _how = (
     Arg("method", Choice("nearest", "linear", "cubic"), "linear", doc="Interpolation method."),

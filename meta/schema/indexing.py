@@ -1,7 +1,6 @@
 """Schemas of indexing operators, which read or write elements by position."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Int, IntTuple, Optional, Tensor
+from meta.schema._dsl import Arg, Choice, Int, IntTuple, Optional, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Input.")
 _dy = Arg("dy", Tensor, doc="Gradient of the result.")

@@ -1,7 +1,18 @@
 """Schemas of operators that create tensors."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Device, DType, FillValue, Int, IntTuple, Number, NumberOrSize, Optional, Tensor
+from meta.schema._dsl import (
+    Arg,
+    Device,
+    DType,
+    FillValue,
+    Int,
+    IntTuple,
+    Number,
+    NumberOrSize,
+    Optional,
+    Schema,
+    Tensor,
+)
 
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")
 _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result.")

@@ -1,7 +1,6 @@
 """Schemas of matrix products."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, OptionalTensor, Tensor
+from meta.schema._dsl import Arg, Bool, OptionalTensor, Schema, Tensor
 
 matmul = Schema(
     "matmul",

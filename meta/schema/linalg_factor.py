@@ -1,7 +1,6 @@
 """Schemas of matrix factorizations."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Int, Tensor
+from meta.schema._dsl import Arg, Bool, Int, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Matrices, (..., m, n), float32 or float64.")
 _square = Arg("x", Tensor, doc="Square matrices, (..., n, n), float32 or float64.")

@@ -1,7 +1,6 @@
 """Schemas of inverses, solutions of linear systems, determinants and functions of matrices."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, OptionalTensor, Tensor
+from meta.schema._dsl import Arg, Bool, OptionalTensor, Schema, Tensor
 
 _square = Arg("x", Tensor, doc="Square matrices, (..., n, n), float32 or float64.")
 _a = Arg("a", Tensor, doc="Square matrices, (..., n, n), float32 or float64.")

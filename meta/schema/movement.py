@@ -1,7 +1,6 @@
 """Schemas of operators that repeat, reorder, pad or mask elements along axes."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Int, IntPairs, IntTuple, Number, Optional, Tensor
+from meta.schema._dsl import Arg, Choice, Int, IntPairs, IntTuple, Number, Optional, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Input.")
 

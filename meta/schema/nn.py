@@ -1,7 +1,6 @@
 """Schemas of neural-network operators."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Float, Int, Tensor
+from meta.schema._dsl import Arg, Float, Int, Schema, Tensor
 
 softmax = Schema(
     "softmax",

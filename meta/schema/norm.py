@@ -1,8 +1,7 @@
 """Schemas of normalisations."""
 
 from meta.schema._arguments import DY
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Float, Int, IntTuple, OptionalTensor, Tensor
+from meta.schema._dsl import Arg, Float, Int, IntTuple, OptionalTensor, Schema, Tensor
 
 _AXES = Arg("axis", IntTuple, (-1,), doc="Axes that are normalised together.")
 _EPS = Arg("eps", Float, 1e-5, doc="Added to the variance, or mean square.")

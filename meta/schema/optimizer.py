@@ -1,7 +1,6 @@
 """Schemas of optimiser steps, which update tensors in place. Numbers that change from step to step may be tensors."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, OptionalScalar, Scalar, Tensor
+from meta.schema._dsl import Arg, Bool, OptionalScalar, Scalar, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="The parameter, updated in place; floating.")
 _dx = Arg("dx", Tensor, doc="Its gradient, of the same type.")

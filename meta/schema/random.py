@@ -1,7 +1,6 @@
 """Schemas of random operators, which are pure functions: equal keys give equal numbers."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import DType, Float, Int, IntTuple, Tensor
+from meta.schema._dsl import Arg, DType, Float, Int, IntTuple, Schema, Tensor
 
 _key = Arg("key", Tensor, doc="Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.")
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")

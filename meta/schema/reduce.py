@@ -1,7 +1,6 @@
 """Schemas of reductions."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Int, IntTuple, Optional, Tensor
+from meta.schema._dsl import Arg, Bool, Int, IntTuple, Optional, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
 _axis = Arg("axis", Optional(IntTuple), None, doc="Axis or axes to reduce; None for all of them.")

@@ -1,7 +1,6 @@
 """Schemas of sorting operators."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Bool, Int, Tensor
+from meta.schema._dsl import Arg, Bool, Int, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
 _axis = Arg("axis", Int, -1, doc="Axis to sort along.")

@@ -1,7 +1,6 @@
 """Schemas of operators that change shape, dtype or device."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Device, DType, Int, IntTuple, Optional, Sections, Tensor, TensorList
+from meta.schema._dsl import Arg, Device, DType, Int, IntTuple, Optional, Schema, Sections, Tensor, TensorList
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
 _like = Arg("like", Tensor, doc="Tensor that determines shape or dtype of the result; its values are not used.")

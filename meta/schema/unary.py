@@ -1,7 +1,6 @@
 """Schemas of elementwise operators of one tensor and of their backward operators."""
 
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Choice, Float, Int, Number, Optional, Tensor
+from meta.schema._dsl import Arg, Choice, Float, Int, Number, Optional, Schema, Tensor
 
 _x = Arg("x", Tensor, doc="Input of any shape.")
 forward_x = Arg("x", Tensor, doc="Input of the forward operator.")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import nullcontext
 
 from meta.eager.call import device_of
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import Value
 from meta.op.dispatch import Implementation, candidates, with_dialect
 from meta.op.registry import as_type

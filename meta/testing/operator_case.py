@@ -11,7 +11,7 @@ from meta import dtype as dtypes
 from meta.eager.call import device_of
 from meta.eager.ndarray import NDArray
 from meta.errors import TypeInferenceError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import Value
 from meta.op.dispatch import Implementation, candidates, implementations, with_dialect
 from meta.op.registry import Op, as_type

@@ -17,7 +17,7 @@ from meta.dim import evaluate, sym, unify
 from meta.eager.call import device_of, state
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import TypeInferenceError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, TupleType, Value
 from meta.op.dispatch import Implementation, with_dialect
 from meta.op.grad.rule import as_tuple

@@ -18,7 +18,7 @@ from meta import dtype as dtypes
 from meta.errors import MetaError
 from meta.ir.type import TensorType, Type, tensor_type
 from meta.op.registry import Op, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import flatten, leaves_of
 
 if TYPE_CHECKING:

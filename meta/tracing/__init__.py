@@ -24,17 +24,17 @@ the passes take. The program does what the eager call does:
 
 from __future__ import annotations
 
+from meta.tracing.emitter import Draws as Draws
+from meta.tracing.emitter import is_key as is_key
 from meta.tracing.emitter import recording as recording
 from meta.tracing.program import Record as Record
 from meta.tracing.program import Traced as Traced
+from meta.tracing.program import changed as changed
 from meta.tracing.program import input_types as input_types
+from meta.tracing.program import invalidate as invalidate
 from meta.tracing.program import record as record
+from meta.tracing.program import revision as revision
 from meta.tracing.program import state_names as state_names
 from meta.tracing.program import trace as trace
-from meta.tracing.random_keys import Draws as Draws
-from meta.tracing.random_keys import is_key as is_key
-from meta.tracing.staleness import Held as Held
-from meta.tracing.staleness import changed as changed
-from meta.tracing.staleness import invalidate as invalidate
-from meta.tracing.staleness import revision as revision
+from meta.tracing.state import Held as Held
 from meta.tracing.state import LeftGradient as LeftGradient

@@ -23,9 +23,9 @@ from meta.eager.seeds import (
 from meta.errors import GradientError, combined
 from meta.ir.expr import Atom, Call, Var
 from meta.modes import GradMode
-from meta.schema._types import TensorLike
+from meta.op.grad.rule import rule_of
+from meta.schema._dsl import TensorLike
 from meta.tracing.differentiate import Sweep, run_sweep
-from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
 
 if TYPE_CHECKING:

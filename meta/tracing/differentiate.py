@@ -31,10 +31,9 @@ from meta.ir.expr import (
 from meta.ir.type import TensorType, TupleType, flat_types, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
-from meta.op.grad.rule import GradRule, conjugated
+from meta.op.grad.rule import GradRule, conjugated, rule_of
 from meta.records import mutable
 from meta.tracing.emitter import recording
-from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, with_leaves
 

@@ -11,8 +11,7 @@ from meta.modes import modes
 from meta.op.implementation import Implementation
 from meta.op.registry import Op
 from meta.records import record
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Str, TensorList
+from meta.schema._dsl import Arg, Schema, Str, TensorList
 
 
 @record(eq=False)

@@ -8,22 +8,13 @@ from typing import Any
 
 from meta.ir.expr import Atom, Call
 from meta.ir.type import TupleType, Type
-from meta.op.grad.rule import GradRule, gradient_rule
-from meta.op.registry import Op, check_registered
+from meta.op.grad.rule import GradRule, ProgramOp
 from meta.records import record
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import Tensor, TensorList
+from meta.schema._dsl import Arg, Schema, Tensor, TensorList
 
 NAMESPACE = "Function"
 """The namespace of these operators in IR text: `Function::Cube(%x, [%result], [%saved])`. They are not registered, so
 the text of a program with one cannot be parsed; `drop_stop_gradient` removes them."""
-
-
-@record(eq=False)
-class ProgramOp(Op):
-    """An operator that is made for one call of a program and not registered. rule: its gradient."""
-
-    rule: GradRule = field(kw_only=True)
 
 
 @record(eq=False)
@@ -56,11 +47,3 @@ def function_op(name: str, inputs: int, saved: int, rule: GradRule, run: Callabl
 def forward_results(call: Call) -> Sequence[Atom]:
     """The results of `forward` in the call of a FunctionOp."""
     return call.args[call.op.schema.index["results"]]  # type: ignore[union-attr]  # operators have schemas
-
-
-def rule_of(op: Any) -> GradRule | None:
-    """The gradient rule of an operator in a program. Raises RegistryError for one that was redefined since."""
-    if isinstance(op, ProgramOp):
-        return op.rule
-    check_registered(op)
-    return gradient_rule(op.name)

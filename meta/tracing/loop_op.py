@@ -44,14 +44,12 @@ from meta.ir.expr import (
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
 from meta.ir.visitor import block_reads, free_vars, inline, substituted
 from meta.modes import modes
-from meta.op.grad.rule import GradRule
+from meta.op.grad.rule import GradRule, ProgramOp
 from meta.op.registry import Op
 from meta.records import record
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import ArgType, Tensor
+from meta.schema._dsl import Arg, ArgType, Schema, Tensor
 from meta.tracing.differentiate import gradients
 from meta.tracing.emitter import Emitter, recording
-from meta.tracing.function_op import ProgramOp
 from meta.tracing.symbol import Symbol
 
 NAMESPACE = "Loop"

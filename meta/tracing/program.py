@@ -8,6 +8,8 @@ import threading
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import count
+from operator import is_
 from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar, overload
 
 from meta.device import Device
@@ -17,11 +19,9 @@ from meta.errors import ArgumentError, TraceError
 from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
-from meta.ir.type import TensorType, Type
-from meta.tracing.emitter import emitting
-from meta.tracing.random_keys import Draws
-from meta.tracing.staleness import Held, revision
-from meta.tracing.state import LeftGradient, Trace
+from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
+from meta.tracing.emitter import Draws, emitting
+from meta.tracing.state import Held, LeftGradient, Trace, held
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves
 
@@ -245,3 +245,40 @@ def input_types(function: InputType | None) -> Generator[None, None, None]:
 def _type_of(name: str, leaf: Any) -> Type:
     kind = leaf if isinstance(leaf, TensorType) else leaf.type
     return _input_types.function(name, kind) if _input_types.function is not None else kind
+
+
+def check_inputs(where: str, names: Sequence[str], types: Sequence[Type], arrays: Sequence[Any]) -> Sizes:
+    """Raise ArgumentError unless each array, or tuple of arrays, has the type of its parameter; returns the symbolic
+    sizes."""
+    return read_sizes(where, names, types, list(map(_type_of_input, arrays)))
+
+
+def _type_of_input(value: Any) -> Type:
+    return TupleType(tuple(map(_type_of_input, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
+
+
+# When a record does not hold any more: a model changed, or one of its lists and dicts did.
+
+
+def changed(containers: Sequence[Held]) -> bool:
+    """Whether a list or dict of a model, as a program was traced through it, holds other objects now."""
+    for container, then in containers:
+        now = held(container)[1]
+        if len(now) != len(then) or not all(map(is_, now, then)):
+            return True
+    return False
+
+
+_revisions = count(1)
+_revision = [0]
+
+
+def revision() -> int:
+    """A number that changes with every change of a model (an attribute replaced, train or infer mode): records from
+    before are stale."""
+    return _revision[0]
+
+
+def invalidate() -> None:
+    """Make every record stale."""
+    _revision[0] = next(_revisions)

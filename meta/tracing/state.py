@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import meta
 from meta.device import CPU, Device
@@ -20,9 +20,7 @@ from meta.parts import mark_part
 from meta.records import record
 from meta.tracing.backward import backward, grad
 from meta.tracing.differentiate import reached
-from meta.tracing.emitter import Emitter
-from meta.tracing.random_keys import Body, RandomKeys
-from meta.tracing.staleness import Held, held
+from meta.tracing.emitter import Body, Emitter, RandomKeys
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of
 
@@ -45,6 +43,16 @@ class LeftGradient:
     target: int | NDArray
     value: Atom | None
     assigned: bool
+
+
+Held = tuple[Any, tuple[Any, ...]]
+"""A list or dict of a model, and what it held while a program was traced through the model."""
+
+
+def held(container: Any) -> Held:
+    """A list, or the keys and values of a dict, as they are now."""
+    values = container.values() if isinstance(container, dict) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    return cast("Held", (container, (*container, *values)))
 
 
 class Trace(Emitter):

@@ -7,8 +7,8 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from meta.dtype import is_float
+from meta.eager.bases import TypedTensor
 from meta.eager.indexing import Index, setitem
-from meta.eager.typed_tensor import TypedTensor
 from meta.errors import GradientError, TraceError
 from meta.modes import modes
 from meta.parts import TEMPORARY, check_whole, is_part

@@ -10,12 +10,12 @@ from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, IRError, NotSupportedError, value_text
-from meta.interpreter.size_values import check_inputs
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.records import record
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
+from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten, named_leaves
 from meta.vm.dynamic_sizes import OpenSizes
 

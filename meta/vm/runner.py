@@ -13,12 +13,12 @@ from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU, Device
 from meta.dim import SymDim, evaluate
 from meta.eager.ndarray import NDArray
-from meta.interpreter.size_values import check_inputs
 from meta.ir.analysis import result_sources
 from meta.ir.expr import MUTATES, FunctionExpr
 from meta.ir.type import TensorType, tensor_type
 from meta.parts import Writes, shared_writes
 from meta.random.generator import default_generator
+from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten
 from meta.vm.lower.calls import entered
 from meta.vm.lower.python_errors import reraise

@@ -16,8 +16,7 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import inline
 from meta.records import record
 from meta.tracing.differentiate import gradients, reached
-from meta.tracing.emitter import recording
-from meta.tracing.random_keys import is_key
+from meta.tracing.emitter import is_key, recording
 from meta.tracing.symbol import Symbol
 
 

@@ -18,7 +18,7 @@ from meta.errors import KernelError
 from meta.ir.type import TensorType
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 Run = Callable[..., None]
 Payload = Callable[["CallInfo"], Run]

@@ -19,7 +19,7 @@ from meta.device import Device
 from meta.ir.type import TensorType, tensor_type
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 X: Final = 1
 SCALE: Final = 2

@@ -26,7 +26,7 @@ from meta.dtype import is_complex
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 Kernel = Callable[..., Any]
 

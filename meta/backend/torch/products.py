@@ -21,7 +21,7 @@ from meta.cache import default_cache
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 _SOURCE: Final = Path(__file__).with_suffix(".ll")
 _TYPES: Final = {"float32": ("single", 4), "float64": ("double", 8)}

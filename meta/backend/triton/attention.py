@@ -16,7 +16,7 @@ import triton
 import triton.language as tl
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 Kernel = Callable[..., None]
 

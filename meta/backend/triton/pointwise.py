@@ -18,7 +18,7 @@ from meta.errors import ArgumentError, KernelError
 from meta.ir.type import TensorType
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 PLANS = 256
 """Most combinations of shapes of which a kernel keeps the strides."""

@@ -12,6 +12,7 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cache
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -48,6 +49,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "structural_equal": "tvm_ffi:structural_equal",
         "structural_hash": "tvm_ffi:structural_hash",
         "structural_map": "tvm_ffi:structural_map",
+        "structural_mutate": "tvm_ffi:structural_mutate",
         "structural_walk": "tvm_ffi:structural_walk",
         "assert_structural_equal": "tvm.ir:assert_structural_equal",
         "save_json": "tvm.ir:save_json",
@@ -237,6 +239,7 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_run_serially)
 
 
+@cache
 def load() -> None:
     """Import TVM; code that builds or compiles programs calls this first."""
     _import_module("tvm")

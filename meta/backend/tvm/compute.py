@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 from meta.records import record
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 Compute = Callable[..., Any]
 

@@ -14,7 +14,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import heap, hooks, library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
-from meta.backend.tvm.failures import compiling
+from meta.backend.tvm.library import compiling
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec

@@ -1,5 +1,7 @@
-"""TVM's lowering of scheduled functions, after changes of divisions in indices and for bfloat16; then the expansion of
-random bits and registers for nested values."""
+"""TVM's lowering of scheduled functions, with changes before it, before its last passes and after them: of divisions in
+indices and of bfloat16; of buffers and launches; and the expansion of random bits, and registers for nested values.
+
+A function is walked once for what the changes look for, so that those that do not concern it take no time."""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_copies
 from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
 from meta.backend.tvm.te.floors import truncate_offset_floors
+from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.philox import PHILOX
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
 from meta.backend.tvm.te.registers import on_stack, shared_values_in_registers, values_in_registers
+from meta.records import record
 
 _NAME: Final = "meta"
 SHRUNK: Final = "meta.shrunk_buffers"
@@ -73,20 +78,16 @@ def _has_large_buffers(func: Any) -> bool:
 
 def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     lower, finalize_host, finalize_device = tvm.get_tir_pipeline("default")
-    floors = _each_function(truncate_offset_floors, "TruncateOffsetFloors")
-    copies = _each_function(serialize_bfloat16_copies, "SerializeCopies")
-    bfloat16 = _each_function(bits_of_bfloat16, "BitsOfBfloat16")
-    assertions = [] if checks else [_each_function(_with_note_of_assertions, "NoteAssertions")]
-    lower = tvm.Sequential([*assertions, floors, copies, bfloat16, lower])
-    stack = _each_function(_small_buffers_on_stack, "SmallBuffersOnStack")
     removal = [] if checks else [tvm.module_pass(_without_checks, opt_level=0, name="meta.RemoveChecks")]
-    grids = _each_function(_without_empty_grids, "SkipEmptyGrids")
-    registers = _each_function(values_in_registers, "ValuesInRegisters")
-    shared = _each_function(shared_values_in_registers, "SharedValuesInRegisters")
+    before = _BEFORE if checks else (_Change(_with_note_of_assertions, ("AssertStmt",)), *_BEFORE)
     return (
-        lower,
-        lambda: tvm.Sequential([*removal, stack, grids, registers, _followed(finalize_host(), _expand_host)]),
-        lambda: tvm.Sequential([shared, _followed(finalize_device(), _expand_device)]),
+        tvm.Sequential([_changes("BeforeLowering", *before), lower]),
+        lambda: tvm.Sequential(
+            [*removal, _changes("OfHost", *_OF_HOST), finalize_host(), _changes("EndOfHost", *_END_OF_HOST)]
+        ),
+        lambda: tvm.Sequential(
+            [_changes("OfDevice", *_OF_DEVICE), finalize_device(), _changes("EndOfDevice", *_END_OF_DEVICE)]
+        ),
     )
 
 
@@ -148,27 +149,76 @@ def _on_stack(allocation: Any) -> Any:
     return tirx.AllocBuffer(buffer, {**allocation.annotations, **on_stack()})
 
 
-def _expand_host(func: Any) -> Any:
-    func = values_in_registers(expand(share_blocks(func)))
-    # TVM exports the only function of a module a second time, as "main", with all its code for the arguments.
+def _without_entry(func: Any) -> Any:
+    """`func` without the attribute for which TVM exports the only function of a module a second time, as "main", with
+    all its code for the arguments."""
     return func.without_attr(_ENTRY) if func.attrs and _ENTRY in func.attrs else func
 
 
-def _expand_device(func: Any) -> Any:
-    """As `_expand_host`, for the code of a kernel of a GPU."""
-    return store_bools_as_bytes(expand(func))
+@record
+class _Change:
+    """A change of a function. looks_for: it concerns only functions of whose `_contents` one begins with one of these
+    texts; (): all functions."""
+
+    run: Callable[[Any], Any]
+    looks_for: tuple[str, ...] = ()
 
 
-def _followed(finalize: Any, change: Callable[[Any], Any]) -> Any:
-    """TVM's pass, followed by a change of each function."""
-    return tvm.Sequential([finalize, _each_function(change, "ExpandRandomBits")])
+_BEFORE: Final = (
+    _Change(truncate_offset_floors, ("FloorDiv", "FloorMod")),
+    _Change(serialize_bfloat16_copies, ("bfloat16",)),
+    _Change(bits_of_bfloat16, ("bfloat16",)),
+)
+_OF_HOST: Final = (
+    _Change(_small_buffers_on_stack, ("AllocBuffer",)),
+    _Change(_without_empty_grids, (_LAUNCH,)),
+    _Change(values_in_registers, ("Let",)),
+)
+_RANDOM_BITS: Final = _Change(expand, (PHILOX,))
+_END_OF_HOST: Final = (
+    _Change(_without_entry),
+    _Change(share_blocks, (PHILOX,)),
+    _RANDOM_BITS,
+    _Change(values_in_registers, ("Let",)),
+)
+_OF_DEVICE: Final = (_Change(shared_values_in_registers, ("Let",)),)
+_END_OF_DEVICE: Final = (_RANDOM_BITS, _Change(store_bools_as_bytes, ("boolx",)))
 
 
-def _each_function(change: Callable[[Any], Any], name: str) -> Any:
-    """A pass that changes each function of a module."""
+def _changes(name: str, *changes: _Change) -> Any:
+    """A pass that makes those changes of each function of a module that concern it."""
 
     def run(module: Any, _context: Any) -> Any:
-        functions = {n: change(f) if isinstance(f, tvm.PrimFunc) else f for n, f in module.functions.items()}
+        functions = {n: _changed(f, changes) if isinstance(f, tvm.PrimFunc) else f for n, f in module.functions.items()}
         return tvm.IRModule(functions, attrs=module.attrs)
 
     return tvm.module_pass(run, opt_level=0, name=f"meta.{name}")
+
+
+def _changed(func: Any, changes: Sequence[_Change]) -> Any:
+    found: set[str] | None = None
+    for change in changes:
+        if change.looks_for:
+            found = _contents(func) if found is None else found
+            if not any(text.startswith(change.looks_for) for text in found):
+                continue
+        before, func = func, change.run(func)
+        found = found if func.same_as(before) else None
+    return func
+
+
+def _contents(func: Any) -> set[str]:
+    """What changes of a function look for: names of the operators that it calls, of kinds of its nodes, and of the
+    dtypes of parameters, casts and stored values."""
+    found = {str(param.ty.dtype) for param in func.params if isinstance(param.ty, tvm.BufferType)}
+    kinds = (tirx.Let, tirx.FloorDiv, tirx.FloorMod, tirx.AssertStmt, tirx.AllocBuffer)
+    tvm.structural_walk(
+        func,
+        [
+            (kinds, lambda node: found.add(type(node).__name__)),
+            (tvm.Call, lambda call: found.add(getattr(call.op, "name", ""))),
+            (tirx.Cast, lambda cast: found.update((dtype_of(cast), dtype_of(cast.value)))),
+            (tvm.BufferStore, lambda store: found.add(dtype_of(store.value))),
+        ],
+    )
+    return found

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
-from meta.backend.tvm.te.indexing import as_int64
+from meta.backend.tvm.te.elementwise import as_int64
 from meta.backend.tvm.te.loops import registers
 
 if TYPE_CHECKING:

@@ -18,10 +18,9 @@ from meta import dtype as dtypes
 from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
-from meta.backend.tvm.extents import size_name
 from meta.backend.tvm.kernel import Compiled, Kernel, build
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
-from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
+from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec, size_name
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
 from meta.errors import MetaError
@@ -29,7 +28,7 @@ from meta.ir.type import TensorType, flat_types, operand_dtype, tensor_type
 from meta.tree import leaves_of, with_leaves
 
 if TYPE_CHECKING:
-    from meta.ir.call import CallInfo
+    from meta.ir.expr import CallInfo
 
 
 _LARGE_BYTES: Final = 128 << 20

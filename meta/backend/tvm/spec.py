@@ -1,12 +1,22 @@
-"""Specifications of kernels: the compute, the types of its arguments and results, and what it is built for."""
+"""Specifications of kernels: the compute, the types of its arguments and results, and what it is built for.
+
+Names of symbolic extents tell schedules a lower bound of the size."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import Any
+from typing import Any, Final
 
 from meta.records import record
+
+LEAST_SIZES: Final = {"vast": 1 << 14, "long": 1 << 8}
+"""Prefix of a symbolic extent's name -> the lower bound that the prefix promises."""
+
+
+def size_name(size: int) -> str:
+    """The name prefix of the symbolic extent that replaces `size`."""
+    return next((prefix for prefix, least in LEAST_SIZES.items() if size >= least), "n")
 
 
 @record

@@ -52,10 +52,11 @@ from meta.ir.expr import (
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.visitor import free_vars, nested_blocks, substituted, walk
+from meta.op.grad.rule import rule_of
 from meta.op.registry import Op, get
 from meta.passes.dce import dce
 from meta.passes.manager import Pass
-from meta.tracing.function_op import FunctionOp, forward_results, rule_of
+from meta.tracing.function_op import FunctionOp, forward_results
 from meta.tracing.loop_op import LoopOp
 
 _OWN_RESULTS = frozenset({"group_rank", "reduce_scatter", "all_to_all", "reduce_to", "send_receive"})

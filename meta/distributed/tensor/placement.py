@@ -8,7 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from meta.dim import Dim
 from meta.ir.type import TensorType
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 Reduction: TypeAlias = Literal["sum", "mean", "max", "min"]
 

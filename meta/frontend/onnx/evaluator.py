@@ -19,7 +19,7 @@ from meta.frontend.onnx.table import domain_of, find
 from meta.frontend.onnx.tensors import read_tensor
 from meta.limits import MAX_FOLDED
 from meta.modes import suspended
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 MAX_NODES = 10_000_000
 """Nodes that one call runs, those of loops and functions with each repetition."""

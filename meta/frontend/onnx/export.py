@@ -20,7 +20,7 @@ from meta.frontend.onnx.export_ops._table import OnnxSite, complex_rows, rows
 from meta.frontend.onnx.export_types import UnwritableError, held_array, held_type
 from meta.ir.builder import Builder
 from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, arg_types
-from meta.ir.literal import to_array
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType, Type, flat_types, leaf_types
 from meta.ir.visitor import walk_blocks
 from meta.op.registry import Op

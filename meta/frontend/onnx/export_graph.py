@@ -10,8 +10,7 @@ import numpy as np
 
 from meta.dim import Dim, SymDim, compute, is_static, names
 from meta.frontend.onnx.export_types import casts, dtype_of_element, element_type, held_type, signature
-from meta.interpreter.size_values import linear
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, linear
 
 
 @dataclass(frozen=True, slots=True)

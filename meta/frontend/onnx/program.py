@@ -28,7 +28,7 @@ from meta.frontend.relay.convert.values import identifier
 from meta.ir.module import Module
 from meta.passes.composites import composites
 from meta.passes.place import place
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tracing import Record, record
 
 SMALL = 1 << 12

@@ -17,8 +17,7 @@ from meta.frontend.relax.sizes import key, variable_name
 from meta.frontend.relay.convert.values import identifier
 from meta.ir.type import TensorType, TupleType, Type, flat_types, tensor_type
 from meta.op import registry
-from meta.schema._dsl import Arg, Schema
-from meta.schema._types import IntTuple, NumberOrSize, Tensor
+from meta.schema._dsl import Arg, IntTuple, NumberOrSize, Schema, Tensor
 
 NAMESPACE = "relax"
 """The namespace of these operators: `relax::add_0123456789ab`, by the name and the contents of the PrimFunc."""

@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta.errors import NotSupportedError
 from meta.frontend.torch.nodes import Graph
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 RunGraph = Callable[[Graph, Sequence[Any]], Any]
 """(graph, the values of its placeholders) -> its outputs."""

@@ -41,7 +41,7 @@ from meta.frontend.torch.operators import OperatorUse as OperatorUse
 from meta.frontend.torch.operators import operators as operators
 from meta.ir.type import TensorType
 from meta.modes import modes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 # What a row raises for arguments that ATen's operator never takes: a tuple for a number, a list that is too short.
 # Programs may come from anywhere.

@@ -19,12 +19,12 @@ from meta.frontend._located import errors_located
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.graph import check_operators, run
-from meta.interpreter.size_values import check_inputs
 from meta.ir.module import Module
 from meta.ir.type import TensorType, tensor_type
 from meta.model.model import Model
 from meta.modes import modes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
+from meta.tracing.program import check_inputs
 from meta.tree import Tree
 from meta.vm.dynamic_sizes import OpenSizes
 

@@ -22,7 +22,7 @@ from meta.frontend.torch.nodes import Graph, GraphNode, subgraphs
 from meta.frontend.torch.sizes import modulo, power
 from meta.frontend.torch.twins import find_twin
 from meta.limits import MAX_DIMENSION
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of
 
 Function = Callable[..., Any]

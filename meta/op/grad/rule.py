@@ -10,7 +10,7 @@ from typing import Any, Literal, cast
 from meta._generated.table import FAMILIES
 from meta.errors import GradientError
 from meta.op.grad.support import conjugate
-from meta.op.registry import get, owner
+from meta.op.registry import Op, check_registered, get, owner
 from meta.records import record
 from meta.tree import leaves_of, with_leaves
 
@@ -57,6 +57,13 @@ class GradRule:
         """The error about the argument at `position`, which has no gradient."""
         problem = f"argument '{get(self.op).schema.names[position]}' has no gradient ({self.unavailable[position]})"
         return GradientError(self.op, problem, remedy=self.remedy, location=location)
+
+
+@record(eq=False)
+class ProgramOp(Op):
+    """An operator that is made for one call of a program and not registered. rule: its gradient."""
+
+    rule: GradRule = field(kw_only=True)
 
 
 def conjugated(rule: GradRule) -> GradRule:
@@ -107,6 +114,14 @@ def gradient_rule(op: str) -> GradRule | None:
     import_module(f"meta._generated.gradients.{family}")
     _loaded_families.add(family)
     return _rules.get(op)
+
+
+def rule_of(op: Any) -> GradRule | None:
+    """The gradient rule of an operator in a program. Raises RegistryError for one that was redefined since."""
+    if isinstance(op, ProgramOp):
+        return op.rule
+    check_registered(op)
+    return gradient_rule(op.name)
 
 
 def add_rules(added: Iterable[GradRule]) -> None:

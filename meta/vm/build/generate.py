@@ -7,7 +7,7 @@ from typing import Any, Final
 from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.failures import compiling
+from meta.backend.tvm.library import compiling
 from meta.backend.tvm.lowering import options, pipeline
 from meta.vm.build.parameter_sizes import solve_parameter_sizes
 from meta.vm.lower.dispatched import Source

@@ -11,7 +11,7 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.failures import compiling
+from meta.backend.tvm.library import compiling
 from meta.backend.tvm.lowering import options, pipeline
 from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes

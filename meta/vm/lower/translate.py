@@ -15,8 +15,8 @@ from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import SymDim
 from meta.errors import IRError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
-from meta.ir.literal import to_array
 from meta.ir.module import Module
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType, Type, leaf_types, stored
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of

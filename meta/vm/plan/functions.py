@@ -6,9 +6,8 @@ from collections.abc import Mapping
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule.overlap import may_share, merged
+from meta.backend.tvm.schedule.buffers import allocated_bytes, may_share, merged
 from meta.backend.tvm.schedule.patterns import schedule
-from meta.backend.tvm.schedule.workspace import allocated_bytes
 from meta.vm.plan.kernels import KernelCall, Operand, Tensor, same_shape
 
 Kernels = dict[str, tuple[str, ...]]

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
-from meta.backend.tvm.schedule.workspace import lasting_buffers, with_parameters
+from meta.backend.tvm.schedule.buffers import lasting_buffers, with_parameters
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.kernels import KernelCall, KernelList, Operand, Tensor
 

@@ -14,7 +14,7 @@ from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, TupleType
 from meta.random.generator import Generator
-from meta.tracing.random_keys import Draws
+from meta.tracing.emitter import Draws
 from meta.tracing.state import LeftGradient
 from meta.tree import Tree
 from meta.vm.gradient import flat_tree

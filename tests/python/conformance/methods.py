@@ -11,7 +11,7 @@ import torch
 import meta
 from meta.dtype import is_complex
 from meta.frontend.torch import aten
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 Call = Callable[..., Any]
 CALLS: dict[str, Call] = {}

@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta.errors import NotSupportedError
 from meta.frontend.onnx import from_onnx
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 DIALECT = os.environ.get("META_ONNX_DIALECT", "")
 """A dialect to run all operators with; the one of each operator by default."""

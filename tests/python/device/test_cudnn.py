@@ -18,11 +18,11 @@ import meta
 from meta.backend.cudnn import settings
 from meta.device import device
 from meta.errors import KernelError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dispatch import dialect, implementations
 from meta.op.registry import as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.testing.generic import check_types, check_values, make_call
 from meta.testing.samples import FLOAT_DTYPES, Sample
 from tests.python.op.samples import samples

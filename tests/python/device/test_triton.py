@@ -10,7 +10,7 @@ import pytest
 
 import meta
 from meta.errors import KernelError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.testing import opcheck
 from tests.python.recorded import array
 

@@ -15,7 +15,7 @@ import torch
 import meta
 from meta.errors import GradientError, TypeInferenceError
 from meta.files.into_memory import allocate
-from meta.ir.literal import decode_data, encode_data
+from meta.ir.printer import decode_data, encode_data
 
 
 @pytest.mark.parametrize("how", [copy.copy, copy.deepcopy, lambda x: pickle.loads(pickle.dumps(x))])

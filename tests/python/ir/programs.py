@@ -14,7 +14,7 @@ from meta.ir.parser import parse_function
 from meta.ir.printer import to_text
 from meta.ir.type import FunctionType, TensorType, TupleType, tensor_type
 from meta.op.registry import Op
-from meta.schema import _types as kinds
+from meta.schema import _dsl as kinds
 from meta.schema._dsl import Arg, Schema
 
 

@@ -7,10 +7,9 @@ from meta.dim import sym
 from meta.errors import IRError
 from meta.ir.equality import structural_equal
 from meta.ir.expr import Constant, If, Span
-from meta.ir.literal import to_array
 from meta.ir.module import Module
 from meta.ir.parser import parse, parse_function
-from meta.ir.printer import one_line, to_text
+from meta.ir.printer import one_line, to_array, to_text
 from meta.ir.type import tensor_type
 from meta.ir.verifier import verify
 from meta.ir.visitor import renamed

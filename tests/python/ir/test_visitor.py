@@ -6,7 +6,7 @@ import pytest
 
 from meta.errors import IRError
 from meta.ir.builder import Builder
-from meta.ir.equality import structural_equal, value_key
+from meta.ir.equality import structural_equal
 from meta.ir.expr import Block, Call, Constant, GlobalVar, If, Span, Tuple, TupleGetItem, Var
 from meta.ir.printer import to_text
 from meta.ir.type import FunctionType
@@ -23,6 +23,7 @@ from meta.ir.visitor import (
     with_operands,
     with_results,
 )
+from meta.passes.cse import value_key
 from tests.python.ir.programs import NESTED, OPS, T, build, constant, function
 
 

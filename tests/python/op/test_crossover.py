@@ -13,12 +13,12 @@ import meta
 from benchmarks.crossovers import PROBLEMS, crossing, render
 from benchmarks.problems import sample
 from meta.device import device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover
 from meta.op.crossover import LIMITS, MEASURES, Limit
 from meta.op.registry import all_ops, as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.testing.samples import Sample, T
 from tests.python.backend.tvm.processors import choose_for
 

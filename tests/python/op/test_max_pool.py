@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.modes import modes, scoped
 
 REGULAR = [

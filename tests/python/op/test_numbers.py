@@ -16,7 +16,7 @@ from meta.backend.tvm.compute import TEImplementation
 from meta.device import CPU
 from meta.eager.call import invoke, state
 from meta.errors import KernelError, MetaError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import Value
 from meta.op import registry
 from meta.op.dispatch import implementations

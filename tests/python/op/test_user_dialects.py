@@ -14,7 +14,7 @@ from meta.backend.memory.numpy_arrays import to_numpy
 from meta.cli import main
 from meta.device import CPU
 from meta.errors import DispatchError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import tensor_type
 from meta.testing import opcheck
 from tests.python.op.user_dialect import ran, sevens, softmax

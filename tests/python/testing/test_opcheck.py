@@ -18,7 +18,7 @@ from meta.op import rules
 from meta.op.dialect.tvm import Registrar
 from meta.op.registry import get
 from meta.schema import Arg, Float, Int, IntTuple, Schema, Str, Tensor, TensorList
-from meta.schema._types import ArgType
+from meta.schema._dsl import ArgType
 from meta.testing import OpCheckError, OpCheckReport, Sample, T, opcheck
 from meta.testing.operators import CHECKS
 from tests.python.op.samples import samples

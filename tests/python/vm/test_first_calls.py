@@ -9,7 +9,7 @@ import pytest
 
 from meta.backend.tvm.parallel import processes
 from meta.device import CPU, device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import tensor_type
 from meta.op.registry import get
 from meta.vm.lower import first_calls

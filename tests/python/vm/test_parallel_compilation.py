@@ -23,7 +23,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
-from meta.backend.tvm.parallel import processes
+from meta.backend.tvm.parallel import processes, threads
 from meta.backend.tvm.parallel.serialization import UntransferableError, from_bytes, to_bytes
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
@@ -305,19 +305,19 @@ def test_data_in_functions_is_not_sent() -> None:
 
 
 def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(processes, "_cores", lambda: 64)
+    monkeypatch.setattr(threads, "_cores", lambda: 64)
     monkeypatch.delenv("META_COMPILE_JOBS")
-    monkeypatch.setattr(processes, "_free_memory", lambda: 64 << 30)
-    assert processes.jobs() == processes.MOST
-    monkeypatch.setattr(processes, "_free_memory", lambda: 3 << 30)
-    assert processes.jobs() == 3
-    monkeypatch.setattr(processes, "_free_memory", lambda: 0)
-    assert processes.jobs() == 1
+    monkeypatch.setattr(threads, "_free_memory", lambda: 64 << 30)
+    assert threads.jobs() == threads.MOST
+    monkeypatch.setattr(threads, "_free_memory", lambda: 3 << 30)
+    assert threads.jobs() == 3
+    monkeypatch.setattr(threads, "_free_memory", lambda: 0)
+    assert threads.jobs() == 1
     monkeypatch.setenv("META_COMPILE_JOBS", "5")
-    assert processes.jobs() == 5
+    assert threads.jobs() == 5
     monkeypatch.setenv("META_COMPILE_JOBS", "many")
     with pytest.warns(UserWarning, match="META_COMPILE_JOBS='many' is not a number of threads"):
-        assert processes.jobs() == 1
+        assert threads.jobs() == 1
 
 
 def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,17 +13,13 @@ import queue
 import subprocess
 import sys
 import threading
-import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
 from typing import Final
 
+from meta.backend.tvm.parallel.threads import jobs as jobs
 from meta.backend.tvm.parallel.worker import receive, send
-
-MOST: Final = 16
-_BYTES: Final = 1 << 29
-"""Memory that one process may take; together they take at most half of what is free."""
 
 _KERNELS: Final = 6
 """Kernels for which one more process is worth its start."""
@@ -32,18 +28,6 @@ Request = tuple[str, bool, list[tuple[str, bytes]]]
 """The arguments of `worker.compile_functions`."""
 Code = tuple[bytes, list[tuple[str, bytes]]]
 """Its result."""
-
-
-def jobs() -> int:
-    """How many threads or processes compile: META_COMPILE_JOBS, by default as many as this process has cores, at most
-    16 and as memory allows. 1: only the calling thread. An invalid value is ignored, with a warning."""
-    text = os.environ.get("META_COMPILE_JOBS", "").strip()
-    if text.isdecimal() and len(text) <= 3 and int(text) > 0:
-        return int(text)
-    if text:
-        problem = f"META_COMPILE_JOBS={text[:20]!r} is not a number of threads or processes from 1 to 999"
-        warnings.warn(f"{problem}; the number of cores is used", UserWarning, stacklevel=2)
-    return max(1, min(_cores(), _free_memory() // 2 // _BYTES, MOST))
 
 
 def start(kernels: int) -> None:
@@ -152,20 +136,6 @@ def _drop_ended() -> None:
             with contextlib.suppress(OSError):
                 assert stream is not None
                 stream.close()
-
-
-def _cores() -> int:
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
-
-
-def _free_memory() -> int:
-    """Bytes of memory that are available, a guess where the system does not tell."""
-    try:
-        text = Path("/proc/meminfo").read_text(encoding="utf-8")
-    except OSError:
-        return 8 << 30
-    lines = [line for line in text.splitlines() if line.startswith("MemAvailable:")]
-    return int(lines[0].split()[1]) << 10 if lines else 8 << 30
 
 
 def _forget() -> None:

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te import exact, math, philox, registers, select
+from meta.backend.tvm.te import exact, intrinsic, math, philox, select
 
 _PLAIN: Final = (bool, int, float, type(None))
 _ARRAY, _MAP, _OPERATOR, _TARGET = "array", "map", "operator", "target"
@@ -142,5 +142,5 @@ def _type_index(key: str) -> int:
 @cache
 def _register_operators() -> None:
     """Register all operators of meta with TVM, which functions refer to by name."""
-    for module in (exact, math, philox, registers, select):
+    for module in (exact, intrinsic, math, philox, select):
         module.register_operators()

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.extents import LEAST_SIZES
+from meta.backend.tvm.spec import LEAST_SIZES
 from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
 from meta.records import record
@@ -231,17 +231,19 @@ def is_expensive(block: ComputeBlock) -> bool:
 
 def calls_expensive(node: Any) -> bool:
     """Whether a statement or an expression calls a function that costs more than arithmetic."""
-    expensive = False
+    return any(name not in _CHEAP_CALLS and not name.startswith((EXACT, PHILOX)) for name in called(node))
 
-    def visit(call: Any) -> None:
-        nonlocal expensive
-        name = getattr(call.op, "name", None)
-        expensive = expensive or (
-            name is not None and name not in _CHEAP_CALLS and not name.startswith((EXACT, PHILOX))
-        )
 
-    tvm.structural_walk(node, (tvm.Call, visit))
-    return expensive
+def has_random_bits(block: ComputeBlock) -> bool:
+    """Whether the block computes random bits."""
+    return any(name.startswith(PHILOX) for name in called(block.node.body))
+
+
+def called(node: Any) -> set[str]:
+    """The names of the operators that a statement or an expression calls."""
+    names: set[str] = set()
+    tvm.structural_walk(node, (tvm.Call, lambda call: names.add(call.op.name) if hasattr(call.op, "name") else None))
+    return names
 
 
 def uses_variable(expr: Any, var: Any) -> bool:

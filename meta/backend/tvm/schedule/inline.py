@@ -27,7 +27,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.te.registers import shared
+from meta.backend.tvm.te.intrinsic import shared
 from meta.records import record
 
 Expr = Any

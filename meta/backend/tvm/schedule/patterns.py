@@ -24,16 +24,16 @@ from typing import Any, Final
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.backend.tvm.schedule.buffers import relax_alignment, shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_contraction
-from meta.backend.tvm.schedule.cpu.row_buffers import shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
 from meta.backend.tvm.te.exact import exact, keep_conditions
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.math import vectorisable
+from meta.backend.tvm.te.tiles import TILE
 from meta.ir.pattern import PATTERNS
 
 Rule = Callable[[Any], Any]
@@ -73,11 +73,18 @@ def classify(func: Any) -> str:
 
 
 def _schedule_cpu(func: Any, pattern: str) -> Any:
-    for rule in (schedule_tiles, *_RULES.get(pattern, ())):
+    for rule in (*((schedule_tiles,) if _has_tiles(func) else ()), *_RULES.get(pattern, ())):
         scheduled = _apply(rule, func)
         if scheduled is not None:
             return scheduled
     return _apply(_keep_loops, func) or func
+
+
+def _has_tiles(func: Any) -> bool:
+    """Whether a sum over register tiles is in a function."""
+    tiles: list[Any] = []
+    tvm.structural_walk(func.body, (tvm.SBlock, lambda b: tiles.append(b) if TILE in b.annotations else None))
+    return bool(tiles)
 
 
 def _apply(rule: Rule, func: Any) -> Any:

@@ -13,8 +13,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
-from meta.backend.tvm.te.registers import shared, shared_value
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared, shared_value
 
 _FIRST_WITH_BFLOAT16: Final = 80
 """The compute capability, times 10."""
@@ -26,21 +25,10 @@ def bits_of_bfloat16(func: Any) -> Any:
     """`func`, for the CPU, with loads and stores of bfloat16 as those of bits, of buffers of uint16 where it allocates
     them. In functions for GPUs without the dtype, values of variables that load bfloat16 are computed anew where they
     are used, in time exponential in the nesting of variables."""
-    if not _computes_in_bfloat16(func):
-        return func
     if not _is_for_cpu(func):
         return func if _has_bfloat16(func.attrs["target"]) else _repeat_loads(func)
     func = tvm.structural_map(func, [(tirx.Let, _float_variable)])
     return _store_bits(func, _buffers_of_bits(func))
-
-
-def _computes_in_bfloat16(func: Any) -> bool:
-    """Whether a function reads, writes or casts bfloat16."""
-
-    def stop(cast: Any) -> Any:
-        return tvm.ffi.VisitInterrupt(True) if "bfloat16" in (dtype_of(cast), dtype_of(cast.value)) else None
-
-    return any(map(_holds_bfloat16, func.params)) or tvm.structural_walk(func, (tirx.Cast, stop)) is not None
 
 
 def _is_for_cpu(func: Any) -> bool:

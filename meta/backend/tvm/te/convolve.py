@@ -11,7 +11,7 @@ from math import prod
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.precision import narrow, widen
+from meta.backend.tvm.te.elementwise import narrow, widen
 from meta.backend.tvm.te.tiles import (
     cache_block,
     choose_tile,

@@ -14,7 +14,6 @@ from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.exact import constant, opaque
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.ir.type import operand_dtype, tensor_type
 
 Expr = Any
@@ -34,6 +33,22 @@ def per_element(name: str, function: Callable[..., Expr], tensors: Sequence[bool
         )
 
     return run
+
+
+def accumulation_dtype(dtype: Any) -> str:
+    """`meta.dtype.accumulation_dtype` of a TVM dtype: halves are summed in float32."""
+    return dtypes.accumulation_dtype(str(dtype))
+
+
+def widen(value: Expr) -> Expr:
+    """An element in its accumulation dtype."""
+    dtype = dtype_of(value)
+    return value.astype(accumulation_dtype(dtype)) if dtype in dtypes.HALVES else value
+
+
+def narrow(x: Any, dtype: str, name: str = "narrow") -> Any:
+    """A tensor cast to `dtype`; the tensor itself if it has that dtype."""
+    return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), name)
 
 
 def compute_dtype(operands: list[Any], result: str) -> str:
@@ -84,6 +99,13 @@ def cast(x: Expr, dtype: str) -> Expr:
     if kind == dtype:
         return x
     return unequal(x, tirx.const(0, kind)) if dtype == "bool" else x.astype(dtype)
+
+
+def as_int64(position: Expr) -> Expr:
+    """A position as int64; one of uint64 beyond it as the largest, which is outside of every axis."""
+    if dtype_of(position) == "uint64":
+        position = tirx.min(position, tirx.const(dtypes.int_range("int64")[1], "uint64"))
+    return position.astype("int64")
 
 
 def unequal(a: Expr, b: Expr) -> Expr:

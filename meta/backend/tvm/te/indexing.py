@@ -7,6 +7,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.te.elementwise import as_int64
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.records import record
@@ -28,13 +29,6 @@ def modulo(offset: Any, size: Any) -> Any:
 
 def is_zero(extent: Any) -> bool:
     return getattr(extent, "value", extent) == 0
-
-
-def as_int64(position: Any) -> Any:
-    """A position as int64; one of uint64 beyond it as the largest, which is outside of every axis."""
-    if dtype_of(position) == "uint64":
-        position = tirx.min(position, tirx.const(dtypes.int_range("int64")[1], "uint64"))
-    return position.astype("int64")
 
 
 @record

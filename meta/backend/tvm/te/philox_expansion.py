@@ -53,7 +53,7 @@ def share_blocks(func: Any) -> Any:
         sharing = _sharing(loop)
         return _split(loop, sharing) if sharing > 1 else loop
 
-    return tvm.structural_map(func, (tvm.For, split)) if list_calls(func) else func
+    return tvm.structural_map(func, (tvm.For, split))
 
 
 def _sharing(loop: Any) -> int:

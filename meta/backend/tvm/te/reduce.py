@@ -9,9 +9,8 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, is_float, safe_divisor, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_float, safe_divisor, select
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.precision import accumulation_dtype
 
 Expr = Any
 Value = Callable[..., Expr]

@@ -8,12 +8,11 @@ keeps in registers.
 
 from __future__ import annotations
 
-from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared_value
 
 NOT_ON_HEAP: Final = "disable_lower_builtin"
 """TVM's annotation of buffers that it does not allocate on the heap."""
@@ -23,27 +22,6 @@ def on_stack() -> dict[str, Any]:
     """Annotations of a buffer that LLVM moves into registers. On the heap, a value of each element took longer than all
     computations."""
     return {NOT_ON_HEAP: tvm.IntImm("bool", 1)}
-
-
-def shared(value: Expr) -> Expr:
-    """`value` as the value of a variable that passes of TVM keep: they substitute values without side effects."""
-    return tirx.call_intrin(dtype_of(value), _operator(), value)
-
-
-def shared_value(call: Expr) -> Expr | None:
-    """The value of a call of `shared`, None for other expressions."""
-    return call.args[0] if isinstance(call, tvm.Call) and call.op.same_as(_operator()) else None
-
-
-@cache
-def _operator() -> Any:
-    """An identity that reads state, as far as TVM knows."""
-    return operator("shared", 1, like="tirx.tvm_struct_get", default=lambda call: call.args[0])
-
-
-def register_operators() -> None:
-    """Make the operators of this module known to TVM, for a function that another process wrote."""
-    _operator()
 
 
 def values_in_registers(func: Any) -> Any:
@@ -82,30 +60,20 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     if not _has_nested(value):
         return value, []
     lazy = _lazy_variables(value)
-    values: dict[Any, Expr] = {}  # without variables that they bind themselves, which come before them
     loads: dict[Any, Expr] = {}
     statements: list[Any] = []
 
-    def take(let: Any) -> Expr:
+    def body_of(let: Any, mutator: Any) -> Expr:
         if let.var in lazy:
-            return let
-        values[let.var] = let.value
-        return let.body
-
-    def load(var: Any) -> Expr:
-        if var not in values:
-            return var
-        if var not in loads:
-            stored = tvm.structural_map(values[var], (tvm.Var, load))
+            return mutator.default_mutate(let)
+        if let.var not in loads:  # an expression may occur several times
+            stored = mutator.mutate(let.value)
             buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
             statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
-            loads[var] = tirx.BufferLoad(buffer, [0])
-        return loads[var]
+            loads[let.var] = tirx.BufferLoad(buffer, [0])
+        return mutator.mutate(let.body)
 
-    body = tvm.structural_map(value, (tirx.Let, take))
-    for var in values:
-        load(var)
-    return tvm.structural_map(body, (tvm.Var, load)), statements
+    return tvm.structural_mutate(value, [(tirx.Let, body_of), (tvm.Var, lambda v, _: loads.get(v, v))]), statements
 
 
 def _lets(node: Any) -> list[Any]:

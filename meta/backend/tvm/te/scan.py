@@ -10,10 +10,9 @@ from typing import Any, Final
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.elementwise import cast
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.loops import independent, registers
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.records import record
 
 Index = tuple[Any, ...]

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.te.elementwise import accumulation_dtype
 from meta.backend.tvm.te.indexing import Located
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
-from meta.backend.tvm.te.precision import accumulation_dtype
 
 Place = Callable[[tuple[Any, ...], Callable[..., Any]], Located]
 """(index into the updates, read) -> index into the result; `read(i...)` is an element of `indices`."""

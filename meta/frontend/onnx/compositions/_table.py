@@ -14,7 +14,7 @@ from typing import Any
 
 import meta
 from meta.frontend._row_table import RowTable
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 _table = RowTable("meta.frontend.onnx.compositions")
 composition, compositions = _table.row, _table.rows

@@ -16,7 +16,7 @@ from meta.frontend.onnx.ops._row import MAX_UNROLLED, Node, refuse, row
 from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
 from meta.frontend.onnx.types import empty_stack
 from meta.modes import modes
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 
 @row("If", raw=True, folds=False)

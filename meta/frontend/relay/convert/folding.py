@@ -10,7 +10,7 @@ from meta.eager.ndarray import asarray
 from meta.interpreter.run import evaluate
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Call, Constant, Tuple, TupleGetItem, Var, operands
-from meta.ir.literal import to_array
+from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.modes import suspended
 from meta.tracing.symbol import Symbol

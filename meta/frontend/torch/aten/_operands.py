@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.errors import ArgumentError
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 NUMBER_FIRST = frozenset({
     "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bucketize",

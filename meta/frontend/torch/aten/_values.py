@@ -9,7 +9,7 @@ import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
 from meta.op.declare.indexing import WHOLE
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 REDUCTIONS = ("none", "mean", "sum")
 """Names of the reductions that ATen numbers."""

@@ -17,7 +17,7 @@ from meta.frontend.torch.dynamo.shapes import NeedsSizes, inverse
 from meta.ir.type import TensorType, TupleType
 from meta.op.dialect.torch import DIALECT
 from meta.op.implementation import Implementation
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 from meta.tracing.foreign_op import emit_foreign_call
 
 _distinct = count()

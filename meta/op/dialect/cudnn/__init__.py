@@ -6,7 +6,7 @@ cuDNN is loaded when an operator first runs on a GPU. `settings` holds the optio
 from __future__ import annotations
 
 from meta.backend.cudnn import settings as settings
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dispatch import Dialect, Implementation, Kernel
 
 

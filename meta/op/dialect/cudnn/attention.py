@@ -11,7 +11,7 @@ from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, handle_getter
 from meta.backend.cudnn.kernel import Run, product, unsupported_tensors
 from meta.device import Device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dialect.cudnn import DIALECT
 
 _Ints = tuple[int, ...]

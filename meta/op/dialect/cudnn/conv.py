@@ -14,7 +14,7 @@ from meta.backend.cudnn.kernel import Run, unsupported_tensors
 from meta.backend.cudnn.plans import Solution
 from meta.device import Device
 from meta.dtype import HALVES
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 

@@ -8,7 +8,7 @@ from meta.backend.cudnn import loader
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
 from meta.backend.cudnn.handle import handle_getter
 from meta.backend.cudnn.kernel import Payload, Run, around, unsupported_tensors
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn import DIALECT
 

@@ -10,7 +10,7 @@ from meta.backend.cudnn.descriptors import Descriptor, factor, pooling, tensor
 from meta.backend.cudnn.handle import handle_getter
 from meta.backend.cudnn.kernel import Run, unsupported_tensors
 from meta.backend.windows import Windows
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 

@@ -11,7 +11,7 @@ from meta.backend.memory.allocation import refuse
 from meta.backend.memory.numpy_arrays import to_numpy
 from meta.device import CPU
 from meta.errors import KernelError, MetaError, line_of_function, raised
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import flat_types
 from meta.op.dispatch import Dialect, Implementation, Kernel
 from meta.op.registry import get

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dialect.reference import DIALECT
 
 

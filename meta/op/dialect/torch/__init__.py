@@ -11,7 +11,7 @@ from typing import Any
 from meta.backend.functions import Specialised, take_inputs
 from meta.device import Device
 from meta.errors import KernelError, MetaError, install_hint, raised
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, flat_types, promoted_dtype
 from meta.op.dispatch import Dialect, Implementation, Kernel
 

@@ -10,7 +10,7 @@ import torch
 from meta.backend.memory import constants
 from meta.backend.torch.bridge import Specialised
 from meta.dtype import HALVES, is_float
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.torch import DIALECT
 

@@ -11,7 +11,7 @@ import torch
 from meta import dtype as dtypes
 from meta.backend.torch.bridge import Native, Specialised
 from meta.backend.torch.products import matrix_product
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dialect.torch import DIALECT
 
 

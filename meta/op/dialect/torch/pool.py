@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dialect.torch import DIALECT
 
 

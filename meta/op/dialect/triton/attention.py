@@ -8,7 +8,7 @@ from importlib import import_module
 from typing import Any, Final
 
 from meta.backend.functions import Specialised
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dialect.triton import DIALECT
 
 _NAME: Final = "scaled_dot_product_attention"

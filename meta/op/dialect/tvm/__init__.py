@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.backend.tvm.compute import Compute, TEImplementation
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dispatch import Checker, Dialect, Implementation, Kernel
 from meta.op.dispatch import implementation as implementation_of
 from meta.op.registry import get

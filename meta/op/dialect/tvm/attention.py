@@ -10,9 +10,8 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import attention as tiled
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
 from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
 from meta.op.crossover import attention_fits_tiles
 from meta.op.dialect.tvm import Registrar

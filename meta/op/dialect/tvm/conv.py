@@ -7,8 +7,8 @@ from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.te import convolve as tiled
-from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
-from meta.ir.call import CallInfo
+from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
+from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.crossover import convolution_fits_tiles
 from meta.op.dialect.tvm import Registrar

@@ -10,10 +10,9 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.numbers import at_least
-from meta.backend.tvm.te.elementwise import cast
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, narrow
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.loops import registers
-from meta.backend.tvm.te.precision import accumulation_dtype, narrow
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
 from meta.op.dialect.tvm import Registrar

@@ -14,7 +14,7 @@ from meta.backend.tvm.te.indexing import Located, joined, locate, read, unflatte
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op import data_dependent
 from meta.op.dialect.tvm import Registrar
 

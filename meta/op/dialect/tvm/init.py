@@ -8,10 +8,8 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least, is_float
-from meta.backend.tvm.te.elementwise import cast, element, is_number, is_one, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, as_int64, cast, element, is_number, is_one, select
 from meta.backend.tvm.te.exact import constant, fill
-from meta.backend.tvm.te.indexing import as_int64
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.elementwise import is_one
-from meta.backend.tvm.te.precision import accumulation_dtype, narrow
+from meta.backend.tvm.te.elementwise import accumulation_dtype, is_one, narrow
 from meta.backend.tvm.te.product import product
 from meta.op.crossover import product_fits_tiles
 from meta.op.dialect.tvm import Registrar

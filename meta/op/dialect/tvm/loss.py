@@ -8,10 +8,8 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, element, select, softplus
+from meta.backend.tvm.te.elementwise import accumulation_dtype, as_int64, cast, const, element, select, softplus
 from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.indexing import as_int64
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.reduce import (
     Value,
     axes_of,

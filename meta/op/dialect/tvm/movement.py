@@ -11,7 +11,7 @@ from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
 from meta.backend.tvm.te.scan import Index, like, nest
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

@@ -8,9 +8,8 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
-from meta.backend.tvm.te.elementwise import cast, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, select, widen
 from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.precision import accumulation_dtype, widen
 from meta.backend.tvm.te.reduce import axes_of, elements_of, exponentials, read_reduced, reduce_axes
 from meta.backend.tvm.te.select import opaque_select
 from meta.op.dialect.tvm import Registrar

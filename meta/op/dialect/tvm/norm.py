@@ -8,8 +8,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.elementwise import cast, const, select
-from meta.backend.tvm.te.precision import accumulation_dtype
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
 from meta.backend.tvm.te.reduce import (
     Value,
     axes_of,

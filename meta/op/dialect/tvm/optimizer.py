@@ -12,9 +12,8 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import log
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, element, is_nan, is_number, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, element, is_nan, is_number, select
 from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

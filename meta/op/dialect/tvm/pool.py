@@ -15,8 +15,8 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.intrinsic import dtype_of
-from meta.backend.tvm.te.precision import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
 from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows

@@ -9,9 +9,8 @@ from typing import Any, Final
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
-from meta.backend.tvm.te.elementwise import cast, const, element, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, element, select
 from meta.backend.tvm.te.loops import registers
-from meta.backend.tvm.te.precision import accumulation_dtype
 from meta.backend.tvm.te.scan import nest
 from meta.dtype import smallest_normal
 from meta.op.dialect.tvm import Registrar

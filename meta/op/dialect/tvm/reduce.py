@@ -11,8 +11,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te import exact
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import cast, const, is_one, safe_divisor, select
-from meta.backend.tvm.te.precision import accumulation_dtype
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_one, safe_divisor, select
 from meta.backend.tvm.te.reduce import (
     axes_of,
     count_elements,

@@ -10,7 +10,7 @@ import pytest
 import meta
 from meta.backend.tvm import adapter as tvm
 from meta.device import device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op.dispatch import Kernel, implementations
 from meta.op.registry import get

@@ -15,9 +15,9 @@ from meta.backend.tvm import library, shape_generic
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
-from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.backend.tvm.schedule.buffers import relax_alignment
 from meta.interpreter.run import run as interpret
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import flat_types, tensor_type
 from meta.op.dispatch import implementations
 from meta.op.registry import get

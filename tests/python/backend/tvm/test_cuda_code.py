@@ -19,7 +19,7 @@ from meta.backend.tvm.schedule.gpu import checks
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.philox import MULTIPLIERS, ROUNDS
 from meta.device import device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, Value, tensor_type
 from meta.op.dispatch import implementations
 from meta.op.registry import as_type, get

@@ -17,7 +17,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.lowering import pipeline
-from meta.backend.tvm.schedule.alignment import relax_alignment
+from meta.backend.tvm.schedule.buffers import relax_alignment
 from meta.device import CPU, device
 from meta.interpreter.run import run
 from meta.ir.expr import Call

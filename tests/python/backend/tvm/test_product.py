@@ -14,7 +14,7 @@ from benchmarks.schedules import scheduled_function
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import patterns
-from meta.backend.tvm.schedule.overlap import may_share, merged
+from meta.backend.tvm.schedule.buffers import may_share, merged
 from meta.backend.tvm.te.product import block_rows, choose_rows, product
 from meta.backend.tvm.te.tiles import most_rows, rounded_up
 from meta.testing.samples import T

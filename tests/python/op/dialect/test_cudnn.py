@@ -19,12 +19,12 @@ from meta.backend.cudnn import descriptors, kernel, layer_norm, loader, settings
 from meta.backend.cudnn.c_functions import CFunctions, StatusError
 from meta.device import device
 from meta.errors import ArgumentError, KernelError
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
 from meta.op import crossover, dispatch, implementation
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.registry import as_type, get
-from meta.schema._types import TensorLike
+from meta.schema._dsl import TensorLike
 
 CUDA = device("cuda")
 FAMILIES = ("nn", "conv", "pool", "norm", "attention")

@@ -13,7 +13,7 @@ import pytest
 import meta
 import meta.op.dialect.torch as torch_dialect
 from meta.device import device
-from meta.ir.call import CallInfo
+from meta.ir.expr import CallInfo
 from meta.ir.type import tensor_type
 from meta.op.dispatch import Dialect, implementations
 from meta.op.registry import get

@@ -86,11 +86,13 @@ def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0)
         return
     extents = block.extents[shared_loops:] if len(block.extents) >= shared_loops + len(loops) else block.extents
     total = blocks.volume(extents)
-    sharing = philox.elements_of_block(block.node.body)
+    has_random_bits = blocks.has_random_bits(block)
+    sharing = philox.elements_of_block(block.node.body) if has_random_bits else 1
+    # A loop over flat memory would compute positions by divisions: the lower triangle of 1024x1024 took twice as long.
     is_flat = (
         shared_loops == 0
         and blocks.is_elementwise(block, _without_keys(block) if sharing > 1 else None)
-        and (sharing > 1 or len(loops) == 1 or not _computes_of_positions(block))
+        and (has_random_bits or len(loops) == 1 or not blocks.computes_of_positions(block))
     )
     if is_flat:
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
@@ -120,14 +122,16 @@ def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0)
     if vector_lanes is None and not is_flat and shared_loops == 0 and is_contiguous(block):
         vector_lanes = _choose_short_row_lanes(block, inner_extent)
     is_vectorised = vector_lanes is not None and not _has_wide_tail(block, inner_extent, vector_lanes)
-    if is_vectorised and not _has_random_bits(block):
+    # LLVM vectorises the loop of random bits well: 64000 normal numbers took 98 us, and with explicit vectors, whose
+    # 64-bit products take several registers, 140 to 300.
+    if is_vectorised and not has_random_bits:
         outer, inner = sch.split(loops[-1], factors=[None, vector_lanes])
         sch.vectorize(inner)
         sch.annotate(outer, PARTITION_HINT, 1)
         loops = [*loops[:-1], outer]
     if shared_loops == 0 and is_parallel_work(block, total):
         # Annotated loops cannot be fused.
-        is_annotated = is_vectorised and len(loops) > 1 and not _has_random_bits(block)
+        is_annotated = is_vectorised and len(loops) > 1 and not has_random_bits
         outer = loops[:-1] if is_annotated or _keeps_row_loop(block, loops, is_flat) else loops
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
 
@@ -229,22 +233,10 @@ def _has_whole_chunks(total: int | None, chunk: int) -> bool:
     return total is not None and (total % chunk == 0 or total >= 8 * chunk)
 
 
-def _computes_of_positions(block: ComputeBlock) -> bool:
-    """Whether values depend on positions, as those of triangles do. A loop over flat memory would compute the positions
-    of each element by divisions: the lower triangle of 1024x1024 took twice as long."""
-    return not _has_random_bits(block) and blocks.computes_of_positions(block)
-
-
 def _without_keys(block: ComputeBlock) -> list[Any]:
     """The operands of a block, but for those that it reads at constant positions, as random keys."""
     loads = blocks.list_loads(block)
     return [load.source for load in loads if not all(isinstance(i, tvm.IntImm) for i in load.indices)]
-
-
-def _has_random_bits(block: ComputeBlock) -> bool:
-    """Whether the block computes random bits. LLVM vectorises its loop well: 64000 normal numbers took 98 us, and with
-    explicit vectors, whose 64-bit products take several registers, 140 to 300."""
-    return bool(philox.list_calls(block.node.body))
 
 
 def _has_wide_tail(block: ComputeBlock, extent: Any, vector_lanes: int) -> bool:

@@ -8,7 +8,7 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.overlap import takes_addresses
+from meta.backend.tvm.schedule.buffers import takes_addresses
 
 
 @dataclass(frozen=True, slots=True)

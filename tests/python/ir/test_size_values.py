@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meta.dim import sym
-from meta.interpreter.size_values import linear, solve
+from meta.ir.type import linear, solve
 
 
 def test_linear_sizes_have_a_coefficient_and_a_rest() -> None:
