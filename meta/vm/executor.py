@@ -34,7 +34,7 @@ from meta.vm.build.executables import load
 from meta.vm.byte_counts import parse_bytes
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
-from meta.vm.lower.dispatched import output_types, prepare
+from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import LastProgram, agree_on
 from meta.vm.runner import Machine, Runner, program_runner, shared_results

@@ -26,11 +26,11 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.modes import GradMode, modes
 from meta.op.grad.rule import GradRule
+from meta.passes.split_gradient import Split, differentiable_results, is_floating, split
 from meta.records import mutable
 from meta.tree import Tree, flatten
 from meta.vm.program import Program
 from meta.vm.runner import Runner, builder, with_numbers
-from meta.vm.split import Split, differentiable_results, is_floating, split
 
 Compile = Callable[[tracing.Record, Module], Program]
 """Compiles a program whose passes before the standard ones have run."""

@@ -10,7 +10,7 @@ from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
 from meta.records import record
 from meta.vm.build.executables import Loaded
-from meta.vm.lower.dispatched import Source
+from meta.vm.lower.choose import Source
 from meta.vm.runner import Machine, Runner
 
 if TYPE_CHECKING:

@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,8 +27,7 @@ from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.records import record
 from meta.vm import lower, plan
-from meta.vm.lower.choose import Choice, packed_name
-from meta.vm.lower.dispatched import Source, register_kernels
+from meta.vm.lower.choose import Choice, Source, packed_name, register_kernels
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 
 if TYPE_CHECKING:
@@ -188,11 +188,11 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
         module = build_module(source, planned)
         module = (disk and library.store(disk, key, module)) or module
     if disk is not None:
-        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": planned.memory.as_dict()}
+        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": asdict(planned.memory)}
         if planned.trade is not None:
-            facts["trade"] = planned.trade.as_dict()
+            facts["trade"] = asdict(planned.trade)
         if planned.destinations is not None:
-            facts["destinations"] = planned.destinations.as_dict()
+            facts["destinations"] = asdict(planned.destinations)
         disk.put(key, json.dumps(facts).encode(), _FACTS)
     return Loaded(module, planned.kernels, planned.memory, "built", planned.destinations, key, planned.trade)
 

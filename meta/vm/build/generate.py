@@ -10,8 +10,9 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.failures import compiling
 from meta.backend.tvm.lowering import options, pipeline
 from meta.vm.build.parameter_sizes import solve_parameter_sizes
-from meta.vm.lower.dispatched import Source
+from meta.vm.lower.choose import Source
 from meta.vm.lower.translate import Lowered, lower
+from meta.vm.plan.fusion import sequence
 from meta.vm.plan.pipeline import Planned, plan
 
 
@@ -24,9 +25,7 @@ def plan_source(
     lowered = lowered or lower(source.module, source.choices, source.calls)
     target = targets.target(source.device.kind)
     with compiling("vm"):
-        return lowered, plan(
-            lowered, source.mutates, len(source.constants), target, fuse=fuse, arena=arena, budget=source.budget
-        )
+        return lowered, plan(source, lowered, target, fuse=fuse, arena=arena)
 
 
 _COMPILED: Final = 400
@@ -55,12 +54,9 @@ def finish(planned: Planned, *, static: bool) -> Any:
     static: no symbolic sizes. Then nothing needs to be freed before the end of a call, since the plan already lets
     tensors share storage; with symbolic sizes every tensor is freed after its last use."""
 
-    def passes(*names: str) -> Any:
-        return tvm.Sequential([getattr(tvm.relax_transform, name)() for name in names])
-
-    module = passes("LowerAllocTensor", *([] if static else ["KillAfterLastUse"]))(planned.module)
+    module = sequence("LowerAllocTensor", *([] if static else ["KillAfterLastUse"]))(planned.module)
     module = module if static else solve_parameter_sizes(module)
-    return passes("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
+    return sequence("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
 
 
 def execution_mode(planned: Planned) -> str:

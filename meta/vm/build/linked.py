@@ -5,9 +5,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, Final
 
+from meta import dtype as dtypes
 from meta import progress
+from meta.backend.cuda import memory_pool
+from meta.backend.memory import allocation
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
@@ -17,8 +21,7 @@ from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
 from meta.vm.build.generate import execution_mode, finish
-from meta.vm.lower.dispatched import Source
-from meta.vm.lower.first_calls import run_first_calls
+from meta.vm.lower.choose import Choice, Source
 from meta.vm.plan.pipeline import Planned
 
 FEWEST: Final = 24
@@ -78,8 +81,6 @@ def _by_threads(source: Source, planned: Planned, names: set[str]) -> bytes | No
     requests = [{name: kernels[name] for name in share} for share in _shares(once, _SHARE * count)]
     codes: list[Any] = [None] * len(requests)
     with threads.compiling_all(requests, target, count, checks=planned.checks) as compiled:
-        progress.stage("choose plans of libraries")
-        run_first_calls(source)
         progress.stage("generate code", total=len(kernels))
         builder, host = _calling_part(module, set(once), target, compiled=compiles_calls, checks=planned.checks)
         for number, code in compiled:
@@ -144,6 +145,34 @@ def _by_processes(source: Source, planned: Planned, names: set[str]) -> bytes | 
         for kind, data in imports:
             host.import_module(tvm.get_global_func(_LOADER.format(kind))(data))
     return library.link(tvm.vm_link(builder, target, host, [], {}), [code for code, _ in codes])
+
+
+def run_first_calls(source: Source) -> None:
+    """Call each library kernel with a slow start once, on uninitialised tensors, while other processes compile.
+
+    In its first call, a convolution of cuDNN measures plans, an attention in Triton is compiled, and a product starts
+    cuBLAS. Later calls, those of the program among them, use what was found. Where that fails, for lack of memory for
+    instance, the program's own call comes first, and reports the error."""
+    if source.device.kind == "cpu":
+        return
+    slow = [c for c in source.choices.packed().values() if c.implementation.slow_start and _takes_any_values(c)]
+    for choice in slow:
+        with suppress(Exception):
+            _call(choice)
+    if slow:
+        memory_pool.empty_cache(source.device)  # the program's tensors have other sizes
+
+
+def _takes_any_values(choice: Choice) -> bool:
+    """Whether the operands are floats of known sizes, and none of them is a position."""
+    tensors = (*choice.info.tensors(), *choice.info.outputs())
+    return not choice.checked and all(t.is_static and t.dtype in dtypes.FLOATS for t in tensors)
+
+
+def _call(choice: Choice) -> None:
+    info, implementation = choice.info, choice.implementation
+    tensors = [allocation.allocator(t)() for t in (*info.tensors(), *info.outputs())]
+    implementation.dialect.kernel(implementation, info)(*tensors)
 
 
 def _shares(weights: Mapping[str, int], count: int) -> list[list[str]]:

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING
 
 from meta import tracing
 from meta.ir.type import TensorType
-from meta.vm.lower.choose import private_memory
-from meta.vm.lower.dispatched import Source, output_types
+from meta.vm.lower.choose import Source, output_types, private_memory
 from meta.vm.plan.allocations import Destinations
 from meta.vm.runner import Machine
 

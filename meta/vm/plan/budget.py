@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
 from meta.errors import ArgumentError, NotSupportedError
 from meta.vm.plan.functions import Kernels
@@ -12,8 +12,6 @@ from meta.vm.plan.graph import Dependencies
 from meta.vm.plan.kernels import KernelList
 from meta.vm.plan.recompute import RepeatedKernels, compute_again
 
-Planned = TypeVar("Planned")
-"""A program with memory assigned."""
 _ATTEMPTS: Final = 6
 _BUNDLED: Final = 3
 """Attempts that bundle small kernels, whose operands and results then live at one time."""
@@ -37,9 +35,6 @@ class MemoryTrade:
     def saved(self) -> int:
         """The bytes by which the budget lowers the total."""
         return self.before - self.after
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> MemoryTrade:
@@ -65,8 +60,8 @@ class MemoryTrade:
 
 
 def keep_to_budget(
-    function: KernelList, kernels: Kernels, budget: int, complete: Callable[[KernelList, bool], tuple[Planned, int]]
-) -> tuple[Planned, MemoryTrade]:
+    function: KernelList, kernels: Kernels, budget: int, complete: Callable[[KernelList, bool], tuple[KernelList, int]]
+) -> tuple[KernelList, MemoryTrade]:
     """The program with memory assigned, at most `budget` bytes with its parameters: tensors are computed again until it
     fits.
 

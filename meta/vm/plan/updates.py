@@ -33,8 +33,6 @@ def update_in_place(function: KernelList, functions: KernelTable, constants: Col
 
     constants: the memory of parameters that hold constants of the program, which must not be returned to callers."""
     function.updates = [(v, p) for v, p in function.updates if v.tensor is not p]
-    if not function.updates and not constants:
-        return
     _save_old_values(function, functions, {p.memory for _, p in function.updates} | set(constants))
     _run_early(function)
     writer = _Writer(function, functions)

@@ -8,7 +8,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import NotSupportedError
 from meta.files import safetensors
 from meta.vm.build.executables import Loaded, shared_library
-from meta.vm.lower.dispatched import Source
+from meta.vm.lower.choose import Source
 
 PROGRAM: Final = "meta.program"
 """The name of a program's description among the texts of a file."""

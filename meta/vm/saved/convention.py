@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any, cast
 
 from meta import tracing
@@ -18,9 +18,8 @@ from meta.tracing.random_keys import Draws
 from meta.tracing.state import LeftGradient
 from meta.tree import Tree
 from meta.vm.gradient import flat_tree
-from meta.vm.lower.calls import Calls
-from meta.vm.lower.dispatched import Source, output_types
-from meta.vm.lower.loop_calls import LoopCall, loops_of
+from meta.vm.lower.calls import Calls, LoopCall, loops_of
+from meta.vm.lower.choose import Source, output_types
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.program import Program
 from meta.vm.saved.kernels import (
@@ -112,8 +111,8 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "left": [_encode_left(g, index, tables) for g, index in zip(traced.left, program.left, strict=True)],
         "tracked": program.tracked,
         "kernels": program.loaded.kernels,
-        "memory": program.loaded.memory.as_dict(),
-        "destinations": None if destinations is None else destinations.as_dict(),
+        "memory": asdict(program.loaded.memory),
+        "destinations": None if destinations is None else asdict(destinations),
         "loops": [_encode_loop(loop) for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),

@@ -18,9 +18,8 @@ from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of, with_leaves
-from meta.vm.lower.choose import Choices, choose_all
-from meta.vm.lower.dispatched import Source
-from meta.vm.lower.open_calls import function_name, is_open, open_calls
+from meta.vm.lower.choose import Choices, Source, choose_all, is_open
+from meta.vm.lower.open_calls import function_name
 
 
 def functions_of(source: Source) -> dict[str, FunctionExpr]:
@@ -42,17 +41,16 @@ def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> 
         operator = cast("Call", function.body.bindings[0].value).op_name
         try:
             parsed = parse(text_of(function))
-            names = names_of(parsed, _choices(parsed, source.device))
+            names = names_of(_choices(parsed, source.device))
         except MetaError as error:
             raise _unsaved(operator, f"is not found by its name: {error.problem}"[:200]) from error
         if names != {name}:
             raise _unsaved(operator, "is called in a way that has no text")
 
 
-def names_of(module: Module, choices: Choices) -> set[str]:
+def names_of(choices: Choices) -> set[str]:
     """The names of the functions that the calls of a module call."""
-    opened = {function_name(call) for function in module.functions.values() for call in open_calls(function)}
-    return opened | set(choices.packed())
+    return {*map(function_name, choices.open), *choices.packed()}
 
 
 def parsed_functions(text: str, expected: set[str], device: Device) -> tuple[Module, Choices]:
@@ -69,7 +67,7 @@ def parsed_functions(text: str, expected: set[str], device: Device) -> tuple[Mod
             "load", f"the program calls functions that are not there: {error.problem}"[:400],
             "the operators and dialects that it was saved with", "import the package that registers them",
         ) from error  # fmt: skip
-    missing = sorted(expected - names_of(module, choices))
+    missing = sorted(expected - names_of(choices))
     if missing:
         raise FileError(
             "load", f"the program calls {', '.join(missing[:3])}, which is another function here",

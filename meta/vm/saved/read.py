@@ -26,9 +26,8 @@ from meta.random.generator import Generator
 from meta.vm.build.executables import Loaded
 from meta.vm.cuda_graph.setup import graph_call
 from meta.vm.gradient import finisher
-from meta.vm.lower.calls import running_step
-from meta.vm.lower.dispatched import register_kernels
-from meta.vm.lower.loop_calls import register as register_loops
+from meta.vm.lower.calls import register as register_loops
+from meta.vm.lower.choose import register_kernels
 from meta.vm.program import Program
 from meta.vm.runner import Machine, Runner, program_runner
 from meta.vm.saved import program_file
@@ -128,7 +127,7 @@ def _program(
     if convention.calls_python:
         tvm.load()  # its tensors have the methods that these functions call
     register_kernels(source)
-    register_loops(convention.loops, running_step)
+    register_loops(convention.loops)
     arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
     machine: Any = Machine(module, device, static=convention.static, calls_python=convention.calls_python)
     if convention.destinations is not None:

@@ -19,7 +19,7 @@ from meta.files import safetensors
 from meta.files.atomic import Path, replacing
 from meta.ir.type import TensorType
 from meta.vm.build.executables import load
-from meta.vm.lower.dispatched import output_types
+from meta.vm.lower.choose import output_types
 from meta.vm.program import Program
 from meta.vm.saved.contents import PROGRAM, array_entry, library_of
 

@@ -27,7 +27,7 @@ from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
 from meta.vm.build.generate import build_module, finish, plan_source
 from meta.vm.lower import recompute
-from meta.vm.lower.dispatched import prepare
+from meta.vm.lower.choose import prepare
 from meta.vm.plan import bundle
 from meta.vm.plan.pipeline import Planned
 from meta.vm.runner import Machine
