@@ -90,11 +90,11 @@ def differentiable_results(
     return tuple(
         i
         for i, y in enumerate(main.body.results[:count])
-        if i not in constant and i not in mutated and y in active and is_floating(y.type)
+        if i not in constant and i not in mutated and y in active and _is_floating(y.type)
     )
 
 
-def is_floating(kind: Any) -> bool:
+def _is_floating(kind: Any) -> bool:
     return isinstance(kind, TensorType) and dtypes.is_inexact(kind.dtype)
 
 

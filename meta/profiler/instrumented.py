@@ -99,7 +99,7 @@ def instrumented(executor: Executor[..., Any]) -> InstrumentedExecutor:
 
 class _ReportingMachine(Machine):
     def __init__(self, executable: Any, source: Source, layout: KernelLayout) -> None:
-        super().__init__(executable, source.device, static=source.static, calls_python=source.calls_python)
+        super().__init__(executable, source)
         self.module["set_instrument"](_reporter(layout))
 
 

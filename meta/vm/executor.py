@@ -16,6 +16,7 @@ from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
 from meta.errors import ArgumentError, DeviceError
+from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
@@ -33,11 +34,18 @@ from meta.vm.arguments import (
 from meta.vm.build.executables import load
 from meta.vm.byte_counts import parse_bytes
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
-from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
 from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
-from meta.vm.ranks import LastProgram, agree_on
-from meta.vm.runner import Machine, Runner, program_runner, shared_results
+from meta.vm.ranks import COLLECTIVES, LastProgram, agree_on
+from meta.vm.runner import (
+    Machine,
+    Runner,
+    finisher,
+    program_runner,
+    recording_runner,
+    shared_results,
+    with_left_gradients,
+)
 
 if TYPE_CHECKING:
     from meta.vm import report
@@ -85,7 +93,7 @@ class Executor(Generic[P, R]):
         self._lock = new_lock("program")
         self._revision = tracing.revision()
         self._stable: frozenset[int] = frozenset()
-        self._last_program = LastProgram()
+        self._last_program: LastProgram | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
@@ -122,7 +130,8 @@ class Executor(Generic[P, R]):
         """The program of a call with these arguments as it is before the standard passes: traced, and rewritten by
         `passes`. Nothing is compiled or run."""
         args, kwargs = with_arrays((args, kwargs), self.device)
-        return self._rewritten(with_left_gradients(self._trace(args, kwargs))[0])
+        record = self._trace(args, kwargs)
+        return self._rewritten(with_left_gradients(record)[0] if record.left else record)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
@@ -237,20 +246,24 @@ class Executor(Generic[P, R]):
             return self._record(*args, **kwargs)
 
     def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
-        record, indices = with_left_gradients(traced)
+        record, indices = with_left_gradients(traced) if traced.left else (traced, ())
         module = self._rewritten(record)
         program = self._compile(record, module)
         finish = finisher(traced, indices)
         plain = program.run
         if program.digest:
-            self._last_program.set(program.digest)
-            plain = self._last_program.compare_before(plain, program.digest)
+            last = self._last_program = self._last_program or LastProgram()
+            plain = last.compare_before(plain, program.digest)
         run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if traced.left else plain
-        tracked = None
-        if traced.left:
-            tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))]
-        recorder = GradientRecorder(run, record, module, traced.result.count(), self._compile, finish)
-        return replace(program, run=recorder.runner(), tracked=tracked, traced=traced, left=indices)
+
+        def recorder() -> Runner:
+            from meta.vm.gradient import GradientRecorder
+
+            return GradientRecorder(run, record, module, traced.result.count(), self._compile, finish).call
+
+        tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))] if traced.left else None
+        run_or_record = recording_runner(run, traced, recorder)
+        return replace(program, run=run_or_record, tracked=tracked, traced=traced, left=indices)
 
     def _rewritten(self, record: tracing.Record) -> Module:
         """The module of a record after the user's passes, which may not change what it takes and returns."""
@@ -270,7 +283,7 @@ class Executor(Generic[P, R]):
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
         self._check_devices(record)
-        digest = agree_on(module)
+        digest = agree_on(module) if contents(module).has(*COLLECTIVES) else ""
         progress.stage("choose dialects")
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
@@ -281,7 +294,7 @@ class Executor(Generic[P, R]):
                 loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         machine: Machine | GraphCall
-        machine = Machine(loaded.module, self.device, static=source.static, calls_python=source.calls_python)
+        machine = Machine(loaded.module, source)
         if loaded.destinations is not None:
             from meta.vm.cuda_graph import setup
 

@@ -46,9 +46,6 @@ class Calls:
     steps: frozenset[str] = frozenset()
     checked: frozenset[str] = frozenset()
 
-    def __bool__(self) -> bool:
-        return bool(self.steps or self.checked)
-
 
 def special_calls(module: Module) -> Calls:
     """The steps, and the functions to check: recursive ones, and all of a module whose calls nest deeper than

@@ -69,7 +69,7 @@ def packed_name(choice: Choice) -> str:
     return f"meta.{choice.implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
-COLLECTIVES: Final = (
+ASYNCHRONOUS: Final = (
     "all_gather", "all_reduce", "all_reduce_when", "all_to_all", "broadcast_from", "reduce_scatter", "reduce_to",
     "send_receive",
 )  # fmt: skip
@@ -212,7 +212,7 @@ class Source:
     @property
     def calls_python(self) -> bool:
         """Whether the program calls functions in Python, other than library kernels."""
-        return bool(self.calls) or bool(self.choices.open)
+        return bool(self.calls.steps or self.calls.checked or self.choices.open)
 
     @property
     def reads_values(self) -> bool:
@@ -263,7 +263,7 @@ def register_kernels(source: Source) -> None:
     """Make the library kernels of the program known to TVM under the names that the program calls."""
     if source.choices.open:
         register_open(source.choices.open)
-    if source.calls:
+    if source.calls.steps or source.calls.checked:
         register_calls(loops_of(source.module))
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:

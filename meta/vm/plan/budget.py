@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.errors import ArgumentError, NotSupportedError
-from meta.vm.plan.functions import Kernels
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Dependencies
-from meta.vm.plan.kernels import KernelList
+from meta.vm.plan.kernels import KernelList, leaves
+from meta.vm.plan.memory import planned_bytes
 from meta.vm.plan.recompute import RepeatedKernels, compute_again
 
 _ATTEMPTS: Final = 6
@@ -60,12 +61,12 @@ class MemoryTrade:
 
 
 def keep_to_budget(
-    function: KernelList, kernels: Kernels, budget: int, complete: Callable[[KernelList, bool], tuple[KernelList, int]]
+    function: KernelList, functions: KernelTable, budget: int, complete: Callable[[KernelList, bool], KernelList]
 ) -> tuple[KernelList, MemoryTrade]:
     """The program with memory assigned, at most `budget` bytes with its parameters: tensors are computed again until it
     fits.
 
-    complete: (list, whether small kernels may be bundled) -> the program with memory assigned, and its bytes.
+    complete: (list, whether small kernels may be bundled) -> a copy with memory assigned.
     Raises ArgumentError for less than that can reach, NotSupportedError where "main" branches, calls other functions or
     has symbolic sizes."""
     if not function.is_straight:
@@ -75,8 +76,13 @@ def keep_to_budget(
             "a straight-line program of known sizes",
             "compile it without memory_budget, or for fixed sizes",
         )
-    planned, before = complete(function, True)
-    lowest = before
+    parameter_bytes = sum(o.bytes for _, value in function.parameters for o in leaves(value))
+
+    def needed_bytes(planned: KernelList) -> int:
+        return planned_bytes([planned], functions).total + parameter_bytes
+
+    planned = complete(function, True)
+    lowest = before = needed_bytes(planned)
     moved_by_all = sum(call.moved for call in function.calls)
     if before <= budget:
         return planned, MemoryTrade(budget, before, before, (), 0, moved_by_all)
@@ -85,8 +91,9 @@ def keep_to_budget(
     excess = before - budget
     for attempt in range(_ATTEMPTS):
         target = max(target - excess, 0) if attempt < _ATTEMPTS - 1 else 0
-        changed, recomputed = compute_again(function, kernels, target)
-        planned, after = complete(changed, attempt < _BUNDLED and target > 0)
+        changed, recomputed = compute_again(function, functions.kernels, target)
+        planned = complete(changed, attempt < _BUNDLED and target > 0)
+        after = needed_bytes(planned)
         lowest = min(lowest, after)
         if after <= budget:
             moved = sum(r.moved for r in recomputed)

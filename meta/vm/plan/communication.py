@@ -22,7 +22,7 @@ from collections.abc import Set
 from typing import Final
 
 from meta.records import record
-from meta.vm.lower.choose import COLLECTIVES, WAIT, start_name
+from meta.vm.lower.choose import ASYNCHRONOUS, WAIT, start_name
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.gather_again import gather_again, kernels_of_state
 from meta.vm.plan.graph import Dependencies, OrderedCall
@@ -32,7 +32,7 @@ IN_FLIGHT: Final = 128 << 20
 """Bytes of the operands and results of collectives in progress, at most: five buckets of gradients."""
 _FEEDERS: Final = 3
 """How many kernels in a row, the last before a collective, run as soon as they can."""
-_COLLECTIVE: Final = re.compile(rf"meta\.torch\.({'|'.join(COLLECTIVES)})\.\w+")
+_COLLECTIVE: Final = re.compile(rf"meta\.torch\.({'|'.join(ASYNCHRONOUS)})\.\w+")
 
 
 def collective(call: KernelCall) -> str:

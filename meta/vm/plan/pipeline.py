@@ -10,7 +10,7 @@ from meta import progress
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import UNPROVED
 from meta.ir.analysis import contents
-from meta.vm.lower.choose import COLLECTIVES, Source
+from meta.vm.lower.choose import ASYNCHRONOUS, Source
 from meta.vm.lower.translate import Lowered
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.plan.budget import MemoryTrade, keep_to_budget
@@ -63,26 +63,25 @@ def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bo
             lift_workspaces(each, functions)
         if main.is_straight:
             order_kernels(main)
-            if source.budget is None and contents(source.module).has(*COLLECTIVES):
+            if source.budget is None and contents(source.module).has(*ASYNCHRONOUS):
                 overlap_collectives(main, functions)
         bundles = fuse and source.device.kind == "cuda"
         cache = BundleCache()
-        parameter_bytes = sum(o.bytes for _, value in main.parameters for o in leaves(value))
 
-        def complete(function: KernelList, bundle: bool) -> tuple[KernelList, int]:
+        def complete(function: KernelList, bundle: bool) -> KernelList:
             function = function.copy() if source.budget is not None else function
             write_over_operands(function, functions)
             if bundle and bundles:
                 bundle_kernels(function, functions, cache)
             assign_memory(function, arena=arena)
-            return function, planned_bytes([function], functions).total + parameter_bytes
+            return function
 
         trade: MemoryTrade | None = None
         if source.budget is None:
-            main, _ = complete(main, True)
+            main = complete(main, True)
         else:
             progress.stage("keep to the memory budget")
-            main, trade = keep_to_budget(main, functions.kernels, source.budget, complete)
+            main, trade = keep_to_budget(main, functions, source.budget, complete)
         for each in others:
             assign_memory(each, arena=False)
         planned = [main, *others]

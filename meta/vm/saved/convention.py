@@ -17,11 +17,11 @@ from meta.random.generator import Generator
 from meta.tracing.random_keys import Draws
 from meta.tracing.state import LeftGradient
 from meta.tree import Tree
-from meta.vm.gradient import flat_tree
 from meta.vm.lower.calls import Calls, LoopCall, loops_of
 from meta.vm.lower.choose import Source, output_types
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.program import Program
+from meta.vm.runner import flat_tree
 from meta.vm.saved.kernels import (
     check_found_again,
     functions_of,
@@ -65,7 +65,7 @@ class Tables:
 class Convention:
     """A program as it is called.
 
-    arguments: the nest of its arguments.  record, indices: see `meta.vm.gradient.finisher`.
+    arguments: the nest of its arguments.  record, indices: see `meta.vm.runner.finisher`.
     flat: the results of the program.  outputs: the types of what the machine returns."""
 
     arguments: Tree
@@ -79,8 +79,6 @@ class Convention:
     memory: PlannedBytes
     destinations: Destinations | None
     loops: tuple[LoopCall, ...]
-    static: bool
-    calls_python: bool
 
 
 def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
@@ -116,8 +114,6 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "loops": [_encode_loop(loop) for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
-        "static": source.static,
-        "calls_python": source.calls_python,
     }
 
 
@@ -157,8 +153,6 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
         memory=PlannedBytes(**facts["memory"]),
         destinations=None if destinations is None else Destinations.from_dict(destinations),
         loops=tuple(_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])),
-        static=bool(facts["static"]),
-        calls_python=bool(facts["calls_python"]),
     )  # fmt: skip
 
 

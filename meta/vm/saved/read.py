@@ -25,11 +25,10 @@ from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
 from meta.vm.build.executables import Loaded
 from meta.vm.cuda_graph.setup import graph_call
-from meta.vm.gradient import finisher
 from meta.vm.lower.calls import register as register_loops
 from meta.vm.lower.choose import register_kernels
 from meta.vm.program import Program
-from meta.vm.runner import Machine, Runner, program_runner
+from meta.vm.runner import Machine, Runner, finisher, program_runner
 from meta.vm.saved import program_file
 from meta.vm.saved.contents import PROGRAM
 from meta.vm.saved.convention import Convention, Tables, decode
@@ -124,12 +123,12 @@ def _program(
 ) -> LoadedProgram:
     source, record = convention.source, convention.record
     device: Device = source.device
-    if convention.calls_python:
+    if source.calls_python:
         tvm.load()  # its tensors have the methods that these functions call
     register_kernels(source)
     register_loops(convention.loops)
     arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
-    machine: Any = Machine(module, device, static=convention.static, calls_python=convention.calls_python)
+    machine: Any = Machine(module, source)
     if convention.destinations is not None:
         machine = graph_call(machine, record, source, convention.destinations)
     flat = _flat_record(convention)
