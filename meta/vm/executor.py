@@ -32,7 +32,6 @@ from meta.vm.arguments import (
     with_arrays,
 )
 from meta.vm.build.executables import load
-from meta.vm.byte_counts import parse_bytes
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
 from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
@@ -49,7 +48,7 @@ from meta.vm.runner import (
 
 if TYPE_CHECKING:
     from meta.vm import report
-    from meta.vm.cuda_graph.call import GraphCall
+    from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
 CACHE_LIMIT = 256
@@ -77,7 +76,7 @@ class Executor(Generic[P, R]):
         self.device = device
         self.fuse = fuse
         self.graphs = graphs and device.kind == "cuda"
-        self.memory_budget = None if memory_budget is None else parse_bytes(memory_budget, "memory_budget")
+        self.memory_budget = None if memory_budget is None else _budget(memory_budget)
         self._name = str(getattr(what, "__name__", type(what).__name__))
         self._placements: Callable[[], Sequence[tuple[str, ...]]] = getattr(what, "placements", tuple)
         self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
@@ -287,18 +286,17 @@ class Executor(Generic[P, R]):
         progress.stage("choose dialects")
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
-        if loaded.destinations is not None:
-            from meta.vm.cuda_graph import setup
-
-            if not setup.repays(source, loaded.destinations, self._stable):
-                loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
-        machine: Machine | GraphCall
-        machine = Machine(loaded.module, source)
+        machine: Machine | GraphCall | None = None
         if loaded.destinations is not None:
-            from meta.vm.cuda_graph import setup
+            from meta.vm import cuda_graph
 
-            machine = setup.graph_call(machine, record, source, loaded.destinations, self._stable)
+            if cuda_graph.repays(source, loaded.destinations, self._stable):
+                machine = Machine(loaded.module, source)
+                machine = cuda_graph.graph_call(machine, record, source, loaded.destinations, self._stable)
+            else:
+                loaded = load(source, fuse=self.fuse)
+        machine = machine or Machine(loaded.module, source)
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
@@ -313,6 +311,12 @@ class Executor(Generic[P, R]):
                     f"{self.device}, for which the program is compiled",
                     f'move it, or compile(..., device="{p.type.device}")',
                 )
+
+
+def _budget(value: int | str) -> int:
+    from meta.vm.plan.budget import parse_bytes
+
+    return parse_bytes(value, "memory_budget")
 
 
 def _reports() -> Any:

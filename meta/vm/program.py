@@ -14,7 +14,7 @@ from meta.vm.lower.choose import Source
 from meta.vm.runner import Machine, Runner
 
 if TYPE_CHECKING:
-    from meta.vm.cuda_graph.call import GraphCall
+    from meta.vm.cuda_graph import GraphCall
 
 
 @record(eq=False)

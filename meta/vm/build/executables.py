@@ -23,6 +23,7 @@ from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
 from meta.cache import DiskCache, default_cache
 from meta.collection import without_collection
+from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.records import record
@@ -91,7 +92,7 @@ def _lowered(source: Source) -> Lowered:
 def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
     from meta.backend.tvm.parallel import processes
-    from meta.vm.build.linked import worth_processes
+    from meta.vm.build.generate import worth_processes
 
     operators = sum(choice.compiled for choice in source.choices.listed())
     if worth_processes(operators, source.device.kind):
@@ -176,8 +177,7 @@ def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
 
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    from meta.vm.build.generate import build_module, plan_source
-    from meta.vm.build.linked import linked
+    from meta.vm.build.generate import build_module, linked, plan_source
 
     _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     disk = default_cache()
@@ -197,15 +197,19 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
     return Loaded(module, planned.kernels, planned.memory, "built", planned.destinations, key, planned.trade)
 
 
-def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | None:
-    """The shared library of an executable, from the cache on disk or built again; None without a linker."""
+def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
+    """The shared library of an executable, from the cache on disk or built again. Raises NotSupportedError without a
+    linker."""
     disk = default_cache()
-    stored = library.read(disk, loaded.key) if disk is not None else None
-    if stored is not None:
-        return stored
-    from meta.vm.build.generate import build_module, plan_source
-    from meta.vm.build.linked import linked
+    code = library.read(disk, loaded.key) if disk is not None else None
+    if code is None:
+        from meta.vm.build.generate import build_module, linked, plan_source
 
-    with _lock:
-        _, planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
-        return linked(source, planned) or library.link(build_module(source, planned))
+        with _lock:
+            _, planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
+            code = linked(source, planned) or library.link(build_module(source, planned))
+    if code is None:
+        raise NotSupportedError(
+            "save", "the program cannot be linked", "a machine with a linker", "install one: ld, ld.lld, gcc or clang"
+        )
+    return code

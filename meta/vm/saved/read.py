@@ -24,13 +24,11 @@ from meta.files.safetensors import TensorFile
 from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
 from meta.vm.build.executables import Loaded
-from meta.vm.cuda_graph.setup import graph_call
 from meta.vm.lower.calls import register as register_loops
 from meta.vm.lower.choose import register_kernels
 from meta.vm.program import Program
 from meta.vm.runner import Machine, Runner, finisher, program_runner
 from meta.vm.saved import program_file
-from meta.vm.saved.contents import PROGRAM
 from meta.vm.saved.convention import Convention, Tables, decode
 from meta.vm.saved.executor import LoadedExecutor, LoadedProgram
 from meta.vm.saved.write import FORMAT, processor
@@ -57,7 +55,7 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
     name = os.fspath(path)
     file = safetensors.from_bytes(program_file.contents(path, trust), name)
     try:
-        header = parse_json(file.metadata[PROGRAM])
+        header = parse_json(file.metadata[program_file.PROGRAM])
         _check_versions(header, name)
         return _executor(header, file)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -130,6 +128,8 @@ def _program(
     arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
     machine: Any = Machine(module, source)
     if convention.destinations is not None:
+        from meta.vm.cuda_graph import graph_call
+
         machine = graph_call(machine, record, source, convention.destinations)
     flat = _flat_record(convention)
     plain = program_runner(machine, flat, arrays, convention.outputs, source.mutates, whole=whole)

@@ -18,10 +18,10 @@ from meta.errors import ArgumentError, NotSupportedError
 from meta.files import safetensors
 from meta.files.atomic import Path, replacing
 from meta.ir.type import TensorType
-from meta.vm.build.executables import load
+from meta.vm.build.executables import load, shared_library
 from meta.vm.lower.choose import output_types
 from meta.vm.program import Program
-from meta.vm.saved.contents import PROGRAM, array_entry, library_of
+from meta.vm.saved.program_file import PROGRAM, array_entry
 
 
 def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> str:
@@ -34,7 +34,7 @@ def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> 
     (program,) = programs
     source = program.source
     _check_kernels(program)
-    code = library_of(source, load(source, fuse=fuse), fuse=fuse)
+    code = shared_library(source, load(source, fuse=fuse), fuse=fuse)
     arrays = [(arg["name"], x) for arg, x in _held(program)]
     metadata = {"format": "meta", PROGRAM: json.dumps(describe(program))}
     safetensors.write(f"{os.fspath(path)}.safetensors", [array_entry(n, x) for n, x in arrays], metadata)

@@ -16,10 +16,11 @@ from meta.errors import ArgumentError
 from meta.files import safetensors
 from meta.files.atomic import Path, check_path
 from meta.tree import Tree
+from meta.vm.build.executables import shared_library
 from meta.vm.program import Program
 from meta.vm.saved import program_file, shared
-from meta.vm.saved.contents import PROGRAM, array_entry, library_of
 from meta.vm.saved.convention import Tables, encode
+from meta.vm.saved.program_file import PROGRAM, array_entry
 
 FORMAT: Final = 1
 """The version of the files. It counts up with every change of the files, and of the functions in Python that programs
@@ -51,7 +52,7 @@ def write(
         key = program.loaded.key
         if key not in libraries:
             libraries[key] = len(libraries)
-            code = library_of(program.source, program.loaded, fuse=fuse)
+            code = shared_library(program.source, program.loaded, fuse=fuse)
             entries.append(_bytes_entry(f"library.{libraries[key]}", code))
         entries += [array_entry(f"constant.{number}.{i}", x) for i, x in enumerate(program.constants)]
         described.append({**facts, "library": libraries[key], "constants": len(program.constants)})
