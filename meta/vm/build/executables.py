@@ -21,7 +21,7 @@ from meta.backend.tvm import heap, hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
-from meta.cache import DiskCache, default_cache
+from meta.cache import default_cache
 from meta.collection import without_collection
 from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
@@ -151,29 +151,23 @@ _FACTS = ".json"
 
 def _from_disk(key: str) -> Loaded | None:
     disk = default_cache()
-    facts = _facts(disk, key) if disk is not None else None
-    module = library.load(disk, key) if disk is not None and facts is not None else None
-    if module is None or facts is None:
+    if disk is None:
         return None
-    kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
-    stored = facts.get("destinations")
-    destinations = Destinations.from_dict(stored) if stored is not None else None
-    trade = _trade(facts["trade"]) if facts.get("trade") else None
-    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
-
-
-def _trade(stored: dict[str, Any]) -> MemoryTrade:
-    from meta.vm.plan.budget import MemoryTrade
-
-    return MemoryTrade.from_dict(stored)
-
-
-def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
-    text = disk.read(key, _FACTS)
     try:
-        return None if text is None else json.loads(text)
+        facts = json.loads(disk.read(key, _FACTS) or "")
     except ValueError:
         return None
+    module = library.load(disk, key)
+    if module is None:
+        return None
+    kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
+    destinations = Destinations.from_dict(facts["destinations"]) if "destinations" in facts else None
+    trade = None
+    if "trade" in facts:
+        from meta.vm.plan.budget import MemoryTrade
+
+        trade = MemoryTrade.from_dict(facts["trade"])
+    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
 
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
