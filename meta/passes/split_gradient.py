@@ -135,7 +135,7 @@ def _held(
 ) -> tuple[tuple[tuple[str, int], ...], tuple[Var, ...]]:
     """Where each value that the gradient reads comes from, and the further results of the forward program."""
     mutates = main.attrs.get(MUTATES, {})
-    overwritten = {params[i] for i in mutates.values()}
+    overwritten: set[Var] = {params[i] for i in mutates.values()}
     returned = [i for i in range(len(ys)) if i not in mutates]
     sources: list[tuple[str, int]] = []
     extra: list[Var] = []

@@ -14,6 +14,7 @@ from meta.ir.expr import Call, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.modes import modes
+from meta.vm.arguments import check_devices
 from meta.vm.build.executables import Loaded
 from meta.vm.build.generate import build_module, plan_source
 from meta.vm.executor import Executor
@@ -66,7 +67,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         return len(self._programs)
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
-        self._check_devices(record)
+        check_devices(record, self.device)
         source = prepare(module, self.device)
         register_kernels(source)
         lowering = _SpannedLowering(source.module, source.choices, source.calls)
@@ -122,7 +123,7 @@ class _SpannedLowering(Lowering):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.line = ""
+        self.line: str = ""
         self.lines: dict[str, dict[str, None]] = {}
 
     def call(self, scope: Any, call: Call) -> Any:

@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 from weakref import WeakSet, finalize
@@ -44,7 +45,6 @@ an argument that is not copied has moved."""
 MAX_MOVES = 1
 """How often an argument may move before it is copied in every call."""
 
-_streams: dict[Device, int] = {}
 _recorded: WeakSet[GraphCall] = WeakSet()
 
 
@@ -261,9 +261,7 @@ class _Copied:
             driver.copy(target.data_ptr(), self.address, self.byte_count, stream)
 
 
+@cache
 def _side_stream(on: Device) -> int:
     """The stream of a device on which calls run until they are recorded."""
-    stream = _streams.get(on)
-    if stream is None:
-        stream = _streams[on] = driver.create_stream()
-    return stream
+    return driver.create_stream()

@@ -6,8 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from meta import progress, tracing
 from meta.collection import without_collection
@@ -15,18 +14,20 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
-from meta.errors import ArgumentError, DeviceError
 from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
 from meta.vm.arguments import (
+    Recordable,
     RecordSource,
     check_call,
+    check_devices,
     check_rewritten,
     flatten_call,
     module_record,
+    recorder_of,
     refuse_foreign,
     refuse_writes,
     with_arrays,
@@ -55,12 +56,6 @@ CACHE_LIMIT = 256
 """Most specialisations that an executor keeps; all are dropped when there would be more."""
 
 
-class Recordable(Protocol):
-    """An object that can be compiled: a Model, a traced function, a training step."""
-
-    def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
-
-
 P = ParamSpec("P")
 R = TypeVar("R", covariant=True)
 
@@ -79,7 +74,7 @@ class Executor(Generic[P, R]):
         self.memory_budget = None if memory_budget is None else _budget(memory_budget)
         self._name = str(getattr(what, "__name__", type(what).__name__))
         self._placements: Callable[[], Sequence[tuple[str, ...]]] = getattr(what, "placements", tuple)
-        self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
+        self._record = module_record(what) if isinstance(what, Module) else recorder_of(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
         self._open: OpenSizes | None = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
@@ -256,9 +251,9 @@ class Executor(Generic[P, R]):
         run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if traced.left else plain
 
         def recorder() -> Runner:
-            from meta.vm.gradient import GradientRecorder
+            from meta.vm.gradient import recording_call
 
-            return GradientRecorder(run, record, module, traced.result.count(), self._compile, finish).call
+            return recording_call(run, record, module, traced.result.count(), self._compile, finish)
 
         tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))] if traced.left else None
         run_or_record = recording_runner(run, traced, recorder)
@@ -281,7 +276,7 @@ class Executor(Generic[P, R]):
             return self._build(record, separate_results(module, standard()(module)))
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
-        self._check_devices(record)
+        check_devices(record, self.device)
         digest = agree_on(module) if contents(module).has(*COLLECTIVES) else ""
         progress.stage("choose dialects")
         source = prepare(module, self.device, self.memory_budget)
@@ -301,16 +296,6 @@ class Executor(Generic[P, R]):
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
         return Program(record, module, source, loaded, constants, machine, run, digest=digest)
-
-    def _check_devices(self, record: tracing.Record) -> None:
-        for p in record.main.params:
-            if isinstance(p.type, TensorType) and p.type.device is not self.device and not tracing.is_key(p):
-                raise DeviceError(
-                    "vm",
-                    f"'{p.name}' is on {p.type.device}",
-                    f"{self.device}, for which the program is compiled",
-                    f'move it, or compile(..., device="{p.type.device}")',
-                )
 
 
 def _budget(value: int | str) -> int:
@@ -340,20 +325,6 @@ def compile_record(
     )
     executor._stable = frozenset(stable)
     return executor._compile(record, record.module)
-
-
-def _recorder(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.Record]:
-    """The `record` method of an object, or of a traced function; raises ArgumentError for anything else."""
-    if isinstance(what, (FunctionType, MethodType)):
-        return tracing.trace(what).record
-    record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
-    if record is not None and not isinstance(what, type):
-        return record
-    is_class = isinstance(what, type)
-    problem = f"the class {what.__name__}" if is_class else type(what).__name__
-    hint = "compile an instance of it" if is_class else ""
-    allowed = "a Model, a function, a training step or an IR Module"
-    raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 
 
 @overload

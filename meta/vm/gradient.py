@@ -76,59 +76,54 @@ class RecordedProgram:
         )
 
 
-class GradientRecorder:
-    """Calls of one specialisation that record a node.
+def recording_call(
+    plain: Runner, record: tracing.Record, module: Module, count: int, compile: Compile, finish: Finish
+) -> Runner:
+    """The call of one specialisation that records a node.
 
     plain: the call without gradients.  record, module: the program after the passes before the standard ones; `count`
     results belong to the caller.  finish: from all results of the program to what the call returns."""
+    state = [x for _, x in record.state]
+    params = record.main.params[: len(record.inputs) + len(state)]
+    floating = [i for i, p in enumerate(params) if is_floating(p)]
+    programs: dict[tuple[int, ...], RecordedProgram | MetaError | None] = {}
 
-    def __init__(
-        self, plain: Runner, record: tracing.Record, module: Module, count: int, compile: Compile, finish: Finish
-    ) -> None:
-        self.plain = plain
-        self.record = record
-        self.module = module
-        self.count = count
-        self.compile = compile
-        self.finish = finish
-        self.state = [x for _, x in record.state]
-        params = record.main.params[: len(record.inputs) + len(self.state)]
-        self.floating = [i for i, p in enumerate(params) if is_floating(p)]
-        self._recorded: dict[tuple[int, ...], RecordedProgram | MetaError | None] = {}
+    def prepare(tracked: tuple[int, ...]) -> RecordedProgram | MetaError | None:
+        try:
+            parts = split(module, tracked, record.constant, count)
+        except MetaError as error:  # a user's `backward` may raise any
+            return error
+        if parts is None:
+            return None
+        main = parts.forward.main
+        result = flat_tree(len(main.body.results) - len(main.attrs.get(MUTATES, {})))
+        forward = compile(replace(record, module=parts.forward, result=result), parts.forward)
+        return RecordedProgram(record, parts, forward, compile)
 
-    def call(self, inputs: Sequence[NDArray]) -> Any:
-        arrays = [*inputs, *self.state]
-        tracked = tuple([i for i in self.floating if arrays[i]._node is not None])
-        if tracked not in self._recorded:
-            self._recorded[tracked] = self._prepare(tracked)
-        recorded = self._recorded[tracked]
+    def call(inputs: Sequence[NDArray]) -> Any:
+        arrays = [*inputs, *state]
+        tracked = tuple([i for i in floating if arrays[i]._node is not None])
+        if tracked not in programs:
+            programs[tracked] = prepare(tracked)
+        recorded = programs[tracked]
         if recorded is None:
-            return self.plain(inputs)
+            return plain(inputs)
         edges: Any = tuple([(arrays[i]._node, arrays[i]._index) for i in tracked])
         if isinstance(recorded, MetaError):
             # The error matters only if `backward` asks for the gradient.
-            result = self.plain(inputs)
-            flows = differentiable_results(self.module.main, tracked, self.record.constant, self.count)
-            results = [x for _, x in flatten(result, NDArray)[0]]
-            _refuse([results[i] for i in flows], edges, recorded)
+            result = plain(inputs)
+            flows = differentiable_results(module.main, tracked, record.constant, count)
+            leaves = [x for _, x in flatten(result, NDArray)[0]]
+            _refuse([leaves[i] for i in flows], edges, recorded)
             return result
         results = recorded.forward.run(inputs)
         parts = recorded.split
         # Aliases of results: the results hold the node, which holds the values.
         values = [arrays[i] if kind == "parameter" else results[i]._alias() for kind, i in parts.held]
         _link([results[i] for i in parts.flows], edges, values, recorded.gradients)
-        return self.finish(inputs, results[: len(results) - parts.extra])
+        return finish(inputs, results[: len(results) - parts.extra])
 
-    def _prepare(self, tracked: tuple[int, ...]) -> RecordedProgram | MetaError | None:
-        try:
-            parts = split(self.module, tracked, self.record.constant, self.count)
-        except MetaError as error:  # a user's `backward` may raise any
-            return error
-        if parts is None:
-            return None
-        result = flat_tree(len(parts.forward.main.body.results) - len(parts.forward.main.attrs.get(MUTATES, {})))
-        forward = self.compile(replace(self.record, module=parts.forward, result=result), parts.forward)
-        return RecordedProgram(self.record, parts, forward, self.compile)
+    return call
 
 
 def without_gradient(run: Runner, inputs: Sequence[NDArray], error: MetaError) -> Any:

@@ -264,7 +264,9 @@ def finisher(record: tracing.Record, indices: Sequence[int | None]) -> Finish:
             for target, index, assigned in filled:
                 x = inputs[target] if isinstance(target, int) else target
                 if x._node is not None:
-                    _leave(x, _own(results[index], pointers), assigned)
+                    gradient = _own(results[index], pointers)
+                    with accumulate_lock, GradMode(False):
+                        x._grad = gradient if assigned else add_up(x._grad, gradient)
         return build(inputs, results[:count])
 
     return finish
@@ -277,8 +279,3 @@ def _own(gradient: NDArray, pointers: set[int]) -> NDArray:
         return copy_of(gradient)
     pointers.add(pointer)
     return gradient
-
-
-def _leave(x: NDArray, gradient: NDArray, assigned: bool) -> None:
-    with accumulate_lock, GradMode(False):
-        x._grad = gradient if assigned else add_up(x._grad, gradient)

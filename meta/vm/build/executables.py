@@ -67,7 +67,11 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         progress.stage("prepare library kernels")
         register_kernels(source)
         progress.stage("read from disk")
-        lowered = None if _keyed_by_sources(source) else _lowered(source)
+        lowered: Lowered | None = None
+        if not _keyed_by_sources(source):
+            from meta.vm.lower.translate import lower
+
+            lowered = lower(source)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key)
         if loaded is None:
@@ -81,12 +85,6 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
                 _loaded.popitem(last=False)
             tvm.clear_pools()  # they have the results of dropped programs, which fit other programs of equal sizes only
     return loaded
-
-
-def _lowered(source: Source) -> Lowered:
-    from meta.vm.lower.translate import lower as lower_module
-
-    return lower_module(source.module, source.choices, source.calls)
 
 
 def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:

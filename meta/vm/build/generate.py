@@ -36,7 +36,7 @@ def plan_source(
     """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already.
     arena: the caller provides the memory of a program of straight-line code."""
     progress.stage("lower operators")
-    lowered = lowered or lower(source.module, source.choices, source.calls)
+    lowered = lowered or lower(source)
     target = targets.target(source.device.kind)
     with compiling("vm"):
         return lowered, plan(source, lowered, target, fuse=fuse, arena=arena)
@@ -74,15 +74,10 @@ def finish(planned: Planned, *, static: bool) -> Any:
 
 
 def execution_mode(planned: Planned) -> str:
-    """ "compiled" or "bytecode", by the size of the program."""
-    return "compiled" if _largest(planned.module) <= _COMPILED else "bytecode"
-
-
-def _largest(module: Any) -> int:
-    """The bindings and parameters of the largest Relax function of a module."""
-    functions = [f for f in module.functions.values() if isinstance(f, tvm.RelaxFunction)]
+    """ "compiled" or "bytecode", by the size of the largest function."""
+    functions = [f for f in planned.module.functions.values() if isinstance(f, tvm.RelaxFunction)]
     sizes = (len(f.params) + sum(len(block.bindings) for block in f.body.blocks) for f in functions)
-    return max(sizes, default=0)
+    return "compiled" if max(sizes, default=0) <= _COMPILED else "bytecode"
 
 
 # --- in parallel ------------------------------------------------------------------------------------------------------

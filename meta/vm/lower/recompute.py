@@ -59,8 +59,8 @@ def _unwritten(function: FunctionExpr, choices: Choices) -> set[Var]:
     for binding in walk(function):
         if _taker(binding.value, choices) is None:
             atoms_read.update(reads(binding.value))
-    variables = (binding.var for binding in walk(function) if isinstance(binding.var.type, TensorType))
-    return {v for v in variables if v not in atoms_read and _is_large(v.type)}
+    sizes = {b.var: b.var.type.nbytes for b in walk(function) if isinstance(b.var.type, TensorType)}
+    return {v for v, n in sizes.items() if v not in atoms_read and isinstance(n, int) and n >= _LEAST_UNWRITTEN}
 
 
 def _taker(value: Any, choices: Choices) -> Any:
@@ -84,7 +84,3 @@ def _recipe(binding: Binding, unwritten: bool, recipes: Mapping[Var, _Recipe], c
     length = 1 + sum(part.length for part in parts if part)
     most = _MOST_BYTES_UNWRITTEN if unwritten else _MOST_BYTES
     return _Recipe(call, read, length) if read <= most * kind.nbytes and length <= _MOST_OPERATORS else None
-
-
-def _is_large(kind: Any) -> bool:
-    return isinstance(kind.nbytes, int) and kind.nbytes >= _LEAST_UNWRITTEN

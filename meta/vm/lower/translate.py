@@ -23,7 +23,7 @@ from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, loop_of
-from meta.vm.lower.choose import Choice, Choices, is_open, packed_name
+from meta.vm.lower.choose import Choice, Choices, Source, is_open, packed_name
 from meta.vm.lower.open_calls import function_name
 from meta.vm.lower.recompute import TAKERS, recomputed
 
@@ -117,12 +117,10 @@ class Lowered:
     ops: Mapping[str, str]
 
 
-def lower(module: Module, choices: Choices, calls: Calls) -> Lowered:
-    """Lower a module without closures, whose "main" has no constants and then returns a flat tuple of tensors.
-
-    calls: the functions that loops repeat, and those that take a token.
-    Raises NotSupportedError for what Relax cannot hold."""
-    return Lowering(module, choices, calls).run()
+def lower(source: Source) -> Lowered:
+    """Lower a program, whose "main" then returns a flat tuple of tensors. Raises NotSupportedError for what Relax
+    cannot hold."""
+    return Lowering(source.module, source.choices, source.calls).run()
 
 
 @dataclass(slots=True)

@@ -53,7 +53,7 @@ class Tensor:
     @property
     def bytes(self) -> int:
         """Its bytes; 0 if its size is symbolic."""
-        return shape_bytes(self.shape, self.dtype)
+        return prod(self.shape or ()) * itemsize(self.dtype) if self.is_static else 0
 
     @property
     def is_static(self) -> bool:
@@ -70,12 +70,6 @@ class Tensor:
     def again(self, suffix: str = "again") -> Tensor:
         """Another tensor for the same value, with memory to be planned."""
         return Tensor(f"{self.name}_{suffix}", self.shape, self.dtype, Memory(), self)
-
-
-def shape_bytes(shape: Shape | None, dtype: str) -> int:
-    if shape is None or not all(isinstance(d, int) for d in shape):
-        return 0
-    return prod(shape) * itemsize(dtype)
 
 
 def same_shape(a: Shape | None, b: Shape | None) -> bool:

@@ -267,28 +267,25 @@ class ListEmitter:
         memory = tensor.memory
         if memory in self.placed:
             return self.placed[memory]
-        shape = tensor.shape
-        assert shape is not None
-        kind = tvm.TensorType(list(shape), tensor.dtype)
-        if memory.kind == PLANNED:
-            key = memory.storage, memory.offset, shape, tensor.dtype
-            if key not in self.placed:
-                self.placed[key] = self.destination(tensor, kind, memory.storage, memory.offset)
-            return self.placed[key]
-        self.placed[memory] = self.destination(tensor, kind, -1, 0)
-        return self.placed[memory]
+        is_planned = memory.kind == PLANNED
+        key = (memory.storage, memory.offset, tensor.shape, tensor.dtype) if is_planned else memory
+        if key not in self.placed:
+            self.placed[key] = self.destination(tensor, memory.storage, memory.offset)
+        return self.placed[key]
 
-    def destination(self, tensor: Tensor, kind: Any, storage: int, offset: int) -> Any:
+    def destination(self, tensor: Tensor, storage: int, offset: int) -> Any:
         """A variable for a tensor in a storage; storage -1: with separate memory."""
+        assert tensor.shape is not None
+        kind = tvm.TensorType(list(tensor.shape), tensor.dtype)
         if self.takes_memory:
             if storage < 0:
                 storage = len(self.function.storages) + len(self.owned)
                 self.owned.append(tensor.bytes)
             var = tvm.RelaxVar(tensor.name, kind)
             self.params.append(var)
-            self.destinations.append(Destination(storage, offset, _known(tensor.shape), tensor.dtype))
+            self.destinations.append(Destination(storage, offset, tuple(map(int, tensor.shape)), tensor.dtype))
             return var
-        shape = tvm.ShapeExpr(list(tensor.shape or ()))
+        shape = tvm.ShapeExpr(list(tensor.shape))
         if storage < 0:
             return self.bind(tensor.name, kind, tvm.relax.op.builtin.alloc_tensor(shape, tensor.dtype, 0))
         memory = tvm.relax.op.memory
@@ -297,11 +294,6 @@ class ListEmitter:
             self.storages[storage] = self.bind(f"storage{storage}", call.ty, call)
         call = memory.alloc_tensor(self.storages[storage], offset, shape, tensor.dtype)
         return self.bind(tensor.name, kind, call)
-
-
-def _known(shape: Shape | None) -> tuple[int, ...]:
-    assert shape is not None
-    return tuple(map(int, shape))
 
 
 def _type_of(value: Any) -> Any:

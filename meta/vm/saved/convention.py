@@ -118,7 +118,7 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "kernels": program.loaded.kernels,
         "memory": asdict(program.loaded.memory),
         "destinations": None if destinations is None else asdict(destinations),
-        "loops": [_encode_loop(loop) for loop in loops],
+        "loops": [{name: getattr(loop, name) for name in _COUNTS} for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
     }
@@ -164,10 +164,6 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
 
 
 _COUNTS = ("step", "carried", "scanned", "captured", "length", "reverse", "single")
-
-
-def _encode_loop(loop: LoopCall) -> dict[str, Any]:
-    return {name: getattr(loop, name) for name in _COUNTS}
 
 
 def _decode_loop(facts: Mapping[str, Any], types: FunctionExpr) -> LoopCall:

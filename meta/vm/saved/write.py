@@ -59,17 +59,6 @@ def write(
     entries += [array_entry(f"state.{n}", x) for n, x in tables.state.items()]
     header = {
         "name": name,
-        **versions(device),
-        "whole": whole,
-        "generators": [generator.state for generator in tables.generators],
-        "programs": described,
-    }
-    return program_file.write(path, entries, {PROGRAM: json.dumps(header)})
-
-
-def versions(device: Device) -> dict[str, Any]:
-    """The facts that a file is checked against when it is loaded."""
-    return {
         "format": FORMAT,
         "meta": __version__,
         "tvm": targets.tvm_version(),
@@ -78,7 +67,11 @@ def versions(device: Device) -> dict[str, Any]:
         "processor": processor(),
         "target": str(targets.target(device.kind)),
         "features": sorted(targets.instruction_sets(targets.target("cpu"))),
+        "whole": whole,
+        "generators": [generator.state for generator in tables.generators],
+        "programs": described,
     }
+    return program_file.write(path, entries, {PROGRAM: json.dumps(header)})
 
 
 def processor() -> str:

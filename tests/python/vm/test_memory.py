@@ -105,7 +105,7 @@ def test_programs_run_in_an_arena() -> None:
     assert any(t.offset for t in destinations.tensors)
     storages = [allocation.empty((max(size, 1),), "uint8") for size in destinations.storages]
     placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
-    machine = Machine(build_module(source, planned), CPU, static=True)
+    machine = Machine(build_module(source, planned), source)
     result = machine.main(x._data, w._data, *(p.data for p in placed))
     np.testing.assert_allclose(meta.from_dlpack(result).numpy(), expected[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(w.numpy(), expected[1].numpy(), rtol=1e-5)
