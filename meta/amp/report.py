@@ -127,7 +127,7 @@ def report(
 
 def _traced(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Module:
     from meta.vm import Executor, LoadedExecutor  # eager calls in mixed precision need no virtual machine
-    from meta.vm.gradient import with_left_gradients
+    from meta.vm.runner import with_left_gradients
 
     if isinstance(step, Module):
         return step
@@ -138,7 +138,7 @@ def _traced(step: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Module:
         problem = f"the step is {type(step).__name__}"
         raise ArgumentError("report", problem, "a Model, a function, a training step or an IR Module")
     record = tracing.record(step, args, kwargs) if traced is None else traced(*args, **kwargs)
-    return with_left_gradients(record)[0].module
+    return (with_left_gradients(record)[0] if record.left else record).module
 
 
 def _low_precision(module: Module) -> str:

@@ -19,7 +19,7 @@ from meta.op.registry import Op
 from meta.optim.train_step import TrainStep
 from meta.passes.standard import standard
 from meta.vm.build.generate import plan_source
-from meta.vm.lower.dispatched import prepare
+from meta.vm.lower.choose import prepare
 from meta.vm.plan.communication import overlaps
 
 _SENT: Mapping[str, Callable[[int, int], float]] = {

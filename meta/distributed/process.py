@@ -123,7 +123,7 @@ def shutdown() -> None:
     """Leave the other processes. Programs with collectives do not run afterwards."""
     if _torch_is_initialized():
         from meta.backend.torch.groups import remove_groups
-        from meta.vm.cuda_graph.call import forget_recordings
+        from meta.vm.cuda_graph import forget_recordings
 
         forget_recordings()
         remove_groups()

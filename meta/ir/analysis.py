@@ -8,7 +8,7 @@ from typing import Any
 from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.type import flat_types
-from meta.ir.visitor import called_globals, free_vars, reads, walk
+from meta.ir.visitor import called_globals, free_vars, nested_blocks, reads, walk
 from meta.records import record
 
 
@@ -73,11 +73,16 @@ def op_counts(node: FunctionExpr | Block) -> dict[str, int]:
 class Contents:
     """What a module has, for passes that have nothing to do without it.
 
-    operators: the names of the operators that it calls; the namespace of those that have one; "" for functions.
+    operators: the names of the operators that it calls; the namespace of those that have one; "" for calls of
+        functions, "fn" for closures, "if" for conditionals.
     devices: the kinds of the devices of its tensors."""
 
     operators: frozenset[str]
     devices: frozenset[str]
+
+    def has(self, *names: str) -> bool:
+        """Whether one of `names` is among the operators."""
+        return not self.operators.isdisjoint(names)
 
 
 def contents(module: Module) -> Contents:
@@ -86,7 +91,8 @@ def contents(module: Module) -> Contents:
     if found is None:
         bindings = [b for function in module.functions.values() for b in walk(function)]
         calls = [b.value for b in bindings if isinstance(b.value, Call)]
-        names = ("" if isinstance(c.op, (Var, GlobalVar)) else c.op.name.partition("::")[0] for c in calls)
+        names = {"" if isinstance(c.op, (Var, GlobalVar)) else c.op.name.partition("::")[0] for c in calls}
+        names |= {"fn" if isinstance(b.value, FunctionExpr) else "if" for b in bindings if nested_blocks(b.value)}
         params = (p for function in module.functions.values() for p in function.params)
         kinds = {v.type for v in (*params, *(b.var for b in bindings))}
         devices = {t.device.kind for t in flat_types(kinds)}

@@ -90,7 +90,7 @@ def context() -> PassContext:
 class Pass:
     """A named transformation. Call it on a Module; its contract is its documentation.
 
-    looks_for: the pass changes only modules that call one of these operators, named as in `Contents`; empty: all
+    looks_for: the pass changes only modules that have one of these, named as in `Contents.operators`; empty: all
         modules.  device: the kind of device that it is about, "" for all. Other modules are passed over.
     """
 
@@ -123,8 +123,7 @@ class Pass:
         if not self.looks_for and not self.device:
             return True
         found = contents(module)
-        is_called = not self.looks_for or not found.operators.isdisjoint(self.looks_for)
-        return is_called and (not self.device or self.device in found.devices)
+        return (not self.looks_for or found.has(*self.looks_for)) and (not self.device or self.device in found.devices)
 
 
 @record
@@ -147,7 +146,8 @@ def pass_names() -> list[str]:
     packaged = {"align_products", "auto_cast", "auto_diff", "channels_last", "composites", "cse", "dce",
             "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const", "from_relay",
             "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates",
-            "narrow_gathers", "outline_loops", "place", "separate_biases", "simplify", "split_joins"}  # fmt: skip
+            "lift_closures", "narrow_gathers", "outline_branches", "outline_loops", "place", "separate_biases",
+            "simplify", "split_joins", "tail_loops"}  # fmt: skip
     return sorted(packaged | _created)
 
 

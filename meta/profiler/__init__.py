@@ -1,12 +1,13 @@
 """Where time and memory go: `with meta.profiler.profile() as p:` around eager calls and compiled programs.
 
-api        the context managers, and the finished profile
-recorder   the recorder of the operators, programs and kernels of a thread
-events     one timed piece of work
-summary    times by operator and line
-chrome     the trace that Perfetto and Chrome open
-memory     bytes of living arrays, and their plot over time
-nvtx       ranges for NVIDIA's tools
+api           the context managers, and the finished profile
+recorder      the recorder of the operators, programs and kernels of a thread
+instrumented  executors that report every kernel call, with lines and living bytes
+events        one timed piece of work
+summary       times by operator and line
+chrome        the trace that Perfetto and Chrome open
+memory        bytes of living arrays, and their plot over time
+nvtx          ranges for NVIDIA's tools
 """
 
 from __future__ import annotations

@@ -16,10 +16,10 @@ from meta.errors import user_location
 from meta.modes import scoped
 from meta.op.registry import Op
 from meta.profiler.events import Event
+from meta.profiler.instrumented import KernelLayout, instrumented
 from meta.profiler.memory import LivingArrays
 from meta.profiler.nvtx import Ranges
 from meta.tree import leaves_of
-from meta.vm.instrumented import KernelLayout, instrumented
 
 
 class Recorder:

@@ -13,7 +13,7 @@ from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
 from meta.errors import GradientError, TraceError, TypeInferenceError
 from meta.ir.builder import Builder
-from meta.ir.expr import Atom, Constant, Var
+from meta.ir.expr import Atom, Call, Constant, Var
 from meta.modes import modes
 from meta.op.registry import Op, get
 from meta.parts import mark_part
@@ -330,10 +330,16 @@ class Trace(Emitter):
         return tuple(left)
 
     def constant_results(self, outputs: Sequence[Atom]) -> frozenset[int]:
-        """The positions of results that no gradient flows from outside of the trace: those computed under `no_grad`,
-        and those whose graph a backward pass in the trace has freed."""
+        """The positions of results that no gradient flows from outside of the trace: those computed under `no_grad`
+        or by stop_gradient, and those whose graph a backward pass in the trace has freed."""
         freed = reached(self.builder.bindings, frozenset(self.freed)) if self.freed else set[Var]()
-        return frozenset(i for i, atom in enumerate(outputs) if self.is_cut(atom) or atom in freed)
+
+        def is_constant(atom: Atom) -> bool:
+            value = self.builder.definition(atom)
+            is_stopped = isinstance(value, Call) and value.op_name == "stop_gradient"
+            return is_stopped or self.is_cut(atom) or atom in freed
+
+        return frozenset(i for i, atom in enumerate(outputs) if is_constant(atom))
 
     def depends_on_leaves(self, x: Symbol) -> bool:
         """Whether gradients flow from `x` to anything that requires them."""

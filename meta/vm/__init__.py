@@ -2,12 +2,11 @@
 
 executor, program     compiling for the types of a call, and the compiled program
 arguments, runner     the arguments of a call, and its part in Python
-gradient, split       calls that record gradients, and the programs that compute them
+gradient              calls that record gradients
 overlaps              arrays of calls that share memory
 ranks                 comparing programs that communicate
 dynamic_sizes         sizes that a program leaves open, and those it is compiled for
-report, byte_counts   dialects, memory, text and time of a program; numbers of bytes as users write them
-instrumented          executors that report every kernel, for profiles
+report                dialects, memory, text and time of a program
 lower                 from our IR to Relax
 plan                  the order of kernels, and the memory of tensors
 build                 from a plan to an executable

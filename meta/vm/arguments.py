@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any
+from types import FunctionType, MethodType
+from typing import Any, Protocol
 
 from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
-from meta.errors import ArgumentError, IRError, NotSupportedError, value_text
+from meta.errors import ArgumentError, DeviceError, IRError, NotSupportedError, value_text
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
 from meta.ir.type import TensorType, TupleType, Type
@@ -20,6 +21,12 @@ from meta.tree import Tree, flatten, named_leaves
 from meta.vm.dynamic_sizes import OpenSizes
 
 
+class Recordable(Protocol):
+    """An object that can be compiled: a Model, a traced function, a training step."""
+
+    def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
+
+
 @record
 class RecordSource:
     """A record as something to compile."""
@@ -28,6 +35,20 @@ class RecordSource:
 
     def record(self, *_: Any, **__: Any) -> tracing.Record:
         return self.program
+
+
+def recorder_of(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.Record]:
+    """The `record` method of an object, or of a traced function; raises ArgumentError for anything else."""
+    if isinstance(what, (FunctionType, MethodType)):
+        return tracing.trace(what).record
+    record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
+    if record is not None and not isinstance(what, type):
+        return record
+    is_class = isinstance(what, type)
+    problem = f"the class {what.__name__}" if is_class else type(what).__name__
+    hint = "compile an instance of it" if is_class else ""
+    allowed = "a Model, a function, a training step or an IR Module"
+    raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 
 
 def module_record(module: Module) -> Callable[..., tracing.Record]:
@@ -81,6 +102,18 @@ def check_call(record: tracing.Record, inputs: Sequence[NDArray], sizes: OpenSiz
     values = check_inputs("vm", record.inputs, types, inputs)
     if sizes is not None:
         sizes.check_bounds("vm", values)
+
+
+def check_devices(record: tracing.Record, device: Device) -> None:
+    """Raise DeviceError for an input or an array of the state that is on another device."""
+    for p in record.main.params:
+        if isinstance(p.type, TensorType) and p.type.device is not device and not tracing.is_key(p):
+            raise DeviceError(
+                "vm",
+                f"'{p.name}' is on {p.type.device}",
+                f"{device}, for which the program is compiled",
+                f'move it, or compile(..., device="{p.type.device}")',
+            )
 
 
 def check_rewritten(record: tracing.Record, module: Module) -> None:

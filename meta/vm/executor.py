@@ -6,8 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from types import FunctionType, MethodType
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
 
 from meta import progress, tracing
 from meta.collection import without_collection
@@ -15,43 +14,46 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
-from meta.errors import ArgumentError, DeviceError
+from meta.ir.analysis import contents
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
 from meta.vm.arguments import (
+    Recordable,
     RecordSource,
     check_call,
+    check_devices,
     check_rewritten,
     flatten_call,
     module_record,
+    recorder_of,
     refuse_foreign,
     refuse_writes,
     with_arrays,
 )
 from meta.vm.build.executables import load
-from meta.vm.byte_counts import parse_bytes
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
-from meta.vm.gradient import GradientRecorder, finisher, with_left_gradients
-from meta.vm.lower.dispatched import output_types, prepare
+from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
-from meta.vm.ranks import LastProgram, agree_on
-from meta.vm.runner import Machine, Runner, program_runner, shared_results
+from meta.vm.ranks import COLLECTIVES, LastProgram, agree_on
+from meta.vm.runner import (
+    Machine,
+    Runner,
+    finisher,
+    program_runner,
+    recording_runner,
+    shared_results,
+    with_left_gradients,
+)
 
 if TYPE_CHECKING:
     from meta.vm import report
-    from meta.vm.cuda_graph.call import GraphCall
+    from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
 CACHE_LIMIT = 256
 """Most specialisations that an executor keeps; all are dropped when there would be more."""
-
-
-class Recordable(Protocol):
-    """An object that can be compiled: a Model, a traced function, a training step."""
-
-    def record(self, *args: Any, **kwargs: Any) -> tracing.Record: ...
 
 
 P = ParamSpec("P")
@@ -69,10 +71,10 @@ class Executor(Generic[P, R]):
         self.device = device
         self.fuse = fuse
         self.graphs = graphs and device.kind == "cuda"
-        self.memory_budget = None if memory_budget is None else parse_bytes(memory_budget, "memory_budget")
+        self.memory_budget = None if memory_budget is None else _budget(memory_budget)
         self._name = str(getattr(what, "__name__", type(what).__name__))
         self._placements: Callable[[], Sequence[tuple[str, ...]]] = getattr(what, "placements", tuple)
-        self._record = module_record(what) if isinstance(what, Module) else _recorder(what)
+        self._record = module_record(what) if isinstance(what, Module) else recorder_of(what)
         self._whole = isinstance(what, Module)
         self._passes = tuple(passes or ())
         self._open: OpenSizes | None = open_sizes(dynamic, self._whole) or getattr(what, "open_sizes", None)
@@ -85,7 +87,7 @@ class Executor(Generic[P, R]):
         self._lock = new_lock("program")
         self._revision = tracing.revision()
         self._stable: frozenset[int] = frozenset()
-        self._last_program = LastProgram()
+        self._last_program: LastProgram | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
@@ -122,7 +124,8 @@ class Executor(Generic[P, R]):
         """The program of a call with these arguments as it is before the standard passes: traced, and rewritten by
         `passes`. Nothing is compiled or run."""
         args, kwargs = with_arrays((args, kwargs), self.device)
-        return self._rewritten(with_left_gradients(self._trace(args, kwargs))[0])
+        record = self._trace(args, kwargs)
+        return self._rewritten(with_left_gradients(record)[0] if record.left else record)
 
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
@@ -237,20 +240,24 @@ class Executor(Generic[P, R]):
             return self._record(*args, **kwargs)
 
     def _lower(self, traced: tracing.Record, inputs: Sequence[NDArray]) -> Program:
-        record, indices = with_left_gradients(traced)
+        record, indices = with_left_gradients(traced) if traced.left else (traced, ())
         module = self._rewritten(record)
         program = self._compile(record, module)
         finish = finisher(traced, indices)
         plain = program.run
         if program.digest:
-            self._last_program.set(program.digest)
-            plain = self._last_program.compare_before(plain, program.digest)
+            last = self._last_program = self._last_program or LastProgram()
+            plain = last.compare_before(plain, program.digest)
         run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if traced.left else plain
-        tracked = None
-        if traced.left:
-            tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))]
-        recorder = GradientRecorder(run, record, module, traced.result.count(), self._compile, finish)
-        return replace(program, run=recorder.runner(), tracked=tracked, traced=traced, left=indices)
+
+        def recorder() -> Runner:
+            from meta.vm.gradient import recording_call
+
+            return recording_call(run, record, module, traced.result.count(), self._compile, finish)
+
+        tracked = [x.requires_grad for x in (*inputs, *(x for _, x in traced.state))] if traced.left else None
+        run_or_record = recording_runner(run, traced, recorder)
+        return replace(program, run=run_or_record, tracked=tracked, traced=traced, left=indices)
 
     def _rewritten(self, record: tracing.Record) -> Module:
         """The module of a record after the user's passes, which may not change what it takes and returns."""
@@ -269,37 +276,32 @@ class Executor(Generic[P, R]):
             return self._build(record, separate_results(module, standard()(module)))
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
-        self._check_devices(record)
-        digest = agree_on(module)
+        check_devices(record, self.device)
+        digest = agree_on(module) if contents(module).has(*COLLECTIVES) else ""
         progress.stage("choose dialects")
         source = prepare(module, self.device, self.memory_budget)
         loaded = load(source, fuse=self.fuse, graphs=self.graphs and source.static and not source.reads_values)
-        if loaded.destinations is not None:
-            from meta.vm.cuda_graph import setup
-
-            if not setup.repays(source, loaded.destinations, self._stable):
-                loaded = load(source, fuse=self.fuse)
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
-        machine: Machine | GraphCall
-        machine = Machine(loaded.module, self.device, static=source.static, calls_python=source.calls_python)
+        machine: Machine | GraphCall | None = None
         if loaded.destinations is not None:
-            from meta.vm.cuda_graph import setup
+            from meta.vm import cuda_graph
 
-            machine = setup.graph_call(machine, record, source, loaded.destinations, self._stable)
+            if cuda_graph.repays(source, loaded.destinations, self._stable):
+                machine = Machine(loaded.module, source)
+                machine = cuda_graph.graph_call(machine, record, source, loaded.destinations, self._stable)
+            else:
+                loaded = load(source, fuse=self.fuse)
+        machine = machine or Machine(loaded.module, source)
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
         run = program_runner(machine, record, constants, outputs, source.mutates, whole=self._whole, shared=shared)
         return Program(record, module, source, loaded, constants, machine, run, digest=digest)
 
-    def _check_devices(self, record: tracing.Record) -> None:
-        for p in record.main.params:
-            if isinstance(p.type, TensorType) and p.type.device is not self.device and not tracing.is_key(p):
-                raise DeviceError(
-                    "vm",
-                    f"'{p.name}' is on {p.type.device}",
-                    f"{self.device}, for which the program is compiled",
-                    f'move it, or compile(..., device="{p.type.device}")',
-                )
+
+def _budget(value: int | str) -> int:
+    from meta.vm.plan.budget import parse_bytes
+
+    return parse_bytes(value, "memory_budget")
 
 
 def _reports() -> Any:
@@ -323,20 +325,6 @@ def compile_record(
     )
     executor._stable = frozenset(stable)
     return executor._compile(record, record.module)
-
-
-def _recorder(what: Recordable | Callable[..., Any]) -> Callable[..., tracing.Record]:
-    """The `record` method of an object, or of a traced function; raises ArgumentError for anything else."""
-    if isinstance(what, (FunctionType, MethodType)):
-        return tracing.trace(what).record
-    record: Callable[..., tracing.Record] | None = getattr(what, "record", None)
-    if record is not None and not isinstance(what, type):
-        return record
-    is_class = isinstance(what, type)
-    problem = f"the class {what.__name__}" if is_class else type(what).__name__
-    hint = "compile an instance of it" if is_class else ""
-    allowed = "a Model, a function, a training step or an IR Module"
-    raise ArgumentError("vm", f"{problem} cannot be compiled", allowed, hint)
 
 
 @overload

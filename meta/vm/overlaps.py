@@ -30,7 +30,7 @@ def overlap_check(names: Sequence[str], state: Sequence[NDArray], written: Colle
     if not written:
         return None
     first = len(names) - len(state)
-    spans = [span for i, x in enumerate(state, first) if (span := _span(x, i))[1] > span[0]]
+    spans = [(x._data.data_ptr(), x._data.data_ptr() + x.nbytes, i) for i, x in enumerate(state, first) if x.nbytes]
     _refuse_overlaps(spans, written, names)
     everywhere, changing = _Places(spans), _Places([span for span in spans if span[2] in written])
     places = [everywhere if i in written else changing for i in range(first)]
@@ -42,7 +42,9 @@ def overlap_check(names: Sequence[str], state: Sequence[NDArray], written: Colle
         for i, x in enumerate(inputs):
             start, size = x._data.data_ptr(), sizes.get(x._type)
             if size is None:
-                size = _size(sizes, x)
+                if len(sizes) >= _MOST_SIZES:
+                    sizes.clear()
+                size = sizes[x._type] = x.nbytes
             place = places[i]
             slot = bisect_left(place.starts, start + size) - 1
             if slot >= 0 and start < place.ends[slot] and size:
@@ -69,19 +71,6 @@ class _Places:
                 self.starts.append(start)
                 self.ends.append(end)
                 self.parameters.append(parameter)
-
-
-def _span(x: NDArray, parameter: int) -> Span:
-    start = x._data.data_ptr()
-    return start, start + x.nbytes, parameter
-
-
-def _size(sizes: dict[TensorType, int], x: NDArray) -> int:
-    """The bytes of an array, which `sizes` then has by type: for the last ones only, if there are many."""
-    if len(sizes) >= _MOST_SIZES:
-        sizes.clear()
-    size = sizes[x._type] = x.nbytes
-    return size
 
 
 def _refuse_overlaps(spans: list[Span], written: Collection[int], names: Sequence[str]) -> None:

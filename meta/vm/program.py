@@ -10,11 +10,11 @@ from meta.eager.ndarray import NDArray
 from meta.ir.module import Module
 from meta.records import record
 from meta.vm.build.executables import Loaded
-from meta.vm.lower.dispatched import Source
+from meta.vm.lower.choose import Source
 from meta.vm.runner import Machine, Runner
 
 if TYPE_CHECKING:
-    from meta.vm.cuda_graph.call import GraphCall
+    from meta.vm.cuda_graph import GraphCall
 
 
 @record(eq=False)

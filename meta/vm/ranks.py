@@ -5,19 +5,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from hashlib import sha256
-from typing import Any
+from typing import Any, Final
 
+from meta._generated.table import FAMILIES
 from meta.ir.expr import Call
 from meta.ir.module import Module
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 
+COLLECTIVES: Final = tuple(name for name, family in FAMILIES.items() if family == "collective")
 Runner = Callable[[Any], Any]
 """The call of a program, which takes its inputs."""
 
 
 def agree_on(module: Module) -> str:
-    """The digest of a program that has collectives of several ranks, else "". Raises CommunicationError unless all
+    """The digest of a program with collectives, "" if they are of one rank. Raises CommunicationError unless all
     processes compile the program.
 
     The programs may differ in nothing but the index of the rank's GPU."""
@@ -36,12 +38,10 @@ class LastProgram:
     def __init__(self) -> None:
         self._digest = ""
 
-    def set(self, digest: str) -> None:
-        """Record a program that the ranks have just compared, because the next call compiled it."""
-        self._digest = digest
-
     def compare_before(self, run: Runner, digest: str) -> Runner:
-        """`run`, preceded by a comparison if the last call ran another program."""
+        """`run`, preceded by a comparison if the last call ran another program. The ranks have just compared this one,
+        because the next call compiled it."""
+        self._digest = digest
 
         def compared(inputs: Any) -> Any:
             if self._digest != digest:

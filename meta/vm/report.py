@@ -168,8 +168,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     _, planned = plan_source(program.source, fuse=fuse)
     device = program.source.device
     source = program.source
-    executable = build_module(source, planned, mode="bytecode")
-    machine = Machine(executable, device, static=source.static, calls_python=source.calls_python)
+    machine = Machine(build_module(source, planned, mode="bytecode"), source)
     arrays = [*inputs, *(x for _, x in program.record.state)]
     arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
     arrays = [copy_of(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]

@@ -18,13 +18,12 @@ from meta.ir.module import Module
 from meta.ir.type import Type, flat_types
 from meta.modes import scoped
 from meta.op.registry import Op
+from meta.passes.lift_closures import lift_closures
 from meta.tree import leaves_of, with_leaves
 from meta.vm.build.parameter_sizes import solve_parameter_sizes
 from meta.vm.dynamic_sizes import Dynamic
 from meta.vm.lower.calls import Calls
-from meta.vm.lower.choose import Choice, Choices
-from meta.vm.lower.lift import lift_closures
-from meta.vm.lower.open_calls import is_open
+from meta.vm.lower.choose import Choice, Choices, is_open
 from meta.vm.lower.translate import Lowering, Scope
 
 _SUBJECT: Final = "to_relax"

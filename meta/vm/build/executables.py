@@ -10,6 +10,7 @@ import hashlib
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
+from dataclasses import asdict
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,14 +21,14 @@ from meta.backend.tvm import heap, hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
-from meta.cache import DiskCache, default_cache
+from meta.cache import default_cache
 from meta.collection import without_collection
+from meta.errors import NotSupportedError
 from meta.ir.printer import to_text
 from meta.locks import new_lock
 from meta.records import record
 from meta.vm import lower, plan
-from meta.vm.lower.choose import Choice, packed_name
-from meta.vm.lower.dispatched import Source, register_kernels
+from meta.vm.lower.choose import Choice, Source, packed_name, register_kernels
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 
 if TYPE_CHECKING:
@@ -66,7 +67,11 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         progress.stage("prepare library kernels")
         register_kernels(source)
         progress.stage("read from disk")
-        lowered = None if _keyed_by_sources(source) else _lowered(source)
+        lowered: Lowered | None = None
+        if not _keyed_by_sources(source):
+            from meta.vm.lower.translate import lower
+
+            lowered = lower(source)
         key = cache_key(source, fuse, lowered) + ("_graph" if graphs else "")
         loaded = _loaded.get(key) or _from_disk(key)
         if loaded is None:
@@ -82,16 +87,10 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
     return loaded
 
 
-def _lowered(source: Source) -> Lowered:
-    from meta.vm.lower.translate import lower as lower_module
-
-    return lower_module(source.module, source.choices, source.calls)
-
-
 def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     """The executable, newly built, by several processes if it is large."""
     from meta.backend.tvm.parallel import processes
-    from meta.vm.build.linked import worth_processes
+    from meta.vm.build.generate import worth_processes
 
     operators = sum(choice.compiled for choice in source.choices.listed())
     if worth_processes(operators, source.device.kind):
@@ -150,34 +149,27 @@ _FACTS = ".json"
 
 def _from_disk(key: str) -> Loaded | None:
     disk = default_cache()
-    facts = _facts(disk, key) if disk is not None else None
-    module = library.load(disk, key) if disk is not None and facts is not None else None
-    if module is None or facts is None:
+    if disk is None:
+        return None
+    try:
+        facts = json.loads(disk.read(key, _FACTS) or "")
+    except ValueError:
+        return None
+    module = library.load(disk, key)
+    if module is None:
         return None
     kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
-    stored = facts.get("destinations")
-    destinations = Destinations.from_dict(stored) if stored is not None else None
-    trade = _trade(facts["trade"]) if facts.get("trade") else None
+    destinations = Destinations.from_dict(facts["destinations"]) if "destinations" in facts else None
+    trade = None
+    if "trade" in facts:
+        from meta.vm.plan.budget import MemoryTrade
+
+        trade = MemoryTrade.from_dict(facts["trade"])
     return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
 
 
-def _trade(stored: dict[str, Any]) -> MemoryTrade:
-    from meta.vm.plan.budget import MemoryTrade
-
-    return MemoryTrade.from_dict(stored)
-
-
-def _facts(disk: DiskCache, key: str) -> dict[str, Any] | None:
-    text = disk.read(key, _FACTS)
-    try:
-        return None if text is None else json.loads(text)
-    except ValueError:
-        return None
-
-
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    from meta.vm.build.generate import build_module, plan_source
-    from meta.vm.build.linked import linked
+    from meta.vm.build.generate import build_module, linked, plan_source
 
     _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     disk = default_cache()
@@ -188,24 +180,28 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
         module = build_module(source, planned)
         module = (disk and library.store(disk, key, module)) or module
     if disk is not None:
-        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": planned.memory.as_dict()}
+        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": asdict(planned.memory)}
         if planned.trade is not None:
-            facts["trade"] = planned.trade.as_dict()
+            facts["trade"] = asdict(planned.trade)
         if planned.destinations is not None:
-            facts["destinations"] = planned.destinations.as_dict()
+            facts["destinations"] = asdict(planned.destinations)
         disk.put(key, json.dumps(facts).encode(), _FACTS)
     return Loaded(module, planned.kernels, planned.memory, "built", planned.destinations, key, planned.trade)
 
 
-def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes | None:
-    """The shared library of an executable, from the cache on disk or built again; None without a linker."""
+def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
+    """The shared library of an executable, from the cache on disk or built again. Raises NotSupportedError without a
+    linker."""
     disk = default_cache()
-    stored = library.read(disk, loaded.key) if disk is not None else None
-    if stored is not None:
-        return stored
-    from meta.vm.build.generate import build_module, plan_source
-    from meta.vm.build.linked import linked
+    code = library.read(disk, loaded.key) if disk is not None else None
+    if code is None:
+        from meta.vm.build.generate import build_module, linked, plan_source
 
-    with _lock:
-        _, planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
-        return linked(source, planned) or library.link(build_module(source, planned))
+        with _lock:
+            _, planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
+            code = linked(source, planned) or library.link(build_module(source, planned))
+    if code is None:
+        raise NotSupportedError(
+            "save", "the program cannot be linked", "a machine with a linker", "install one: ld, ld.lld, gcc or clang"
+        )
+    return code

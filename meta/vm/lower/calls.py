@@ -1,27 +1,35 @@
-"""Calls inside of programs that take care of the stack, on which the machine keeps the calls in progress.
+"""Calls that programs make through functions in Python: loops, and recursion that takes care of the stack, on which the
+machine keeps the calls in progress.
 
-Steps of loops (`lower/tail_recursion.py`) are repeated by a function in Python. A recursive function takes one more
-argument, a token, which its callers get from a function in Python that checks how much of the stack is left."""
+A loop repeats a step: a function that calls itself last (`passes/tail_loops.py`), or the body of a LoopOp, which writes
+its results to the memory of the caller. Another recursive function takes one more argument, a token, which its callers
+get from a function that checks how much of the stack is left."""
 
 from __future__ import annotations
 
+import hashlib
 import threading
-from collections.abc import Callable, Mapping, Set
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from functools import cache
+from math import prod
 from typing import Any
 
+from meta.backend.memory import allocation, numpy_arrays
 from meta.backend.tvm import adapter as tvm
+from meta.device import CPU
+from meta.dtype import itemsize
 from meta.errors import IRError
 from meta.ir.analysis import call_graph, callees_first, recursive_functions
 from meta.ir.expr import Call, GlobalVar
 from meta.ir.module import Module
+from meta.ir.type import TensorType, stored
 from meta.ir.visitor import walk
+from meta.passes.outline_branches import BRANCH
+from meta.passes.tail_loops import LOOP
 from meta.records import record
+from meta.tracing.loop_op import LoopOp
 from meta.vm.lower import stack
-from meta.vm.lower.lift import BRANCH
-from meta.vm.lower.loop_calls import is_true, loop_calls, step_name
 from meta.vm.lower.python_errors import kept
-from meta.vm.lower.tail_recursion import LOOP
 
 LOOP_FUNCTION, CHECK_FUNCTION = "meta.vm.loop", "meta.vm.check_stack"
 """The names by which programs call `_loop` and `_check_stack`."""
@@ -31,25 +39,12 @@ RESERVE = 256 << 10
 """Bytes of the stack that stay free for kernels and for the error."""
 
 
-class _Running(threading.local):
-    """The machines that run in this thread, the innermost last."""
-
-    def __init__(self) -> None:
-        self.modules: list[Any] = []
-
-
-_running = _Running()
-
-
 @record
 class Calls:
     """steps: the functions that loops repeat.  checked: those that take a token."""
 
     steps: frozenset[str] = frozenset()
     checked: frozenset[str] = frozenset()
-
-    def __bool__(self) -> bool:
-        return bool(self.steps or self.checked)
 
 
 def special_calls(module: Module) -> Calls:
@@ -60,7 +55,7 @@ def special_calls(module: Module) -> Calls:
     checked = set(calls) if _depth(calls, recursive) > MAX_CHAIN else recursive
     values = [b.value for function in module.functions.values() for b in walk(function)]
     steps = {v.op.name for v in values if isinstance(v, Call) and LOOP in v.attrs and isinstance(v.op, GlobalVar)}
-    steps |= {step_name(call) for _, call in loop_calls(module)}
+    steps |= {loop.step for loop in loops_of(module)}
     plain = (n for n in checked - steps - {"main"} if BRANCH not in module[n].attrs)
     return Calls(frozenset(steps), frozenset(plain))
 
@@ -73,11 +68,60 @@ def _depth(calls: Mapping[str, Set[str]], recursive: Set[str]) -> int:
     return max(depths.values(), default=0)
 
 
-def register() -> None:
-    """Make the functions that programs call known to TVM."""
-    if tvm.get_global_func(LOOP_FUNCTION, allow_missing=True) is None:
-        tvm.register_global_func(LOOP_FUNCTION, kept(_loop))
-        tvm.register_global_func(CHECK_FUNCTION, kept(_check_stack))
+@record
+class LoopCall:
+    """The form of a loop, apart from its step. carried, scanned, captured: the number of operands of each kind.
+    length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.
+    elements, stacks: the types of the operands and results that are taken apart and filled, element by element.
+    single: whether a step has one result."""
+
+    step: str
+    carried: int
+    scanned: int
+    captured: int
+    length: int | str
+    reverse: bool
+    elements: tuple[TensorType, ...]
+    stacks: tuple[TensorType, ...]
+    single: bool
+
+    @property
+    def function_name(self) -> str:
+        """The name that programs call it by: equal names mean equal loops."""
+        return f"meta.vm.loop.{self.step}.{hashlib.sha256(repr(self).encode()).hexdigest()[:16]}"
+
+
+def loop_of(op: LoopOp, call: Call) -> LoopCall:
+    """The loop of a call."""
+    step = call.args[0]
+    assert isinstance(step, GlobalVar)
+    types: list[Any] = [a.type for a in call.args[1:]]
+    first, captured = op.carried, op.carried + op.scanned
+    length = "while" if op.length is None else op.length if isinstance(op.length, int) else "n"
+    stacks: Any = op.result.fields[op.carried :]
+    return LoopCall(
+        step.name, op.carried, op.scanned, len(types) - captured, length, op.reverse,
+        tuple(types[first:captured]), stacks, len(op.result.fields) == 1,
+    )  # fmt: skip
+
+
+def loops_of(module: Module) -> list[LoopCall]:
+    """The loops of a module."""
+    calls = (b.value for function in module.functions.values() for b in walk(function) if isinstance(b.value, Call))
+    return [loop_of(call.op, call) for call in calls if isinstance(call.op, LoopOp)]
+
+
+# --- running ----------------------------------------------------------------------------------------------------------
+
+
+class _Running(threading.local):
+    """The machines that run in this thread, the innermost last."""
+
+    def __init__(self) -> None:
+        self.modules: list[Any] = []
+
+
+_running = _Running()
 
 
 def entered(module: Any, main: Callable[..., Any]) -> Callable[..., Any]:
@@ -94,17 +138,21 @@ def entered(module: Any, main: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def running_step(name: str) -> Callable[..., Any]:
-    """The function of that name in the machine that runs in this thread."""
-    return _running.modules[-1][name]
+def register(loops: Iterable[LoopCall]) -> None:
+    """Make the functions that programs call known to TVM, those of `loops` among them."""
+    if tvm.get_global_func(LOOP_FUNCTION, allow_missing=True) is None:
+        tvm.register_global_func(LOOP_FUNCTION, kept(_loop))
+        tvm.register_global_func(CHECK_FUNCTION, kept(_check_stack))
+    for loop in loops:
+        tvm.register_global_func(loop.function_name, kept(_runner(loop)), override=True)
 
 
 def _loop(name: str, *args: Any) -> Any:
     """Run a step until the first of its results is False; the results."""
-    step = running_step(name)
+    step = _running.modules[-1][name]
     while True:
         results = step(*args)
-        if not is_true(results[0]):
+        if not _is_true(results[0]):
             return results
         args = tuple(results)[1:]
 
@@ -127,3 +175,68 @@ def _token() -> Any:
     import numpy as np
 
     return tvm.tensor(np.array(True))
+
+
+def _is_true(flag: Any) -> bool:
+    """The value of a 0-d bool tensor, for which the host waits. It needs no part of TVM's compiler."""
+    return bool(numpy_arrays.to_numpy(allocation.copy_to(flag, CPU), "bool", (), CPU))
+
+
+def _runner(loop: LoopCall) -> Callable[..., None]:
+    """The function that runs a loop: operands and results -> nothing."""
+    first, last = loop.carried, loop.carried + loop.scanned
+    count = last + loop.captured
+
+    def results(value: Any) -> Sequence[Any]:
+        return (value,) if loop.single and hasattr(value, "dtype") else value
+
+    def repeat(*args: Any) -> None:
+        step, captured, outs = _running.modules[-1][loop.step], args[last:count], args[count:]
+        carry: Sequence[Any] = args[:first]
+        while _is_true(carry[0]):
+            carry = tuple(results(step(*carry, *captured)))
+        _copy(carry, outs)
+
+    def scan(*args: Any) -> None:
+        step, captured, outs = _running.modules[-1][loop.step], args[last:count], args[count:]
+        carry: Sequence[Any] = args[:first]
+        scanned, stacks = args[first:last], outs[first:]
+        steps = loop.length if isinstance(loop.length, int) else int((*scanned, *stacks)[0].shape[0])
+        elements = [_Elements(x, k) for x, k in zip(scanned, loop.elements, strict=True)]
+        items = [_Elements(x, k) for x, k in zip(stacks, loop.stacks, strict=True)]
+        for i in reversed(range(steps)) if loop.reverse else range(steps):
+            values = results(step(*carry, *[x.copy(i) for x in elements], *captured))
+            carry = tuple(values[:first])
+            for item, value in zip(items, values[first:], strict=True):
+                allocation.copy_into(value, item[i])
+        _copy(carry, outs)
+
+    return repeat if loop.length == "while" else scan
+
+
+def _copy(carry: Sequence[Any], outs: Sequence[Any]) -> None:
+    """The last carry may be an operand of the loop; its results are memory of their own."""
+    for value, out in zip(carry, outs, strict=False):
+        allocation.copy_into(value, out)
+
+
+class _Elements:
+    """The elements of a tensor along axis 0: views, and copies for kernels, which take no tensors with an offset."""
+
+    __slots__ = ("dims", "dtype", "kind", "shape", "stride", "tensor")
+
+    def __init__(self, tensor: Any, kind: TensorType) -> None:
+        self.tensor = tensor
+        self.kind = stored(kind)
+        self.dims = tuple(map(int, tensor.shape[1:]))
+        self.shape = tvm.Shape(self.dims)
+        self.dtype = tensor.dtype
+        self.stride = prod(self.dims) * itemsize(self.kind.dtype)
+
+    def __getitem__(self, i: int) -> Any:
+        return tvm.create_view(self.tensor, self.shape, self.dtype, i * self.stride)
+
+    def copy(self, i: int) -> Any:
+        out = allocation.empty(self.dims, self.kind.dtype, self.kind.device)
+        allocation.copy_into(self[i], out)
+        return out

@@ -1,4 +1,4 @@
-"""The dialect of every operator call of a program, each with its reason."""
+"""Programs ready to be lowered: the dialect of every operator call, no closures, constants of "main" as parameters."""
 
 from __future__ import annotations
 
@@ -7,22 +7,32 @@ import itertools
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Final, cast
 
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.compute import TEImplementation
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
-from meta.ir.expr import Call, FunctionExpr, GlobalVar, Var, arg_types
+from meta.ir.analysis import contents
+from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, GlobalVar, Var, arg_types
 from meta.ir.module import Module
-from meta.ir.type import flat_types
-from meta.ir.visitor import walk
+from meta.ir.type import TensorType, Type, flat_types, leaf_types
+from meta.ir.visitor import block_reads, substituted, walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
+from meta.passes.lift_closures import lift_closures
+from meta.passes.manager import Pipeline
+from meta.passes.outline_branches import outline_branches
+from meta.passes.tail_loops import tail_loops
 from meta.records import record
+from meta.tracing import loop_op
 from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
-from meta.vm.lower.open_calls import is_open
+from meta.vm.lower.calls import Calls, loops_of, special_calls
+from meta.vm.lower.calls import register as register_calls
+from meta.vm.lower.open_calls import register as register_open
+from meta.vm.lower.python_errors import kept
 
 
 @record
@@ -59,6 +69,11 @@ def packed_name(choice: Choice) -> str:
     return f"meta.{choice.implementation.name}{checked}.{hashlib.sha256(facts.encode()).hexdigest()[:16]}"
 
 
+ASYNCHRONOUS: Final = (
+    "all_gather", "all_reduce", "all_reduce_when", "all_to_all", "broadcast_from", "reduce_scatter", "reduce_to",
+    "send_receive",
+)  # fmt: skip
+"""The collectives that programs begin before other kernels and wait for after them."""
 WAIT = "meta.wait"
 """The name by which programs call what ends a collective."""
 
@@ -73,6 +88,8 @@ class Choices:
 
     def __init__(self, device: Device) -> None:
         self.device = device
+        self.open: list[Call] = []
+        """Calls that have no choice, because they run eagerly: see `is_open`."""
         self._by_types: dict[object, Choice] = {}
         self._by_call: dict[Call, Choice] = {}
 
@@ -96,7 +113,10 @@ class Choices:
             return
         if not isinstance(call.op, ForeignOp):
             check_registered(call.op)
-        if isinstance(call.op, (Var, GlobalVar)) or call.op.view or is_open(call):
+        if isinstance(call.op, (Var, GlobalVar)) or call.op.view:
+            return
+        if is_open(call):
+            self.open.append(call)
             return
         args = arg_types(call.args)
         key = (call.op.name, call.dialect, args, repr(args), call.type)
@@ -142,18 +162,20 @@ class Choices:
         return Choice(info, named, f"plevel {named.plevel}", ())
 
 
+def is_open(call: Call) -> bool:
+    """Whether values decide the shape of the call's result."""
+    op = call.op
+    return isinstance(op, Op) and op.resolve is not None and not all(t.is_static for t in flat_types((call.type,)))
+
+
 def choose_all(module: Module, device: Device) -> Choices:
     """The choice for every operator call of the module. Raises DispatchError, DeviceError."""
     choices = Choices(device)
     for function in module.functions.values():
-        _visit(function, choices)
+        for binding in walk(function):
+            if isinstance(binding.value, Call):
+                choices.add(binding.value)
     return choices
-
-
-def _visit(function: FunctionExpr, choices: Choices) -> None:
-    for binding in walk(function):
-        if isinstance(binding.value, Call):
-            choices.add(binding.value)
 
 
 def private_memory(choices: Choices) -> list[Callable[[], AbstractContextManager[Any]]]:
@@ -161,3 +183,104 @@ def private_memory(choices: Choices) -> list[Callable[[], AbstractContextManager
     each such dialect of the program."""
     dialects = {c.implementation.dialect.name: c.implementation.dialect for c in choices.listed()}
     return [d.private_memory(choices.device) for d in dialects.values() if d.private_memory is not None]
+
+
+@record(eq=False)
+class Source:
+    """A program ready to be lowered: no closures, constants of "main" as its last parameters.
+
+    mutates: flat index of a result -> parameter.  calls: see `meta.vm.lower.calls`.
+    budget: the most bytes that it may need, None for no limit."""
+
+    module: Module
+    constants: tuple[Constant, ...]
+    choices: Choices
+    mutates: dict[int, int]
+    device: Device
+    calls: Calls
+    budget: int | None = None
+
+    @property
+    def main(self) -> FunctionExpr:
+        return self.module.main
+
+    @property
+    def static(self) -> bool:
+        types = (t for p in self.main.params for t in leaf_types(p.type) if isinstance(t, TensorType))
+        return all(t.is_static for t in types) and not self.calls_python
+
+    @property
+    def calls_python(self) -> bool:
+        """Whether the program calls functions in Python, other than library kernels."""
+        return bool(self.calls.steps or self.calls.checked or self.choices.open)
+
+    @property
+    def reads_values(self) -> bool:
+        """Whether some call reads values on the host: positions to check, or whether to communicate."""
+        return any(choice.checked or choice.info.op.name == "all_reduce_when" for choice in self.choices.listed())
+
+
+_FIRST_ORDER = Pipeline((lift_closures, tail_loops, outline_branches))
+
+
+def prepare(module: Module, device: Device, budget: int | None = None) -> Source:
+    """Choose dialects and bring the module into the form that is lowered. Raises DispatchError, NotSupportedError.
+
+    budget: see `Source`."""
+    main, constants = _constants_to_params(module.main)
+    lifted = _FIRST_ORDER(module.with_function("main", main))
+    choices = choose_all(lifted, device)
+    calls = special_calls(lifted) if contents(lifted).has("", loop_op.NAMESPACE) else Calls()
+    return Source(lifted, constants, choices, _flat_mutates(module.main), device, calls, budget)
+
+
+def _constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Constant, ...]]:
+    """`main` with a further parameter for each of its constants, and those constants in order. Compiled code then holds
+    no data, and the cache on disk serves all data."""
+    constants = dict.fromkeys(a for a in block_reads(main.body) if isinstance(a, Constant))
+    params = {a: Var(f"const{i}", a.type, a.span) for i, a in enumerate(constants)}
+    body = substituted(main, params)
+    return replace(body, params=(*body.params, *params.values())), tuple(params)
+
+
+def _flat_mutates(main: FunctionExpr) -> dict[int, int]:
+    """MUTATES with the results counted after nested tuples are taken apart."""
+    starts: list[int] = []
+    total = 0
+    for atom in main.body.results:
+        starts.append(total)
+        total += len(leaf_types(atom.type))
+    return {starts[i]: param for i, param in main.attrs.get(MUTATES, {}).items()}
+
+
+def output_types(source: Source) -> tuple[Type, ...]:
+    """The types of what a call returns: the results of "main", flat, less those that replace parameters."""
+    flat = leaf_types(source.main.body.type)
+    return tuple(t for i, t in enumerate(flat) if i not in source.mutates)
+
+
+def register_kernels(source: Source) -> None:
+    """Make the library kernels of the program known to TVM under the names that the program calls."""
+    if source.choices.open:
+        register_open(source.choices.open)
+    if source.calls.steps or source.calls.checked:
+        register_calls(loops_of(source.module))
+    for name, choice in source.choices.packed().items():
+        if tvm.get_global_func(name, allow_missing=True) is None:
+            implementation, info = choice.implementation, choice.info
+            kernel = (
+                implementation.checked_kernel(info)
+                if choice.checked
+                else implementation.dialect.kernel(implementation, info)
+            )
+            tvm.register_global_func(name, kept(kernel), override=True)
+            if info.op.family == "collective" and implementation.dialect.name == "torch":
+                _register_halves(name, kernel, info.device)
+
+
+def _register_halves(name: str, kernel: Callable[..., None], device: Device) -> None:
+    """Make what begins and what ends a collective known to TVM."""
+    from meta.backend.torch.transfers import starter, wait
+
+    tvm.register_global_func(start_name(name), kept(starter(kernel, device)), override=True)
+    tvm.register_global_func(WAIT, kept(wait), override=True)

@@ -10,18 +10,19 @@ The same holds of x and y of one size if only such kernels read y: it is not wri
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.ir.expr import Atom, Binding, Call, Constant, FunctionExpr, Var
+from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, walk, walk_blocks
 from meta.op.registry import Op
 from meta.tree import leaves_of
-from meta.vm.lower.choose import Choice, Choices
-from meta.vm.lower.open_calls import is_open
+from meta.vm.lower.choose import Choices, is_open
 
-_TAKERS: Final = ("elemwise", "broadcast", "injective", "reduce")
+TAKERS: Final = ("elemwise", "broadcast", "injective", "reduce")
 """The patterns of operators that Relax fuses with the elementwise operators before them."""
 _MOST_BYTES: Final = 0.505
 """Bytes that a tensor is computed from, at most, as a part of its own: half, and a little for rows and columns."""
@@ -41,55 +42,45 @@ class _Recipe:
     length: int
 
 
-class Recomputed:
-    """The tensors of a function that are computed anew; none on the CPU."""
-
-    def __init__(self, choices: Choices) -> None:
-        self.choices = choices
-        self._recipes: dict[Var, _Recipe] = {}
-        self._unwritten: set[Atom] = set()
-
-    def enter(self, function: FunctionExpr) -> None:
-        """Record the large tensors of a function whose readers are all kernels that can compute them."""
-        if self.choices.device.kind != "cuda":
-            return
-        atoms_read: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
+def recomputed(module: Module, choices: Choices) -> dict[Any, Call]:
+    """The calls that compute such tensors; compiled kernels of patterns in TAKERS have them instead of an operand."""
+    recipes: dict[Var, _Recipe] = {}
+    for function in module.functions.values():
+        unwritten = _unwritten(function, choices)
         for binding in walk(function):
-            if not self._is_taker(binding.value):
-                atoms_read.update(reads(binding.value))
-        variables = (binding.var for binding in walk(function) if isinstance(binding.var.type, TensorType))
-        self._unwritten.update(v for v in variables if v not in atoms_read and _is_large(v.type))
-
-    def _is_taker(self, value: Any) -> bool:
-        if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.view or is_open(value):
-            return False
-        return value.op.pattern in _TAKERS and self.choices.of(value).compiled
-
-    def add(self, binding: Binding) -> None:
-        """Record the tensor of a binding if it is such a tensor. Its operands come first."""
-        call, kind = binding.value, binding.var.type
-        if self.choices.device.kind != "cuda" or not isinstance(kind, TensorType) or not isinstance(kind.nbytes, int):
-            return
-        if not isinstance(call, Call) or not isinstance(call.op, Op) or call.op.view or is_open(call):
-            return
-        tensors: list[Atom] = [leaf for leaf in leaves_of(call.args) if isinstance(leaf, (Var, Constant))]
-        # An operator without operands, such as arange, computes its elements from their positions.
-        is_cheap = call.op.pattern in ("elemwise", "broadcast") or (call.op.pattern == "injective" and not tensors)
-        if not is_cheap or not self.choices.of(call).compiled:
-            return
-        recipes = [self._recipes.get(t) if isinstance(t, Var) else None for t in tensors]
-        read: Any = sum(r.read if r else t.type.nbytes for r, t in zip(recipes, tensors, strict=True))  # type: ignore[union-attr]
-        length = 1 + sum(r.length for r in recipes if r)
-        most = _MOST_BYTES_UNWRITTEN if binding.var in self._unwritten else _MOST_BYTES
-        if read <= most * kind.nbytes and length <= _MOST_OPERATORS:
-            self._recipes[binding.var] = _Recipe(call, read, length)
-
-    def recipe(self, atom: Any, choice: Choice) -> Call | None:
-        """The call that computes an operand anew for a kernel; None for other operands and other kernels."""
-        if not isinstance(atom, Var) or atom not in self._recipes:
-            return None
-        return self._recipes[atom].call if choice.compiled and choice.info.op.pattern in _TAKERS else None
+            if (recipe := _recipe(binding, binding.var in unwritten, recipes, choices)) is not None:
+                recipes[binding.var] = recipe
+    return {var: recipe.call for var, recipe in recipes.items()}
 
 
-def _is_large(kind: Any) -> bool:
-    return isinstance(kind.nbytes, int) and kind.nbytes >= _LEAST_UNWRITTEN
+def _unwritten(function: FunctionExpr, choices: Choices) -> set[Var]:
+    """The large tensors of a function whose readers are all kernels that can compute them."""
+    atoms_read: set[Atom] = {atom for block in walk_blocks(function) for atom in reads(block.result)}
+    for binding in walk(function):
+        if _taker(binding.value, choices) is None:
+            atoms_read.update(reads(binding.value))
+    sizes = {b.var: b.var.type.nbytes for b in walk(function) if isinstance(b.var.type, TensorType)}
+    return {v for v, n in sizes.items() if v not in atoms_read and isinstance(n, int) and n >= _LEAST_UNWRITTEN}
+
+
+def _taker(value: Any, choices: Choices) -> Any:
+    """The value if it is the call of a compiled kernel of a pattern in TAKERS; else None."""
+    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.op.view or is_open(value):
+        return None
+    return value if value.op.pattern in TAKERS and choices.of(value).compiled else None
+
+
+def _recipe(binding: Binding, unwritten: bool, recipes: Mapping[Var, _Recipe], choices: Choices) -> _Recipe | None:
+    """How the tensor of a binding is computed if it is such a tensor. recipes: those of earlier bindings."""
+    call, kind = _taker(binding.value, choices), binding.var.type
+    if call is None or not isinstance(kind, TensorType) or not isinstance(kind.nbytes, int):
+        return None
+    tensors: list[Any] = [leaf for leaf in leaves_of(call.args) if isinstance(leaf, (Var, Constant))]
+    # An operator without operands, such as arange, computes its elements from their positions.
+    if call.op.pattern not in ("elemwise", "broadcast") and not (call.op.pattern == "injective" and not tensors):
+        return None
+    parts = [recipes.get(t) for t in tensors]
+    read = sum(part.read if part else t.type.nbytes for part, t in zip(parts, tensors, strict=True))
+    length = 1 + sum(part.length for part in parts if part)
+    most = _MOST_BYTES_UNWRITTEN if unwritten else _MOST_BYTES
+    return _Recipe(call, read, length) if read <= most * kind.nbytes and length <= _MOST_OPERATORS else None

@@ -12,21 +12,20 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import identifier, prim_func
 from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
-from meta.dim import SymDim
-from meta.errors import IRError
+from meta.dim import Dim, SymDim, compute, names
+from meta.errors import IRError, NotSupportedError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import TensorType, TupleType, Type, leaf_types, stored
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types, leaf_types, stored
+from meta.ir.visitor import walk
+from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
-from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls
-from meta.vm.lower.choose import Choice, Choices, packed_name
-from meta.vm.lower.loop_calls import loop_of
-from meta.vm.lower.open_calls import function_name, is_open, open_sizes
-from meta.vm.lower.recompute import Recomputed
-from meta.vm.lower.tail_recursion import LOOP
-from meta.vm.lower.types import RelaxTypes, unsized
+from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, loop_of
+from meta.vm.lower.choose import Choice, Choices, Source, is_open, packed_name
+from meta.vm.lower.open_calls import function_name
+from meta.vm.lower.recompute import TAKERS, recomputed
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
 """Relax's numbers for patterns that its own analysis of loops must not decide."""
@@ -45,6 +44,71 @@ def _token_type() -> Any:
     return tvm.TensorType((), "bool")
 
 
+def _size_names(kind: TensorType) -> frozenset[str]:
+    """The names that the sizes of a tensor are computed from."""
+    return frozenset[str]().union(*map(names, kind.shape))
+
+
+def _open_sizes(function: FunctionExpr) -> frozenset[str]:
+    """The names of sizes that the open calls of a function define."""
+    calls = (b.value for b in walk(function) if isinstance(b.value, Call) and is_open(b.value))
+    return frozenset(name for call in calls for t in flat_types((call.type,)) for name in _size_names(t))
+
+
+def _unsized(kind: TensorType) -> Any:
+    """The Relax type of tensors of this rank and dtype."""
+    kind = stored(kind)
+    return tvm.TensorType(dtype=kind.dtype, ndim=kind.ndim)
+
+
+class RelaxTypes:
+    """Types in one Relax function, in which the name of a symbolic size is one variable.
+
+    hidden: sizes that only the body of the function knows, which its signature cannot name."""
+
+    def __init__(self, hidden: frozenset[str] = frozenset()) -> None:
+        self._variables: dict[str, Any] = {}
+        self._hidden = hidden
+
+    def dim(self, value: Dim) -> Any:
+        """An `int`, or the TVM expression of a symbolic size."""
+        if isinstance(value, int):
+            return value
+        return compute(value, self._variable, lambda number: tvm.IntImm("int64", number), tvm.tirx.floordiv)
+
+    def shape(self, dims: tuple[Dim, ...]) -> list[Any]:
+        return [self.dim(d) for d in dims]
+
+    def result_type(self, kind: Type) -> Any:
+        """The Relax type of what the function returns."""
+        if isinstance(kind, TupleType):
+            return tvm.TupleType([self.result_type(field) for field in kind.fields])
+        if isinstance(kind, TensorType) and not self._hidden.isdisjoint(_size_names(kind)):
+            return _unsized(kind)
+        return self.type(kind)
+
+    def type(self, kind: Type) -> Any:
+        """The Relax type; raises NotSupportedError for functions and values without a run-time form."""
+        match kind:
+            case TensorType():
+                kind = stored(kind)
+                return tvm.TensorType(self.shape(kind.shape), kind.dtype)
+            case TupleType():
+                return tvm.TupleType([self.type(field) for field in kind.fields])
+            case FunctionType():
+                raise NotSupportedError(
+                    "vm",
+                    f"a function of type {kind!r} is passed as a value",
+                    "functions that are called where they are defined",
+                    "inline it",
+                )
+            case _:
+                raise NotSupportedError("vm", f"{kind!r} has no run-time form", "tensors and tuples of them")
+
+    def _variable(self, name: str) -> Any:
+        return self._variables.setdefault(name, tvm.Var(name, "int64"))
+
+
 @dataclass(frozen=True, slots=True)
 class Lowered:
     """A Relax module. ops: the operator behind each PrimFunc and packed function, by name."""
@@ -53,12 +117,10 @@ class Lowered:
     ops: Mapping[str, str]
 
 
-def lower(module: Module, choices: Choices, calls: Calls) -> Lowered:
-    """Lower a module without closures, whose "main" has no constants and then returns a flat tuple of tensors.
-
-    calls: the functions that loops repeat, and those that take a token.
-    Raises NotSupportedError for what Relax cannot hold."""
-    return Lowering(module, choices, calls).run()
+def lower(source: Source) -> Lowered:
+    """Lower a program, whose "main" then returns a flat tuple of tensors. Raises NotSupportedError for what Relax
+    cannot hold."""
+    return Lowering(source.module, source.choices, source.calls).run()
 
 
 @dataclass(slots=True)
@@ -81,7 +143,8 @@ class Lowering:
         self.module = module
         self.calls = calls
         self.choices = choices
-        self.recomputed = Recomputed(choices)
+        # Tensors that kernels compute anew; on the CPU there are none.
+        self.recipes = recomputed(module, choices) if choices.device.kind == "cuda" else {}
         self.builder = tvm.BlockBuilder()
         self.globals: dict[str, Any] = {}
         self.kernels: dict[Any, Any] = {}
@@ -102,7 +165,7 @@ class Lowering:
 
     def declare(self, name: str, function: FunctionExpr) -> Any:
         """The Relax GlobalVar of a function; its body follows later, because functions may call each other."""
-        types = RelaxTypes(open_sizes(function))
+        types = self.types(function)
         params = [tvm.RelaxVar(_variable_name(p.name) or "p", types.type(p.type)) for p in function.params]
         params += self.token_params(name)
         empty = tvm.RelaxFunction.create_empty(params, types.result_type(function.body.type))
@@ -112,12 +175,14 @@ class Lowering:
         self.pending.append((target, function))
         return target
 
+    def types(self, function: FunctionExpr) -> RelaxTypes:
+        return RelaxTypes(_open_sizes(function) if self.choices.open else frozenset())
+
     def token_params(self, name: str) -> list[Any]:
         return [tvm.RelaxVar("token", _token_type())] if name in self.calls.checked else []
 
     def function(self, name: str, function: FunctionExpr) -> Any:
-        scope = Scope(name, RelaxTypes(open_sizes(function)))
-        self.recomputed.enter(function)
+        scope = Scope(name, self.types(function))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(_variable_name(p.name) or "p", scope.types.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type
@@ -150,7 +215,6 @@ class Lowering:
             if not isinstance(value, tvm.RelaxVar):
                 value = self.bind(scope, binding.var.name, binding.var.type, value)
             scope.values[binding.var] = value
-            self.recomputed.add(binding)
         if isinstance(block.result, Tuple):
             return self.bind(scope, "result", block.result.type, self.value(scope, block.result))
         return self.atom(scope, block.result)
@@ -244,7 +308,7 @@ class Lowering:
         return tvm.RelaxTuple([self.bind(scope, "carry", op.result.fields[0], result)])
 
     def operand(self, scope: Scope, atom: Any, choice: Choice) -> Any:
-        call = self.recomputed.recipe(atom, choice)
+        call = self.recipes.get(atom) if self.recipes and choice.compiled and choice.info.op.pattern in TAKERS else None
         return self.atom(scope, atom) if call is None else self.bind(scope, "", call.type, self.call(scope, call))
 
     def open(self, scope: Scope, call: Call) -> Any:
@@ -253,8 +317,8 @@ class Lowering:
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)
         self.ops[name] = call.op_name
-        result = tvm.RelaxVar(f"v{len(scope.bindings)}", unsized(call.type))
-        eager = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[unsized(call.type)])
+        result = tvm.RelaxVar(f"v{len(scope.bindings)}", _unsized(call.type))
+        eager = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[_unsized(call.type)])
         scope.bindings.append(tvm.VarBinding(result, eager))
         kind = scope.types.type(call.type)
         out = tvm.RelaxVar(f"v{len(scope.bindings)}", kind)

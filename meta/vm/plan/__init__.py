@@ -1,13 +1,12 @@
 """From a lowered program to one whose kernels have an order and whose tensors have memory.
 
 pipeline                      the steps, in order
-grouping, tuple_items         operators that share a kernel
+fusion                        operators that share a kernel
 kernels                       a function as a flat list of kernel calls
-read, emit, substitution      lists from Relax, and back
+relax                         lists from Relax, and back
 graph                         what calls depend on, and how long tensors live
-functions                     kernels made of others: results over operands, copies
+functions                     kernels made of others: results over operands, copies, buffers as arguments
 updates                       new values of parameters in the memory of the parameters
-workspace                     buffers of kernels as tensors of the program
 order                         the order of kernels that keeps the fewest bytes alive
 communication, gather_again   collectives while other kernels run, and parameters gathered twice
 budget, recompute             programs within a budget of memory, which compute tensors again

@@ -6,7 +6,6 @@ program of static sizes can take the memory of all tensors that it computes as f
 
 from __future__ import annotations
 
-from dataclasses import asdict
 from typing import Any
 
 from meta.records import record
@@ -29,18 +28,6 @@ class PlannedBytes:
     def total(self) -> int:
         return self.intermediates + self.outputs + self.workspace
 
-    def with_other(self, other: PlannedBytes) -> PlannedBytes:
-        """The allocations of two functions of a program."""
-        return PlannedBytes(
-            self.intermediates + other.intermediates,
-            self.outputs + other.outputs,
-            max(self.workspace, other.workspace),
-            self.dynamic + other.dynamic,
-        )
-
-    def as_dict(self) -> dict[str, int]:
-        return asdict(self)
-
 
 @record
 class Destination:
@@ -60,9 +47,6 @@ class Destinations:
     storages: tuple[int, ...]
     tensors: tuple[Destination, ...]
     kernels: int
-
-    def as_dict(self) -> dict[str, Any]:
-        return {"storages": self.storages, "tensors": [asdict(t) for t in self.tensors], "kernels": self.kernels}
 
     @staticmethod
     def from_dict(facts: dict[str, Any]) -> Destinations:

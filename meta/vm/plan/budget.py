@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass
-from typing import Any, Final, TypeVar
+from dataclasses import dataclass
+from typing import Any, Final
 
 from meta.errors import ArgumentError, NotSupportedError
-from meta.vm.plan.functions import Kernels
+from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Dependencies
-from meta.vm.plan.kernels import KernelList
+from meta.vm.plan.kernels import KernelList, leaves
+from meta.vm.plan.memory import planned_bytes
 from meta.vm.plan.recompute import RepeatedKernels, compute_again
 
-Planned = TypeVar("Planned")
-"""A program with memory assigned."""
 _ATTEMPTS: Final = 6
 _BUNDLED: Final = 3
 """Attempts that bundle small kernels, whose operands and results then live at one time."""
+_UNITS: Final = {"B": 1} | {
+    f"{prefix}{suffix}": base**power
+    for suffix, base in (("B", 1000), ("iB", 1024))
+    for power, prefix in enumerate("KMGT", 1)
+}
+_TEXT: Final = re.compile(r"\s*(\d+(?:\.\d+)?)\s*([A-Za-z]+)\s*")
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,9 +43,6 @@ class MemoryTrade:
     def saved(self) -> int:
         """The bytes by which the budget lowers the total."""
         return self.before - self.after
-
-    def as_dict(self) -> dict[str, Any]:
-        return asdict(self)
 
     @staticmethod
     def from_dict(facts: Mapping[str, Any]) -> MemoryTrade:
@@ -64,13 +67,27 @@ class MemoryTrade:
         return "\n".join(lines)
 
 
+def parse_bytes(value: int | str, name: str) -> int:
+    """The number of bytes: an int, or a text such as "2GiB" or "500 MB" (B; KB, MB, GB, TB; KiB, MiB, GiB, TiB).
+
+    name: of the argument. Raises ArgumentError for anything else, and below 1."""
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        return value
+    matched = _TEXT.fullmatch(value) if isinstance(value, str) else None
+    count = int(float(matched[1]) * _UNITS.get(matched[2], 0)) if matched is not None else 0
+    if count <= 0:
+        expected = f"a positive number of bytes, or a text with a unit ({', '.join(_UNITS)})"
+        raise ArgumentError("vm", f"{name} is {value!r}", expected, f'for instance {name}="2GiB"')
+    return count
+
+
 def keep_to_budget(
-    function: KernelList, kernels: Kernels, budget: int, complete: Callable[[KernelList, bool], tuple[Planned, int]]
-) -> tuple[Planned, MemoryTrade]:
+    function: KernelList, functions: KernelTable, budget: int, complete: Callable[[KernelList, bool], KernelList]
+) -> tuple[KernelList, MemoryTrade]:
     """The program with memory assigned, at most `budget` bytes with its parameters: tensors are computed again until it
     fits.
 
-    complete: (list, whether small kernels may be bundled) -> the program with memory assigned, and its bytes.
+    complete: (list, whether small kernels may be bundled) -> a copy with memory assigned.
     Raises ArgumentError for less than that can reach, NotSupportedError where "main" branches, calls other functions or
     has symbolic sizes."""
     if not function.is_straight:
@@ -80,8 +97,13 @@ def keep_to_budget(
             "a straight-line program of known sizes",
             "compile it without memory_budget, or for fixed sizes",
         )
-    planned, before = complete(function, True)
-    lowest = before
+    parameter_bytes = sum(o.bytes for _, value in function.parameters for o in leaves(value))
+
+    def needed_bytes(planned: KernelList) -> int:
+        return planned_bytes([planned], functions).total + parameter_bytes
+
+    planned = complete(function, True)
+    lowest = before = needed_bytes(planned)
     moved_by_all = sum(call.moved for call in function.calls)
     if before <= budget:
         return planned, MemoryTrade(budget, before, before, (), 0, moved_by_all)
@@ -90,8 +112,9 @@ def keep_to_budget(
     excess = before - budget
     for attempt in range(_ATTEMPTS):
         target = max(target - excess, 0) if attempt < _ATTEMPTS - 1 else 0
-        changed, recomputed = compute_again(function, kernels, target)
-        planned, after = complete(changed, attempt < _BUNDLED and target > 0)
+        changed, recomputed = compute_again(function, functions.kernels, target)
+        planned = complete(changed, attempt < _BUNDLED and target > 0)
+        after = needed_bytes(planned)
         lowest = min(lowest, after)
         if after <= budget:
             moved = sum(r.moved for r in recomputed)

@@ -22,7 +22,7 @@ from collections.abc import Set
 from typing import Final
 
 from meta.records import record
-from meta.vm.lower.choose import WAIT, start_name
+from meta.vm.lower.choose import ASYNCHRONOUS, WAIT, start_name
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.gather_again import gather_again, kernels_of_state
 from meta.vm.plan.graph import Dependencies, OrderedCall
@@ -32,10 +32,7 @@ IN_FLIGHT: Final = 128 << 20
 """Bytes of the operands and results of collectives in progress, at most: five buckets of gradients."""
 _FEEDERS: Final = 3
 """How many kernels in a row, the last before a collective, run as soon as they can."""
-_COLLECTIVE: Final = re.compile(
-    r"meta\.torch\.(all_reduce|all_reduce_when|all_gather|reduce_scatter|broadcast_from|reduce_to|all_to_all|"
-    r"send_receive)\.\w+"
-)
+_COLLECTIVE: Final = re.compile(rf"meta\.torch\.({'|'.join(ASYNCHRONOUS)})\.\w+")
 
 
 def collective(call: KernelCall) -> str:
@@ -45,8 +42,6 @@ def collective(call: KernelCall) -> str:
 
 def overlap_collectives(function: KernelList, functions: KernelTable) -> None:
     """Put the collectives of a straight list in two halves: the start early, the wait late."""
-    if not any(map(collective, function.calls)):
-        return
     state = {param.memory for _, param in function.updates}
     graph = Dependencies(function)
     of_state = kernels_of_state(graph, state)
@@ -249,7 +244,8 @@ def _split(calls: list[KernelCall], function: KernelList, functions: KernelTable
             steps.append(call)
             continue
         writes = {i + 1: t for i, t in call.writes.items()}
-        start = KernelCall(start_name(name), True, (count, *call.arguments), writes, source=call.source or call)
+        arguments = (count, *call.arguments)
+        start = KernelCall(start_name(name), True, arguments, writes, source=call.source or call, starts=name)
         parameters = {o.tensor.memory for o in call.reads if o.tensor.memory.kind == PARAMETER}
         steps.append(start)
         in_progress[count] = call, parameters | {t.memory for t in call.results}
@@ -259,12 +255,6 @@ def _split(calls: list[KernelCall], function: KernelList, functions: KernelTable
         wait(number)
     functions.kernels[WAIT] = ("wait",)
     function.steps = steps
-
-
-def started_collective(call: KernelCall) -> str:
-    """The name of the collective that a call starts, "" for other calls."""
-    name = call.function.removesuffix(start_name(""))
-    return name if name != call.function and call.packed and _COLLECTIVE.fullmatch(name) else ""
 
 
 @record
@@ -285,11 +275,10 @@ def overlaps(function: KernelList) -> list[Overlap]:
     started: dict[int, Overlap] = {}
     in_flight: list[int] = []
     for call in function.calls:
-        name = started_collective(call)
         if call.function == WAIT:
             in_flight.remove(call.arguments[0])
-        elif name:
-            started[call.arguments[0]] = Overlap(name, call.operands[0].bytes, 0, 0)
+        elif call.starts:
+            started[call.arguments[0]] = Overlap(call.starts, call.operands[0].bytes, 0, 0)
             in_flight.append(call.arguments[0])
         else:
             for number in in_flight:

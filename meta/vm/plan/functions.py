@@ -1,15 +1,21 @@
-"""The kernels of a program: its PrimFuncs, and those that planning makes of them."""
+"""The kernels of a program: its PrimFuncs, and those that planning makes of them.
+
+A kernel may write a result over an operand, and gets its large buffers as arguments: further results that nothing
+reads, whose memory the plan lets other tensors share.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule.buffers import allocated_bytes, may_share, merged
+from meta.backend.tvm.schedule.buffers import allocated_bytes, lasting_buffers, may_share, merged, with_parameters
 from meta.backend.tvm.schedule.patterns import schedule
-from meta.vm.plan.kernels import KernelCall, Operand, Tensor, same_shape
+from meta.vm.plan.kernels import KernelCall, KernelList, Operand, Tensor, same_shape
 
+LEAST_BYTES: Final = 1 << 20
+"""Bytes of a buffer that becomes a tensor, at least."""
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
 
@@ -83,3 +89,28 @@ class KernelTable:
             func = tvm.create_prim_func([x, tvm.te.compute(axes, lambda *i: x(*i), "copy")])
             self.add(name, schedule(func.without_attr("global_symbol"), "elemwise", self.target), ("copy",))
         return KernelCall(name, False, (source, Operand(target)), {1: target})
+
+
+def lift_workspaces(function: KernelList, functions: KernelTable) -> None:
+    """Make the large buffers of kernels tensors of the list."""
+    lifted: dict[str, tuple[str, list[Any]]] = {}
+    for i, call in enumerate(function.steps):
+        if not isinstance(call, KernelCall) or call.packed:
+            continue
+        if call.function not in lifted:
+            lifted[call.function] = _lifted(call.function, functions)
+        name, buffers = lifted[call.function]
+        if buffers:
+            tensors = [Tensor("workspace", tuple(int(d) for d in b.shape), str(b.dtype)) for b in buffers]
+            writes = call.writes | {len(call.arguments) + i: t for i, t in enumerate(tensors)}
+            arguments = (*call.arguments, *map(Operand, tensors))
+            function.steps[i] = KernelCall(name, False, arguments, writes, source=call.source or call)
+
+
+def _lifted(name: str, functions: KernelTable) -> tuple[str, list[Any]]:
+    """The kernel that takes its large buffers as further parameters, and those buffers."""
+    func = functions.functions[name]
+    buffers = lasting_buffers(func, LEAST_BYTES)
+    if not buffers:
+        return name, []
+    return functions.add(f"{name}_in", with_parameters(func, buffers), functions.kernels.get(name, ())), buffers

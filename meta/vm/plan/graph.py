@@ -7,14 +7,12 @@ from itertools import accumulate
 
 from meta.records import record
 from meta.vm.plan.kernels import (
-    OBJECT,
     PARAMETER,
     PLANNED,
     KernelCall,
     KernelList,
     Memory,
     ObjectCall,
-    Operand,
     Step,
     Tensor,
     leaves,
@@ -147,8 +145,3 @@ def live_bytes(function: KernelList, *kinds: str) -> list[int]:
         changes[first] += sizes[memory]
         changes[last + 1] -= sizes[memory]
     return list(accumulate(changes))[: len(function.steps)]
-
-
-def may_be_object(operand: Operand) -> bool:
-    """Whether the operand is an object that a function returned."""
-    return operand.tensor.memory.kind == OBJECT

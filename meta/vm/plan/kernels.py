@@ -8,7 +8,7 @@ memory of the tensors; `verify` then follows the bytes through a list and compar
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import field
+from dataclasses import field, replace
 from math import prod
 from typing import Any, Final, TypeAlias
 
@@ -53,7 +53,7 @@ class Tensor:
     @property
     def bytes(self) -> int:
         """Its bytes; 0 if its size is symbolic."""
-        return shape_bytes(self.shape, self.dtype)
+        return prod(self.shape or ()) * itemsize(self.dtype) if self.is_static else 0
 
     @property
     def is_static(self) -> bool:
@@ -70,12 +70,6 @@ class Tensor:
     def again(self, suffix: str = "again") -> Tensor:
         """Another tensor for the same value, with memory to be planned."""
         return Tensor(f"{self.name}_{suffix}", self.shape, self.dtype, Memory(), self)
-
-
-def shape_bytes(shape: Shape | None, dtype: str) -> int:
-    if shape is None or not all(isinstance(d, int) for d in shape):
-        return 0
-    return prod(shape) * itemsize(dtype)
 
 
 def same_shape(a: Shape | None, b: Shape | None) -> bool:
@@ -120,7 +114,8 @@ class KernelCall:
     writes: position of an argument -> the tensor made there. If the argument is another tensor, the kernel writes over
         it: it reads each element before it writes that element.
     members: the calls that a bundle makes at the same time.
-    source: the call as it was read, for copies of it."""
+    source: the call as it was read, for copies of it.
+    starts: the name of the collective that the call starts."""
 
     function: str
     packed: bool
@@ -128,6 +123,7 @@ class KernelCall:
     writes: dict[int, Tensor]
     members: tuple[KernelCall, ...] = ()
     source: KernelCall | None = None
+    starts: str = ""
 
     @property
     def reads(self) -> list[Operand]:
@@ -156,7 +152,7 @@ class KernelCall:
         """The call with other tensors in place of some."""
         arguments = tuple(a.of(names.get(a.tensor, a.tensor)) if isinstance(a, Operand) else a for a in self.arguments)
         writes = {i: names.get(t, t) for i, t in self.writes.items()}
-        return KernelCall(self.function, self.packed, arguments, writes, self.members, self.source or self)
+        return replace(self, arguments=arguments, writes=writes, source=self.source or self)
 
     def again(self) -> KernelCall:
         """A second run, which makes new tensors."""
@@ -192,7 +188,8 @@ Step: TypeAlias = "KernelCall | ObjectCall"
 @mutable(eq=False)
 class KernelList:
     """A function. parameters: in Relax, and their values.  updates: new values, and the parameters that they replace.
-    function: the function in Relax that the list was read from."""
+    function: the function in Relax that the list was read from.
+    storages: the bytes of the storages of planned memory."""
 
     name: str
     parameters: list[tuple[Any, Value]]
@@ -200,6 +197,7 @@ class KernelList:
     result: Value
     function: Any
     updates: list[tuple[Operand, Tensor]] = field(default_factory=list[tuple[Operand, Tensor]])
+    storages: list[int] = field(default_factory=list[int])
 
     @property
     def calls(self) -> list[KernelCall]:

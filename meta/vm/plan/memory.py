@@ -60,27 +60,27 @@ def write_over_operands(function: KernelList, functions: KernelTable) -> None:
         heapq.heapreplace(pending, (live + saved, i))
 
 
-def assign_memory(function: KernelList, *, arena: bool) -> list[int]:
-    """Give planned memory its storage and offset; returns the bytes of the storages.
+def assign_memory(function: KernelList, *, arena: bool) -> None:
+    """Give planned memory its storage and offset.
 
     arena: put all tensors into one storage, with offsets."""
     _share_symbolic(function)
     sizes, lives = memory_sizes(function), spans(function)
     if not sizes:
-        return []
-    storages, places = (_packed if arena else _shared)(list(sizes.values()), [lives[m] for m in sizes])
+        return
+    function.storages, places = (_packed if arena else _shared)(list(sizes.values()), [lives[m] for m in sizes])
     for memory, (storage, offset) in zip(sizes, places, strict=True):
         memory.storage, memory.offset = storage, offset
-    return storages
 
 
-def planned_bytes(function: KernelList, storages: Sequence[int], functions: KernelTable) -> PlannedBytes:
-    """The allocations of a planned list. storages: the bytes of its storages."""
-    owned = {t.memory: t for step in function.calls for t in step.results if t.memory.kind == OWN}.values()
+def planned_bytes(planned: Sequence[KernelList], functions: KernelTable) -> PlannedBytes:
+    """The allocations of planned lists."""
+    calls = [call for function in planned for call in function.calls]
+    owned = {t.memory: t for call in calls for t in call.results if t.memory.kind == OWN}.values()
     return PlannedBytes(
-        sum(storages),
+        sum(sum(function.storages) for function in planned),
         sum(t.bytes for t in owned),
-        max((functions.workspace(c.function) for c in function.calls if not c.packed), default=0),
+        max((functions.workspace(c.function) for c in calls if not c.packed), default=0),
         sum(not t.is_static for t in owned),
     )
 

@@ -11,8 +11,9 @@ from collections import Counter
 from collections.abc import Collection
 
 from meta.vm.plan.functions import KernelTable
-from meta.vm.plan.graph import Aliases, may_be_object
+from meta.vm.plan.graph import Aliases
 from meta.vm.plan.kernels import (
+    OBJECT,
     OWN,
     PLANNED,
     KernelCall,
@@ -33,8 +34,6 @@ def update_in_place(function: KernelList, functions: KernelTable, constants: Col
 
     constants: the memory of parameters that hold constants of the program, which must not be returned to callers."""
     function.updates = [(v, p) for v, p in function.updates if v.tensor is not p]
-    if not function.updates and not constants:
-        return
     _save_old_values(function, functions, {p.memory for _, p in function.updates} | set(constants))
     _run_early(function)
     writer = _Writer(function, functions)
@@ -65,7 +64,8 @@ def _save_old_values(function: KernelList, functions: KernelTable, guarded: Coll
 
     function.result = map_leaves(function.result, save)
     # An object that may be the parameter which it replaces is copied there once everything else was read.
-    function.updates = [(save(v, p.memory if may_be_object(v) else None), p) for v, p in function.updates]
+    allowed = [p.memory if v.tensor.memory.kind == OBJECT else None for v, p in function.updates]
+    function.updates = [(save(v, memory), p) for (v, p), memory in zip(function.updates, allowed, strict=True)]
     for tensor, call in reversed(saved):
         made = [i for i, step in enumerate(function.steps) if tensor in step.results]
         function.steps.insert(made[0] + 1 if made else 0, call)

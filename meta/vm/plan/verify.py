@@ -19,7 +19,6 @@ from typing import Any, NoReturn
 from meta.errors import IRError
 from meta.records import record
 from meta.vm.lower.choose import WAIT
-from meta.vm.plan.communication import started_collective
 from meta.vm.plan.kernels import (
     PARAMETER,
     PLANNED,
@@ -101,7 +100,7 @@ class _Verifier:
         self.disjoint(call)
         for tensor in call.results:
             self.write(tensor)
-        if started_collective(call):
+        if call.starts:
             self.started[call.arguments[0]] = call
 
     def same_call(self, call: KernelCall) -> None:

@@ -2,36 +2,42 @@
 
 from __future__ import annotations
 
+import contextlib
+import inspect
+import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any, cast
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any, Final, cast
 
 from meta import tracing
 from meta.device import Device
 from meta.eager.ndarray import NDArray
+from meta.errors import FileError, NotSupportedError
 from meta.ir.expr import MUTATES, FunctionExpr
 from meta.ir.module import Module
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, TupleType
+from meta.limits import MAX_DEPTH
 from meta.random.generator import Generator
 from meta.tracing.emitter import Draws
 from meta.tracing.state import LeftGradient
-from meta.tree import Tree
-from meta.vm.gradient import flat_tree
-from meta.vm.lower.calls import Calls
-from meta.vm.lower.dispatched import Source, output_types
-from meta.vm.lower.loop_calls import LoopCall, loops_of
+from meta.tree import Tree, flatten
+from meta.vm.lower.calls import Calls, LoopCall, loops_of
+from meta.vm.lower.choose import Source, output_types
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.program import Program
+from meta.vm.runner import flat_tree
 from meta.vm.saved.kernels import (
     check_found_again,
     functions_of,
     parsed_functions,
     signature_function,
 )
-from meta.vm.saved.trees import decode_signature, decode_tree, encode_signature, encode_tree, malformed
 
-_RESULTS = "results"
+_RESULTS: Final = "results"
+_PLAIN: Final = (bool, int, float, str, type(None))
+_CONTAINERS: Final = ("tuple", "list", "dict")
+_ABSENT: Final = inspect.Parameter.empty
 
 
 @dataclass(slots=True)
@@ -66,7 +72,7 @@ class Tables:
 class Convention:
     """A program as it is called.
 
-    arguments: the nest of its arguments.  record, indices: see `meta.vm.gradient.finisher`.
+    arguments: the nest of its arguments.  record, indices: see `meta.vm.runner.finisher`.
     flat: the results of the program.  outputs: the types of what the machine returns."""
 
     arguments: Tree
@@ -80,8 +86,6 @@ class Convention:
     memory: PlannedBytes
     destinations: Destinations | None
     loops: tuple[LoopCall, ...]
-    static: bool
-    calls_python: bool
 
 
 def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
@@ -99,26 +103,24 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
     }
     destinations = program.loaded.destinations
     return {
-        "arguments": encode_tree(arguments, "a call"),
-        "signature": encode_signature(traced.signature),
+        "arguments": _encode_tree(arguments, "a call"),
+        "signature": _encode_signature(traced.signature),
         "inputs": traced.inputs,
         "types": to_text(Module(module), spans=False),
         "functions": list(functions),
         "state": [tables.name_of(name, x) for name, x in traced.state],
         "random": [[tables.index_of(draws.generator), draws.count] for draws in traced.random],
-        "result": encode_tree(traced.result, "the result"),
+        "result": _encode_tree(traced.result, "the result"),
         "flat": program.record.result.count() if traced.left else None,
         "mutates": sorted(source.mutates.items()),
         "left": [_encode_left(g, index, tables) for g, index in zip(traced.left, program.left, strict=True)],
         "tracked": program.tracked,
         "kernels": program.loaded.kernels,
-        "memory": program.loaded.memory.as_dict(),
-        "destinations": None if destinations is None else destinations.as_dict(),
-        "loops": [_encode_loop(loop) for loop in loops],
+        "memory": asdict(program.loaded.memory),
+        "destinations": None if destinations is None else asdict(destinations),
+        "loops": [{name: getattr(loop, name) for name in _COUNTS} for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
-        "static": source.static,
-        "calls_python": source.calls_python,
     }
 
 
@@ -129,7 +131,7 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
     types = [p.type for p in module.main.params]
     outputs = module[_RESULTS].body.type
     if not isinstance(outputs, TupleType) or not all(isinstance(t, TensorType) for t in (*types, *outputs.fields)):
-        raise malformed(facts["types"])
+        raise _malformed(facts["types"])
     inputs, state = tuple(facts["inputs"]), [(name, tables.state[name]) for name in facts["state"]]
     left, indices = _decode_left(facts["left"], tables)
     keys = module.main.params[len(inputs) + len(state) :]
@@ -137,15 +139,15 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
         Draws(None if i is None else tables.generators[i], var, count)
         for (i, count), var in zip(facts["random"], keys, strict=False)
     )
-    result = decode_tree(facts["result"])
+    result = _decode_tree(facts["result"])
     mutates = {int(i): int(p) for i, p in facts["mutates"]}
     module = module.with_function("main", replace(module.main, attrs={MUTATES: mutates} if mutates else {}))
     record = tracing.Record(
-        module, inputs, decode_signature(facts["signature"]), tuple(state), draws, result, 0, left=left
+        module, inputs, _decode_signature(facts["signature"]), tuple(state), draws, result, 0, left=left
     )  # fmt: skip
     destinations = facts["destinations"]
     return Convention(
-        arguments=decode_tree(facts["arguments"]),
+        arguments=_decode_tree(facts["arguments"]),
         record=record,
         indices=indices,
         flat=result if facts["flat"] is None else flat_tree(facts["flat"]),
@@ -158,22 +160,16 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
         memory=PlannedBytes(**facts["memory"]),
         destinations=None if destinations is None else Destinations.from_dict(destinations),
         loops=tuple(_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])),
-        static=bool(facts["static"]),
-        calls_python=bool(facts["calls_python"]),
     )  # fmt: skip
 
 
 _COUNTS = ("step", "carried", "scanned", "captured", "length", "reverse", "single")
 
 
-def _encode_loop(loop: LoopCall) -> dict[str, Any]:
-    return {name: getattr(loop, name) for name in _COUNTS}
-
-
 def _decode_loop(facts: Mapping[str, Any], types: FunctionExpr) -> LoopCall:
     kinds = tuple(p.type for p in types.params if isinstance(p.type, TensorType))
     if set(facts) != set(_COUNTS) or not 0 <= facts["scanned"] <= len(kinds) == len(types.params):
-        raise malformed(facts)
+        raise _malformed(facts)
     return LoopCall(**facts, elements=kinds[: facts["scanned"]], stacks=kinds[facts["scanned"] :])
 
 
@@ -188,3 +184,92 @@ def _decode_left(value: Sequence[Any], tables: Tables) -> tuple[tuple[LeftGradie
         LeftGradient(t if isinstance(t, int) else tables.state[t], None, bool(assigned)) for t, _, assigned in value
     ]
     return tuple(left), tuple(index for _, index, _ in value)
+
+
+# --- signatures and nests ---------------------------------------------------------------------------------------------
+
+
+def _encode_tree(tree: Tree, what: str, depth: int = 0) -> Any:
+    """JSON of a tree. Raises NotSupportedError, naming `what`, for values and containers that JSON cannot hold."""
+    if depth > MAX_DEPTH:
+        raise _unsaved(f"{what} nests deeper than {MAX_DEPTH}", "small nests")
+    if tree.kind == "leaf":
+        return "leaf"
+    if tree.kind == "static":
+        return {"static": _encode_plain(tree.value, what)}
+    if tree.kind not in _CONTAINERS:
+        raise _unsaved(f"{what} has a {tree.value.__name__}", "tuples, lists and dicts")
+    children = [_encode_tree(child, what, depth + 1) for child in tree.children]
+    keys = [_encode_plain(key, what) for key in tree.keys]
+    return {tree.kind: [keys, children] if tree.kind == "dict" else children}
+
+
+def _decode_tree(value: Any, depth: int = 0) -> Tree:
+    """The tree of its JSON. Raises FileError for other JSON."""
+    if value == "leaf":
+        return Tree("leaf")
+    items = cast("dict[str, Any]", value)
+    if depth > MAX_DEPTH or not isinstance(value, dict) or len(items) != 1:
+        raise _malformed(value)
+    ((kind, content),) = items.items()
+    if kind == "static":
+        return Tree("static", value=_decode_plain(content))
+    keys: Sequence[Any] = ()
+    if kind == "dict" and isinstance(content, list) and len(cast("list[Any]", content)) == 2:
+        keys, content = cast("list[Any]", content)
+    if kind not in _CONTAINERS or not isinstance(content, list) or not isinstance(keys, (list, tuple)):
+        raise _malformed(value)
+    children = cast("list[Any]", content)
+    if kind == "dict" and len(keys) != len(children):
+        raise _malformed(value)
+    return Tree(kind, tuple(_decode_tree(c, depth + 1) for c in children), tuple(map(_decode_plain, keys)))
+
+
+def _encode_plain(value: Any, what: str) -> Any:
+    """JSON of a plain value. Raises NotSupportedError, naming `what`, for others."""
+    if not isinstance(value, _PLAIN):
+        raise _unsaved(f"{what} has a {type(value).__name__}", "arrays, numbers, strings and None")
+    return {"float": str(value)} if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def _decode_plain(value: Any) -> Any:
+    if isinstance(value, dict) and list(value.values())[0:1] in (["nan"], ["inf"], ["-inf"]) and "float" in value:  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        return float(value["float"])  # pyright: ignore[reportUnknownArgumentType]
+    if not isinstance(value, _PLAIN):
+        raise _malformed(value)
+    return value
+
+
+def _encode_signature(signature: inspect.Signature) -> list[Any]:
+    """JSON of the parameters. A default that JSON cannot hold is left out: calls have to pass the argument."""
+    out: list[Any] = []
+    for p in signature.parameters.values():
+        default: list[Any] = []
+        if p.default is not _ABSENT:
+            with contextlib.suppress(NotSupportedError):
+                default = [_encode_tree(flatten(p.default, ())[1], p.name)]
+        out.append([p.name, int(p.kind), default])
+    return out
+
+
+def _decode_signature(value: Any) -> inspect.Signature:
+    """The signature of its JSON. Raises FileError for other JSON."""
+    try:
+        parameters = [
+            inspect.Parameter(
+                name, inspect._ParameterKind(kind), default=_decode_tree(d[0]).build(iter(())) if d else _ABSENT
+            )
+            for name, kind, d in value
+        ]
+        return inspect.Signature(parameters)
+    except (TypeError, ValueError, IndexError, KeyError, StopIteration) as error:
+        raise _malformed(value) from error
+
+
+def _malformed(value: Any) -> FileError:
+    """The error for a description that `Executor.save` does not write."""
+    return FileError("load", f"the program is described by {value!r:.80}", "a file that Executor.save wrote")
+
+
+def _unsaved(problem: str, expected: str) -> NotSupportedError:
+    return NotSupportedError("save", problem, expected, "trace a function that takes and returns these")

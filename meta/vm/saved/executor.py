@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 from meta.device import Device
@@ -23,20 +22,6 @@ _MAX_RUNS = 256
 """Combinations of types that are found without a search."""
 
 
-@dataclass(frozen=True, slots=True, eq=False)
-class LoadedProgram:
-    """One specialisation. arguments: the nest of its arguments."""
-
-    arguments: Tree
-    program: Program
-
-    @property
-    def types(self) -> str:
-        record = self.program.record
-        pairs = zip(record.inputs, record.main.params, strict=False)
-        return ", ".join(f"{name}: {p.type!r}" for name, p in pairs)
-
-
 class LoadedExecutor:
     """A program from a file: call it as the executor that was saved. See `meta.vm.load`.
 
@@ -46,7 +31,7 @@ class LoadedExecutor:
     with `backward` inside is."""
 
     def __init__(
-        self, name: str, device: Device, programs: Sequence[LoadedProgram], state: Mapping[str, NDArray],
+        self, name: str, device: Device, programs: Sequence[tuple[Tree, Program]], state: Mapping[str, NDArray],
         generators: Sequence[Generator],
     ) -> None:  # fmt: skip
         self.name = name
@@ -102,20 +87,20 @@ class LoadedExecutor:
         """The program for a call, and its inputs."""
         args, kwargs = with_arrays((args, kwargs), self.device, converted)
         refusal: MetaError | None = None
-        for each in self._programs:
-            key, inputs = flatten_call(each.program.record.signature, args, kwargs)
-            if (each.arguments, repr(each.arguments)) != key[:2]:  # type: ignore[index]
+        for arguments, program in self._programs:
+            key, inputs = flatten_call(program.record.signature, args, kwargs)
+            if (arguments, repr(arguments)) != key[:2]:
                 continue
             try:
-                check_call(each.program.record, inputs)
+                check_call(program.record, inputs)
             except ArgumentError as error:
                 refusal = error
                 continue
-            if each.program.is_current(inputs):
-                return each.program, inputs
+            if program.is_current(inputs):
+                return program, inputs
         if len(self._programs) == 1 and refusal is not None:
             raise refusal
-        saved = "; ".join(f"({each.types})" for each in self._programs)
+        saved = "; ".join(f"({_types(program)})" for _, program in self._programs)
         raise ArgumentError(
             "vm", f"{self.name} was not saved for these arguments", f"one of {saved}"[:500],
             "save it after a call with such arguments",
@@ -125,6 +110,11 @@ class LoadedExecutor:
         return (
             f"<LoadedExecutor {self.name}, {len(self._programs)} programs, {len(self.state)} arrays on {self.device}>"
         )
+
+
+def _types(program: Program) -> str:
+    pairs = zip(program.record.inputs, program.record.main.params, strict=False)
+    return ", ".join(f"{name}: {p.type!r}" for name, p in pairs)
 
 
 def _refusing_gradients(program: Program) -> Runner:

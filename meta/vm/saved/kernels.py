@@ -3,13 +3,13 @@ open calls. A file has the calls as IR text with the dialects chosen, from which
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, cast
 
 from meta.device import Device
 from meta.errors import FileError, MetaError, NotSupportedError
-from meta.ir.expr import Atom, Binding, Block, Call, Constant, FunctionExpr, Tuple, Var
+from meta.ir.expr import Binding, Block, Call, Constant, FunctionExpr, Tuple, Var
 from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
@@ -18,16 +18,25 @@ from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of, with_leaves
-from meta.vm.lower.choose import Choices, choose_all
-from meta.vm.lower.dispatched import Source
-from meta.vm.lower.open_calls import function_name, is_open, open_calls
+from meta.vm.lower.choose import Choices, Source, choose_all, is_open
+from meta.vm.lower.open_calls import function_name
 
 
 def functions_of(source: Source) -> dict[str, FunctionExpr]:
     """One function with one call for each function that the program calls, by the names that it calls them by."""
+    packed = {id(choice.info): name for name, choice in source.choices.packed().items()}
     out: dict[str, FunctionExpr] = {}
-    for call, name, dialect in _called(source):
-        out.setdefault(name, _function(call, dialect))
+    for function in source.module.functions.values():
+        for binding in walk(function):
+            call = binding.value
+            if not isinstance(call, Call) or call.callee is not None or isinstance(call.op, LoopOp):
+                continue
+            if is_open(call):
+                out.setdefault(function_name(call), _function(call, call.dialect))
+            elif not call.op.view:  # type: ignore[union-attr]
+                choice = source.choices.of(call)
+                if id(choice.info) in packed:
+                    out.setdefault(packed[id(choice.info)], _function(call, choice.implementation.dialect.name))
     return out
 
 
@@ -41,18 +50,17 @@ def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> 
     for name, function in functions.items():
         operator = cast("Call", function.body.bindings[0].value).op_name
         try:
-            parsed = parse(text_of(function))
-            names = names_of(parsed, _choices(parsed, source.device))
+            parsed = parse(to_text(Module({"main": function}), spans=False))
+            names = names_of(_choices(parsed, source.device))
         except MetaError as error:
             raise _unsaved(operator, f"is not found by its name: {error.problem}"[:200]) from error
         if names != {name}:
             raise _unsaved(operator, "is called in a way that has no text")
 
 
-def names_of(module: Module, choices: Choices) -> set[str]:
+def names_of(choices: Choices) -> set[str]:
     """The names of the functions that the calls of a module call."""
-    opened = {function_name(call) for function in module.functions.values() for call in open_calls(function)}
-    return opened | set(choices.packed())
+    return {*map(function_name, choices.open), *choices.packed()}
 
 
 def parsed_functions(text: str, expected: set[str], device: Device) -> tuple[Module, Choices]:
@@ -69,7 +77,7 @@ def parsed_functions(text: str, expected: set[str], device: Device) -> tuple[Mod
             "load", f"the program calls functions that are not there: {error.problem}"[:400],
             "the operators and dialects that it was saved with", "import the package that registers them",
         ) from error  # fmt: skip
-    missing = sorted(expected - names_of(module, choices))
+    missing = sorted(expected - names_of(choices))
     if missing:
         raise FileError(
             "load", f"the program calls {', '.join(missing[:3])}, which is another function here",
@@ -84,25 +92,6 @@ def _choices(module: Module, device: Device) -> Choices:
     dialects = {call.dialect for call in calls if isinstance(call, Call) and call.dialect}
     with with_dialect(sorted(dialects)):
         return choose_all(module, device)
-
-
-def text_of(function: FunctionExpr) -> str:
-    return to_text(Module({"main": function}), spans=False)
-
-
-def _called(source: Source) -> Iterator[tuple[Call, str, str | None]]:
-    packed = {id(choice.info): name for name, choice in source.choices.packed().items()}
-    for function in source.module.functions.values():
-        for binding in walk(function):
-            call = binding.value
-            if not isinstance(call, Call) or call.callee is not None or isinstance(call.op, LoopOp):
-                continue
-            if is_open(call):
-                yield call, function_name(call), call.dialect
-            elif not call.op.view:  # type: ignore[union-attr]
-                choice = source.choices.of(call)
-                if id(choice.info) in packed:
-                    yield call, packed[id(choice.info)], choice.implementation.dialect.name
 
 
 def _function(call: Call, dialect: str | None) -> FunctionExpr:
@@ -124,8 +113,7 @@ def _function(call: Call, dialect: str | None) -> FunctionExpr:
 def signature_function(params: tuple[Type, ...], name: str) -> FunctionExpr:
     """A function that takes values of these types and returns them."""
     variables = tuple(Var(f"x{i}", kind) for i, kind in enumerate(params))
-    result: Atom | Tuple = Tuple(variables)
-    return FunctionExpr(variables, Block((), result), {}, name, None)
+    return FunctionExpr(variables, Block((), Tuple(variables)), {}, name, None)
 
 
 def _unsaved(operator: str, problem: str) -> NotSupportedError:

@@ -9,7 +9,7 @@ from dataclasses import replace
 from platform import machine
 from typing import Any
 
-from meta import __version__, tracing
+from meta import __version__
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
@@ -23,18 +23,15 @@ from meta.files.atomic import Path, check_path
 from meta.files.safetensors import TensorFile
 from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
+from meta.tree import Tree
 from meta.vm.build.executables import Loaded
-from meta.vm.cuda_graph.setup import graph_call
-from meta.vm.gradient import finisher
-from meta.vm.lower.calls import running_step
-from meta.vm.lower.dispatched import register_kernels
-from meta.vm.lower.loop_calls import register as register_loops
+from meta.vm.lower.calls import register as register_loops
+from meta.vm.lower.choose import register_kernels
 from meta.vm.program import Program
-from meta.vm.runner import Machine, Runner, program_runner
+from meta.vm.runner import Machine, Runner, finisher, program_runner
 from meta.vm.saved import program_file
-from meta.vm.saved.contents import PROGRAM
 from meta.vm.saved.convention import Convention, Tables, decode
-from meta.vm.saved.executor import LoadedExecutor, LoadedProgram
+from meta.vm.saved.executor import LoadedExecutor
 from meta.vm.saved.write import FORMAT, processor
 
 _REMEDY = "save the program again here, from its source"
@@ -59,7 +56,7 @@ def load(path: Path, *, trust: bool | str = False) -> LoadedExecutor:
     name = os.fspath(path)
     file = safetensors.from_bytes(program_file.contents(path, trust), name)
     try:
-        header = parse_json(file.metadata[PROGRAM])
+        header = parse_json(file.metadata[program_file.PROGRAM])
         _check_versions(header, name)
         return _executor(header, file)
     except (AttributeError, IndexError, KeyError, RecursionError, TypeError, ValueError) as error:
@@ -101,12 +98,13 @@ def _executor(header: Mapping[str, Any], file: TensorFile) -> LoadedExecutor:
         tables.generators.append(generator)
     conventions = [decode(facts, tables, device) for facts in header["programs"]]
     modules: dict[int, Any] = {}  # libraries run code as they load, so they come last
-    programs: list[LoadedProgram] = []
+    programs: list[tuple[Tree, Program]] = []
     for number, (facts, convention) in enumerate(zip(header["programs"], conventions, strict=True)):
         index = int(facts["library"])
         if index not in modules:
             modules[index] = _library(file, index)
-        programs.append(_program(convention, modules[index], file, number, facts["constants"], bool(header["whole"])))
+        program = _program(convention, modules[index], file, number, facts["constants"], bool(header["whole"]))
+        programs.append((convention.arguments, program))
     return LoadedExecutor(str(header["name"]), device, programs, tables.state, tables.generators)
 
 
@@ -122,18 +120,20 @@ def _library(file: TensorFile, index: int) -> Any:
 
 def _program(
     convention: Convention, module: Any, file: TensorFile, number: int, constants: int, whole: bool
-) -> LoadedProgram:
+) -> Program:
     source, record = convention.source, convention.record
     device: Device = source.device
-    if convention.calls_python:
+    if source.calls_python:
         tvm.load()  # its tensors have the methods that these functions call
     register_kernels(source)
-    register_loops(convention.loops, running_step)
+    register_loops(convention.loops)
     arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
-    machine: Any = Machine(module, device, static=convention.static, calls_python=convention.calls_python)
+    machine: Any = Machine(module, source)
     if convention.destinations is not None:
+        from meta.vm.cuda_graph import graph_call
+
         machine = graph_call(machine, record, source, convention.destinations)
-    flat = _flat_record(convention)
+    flat = replace(record, result=convention.flat)
     plain = program_runner(machine, flat, arrays, convention.outputs, source.mutates, whole=whole)
     finish = finisher(record, convention.indices)
     run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if record.left else plain
@@ -141,9 +141,4 @@ def _program(
         for (_, x), tracked in zip(record.state, convention.tracked[len(record.inputs) :], strict=True):
             set_requires_grad(x, tracked)
     loaded = Loaded(module, convention.kernels, convention.memory, "file", convention.destinations)
-    program = Program(flat, record.module, source, loaded, arrays, machine, run, convention.tracked, record)
-    return LoadedProgram(convention.arguments, program)
-
-
-def _flat_record(convention: Convention) -> tracing.Record:
-    return replace(convention.record, result=convention.flat)
+    return Program(flat, record.module, source, loaded, arrays, machine, run, convention.tracked, record)

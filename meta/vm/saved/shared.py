@@ -14,14 +14,15 @@ import os
 from collections.abc import Sequence
 from typing import Any
 
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.files import safetensors
 from meta.files.atomic import Path, replacing
 from meta.ir.type import TensorType
-from meta.vm.build.executables import load
-from meta.vm.lower.dispatched import output_types
+from meta.vm.build.executables import load, shared_library
+from meta.vm.lower.choose import output_types
 from meta.vm.program import Program
-from meta.vm.saved.contents import PROGRAM, array_entry, library_of
+from meta.vm.saved.program_file import PROGRAM, array_entry
 
 
 def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> str:
@@ -34,10 +35,10 @@ def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> 
     (program,) = programs
     source = program.source
     _check_kernels(program)
-    code = library_of(source, load(source, fuse=fuse), fuse=fuse)
-    arrays = [(arg["name"], x) for arg, x in _held(program)]
+    code = shared_library(source, load(source, fuse=fuse), fuse=fuse)
+    arrays = [array_entry(name, x) for _, name, x in _arguments(program) if x is not None]
     metadata = {"format": "meta", PROGRAM: json.dumps(describe(program))}
-    safetensors.write(f"{os.fspath(path)}.safetensors", [array_entry(n, x) for n, x in arrays], metadata)
+    safetensors.write(f"{os.fspath(path)}.safetensors", arrays, metadata)
     with replacing(path) as file:
         file.write(code)
     return hashlib.sha256(code).hexdigest()
@@ -48,8 +49,8 @@ def describe(program: Program) -> dict[str, Any]:
     source = program.source
     updated = set(source.mutates.values())
     described = [
-        {**argument, **_type(p.type), "updated": i in updated}
-        for i, (argument, p) in enumerate(zip(_arguments(program), source.main.params, strict=True))
+        {"name": name, "role": role, **_type(p.type), "updated": i in updated}
+        for i, ((role, name, _), p) in enumerate(zip(_arguments(program), source.main.params, strict=True))
     ]
     return {
         "device": str(source.device),
@@ -58,20 +59,15 @@ def describe(program: Program) -> dict[str, Any]:
     }
 
 
-def _arguments(program: Program) -> list[dict[str, Any]]:
+def _arguments(program: Program) -> list[tuple[str, str, NDArray | None]]:
+    """(role, name, array that the program has) of each argument."""
     record = program.record
-    roles = [("input", name) for name in record.inputs]
-    roles += [("state", name) for name, _ in record.state]
-    roles += [("random", f"key.{i}") for i in range(len(record.random))]
-    roles += [("constant", f"constant.{i}") for i in range(len(program.constants))]
-    return [{"name": name, "role": role} for role, name in roles]
-
-
-def _held(program: Program) -> list[tuple[dict[str, Any], Any]]:
-    """The arguments whose arrays the program has."""
-    arguments = _arguments(program)
-    arrays = [*(x for _, x in program.record.state), *program.constants]
-    return list(zip([a for a in arguments if a["role"] in ("state", "constant")], arrays, strict=True))
+    return [
+        *(("input", name, None) for name in record.inputs),
+        *(("state", name, x) for name, x in record.state),
+        *(("random", f"key.{i}", None) for i in range(len(record.random))),
+        *(("constant", f"constant.{i}", x) for i, x in enumerate(program.constants)),
+    ]
 
 
 def _type(kind: Any) -> dict[str, Any]:

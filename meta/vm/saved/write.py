@@ -16,10 +16,11 @@ from meta.errors import ArgumentError
 from meta.files import safetensors
 from meta.files.atomic import Path, check_path
 from meta.tree import Tree
+from meta.vm.build.executables import shared_library
 from meta.vm.program import Program
 from meta.vm.saved import program_file, shared
-from meta.vm.saved.contents import PROGRAM, array_entry, library_of
 from meta.vm.saved.convention import Tables, encode
+from meta.vm.saved.program_file import PROGRAM, array_entry
 
 FORMAT: Final = 1
 """The version of the files. It counts up with every change of the files, and of the functions in Python that programs
@@ -51,24 +52,13 @@ def write(
         key = program.loaded.key
         if key not in libraries:
             libraries[key] = len(libraries)
-            code = library_of(program.source, program.loaded, fuse=fuse)
+            code = shared_library(program.source, program.loaded, fuse=fuse)
             entries.append(_bytes_entry(f"library.{libraries[key]}", code))
         entries += [array_entry(f"constant.{number}.{i}", x) for i, x in enumerate(program.constants)]
         described.append({**facts, "library": libraries[key], "constants": len(program.constants)})
     entries += [array_entry(f"state.{n}", x) for n, x in tables.state.items()]
     header = {
         "name": name,
-        **versions(device),
-        "whole": whole,
-        "generators": [generator.state for generator in tables.generators],
-        "programs": described,
-    }
-    return program_file.write(path, entries, {PROGRAM: json.dumps(header)})
-
-
-def versions(device: Device) -> dict[str, Any]:
-    """The facts that a file is checked against when it is loaded."""
-    return {
         "format": FORMAT,
         "meta": __version__,
         "tvm": targets.tvm_version(),
@@ -77,7 +67,11 @@ def versions(device: Device) -> dict[str, Any]:
         "processor": processor(),
         "target": str(targets.target(device.kind)),
         "features": sorted(targets.instruction_sets(targets.target("cpu"))),
+        "whole": whole,
+        "generators": [generator.state for generator in tables.generators],
+        "programs": described,
     }
+    return program_file.write(path, entries, {PROGRAM: json.dumps(header)})
 
 
 def processor() -> str:

@@ -13,7 +13,7 @@ import meta
 from meta import optim
 from meta.backend.tvm.parallel import processes
 from meta.testing import get_testable_devices
-from meta.vm.build import executables, linked
+from meta.vm.build import executables, generate
 from tests.python.optim.training import Network, batches
 
 if "cuda" not in get_testable_devices():
@@ -37,10 +37,10 @@ def test_results_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pyt
     def compile_here(*_: Any) -> Any:
         raise AssertionError("a process failed")
 
-    monkeypatch.setattr(linked, "FEWEST", 2)
-    monkeypatch.setattr(linked, "_SAVED", 2)
+    monkeypatch.setattr(generate, "FEWEST", 2)
+    monkeypatch.setattr(generate, "_SAVED", 2)
     monkeypatch.setattr(processes, "_KERNELS", 1)
-    monkeypatch.setattr(linked, "compile_functions", compile_here)
+    monkeypatch.setattr(generate, "compile_functions", compile_here)
     try:
         several = train(tmp_path, "2", monkeypatch)
         assert processes.running() == 2

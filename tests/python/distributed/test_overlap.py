@@ -17,7 +17,7 @@ from meta.passes import auto_cast
 from meta.passes.standard import standard
 from meta.vm import executor
 from meta.vm.build.generate import plan_source
-from meta.vm.lower.dispatched import prepare
+from meta.vm.lower.choose import prepare
 from meta.vm.plan import communication
 from meta.vm.plan.kernels import PARAMETER, PLANNED, KernelCall, KernelList, Memory
 

@@ -16,7 +16,7 @@ from meta.backend.tvm import target as targets
 from meta.device import device
 from meta.passes.standard import standard
 from meta.vm.build.generate import plan_source
-from meta.vm.lower.dispatched import prepare
+from meta.vm.lower.choose import prepare
 
 Executor = meta.vm.Executor[..., Any]
 _H100 = {

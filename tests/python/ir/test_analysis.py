@@ -52,3 +52,10 @@ def test_contents_name_operators_functions_and_devices():
     assert contents(module) is contents(module)
     calls = parse("def a() -> () { %x = @b() () } def b() -> () { () }", lookup)
     assert contents(calls) == Contents(frozenset({""}), frozenset())
+
+
+def test_contents_name_closures_and_conditionals():
+    closure = parse("def a() -> () { %f = fn() -> () { () } () }", lookup)
+    assert contents(closure).has("fn")
+    assert not contents(closure).has("", "if")
+    assert contents(parse(EXAMPLE, lookup)).has("if")

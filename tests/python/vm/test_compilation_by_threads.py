@@ -17,7 +17,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm.parallel import processes, threads
 from meta.errors import KernelError
-from meta.vm.build import linked
+from meta.vm.build import generate
 from tests.python.kernels_in_memory import forget_programs
 
 pytestmark = pytest.mark.skipif(library.linker() is None, reason="there is no linker")
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.skipif(library.linker() is None, reason="there is no li
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Two threads compile programs of two kernels too, and nothing is on disk."""
-    monkeypatch.setattr(linked, "FEWEST_FOR_THREADS", 2)
+    monkeypatch.setattr(generate, "FEWEST_FOR_THREADS", 2)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     forget_programs()
@@ -52,13 +52,13 @@ def compiled(monkeypatch: pytest.MonkeyPatch) -> list[tuple[str, ...]]:
 def modes(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     """Whether LLVM compiled the calls, of each program."""
     seen: list[bool] = []
-    calling_part = linked._calling_part
+    calling_part = generate._calling_part
 
     def note(*args: Any, compiled: bool, **options: Any) -> Any:
         seen.append(compiled)
         return calling_part(*args, compiled=compiled, **options)
 
-    monkeypatch.setattr(linked, "_calling_part", note)
+    monkeypatch.setattr(generate, "_calling_part", note)
     return seen
 
 
@@ -143,7 +143,7 @@ def test_some_kernels_that_a_program_calls_more_than_once(
     monkeypatch: pytest.MonkeyPatch, compiled: list[Any], modes: list[bool]
 ) -> None:
     """They are compiled with the calls: a name that no code defines would end the process."""
-    monkeypatch.setattr(linked, "_stores", lambda f: 1 if "cumsum" in str(f.attrs["global_symbol"]) else 100)
+    monkeypatch.setattr(generate, "_stores", lambda f: 1 if "cumsum" in str(f.attrs["global_symbol"]) else 100)
 
     @meta.trace
     def both(x: Any) -> Any:
@@ -158,7 +158,7 @@ def test_some_kernels_that_a_program_calls_more_than_once(
 
 
 def test_a_kernel_that_both_branches_call(monkeypatch: pytest.MonkeyPatch, modes: list[bool]) -> None:
-    monkeypatch.setattr(linked, "_stores", lambda f: 1 if "cumsum" in str(f.attrs["global_symbol"]) else 100)
+    monkeypatch.setattr(generate, "_stores", lambda f: 1 if "cumsum" in str(f.attrs["global_symbol"]) else 100)
 
     @meta.trace
     def choose(x: Any) -> Any:
@@ -178,7 +178,7 @@ def test_kernels_with_the_names_of_functions_of_c(
     monkeypatch: pytest.MonkeyPatch, modes: list[bool], compiled: list[Any]
 ) -> None:
     """The kernel of sin is in another object file than one that is called twice and calls the C library's sin."""
-    monkeypatch.setattr(linked, "_stores", lambda f: 100 if str(f.attrs["global_symbol"]) == "sin" else 1)
+    monkeypatch.setattr(generate, "_stores", lambda f: 100 if str(f.attrs["global_symbol"]) == "sin" else 1)
 
     @meta.trace
     def waves(x: Any) -> Any:
@@ -221,7 +221,7 @@ def test_an_interrupt_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None
     def interrupt() -> None:
         raise KeyboardInterrupt
 
-    linked_library = linked.linked
+    linked_library = generate.linked
 
     with monkeypatch.context() as patch:
 
@@ -229,7 +229,7 @@ def test_an_interrupt_leaves_no_threads(monkeypatch: pytest.MonkeyPatch) -> None
             patch.setattr(progress, "advance", interrupt)
             return linked_library(*args)
 
-        patch.setattr(linked, "linked", interrupted)
+        patch.setattr(generate, "linked", interrupted)
         with pytest.raises(KeyboardInterrupt):
             results()
     assert not [t for t in threading.enumerate() if t.name.startswith("meta compile")]
@@ -264,7 +264,7 @@ def test_small_programs_and_one_job_use_no_threads(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("META_COMPILE_JOBS", "1")
     check(results())
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
-    monkeypatch.setattr(linked, "FEWEST_FOR_THREADS", 100)
+    monkeypatch.setattr(generate, "FEWEST_FOR_THREADS", 100)
     check(results())
     assert not compiled
     assert processes.running() == 0

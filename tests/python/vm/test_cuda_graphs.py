@@ -15,7 +15,7 @@ import torch
 from meta.backend.tvm import adapter as tvm
 from meta.device import CPU
 from meta.ir.type import tensor_type
-from meta.vm.cuda_graph import call as graphs
+from meta.vm import cuda_graph as graphs
 from meta.vm.plan.allocations import Destination, Destinations
 
 SIZE = 16

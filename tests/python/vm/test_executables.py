@@ -16,7 +16,7 @@ import meta
 from meta.errors import ArgumentError, DeviceError
 from meta.ir.module import Module
 from meta.ir.type import tensor_type
-from meta.vm.plan.grouping import MOST_FUSED
+from meta.vm.plan.fusion import MOST_FUSED
 from tests.python.backend.tvm.processors import choose_for
 from tests.python.kernels_in_memory import forget_programs
 

@@ -12,8 +12,8 @@ from meta.device import CPU, device
 from meta.ir.expr import CallInfo
 from meta.ir.type import tensor_type
 from meta.op.registry import get
-from meta.vm.lower import first_calls
-from meta.vm.lower.first_calls import run_first_calls
+from meta.vm.build import generate
+from meta.vm.build.generate import run_first_calls
 
 CUDA = device("cuda")
 
@@ -35,8 +35,8 @@ def source(*choices: Any, on: Any = CUDA) -> Any:
 def emptied(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The devices whose unused memory is given back; tensors have a shape and no memory."""
     devices: list[Any] = []
-    monkeypatch.setattr(first_calls.allocation, "allocator", lambda t: lambda: SimpleNamespace(shape=t.shape))
-    monkeypatch.setattr(first_calls.memory_pool, "empty_cache", devices.append)
+    monkeypatch.setattr(generate.allocation, "allocator", lambda t: lambda: SimpleNamespace(shape=t.shape))
+    monkeypatch.setattr(generate.memory_pool, "empty_cache", devices.append)
     return devices
 
 

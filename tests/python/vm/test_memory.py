@@ -15,8 +15,8 @@ from meta.device import CPU
 from meta.interpreter.run import run
 from meta.ir.module import Module
 from meta.vm.build.generate import build_module, plan_source
-from meta.vm.lower.dispatched import prepare
-from meta.vm.plan import memory, order, workspace
+from meta.vm.lower.choose import prepare
+from meta.vm.plan import functions, memory, order
 from meta.vm.runner import Machine
 from tests.python.vm.programs import assert_same, flat, program, randoms
 
@@ -105,7 +105,7 @@ def test_programs_run_in_an_arena() -> None:
     assert any(t.offset for t in destinations.tensors)
     storages = [allocation.empty((max(size, 1),), "uint8") for size in destinations.storages]
     placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
-    machine = Machine(build_module(source, planned), CPU, static=True)
+    machine = Machine(build_module(source, planned), source)
     result = machine.main(x._data, w._data, *(p.data for p in placed))
     np.testing.assert_allclose(meta.from_dlpack(result).numpy(), expected[0].numpy(), rtol=1e-5)
     np.testing.assert_allclose(w.numpy(), expected[1].numpy(), rtol=1e-5)
@@ -127,7 +127,7 @@ def test_placed_tensors_start_at_their_offset(dtype: str) -> None:
 def test_buffers_of_kernels_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel of igamma allocates matrices of float64."""
     matrix = 8 * 32 * 10
-    monkeypatch.setattr(workspace, "LEAST_BYTES", matrix)
+    monkeypatch.setattr(functions, "LEAST_BYTES", matrix)
 
     def body(ops: Any, x: Any) -> Any:
         a = ops.cumsum(ops.exp(x), axis=1)

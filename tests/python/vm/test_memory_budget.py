@@ -12,7 +12,7 @@ import meta
 from meta import nn
 from meta.errors import ArgumentError, NotSupportedError
 from meta.optim.sgd import with_sgd
-from meta.vm.byte_counts import parse_bytes
+from meta.vm.plan.budget import parse_bytes
 from tests.python.kernels_in_memory import forget_programs
 from tests.python.vm.programs import assert_same, program, randoms
 

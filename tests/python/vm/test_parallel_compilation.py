@@ -28,7 +28,7 @@ from meta.backend.tvm.parallel.serialization import UntransferableError, from_by
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
 from meta.backend.tvm.te.select import opaque_select
-from meta.vm.build import linked
+from meta.vm.build import generate
 from tests.python.kernels_in_memory import forget_programs
 
 pytestmark = [
@@ -40,9 +40,9 @@ pytestmark = [
 @pytest.fixture(autouse=True)
 def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Several processes compile small programs too, and nothing is on disk."""
-    monkeypatch.setattr(linked, "BY_THREADS", frozenset[str]())
-    monkeypatch.setattr(linked, "FEWEST", 2)
-    monkeypatch.setattr(linked, "_SAVED", 2)
+    monkeypatch.setattr(generate, "BY_THREADS", frozenset[str]())
+    monkeypatch.setattr(generate, "FEWEST", 2)
+    monkeypatch.setattr(generate, "_SAVED", 2)
     monkeypatch.setattr(processes, "_KERNELS", 1)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
@@ -89,13 +89,13 @@ def check(actual: list[Any]) -> None:
 def fallbacks(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     """The requests that this process compiled itself."""
     requests: list[Any] = []
-    compile_functions = linked.compile_functions
+    compile_functions = generate.compile_functions
 
     def compile_here(*request: Any) -> Any:
         requests.append(request)
         return compile_functions(*request)
 
-    monkeypatch.setattr(linked, "compile_functions", compile_here)
+    monkeypatch.setattr(generate, "compile_functions", compile_here)
     return requests
 
 
@@ -189,7 +189,7 @@ def test_failures_of_processes_raise_here(monkeypatch: pytest.MonkeyPatch) -> No
     def wrong_bytes(_: Any) -> bytes:
         return b"no function"
 
-    monkeypatch.setattr(linked, "to_bytes", wrong_bytes)
+    monkeypatch.setattr(generate, "to_bytes", wrong_bytes)
     with pytest.raises((ValueError, EOFError, TypeError)):
         results()
 
@@ -198,7 +198,7 @@ def test_functions_that_cannot_be_sent_are_compiled_here(monkeypatch: pytest.Mon
     def refuse(_: Any) -> bytes:
         raise UntransferableError("no")
 
-    monkeypatch.setattr(linked, "to_bytes", refuse)
+    monkeypatch.setattr(generate, "to_bytes", refuse)
     check(results())
     assert not fallbacks
 
@@ -321,7 +321,7 @@ def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(linked, "FEWEST", 100)
+    monkeypatch.setattr(generate, "FEWEST", 100)
     processes.stop()
     check(results())
     assert processes.running() == 0

@@ -203,7 +203,7 @@ def test_collectives_are_waited_for(change: Callable[[KernelList], None], messag
     whole, read = call(REDUCE, [x], s, packed=True), call("read", [s], r)
     main = KernelList("main", [(None, Operand(x))], [whole, read], Operand(r), None)
     expected = expected_values(main)
-    start = KernelCall(f"{REDUCE}.start", True, (0, Operand(x), Operand(s)), {2: s}, source=whole)
+    start = KernelCall(f"{REDUCE}.start", True, (0, Operand(x), Operand(s)), {2: s}, source=whole, starts=REDUCE)
     main.steps = [start, KernelCall(WAIT, True, (0, Operand(x), Operand(s)), {}), read]
     assign_memory(main, arena=False)
     verify(main, expected)

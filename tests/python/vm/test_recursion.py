@@ -15,9 +15,9 @@ from meta.errors import IRError
 from meta.interpreter.run import run
 from meta.ir.parser import parse
 from meta.ir.verifier import verify
+from meta.passes.tail_loops import tail_loops
 from meta.vm.lower import calls, stack
 from meta.vm.lower.calls import special_calls
-from meta.vm.lower.tail_recursion import tail_loops
 
 N = 'Tensor[(), "int64"]'
 ROW = 'Tensor[(n,), "float32"]'

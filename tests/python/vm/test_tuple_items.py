@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from meta.backend.tvm import adapter as tvm
-from meta.vm.plan.tuple_items import fuse_operators
+from meta.vm.plan.fusion import fuse_operators
 
 ITEMS = 3
 

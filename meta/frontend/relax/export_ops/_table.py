@@ -21,7 +21,7 @@ from meta.frontend._row_table import Row as Row
 from meta.frontend._row_table import RowTable
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
-from meta.vm.lower.types import RelaxTypes
+from meta.vm.lower.translate import RelaxTypes
 
 
 @dataclass(frozen=True, slots=True)

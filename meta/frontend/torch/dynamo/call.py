@@ -196,7 +196,7 @@ def _program(
     types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
     types = types[: len(types) - len(converted.written)]
     complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
-    unpack: Callable[[Any], list[Any]] = unpacker(len(types)) if len(types) > 1 else lambda raw: [raw][: len(types)]
+    unpack = unpacker(len(types))
     write_back = _writer(converted)
     scope = _stream_scope(device)
 

@@ -7,6 +7,7 @@ from collections.abc import Generator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -27,7 +28,7 @@ from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
 from meta.vm.build.generate import build_module, finish, plan_source
 from meta.vm.lower import recompute
-from meta.vm.lower.dispatched import prepare
+from meta.vm.lower.choose import prepare
 from meta.vm.plan import bundle
 from meta.vm.plan.pipeline import Planned
 from meta.vm.runner import Machine
@@ -73,7 +74,8 @@ def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
         tir_pipeline=pipeline(checks=False),
         exec_mode="compiled",
     )
-    return Machine(executable.mod, CPU, static=True).main(*(x._data for x in arrays))
+    source: Any = SimpleNamespace(device=CPU, static=True, calls_python=False)
+    return Machine(executable.mod, source).main(*(x._data for x in arrays))
 
 
 def updates(shapes: Sequence[tuple[int, ...]], weight_decay: float) -> Module:

@@ -50,10 +50,11 @@ def test_the_identity_of_the_cpu_excludes_sources_for_gpus() -> None:
 
 _PACKAGE = Path(targets.__file__).parents[2]
 
-# Modules that decide no code: files, memory, arrays, calls, transfers, and schemas, whose arguments are in the key.
+# Modules that decide no code: files, memory, arrays, calls, transfers, and schemas, whose arguments are in the key, as
+# the programs that passes make are.
 _RUNS_ONLY = (
     *("meta.files", "meta.backend.memory", "meta.schema", "meta.eager", "meta._generated", "meta.tracing"),
-    *("meta.op.grad", "meta.backend.torch", "meta.collection"),
+    *("meta.op.grad", "meta.backend.torch", "meta.collection", "meta.passes"),
 )
 
 

@@ -13,10 +13,12 @@ import threading
 from collections.abc import Callable, Collection, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
+from functools import cache
 from math import prod
 from typing import Any
 from weakref import WeakSet, finalize
 
+from meta import tracing
 from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory import allocation
 from meta.backend.memory.allocation import ALIGNMENT
@@ -26,7 +28,12 @@ from meta.device import Device
 from meta.dtype import itemsize
 from meta.errors import MetaError
 from meta.ir.type import TensorType, tensor_type
+from meta.vm.lower.choose import Source, output_types, private_memory
 from meta.vm.plan.allocations import Destinations
+from meta.vm.runner import Machine
+
+_BYTES_PER_KERNEL = 4_000_000
+"""The bytes that are copied at 2 TB/s in the 2 us that the start of a kernel takes."""
 
 WARM_UP = 2
 """Calls that run before one is recorded."""
@@ -38,7 +45,6 @@ an argument that is not copied has moved."""
 MAX_MOVES = 1
 """How often an argument may move before it is copied in every call."""
 
-_streams: dict[Device, int] = {}
 _recorded: WeakSet[GraphCall] = WeakSet()
 
 
@@ -47,6 +53,35 @@ def forget_recordings() -> None:
     wait for them for ever at shutdown."""
     for call in list(_recorded):
         call.forget()
+
+
+def repays(source: Source, destinations: Destinations, stable: Collection[int] = ()) -> bool:
+    """Whether starting all kernels at once saves more than copying arguments and results costs.
+
+    stable: the inputs that are read where they are."""
+    in_place = {*source.mutates.values(), *stable}
+    first = len(source.main.params) - len(source.constants)
+    inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in in_place]
+    copied = sum(int(t.nbytes) for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static)
+    return copied < destinations.kernels * _BYTES_PER_KERNEL
+
+
+def graph_call(
+    machine: Machine, record: tracing.Record, source: Source, destinations: Destinations, stable: Collection[int] = ()
+) -> GraphCall:
+    """The machine behind a CUDA graph, which inputs that stay unchanged and the random keys are copied into.
+
+    stable: the inputs that mostly have the same memory, which the graph reads there."""
+    types = [p.type for p in source.main.params if isinstance(p.type, TensorType)]
+    overwritten = set(source.mutates.values())
+    first = len(record.inputs)
+    keys = first + len(record.state)
+    moving = [i for i in range(first) if i not in overwritten and i not in stable]
+    moving += range(keys, keys + len(record.random))
+    scopes = private_memory(source.choices)
+    return GraphCall(
+        machine.main, types, moving, destinations, source.device, scopes, sorted(stable), overwritten & {*stable}
+    )
 
 
 def _runtime_tensor(data: Any) -> Any:
@@ -226,9 +261,7 @@ class _Copied:
             driver.copy(target.data_ptr(), self.address, self.byte_count, stream)
 
 
+@cache
 def _side_stream(on: Device) -> int:
     """The stream of a device on which calls run until they are recorded."""
-    stream = _streams.get(on)
-    if stream is None:
-        stream = _streams[on] = driver.create_stream()
-    return stream
+    return driver.create_stream()

@@ -14,12 +14,12 @@ from meta.ir.expr import Call, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.modes import modes
+from meta.vm.arguments import check_devices
 from meta.vm.build.executables import Loaded
 from meta.vm.build.generate import build_module, plan_source
 from meta.vm.executor import Executor
-from meta.vm.lower.choose import Choice, packed_name
-from meta.vm.lower.dispatched import Source, output_types, prepare, register_kernels
-from meta.vm.lower.open_calls import function_name, is_open
+from meta.vm.lower.choose import Choice, Source, is_open, output_types, packed_name, prepare, register_kernels
+from meta.vm.lower.open_calls import function_name
 from meta.vm.lower.translate import Lowered, Lowering
 from meta.vm.plan.graph import live_bytes
 from meta.vm.plan.kernels import OWN, PLANNED, KernelCall, KernelList, Step
@@ -67,7 +67,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         return len(self._programs)
 
     def _build(self, record: tracing.Record, module: Module) -> Program:
-        self._check_devices(record)
+        check_devices(record, self.device)
         source = prepare(module, self.device)
         register_kernels(source)
         lowering = _SpannedLowering(source.module, source.choices, source.calls)
@@ -100,7 +100,7 @@ def instrumented(executor: Executor[..., Any]) -> InstrumentedExecutor:
 
 class _ReportingMachine(Machine):
     def __init__(self, executable: Any, source: Source, layout: KernelLayout) -> None:
-        super().__init__(executable, source.device, static=source.static, calls_python=source.calls_python)
+        super().__init__(executable, source)
         self.module["set_instrument"](_reporter(layout))
 
 
@@ -123,7 +123,7 @@ class _SpannedLowering(Lowering):
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
-        self.line = ""
+        self.line: str = ""
         self.lines: dict[str, dict[str, None]] = {}
 
     def call(self, scope: Any, call: Call) -> Any:

@@ -1,5 +1,5 @@
-"""Tail recursion as loops: a function whose last action is to call itself becomes a step function, which `calls` runs
-again and again.
+"""Tail recursion as loops: a function whose last action is to call itself becomes a step function, which the virtual
+machine runs again and again.
 
     def f(x, n) { if n > 0 { f(x * 2, n - 1) } else { x } }
 
@@ -23,12 +23,13 @@ from meta.ir.module import Module
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types, leaf_types, tensor_type
 from meta.ir.visitor import renamed
 from meta.op.registry import get
+from meta.passes.manager import Pass
 
 LOOP = "loop"
 """Key of `Call.attrs`: the call repeats its function on the results, until the first of them is False."""
 
 
-def tail_loops(module: Module) -> Module:
+def _loops(module: Module) -> Module:
     """The module with a loop in place of each function other than "main" that calls itself last. Arguments have
     exactly the types of the parameters, as in every call. Other recursive calls stay."""
     functions: dict[str, FunctionExpr] = {}
@@ -132,3 +133,6 @@ def _zeros(kind: Type, bind: Callable[[Call | Tuple], Var]) -> Atom:
             return bind(Tuple(tuple(_zeros(field, bind) for field in kind.fields)))
         case _:
             raise IRError("vm", f"a loop returns a value of type {kind!r}", "tensors and tuples of them")
+
+
+tail_loops = Pass("tail_loops", _loops, _loops.__doc__ or "", looks_for=("",))

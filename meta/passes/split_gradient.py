@@ -89,11 +89,11 @@ def differentiable_results(
     return tuple(
         i
         for i, y in enumerate(main.body.results[:count])
-        if i not in constant and i not in mutated and y in active and is_floating(y.type)
+        if i not in constant and i not in mutated and y in active and _is_floating(y.type)
     )
 
 
-def is_floating(kind: Any) -> bool:
+def _is_floating(kind: Any) -> bool:
     return isinstance(kind, TensorType) and dtypes.is_inexact(kind.dtype)
 
 
@@ -134,7 +134,7 @@ def _held(
 ) -> tuple[tuple[tuple[str, int], ...], tuple[Var, ...]]:
     """Where each value that the gradient reads comes from, and the further results of the forward program."""
     mutates = main.attrs.get(MUTATES, {})
-    overwritten = {params[i] for i in mutates.values()}
+    overwritten: set[Var] = {params[i] for i in mutates.values()}
     returned = [i for i in range(len(ys)) if i not in mutates]
     sources: list[tuple[str, int]] = []
     extra: list[Var] = []
