@@ -258,19 +258,21 @@ class _LoopGradient:
         first = [zeros_of(outs[i]) if dys[i] is None else dys[i] for i in carry]
         first += [zeros_of(Symbol(args[i])) for i in captured]
         stacks = [*(dys[i].atom for i in items), *args[c : c + s], *saved]
-        step = self.step(carry, captured, elements, items, args[c + s :])
+        step, arrived = self.step(carry, captured, elements, items, args[c + s :])
         assert self.length is not None
         start = [x.atom for x in first]
         var = emit_loop(emitter.builder, step, start, stacks, self.length, not self.reverse, self.span)
         results = [emitter.result(emitter.builder.get_item(var, i)) for i in range(len(start) + len(elements))]
         by_argument = dict(zip((*carry, *captured, *elements), results, strict=True))
-        return tuple(by_argument.get(i) for i in differentiable)
+        if not isinstance(self.length, int) or self.length == 0:  # without a step, the results are the first carry
+            arrived.update(carry)
+        return tuple(by_argument[i] if i in arrived else None for i in differentiable)
 
     def step(
         self, carry: Sequence[int], captured: Sequence[int], elements: Sequence[int], items: Sequence[int],
         outside: Sequence[Atom],
-    ) -> FunctionExpr:  # fmt: skip
-        """The body of the gradient, which captures `outside`.
+    ) -> tuple[FunctionExpr, set[int]]:  # fmt: skip
+        """The body of the gradient, which captures `outside`, and the arguments that it passes gradients to.
 
         Parameters: the gradients of the carry, the sums of those of captured values; the gradients of the items, the
         elements, the saved values. Results: the former, then the gradients of elements."""
@@ -298,7 +300,7 @@ class _LoopGradient:
             scope.ret([x.atom for x in out])
         by_variable: dict[Any, Atom] = dict(zip(inputs, (*saved[:c], *values, *outside), strict=True))
         by_variable |= zip(computed.fields[first + c :], saved[c:], strict=True)
-        return _with_values(scope.function, by_variable)
+        return _with_values(scope.function, by_variable), {i for i, x in enumerate(inputs) if x in arrived}
 
 
 def _or_zeros(arrived: Mapping[Var, Any], source: Var) -> Any:
