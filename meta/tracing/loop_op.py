@@ -35,6 +35,7 @@ from meta.ir.expr import (
     Constant,
     Expr,
     FunctionExpr,
+    GlobalVar,
     If,
     Span,
     Tuple,
@@ -147,6 +148,15 @@ def with_rewritten_body(call: Call, args: Sequence[Atom], change: Callable[[Func
     assert isinstance(call.op, LoopOp)
     gradient: Any = call.op.rule.function
     return _call(replace(gradient, body=change(gradient.body)), tuple(args))
+
+
+def with_captured(call: Call, step: GlobalVar, captured: Sequence[Atom]) -> Call:
+    """The call of an outlined loop with further captured values, which `step` takes as its last parameters."""
+    op, first = call.op, len(call.args) - 1
+    assert isinstance(op, LoopOp)
+    args = (Arg(f"x{first + i}", Tensor) for i in range(len(captured)))
+    new = replace(op, schema=Schema(op.name, *op.schema.args, *args))
+    return replace(call, op=new, args=(step, *call.args[1:], *captured))
 
 
 def _call(gradient: _LoopGradient, args: tuple[Atom, ...]) -> Call:
