@@ -33,7 +33,7 @@ from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
 from meta.op.grad.rule import GradRule, conjugated
 from meta.records import mutable
-from meta.tracing.emitter import recording
+from meta.tracing.emitter import current_emitter, recording
 from meta.tracing.function_op import rule_of
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, with_leaves
@@ -261,8 +261,8 @@ def _if(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     sweep.visited.append(binding)
     places = sorted(arrived)
     then, orelse = (Block(b.bindings, Tuple(tuple(b.results[i] for i in places))) for b in blocks)
-    result = builder.emit(If(value.cond, then, orelse, span))
-    symbols = {place: Symbol(builder.get_item(result, i)) for i, place in enumerate(places)}
+    results = current_emitter().result(builder.emit(If(value.cond, then, orelse, span)))
+    symbols = dict(zip(places, results, strict=True))
     parts = iter(map(symbols.get, range(len(kinds))))
     for v in outer:
         sweep.add(v, _nested(parts, v.type))

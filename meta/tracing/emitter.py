@@ -105,3 +105,9 @@ def emitting(emitter: Emitter, trace: Any) -> Generator[None, None, None]:
     finally:
         modes.trace, modes.emit, modes.transform = before
         scopes.change(-1)
+
+
+def current_emitter() -> Emitter:
+    """The emitter to which operator calls of this thread go; inside of `recording` or a trace."""
+    emit: Any = modes.emit
+    return emit.__self__

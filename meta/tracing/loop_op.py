@@ -44,14 +44,13 @@ from meta.ir.expr import (
 )
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
 from meta.ir.visitor import block_reads, free_vars, inline, substituted
-from meta.modes import modes
 from meta.op.grad.rule import GradRule
 from meta.op.registry import Op
 from meta.records import record
 from meta.schema._dsl import Arg, Schema
 from meta.schema._types import ArgType, Tensor
 from meta.tracing.differentiate import gradients
-from meta.tracing.emitter import Emitter, recording
+from meta.tracing.emitter import current_emitter, recording
 from meta.tracing.function_op import ProgramOp
 from meta.tracing.symbol import Symbol
 
@@ -335,9 +334,3 @@ def _reads(value: Expr) -> Sequence[Atom]:
     return (
         tuple(operands(value)) if not isinstance(value, (If, FunctionExpr)) else (*operands(value), *free_vars(value))
     )
-
-
-def current_emitter() -> Emitter:
-    """The emitter to which operator calls of this thread go; inside of `recording` or a trace."""
-    emit: Any = modes.emit
-    return emit.__self__

@@ -89,6 +89,22 @@ def test_written_state_is_a_constant_of_later_branches() -> None:
     assert_compiled_equals_eager(scenario, 4)
 
 
+def test_gradients_of_branches_are_constants_of_later_graphs() -> None:
+    def scenario(width: int) -> tuple[Function, Sequence[Any]]:
+        p = matrix(width, 0)
+        p.requires_grad = True
+
+        def function(x: Any, y: Any) -> Any:
+            h = meta.cond(x.sum() > 0.0, lambda: meta.tanh(x @ p) * p, lambda: x * p * p)
+            (first,) = meta.autograd.grad(h.sum(), [p])
+            (second,) = meta.autograd.grad((first * y * p).sum(), [p])
+            return first, second
+
+        return function, (p,)
+
+    assert_compiled_equals_eager(scenario, 4)
+
+
 def test_a_second_backward_through_a_branch_is_refused() -> None:
     p = matrix(3, 0)
     p.requires_grad = True
