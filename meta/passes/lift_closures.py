@@ -1,4 +1,5 @@
-"""Closures as functions of the module, which take the variables that they capture as further parameters."""
+"""Closures as functions of the module, which take the variables that they capture as further parameters, and tensors
+that have the sizes which they read."""
 
 from __future__ import annotations
 
@@ -9,6 +10,7 @@ from meta.ir.expr import Binding, Block, Call, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, nested_blocks, renamed, with_blocks
+from meta.passes.carry_sizes import Scope
 from meta.passes.manager import Pass
 from meta.records import record
 
@@ -17,7 +19,7 @@ def _lift(module: Module) -> Module:
     """The module without closures. Raises NotSupportedError when one is used other than by calling it."""
     lifter = _Lifter(module)
     for name, function in module.functions.items():
-        lifter.functions[name] = replace(function, body=lifter.block(function.body))
+        lifter.functions[name] = lifter.scope.changed(function, lifter.block)
     for name, function in lifter.functions.items():
         _check_first_order(name, function)
     return Module(lifter.functions)
@@ -35,15 +37,18 @@ class _Lifter:
     def __init__(self, module: Module) -> None:
         self.functions: dict[str, FunctionExpr] = dict(module.functions)
         self.closures: dict[Var, _Lifted] = {}
+        self.scope = Scope(module.functions)
 
     def block(self, block: Block) -> Block:
         bindings: list[Binding] = []
-        for b in block.bindings:
-            if isinstance(b.value, FunctionExpr):
-                self.lift(b.var, b.value)
-                continue
-            value = self.call(b.value) if isinstance(b.value, Call) else b.value
-            bindings.append(Binding(b.var, with_blocks(value, tuple(map(self.block, nested_blocks(value))))))
+        with self.scope.block() as variables:
+            for b in block.bindings:
+                if isinstance(b.value, FunctionExpr):
+                    self.lift(b.var, b.value)
+                    continue
+                value = self.call(b.value) if isinstance(b.value, Call) else b.value
+                bindings.append(Binding(b.var, with_blocks(value, tuple(map(self.block, nested_blocks(value))))))
+                variables.append(b.var)
         return Block(tuple(bindings), block.result)
 
     def call(self, call: Call) -> Call:
@@ -56,10 +61,11 @@ class _Lifter:
         name = unused_name(function.name or var.name or "closure", self.functions)
         self.functions[name] = function
         captured = tuple(v for v in self.captured(function) if v is not var)
+        captured += self.scope.carriers(function.body, (*function.params, *captured))
         kinds = (*(p.type for p in function.params), *(v.type for v in captured))
         self.closures[var] = _Lifted(GlobalVar(name, FunctionType(kinds, function.body.type)), captured)
         params = (*function.params, *captured)
-        self.functions[name] = renamed(replace(function, params=params, body=self.block(function.body)))
+        self.functions[name] = renamed(self.scope.changed(replace(function, params=params), self.block))
 
     def captured(self, function: FunctionExpr) -> tuple[Var, ...]:
         """The free variables, with those of already lifted closures in place of the closures."""

@@ -21,7 +21,7 @@ from meta.eager.seeds import (
     wrong_seed,
 )
 from meta.errors import GradientError, combined
-from meta.ir.expr import Atom, Call, Var
+from meta.ir.expr import Atom, Call, Expr, Var
 from meta.modes import GradMode
 from meta.op.grad.rule import rule_of
 from meta.schema._dsl import TensorLike
@@ -86,14 +86,16 @@ def _run(
         raise combined(problems)
     freed_before = [b for b in sweep.visited if b.var in trace.freed]
     if freed_before:
-        call = freed_before[0].value
-        assert isinstance(call, Call)
-        rule = rule_of(call.op)
-        assert rule is not None
-        raise freed(rule.op)
+        raise freed(_function_name(freed_before[0].value))
     if not retain:
         trace.freed.update(b.var for b in sweep.visited)
     return sweep
+
+
+def _function_name(value: Expr) -> str:
+    """The function that the user called, for errors."""
+    rule = rule_of(value.op) if isinstance(value, Call) else None
+    return "cond" if rule is None else rule.op
 
 
 def _seeds(trace: Trace, where: str, outputs: Any, dys: Any) -> dict[Atom, Symbol]:

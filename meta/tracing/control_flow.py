@@ -19,8 +19,8 @@ from meta.ir.expr import Atom, If, Tuple, TupleType, Var, user_span
 from meta.ir.type import TensorType, Type
 from meta.modes import modes
 from meta.schema._dsl import TensorLike
-from meta.tracing.emitter import Body, Emitter
-from meta.tracing.loop_op import current_emitter, element, emit_loop
+from meta.tracing.emitter import Body, Emitter, current_emitter
+from meta.tracing.loop_op import element, emit_loop
 from meta.tracing.program import record
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten

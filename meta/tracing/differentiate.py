@@ -33,7 +33,7 @@ from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
 from meta.op.grad.rule import GradRule, conjugated, rule_of
 from meta.records import mutable
-from meta.tracing.emitter import recording
+from meta.tracing.emitter import current_emitter, recording
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, with_leaves
 
@@ -44,7 +44,7 @@ class Sweep:
 
     active: variables that depend on the sources.  sources: where gradients end.  gradients: those found so far, a
         Symbol for a tensor, a list with a Symbol or None a field for a tuple.
-    problems: what has no gradient.  visited: calls that were differentiated.
+    problems: what has no gradient.  visited: calls and conditionals that were differentiated.
     """
 
     builder: Builder
@@ -108,22 +108,32 @@ def run_sweep(
 
 
 def reached(bindings: Sequence[Binding], sources: frozenset[Var]) -> set[Var]:
-    """The variables that gradients flow from to `sources`."""
+    """The variables that gradients flow from to `sources`, those inside of branches too."""
     active = set(sources)
+    _extend(active, bindings)
+    return active
+
+
+def _extend(active: set[Var], bindings: Sequence[Binding]) -> None:
+    """Add the variables that gradients flow from to variables in `active`."""
 
     def passes(value: Any) -> bool:
-        read = operands(value)
-        if isinstance(value, Call) and value.callee is None:
+        if isinstance(value, If):
+            for block in (value.then, value.orelse):
+                _extend(active, block.bindings)
+            read: Iterable[Atom] = (*value.then.results, *value.orelse.results)
+        elif isinstance(value, FunctionExpr):
+            read = free_vars(value)
+        elif isinstance(value, Call) and value.callee is None:
             rule = rule_of(value.op)
             read = leaves_of([value.args[p] for p in rule.differentiable]) if rule else ()
-        elif isinstance(value, (If, FunctionExpr)):
-            read = free_vars(value)
+        else:
+            read = operands(value)
         return any(a in active for a in read if isinstance(a, Var))
 
     for binding in bindings:
         if passes(binding.value) and (_floating(binding.var.type) or isinstance(binding.value, FunctionExpr)):
             active.add(binding.var)
-    return active
 
 
 def _floating(kind: Any) -> bool:
@@ -229,37 +239,56 @@ def _symbol(arg: Any) -> Any:
 
 
 def _if(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+    """Gradients flow to the variables around that some branch passes one to, as they do in eager code: a zero for
+    another variable would go on to graphs that the branches only read."""
     value = binding.value
     assert isinstance(value, If)
-    builder = sweep.builder
+    builder, span = sweep.builder, sweep.builder.next_span()
     outer = [v for v in free_vars(value) if v in sweep.active]
-
-    def branch(block: Block) -> list[Atom]:
-        copied = inline(builder, FunctionExpr((), block), ())
-        pairs: dict[Atom, Any] = {}
-        results = zip(copied.fields, gradient, strict=True) if isinstance(copied, Tuple) else [(copied, gradient)]
-        for atom, g in results:
-            pairs[atom] = add_up(pairs.get(atom), g)
-        inner = run_sweep(builder, pairs, outer, sweep.problems)
-        return [atom for v in outer for atom in _flat(inner.gradients.get(v), v.type)]
-
-    result = builder.if_(value.cond, lambda: branch(value.then), lambda: branch(value.orelse))
-    parts = (Symbol(builder.get_item(result, i)) for i in range(len(result.type.fields)))  # type: ignore[union-attr]
+    kinds = [t for v in outer for t in leaf_types(v.type) if _floating(t)]
+    arrived: set[int] = set()
+    blocks: list[Block] = []
+    for block in (value.then, value.orelse):
+        with builder.block() as scope:
+            inner = _branch(sweep, block, outer, gradient)
+            found = [g for v in outer for g in _flat(inner.gradients.get(v), v.type)]
+            arrived.update(i for i, g in enumerate(found) if g is not None)
+            scope.ret([_or_zeros(g, kind) for g, kind in zip(found, kinds, strict=True)])
+        blocks.append(scope.block)
+    if not arrived:
+        return
+    sweep.visited.append(binding)
+    places = sorted(arrived)
+    then, orelse = (Block(b.bindings, Tuple(tuple(b.results[i] for i in places))) for b in blocks)
+    results = current_emitter().result(builder.emit(If(value.cond, then, orelse, span)))
+    symbols = dict(zip(places, results, strict=True))
+    parts = iter(map(symbols.get, range(len(kinds))))
     for v in outer:
         sweep.add(v, _nested(parts, v.type))
 
 
-def _flat(gradient: Any, kind: Any) -> list[Atom]:
-    """The gradients of the floating tensors in a value of type `kind`, zeros where there is none."""
+def _branch(sweep: Sweep, block: Block, outer: Sequence[Var], gradient: Any) -> Sweep:
+    """Emit a branch again, and its gradient."""
+    copied = inline(sweep.builder, FunctionExpr((), block), ())
+    outputs: dict[Atom, Any] = {}
+    results = zip(copied.fields, gradient, strict=True) if isinstance(copied, Tuple) else [(copied, gradient)]
+    for atom, g in results:
+        outputs[atom] = add_up(outputs.get(atom), g)
+    return run_sweep(sweep.builder, outputs, outer, sweep.problems)
+
+
+def _flat(gradient: Any, kind: Any) -> list[Any]:
+    """The gradients of the floating tensors in a value of type `kind`, None where there is none."""
     if isinstance(kind, TupleType):
-        return [a for i, t in enumerate(kind.fields) for a in _flat(None if gradient is None else gradient[i], t)]
-    return [_or_zeros(gradient, kind)] if _floating(kind) else []
+        return [g for i, t in enumerate(kind.fields) for g in _flat(None if gradient is None else gradient[i], t)]
+    return [gradient] if _floating(kind) else []
 
 
-def _nested(parts: Iterator[Symbol], kind: Any) -> Any:
+def _nested(parts: Iterator[Any], kind: Any) -> Any:
     """The inverse of `_flat`."""
     if isinstance(kind, TupleType):
-        return [_nested(parts, t) for t in kind.fields]
+        fields = [_nested(parts, t) for t in kind.fields]
+        return fields if any(g is not None for g in fields) else None
     return next(parts) if _floating(kind) else None
 
 

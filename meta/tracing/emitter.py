@@ -116,6 +116,12 @@ def emitting(emitter: Emitter, trace: Any) -> Generator[None, None, None]:
         scopes.change(-1)
 
 
+def current_emitter() -> Emitter:
+    """The emitter to which operator calls of this thread go; inside of `recording` or a trace."""
+    emit: Any = modes.emit
+    return emit.__self__
+
+
 # Random keys.
 
 

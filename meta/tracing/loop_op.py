@@ -35,6 +35,7 @@ from meta.ir.expr import (
     Constant,
     Expr,
     FunctionExpr,
+    GlobalVar,
     If,
     Span,
     Tuple,
@@ -43,13 +44,12 @@ from meta.ir.expr import (
 )
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, tensor_type
 from meta.ir.visitor import block_reads, free_vars, inline, substituted
-from meta.modes import modes
 from meta.op.grad.rule import GradRule, ProgramOp
 from meta.op.registry import Op
 from meta.records import record
 from meta.schema._dsl import Arg, ArgType, Schema, Tensor
 from meta.tracing.differentiate import gradients
-from meta.tracing.emitter import Emitter, recording
+from meta.tracing.emitter import current_emitter, recording
 from meta.tracing.symbol import Symbol
 
 NAMESPACE = "Loop"
@@ -145,6 +145,15 @@ def with_rewritten_body(call: Call, args: Sequence[Atom], change: Callable[[Func
     assert isinstance(call.op, LoopOp)
     gradient: Any = call.op.rule.function
     return _call(replace(gradient, body=change(gradient.body)), tuple(args))
+
+
+def with_captured(call: Call, step: GlobalVar, captured: Sequence[Atom]) -> Call:
+    """The call of an outlined loop with further captured values, which `step` takes as its last parameters."""
+    op, first = call.op, len(call.args) - 1
+    assert isinstance(op, LoopOp)
+    args = (Arg(f"x{first + i}", Tensor) for i in range(len(captured)))
+    new = replace(op, schema=Schema(op.name, *op.schema.args, *args))
+    return replace(call, op=new, args=(step, *call.args[1:], *captured))
 
 
 def _call(gradient: _LoopGradient, args: tuple[Atom, ...]) -> Call:
@@ -256,19 +265,21 @@ class _LoopGradient:
         first = [zeros_of(outs[i]) if dys[i] is None else dys[i] for i in carry]
         first += [zeros_of(Symbol(args[i])) for i in captured]
         stacks = [*(dys[i].atom for i in items), *args[c : c + s], *saved]
-        step = self.step(carry, captured, elements, items, args[c + s :])
+        step, arrived = self.step(carry, captured, elements, items, args[c + s :])
         assert self.length is not None
         start = [x.atom for x in first]
         var = emit_loop(emitter.builder, step, start, stacks, self.length, not self.reverse, self.span)
         results = [emitter.result(emitter.builder.get_item(var, i)) for i in range(len(start) + len(elements))]
         by_argument = dict(zip((*carry, *captured, *elements), results, strict=True))
-        return tuple(by_argument.get(i) for i in differentiable)
+        if not isinstance(self.length, int) or self.length == 0:  # without a step, the results are the first carry
+            arrived.update(carry)
+        return tuple(by_argument[i] if i in arrived else None for i in differentiable)
 
     def step(
         self, carry: Sequence[int], captured: Sequence[int], elements: Sequence[int], items: Sequence[int],
         outside: Sequence[Atom],
-    ) -> FunctionExpr:  # fmt: skip
-        """The body of the gradient, which captures `outside`.
+    ) -> tuple[FunctionExpr, set[int]]:  # fmt: skip
+        """The body of the gradient, which captures `outside`, and the arguments that it passes gradients to.
 
         Parameters: the gradients of the carry, the sums of those of captured values; the gradients of the items, the
         elements, the saved values. Results: the former, then the gradients of elements."""
@@ -296,7 +307,7 @@ class _LoopGradient:
             scope.ret([x.atom for x in out])
         by_variable: dict[Any, Atom] = dict(zip(inputs, (*saved[:c], *values, *outside), strict=True))
         by_variable |= zip(computed.fields[first + c :], saved[c:], strict=True)
-        return _with_values(scope.function, by_variable)
+        return _with_values(scope.function, by_variable), {i for i, x in enumerate(inputs) if x in arrived}
 
 
 def _or_zeros(arrived: Mapping[Var, Any], source: Var) -> Any:
@@ -321,9 +332,3 @@ def _reads(value: Expr) -> Sequence[Atom]:
     return (
         tuple(operands(value)) if not isinstance(value, (If, FunctionExpr)) else (*operands(value), *free_vars(value))
     )
-
-
-def current_emitter() -> Emitter:
-    """The emitter to which operator calls of this thread go; inside of `recording` or a trace."""
-    emit: Any = modes.emit
-    return emit.__self__

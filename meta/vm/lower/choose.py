@@ -21,6 +21,7 @@ from meta.ir.visitor import block_reads, substituted, walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
+from meta.passes.carry_sizes import is_open
 from meta.passes.lift_closures import lift_closures
 from meta.passes.manager import Pipeline
 from meta.passes.outline_branches import outline_branches
@@ -160,12 +161,6 @@ class Choices:
         if refusal is not None:
             raise DispatchError(info.op.name, f"the program asks for {dialect}: {refusal}", remedy="dispatch again")
         return Choice(info, named, f"plevel {named.plevel}", ())
-
-
-def is_open(call: Call) -> bool:
-    """Whether values decide the shape of the call's result."""
-    op = call.op
-    return isinstance(op, Op) and op.resolve is not None and not all(t.is_static for t in flat_types((call.type,)))
 
 
 def choose_all(module: Module, device: Device) -> Choices:

@@ -19,8 +19,9 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, walk, walk_blocks
 from meta.op.registry import Op
+from meta.passes.carry_sizes import is_open
 from meta.tree import leaves_of
-from meta.vm.lower.choose import Choices, is_open
+from meta.vm.lower.choose import Choices
 
 TAKERS: Final = ("elemwise", "broadcast", "injective", "reduce")
 """The patterns of operators that Relax fuses with the elementwise operators before them."""

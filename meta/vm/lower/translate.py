@@ -12,18 +12,18 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.kernel import identifier, prim_func
 from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
-from meta.dim import Dim, SymDim, compute, names
+from meta.dim import Dim, SymDim, compute
 from meta.errors import IRError, NotSupportedError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types, leaf_types, stored
-from meta.ir.visitor import walk
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, leaf_types, stored
+from meta.passes.carry_sizes import is_open, open_sizes, size_names
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
 from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, loop_of
-from meta.vm.lower.choose import Choice, Choices, Source, is_open, packed_name
+from meta.vm.lower.choose import Choice, Choices, Source, packed_name
 from meta.vm.lower.open_calls import function_name
 from meta.vm.lower.recompute import TAKERS, recomputed
 
@@ -42,17 +42,6 @@ def _variable_name(name: str) -> str:
 def _token_type() -> Any:
     """The type of tokens."""
     return tvm.TensorType((), "bool")
-
-
-def _size_names(kind: TensorType) -> frozenset[str]:
-    """The names that the sizes of a tensor are computed from."""
-    return frozenset[str]().union(*map(names, kind.shape))
-
-
-def _open_sizes(function: FunctionExpr) -> frozenset[str]:
-    """The names of sizes that the open calls of a function define."""
-    calls = (b.value for b in walk(function) if isinstance(b.value, Call) and is_open(b.value))
-    return frozenset(name for call in calls for t in flat_types((call.type,)) for name in _size_names(t))
 
 
 def _unsized(kind: TensorType) -> Any:
@@ -83,7 +72,7 @@ class RelaxTypes:
         """The Relax type of what the function returns."""
         if isinstance(kind, TupleType):
             return tvm.TupleType([self.result_type(field) for field in kind.fields])
-        if isinstance(kind, TensorType) and not self._hidden.isdisjoint(_size_names(kind)):
+        if isinstance(kind, TensorType) and not self._hidden.isdisjoint(size_names(kind)):
             return _unsized(kind)
         return self.type(kind)
 
@@ -176,7 +165,7 @@ class Lowering:
         return target
 
     def types(self, function: FunctionExpr) -> RelaxTypes:
-        return RelaxTypes(_open_sizes(function) if self.choices.open else frozenset())
+        return RelaxTypes(open_sizes(function) if self.choices.open else frozenset())
 
     def token_params(self, name: str) -> list[Any]:
         return [tvm.RelaxVar("token", _token_type())] if name in self.calls.checked else []

@@ -16,9 +16,10 @@ from meta.ir.printer import to_text
 from meta.ir.type import Type
 from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
+from meta.passes.carry_sizes import is_open
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of, with_leaves
-from meta.vm.lower.choose import Choices, Source, choose_all, is_open
+from meta.vm.lower.choose import Choices, Source, choose_all
 from meta.vm.lower.open_calls import function_name
 
 

@@ -87,6 +87,25 @@ def test_programs_with_several_results(body: Any, fuse: bool) -> None:
     assert_compiled_equals_eager(scenario_of(body), 6, fuse=fuse)
 
 
+def mean_beside_a_product(m: Any, v: Any, w: Any, x: Any, y: Any) -> Any:
+    """The mean of squares is computed from a product, in tiles; the mean, another result, is not."""
+    squares = meta.square(w @ y * 0.3) + 0.25
+    new, *_ = meta.rmsprop_centered(w, x * 0.05, squares, x @ x.T, meta.zeros_like(x), 0.1, 0.9, 0.5, 0.0, 0.9)
+    return (new * 1.0,)
+
+
+def product_behind_a_mean(m: Any, v: Any, w: Any, x: Any, y: Any) -> Any:
+    """The first result does not read the product."""
+    _, new, *_ = meta.amsgrad(w, x @ y, x * 0.5, meta.square(y), meta.square(y) + 0.5, None, 0.1, 0.9, 0.99, 1e-2, 0.0)
+    return new * 1.0, meta.tanh(y)
+
+
+@both_fusions
+@pytest.mark.parametrize("body", [mean_beside_a_product, product_behind_a_mean], ids=lambda f: f.__name__)
+def test_results_beside_tiles_of_a_product(body: Any, fuse: bool) -> None:
+    assert_compiled_equals_eager(scenario_of(body), 32, fuse=fuse)
+
+
 # --- budgets of memory -----------------------------------------------------------------------------------------------
 
 

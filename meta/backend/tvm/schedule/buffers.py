@@ -10,7 +10,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.lowering import SHRUNK
-from meta.backend.tvm.schedule.blocks import is_one
+from meta.backend.tvm.schedule.blocks import is_one, uses_variable
 from meta.dtype import itemsize
 
 Expr = Any
@@ -268,6 +268,8 @@ def _own_elements_only(statement: Any, operand: Any, result: Any) -> bool:
     stores = _stores(writer, result)
     if len(stores) != 1 or any(_stores(r, result) for r in realizes[:-1]) or not all(map(_is_plain, realizes)):
         return False
+    if _is_repeated(statement, writer):
+        return False
     written = _positions(writer, stores)[0]
     return all(
         _same_indices(position, written) for r in realizes for position in _positions(r, _loads(r.block.body, operand))
@@ -277,6 +279,25 @@ def _own_elements_only(statement: Any, operand: Any, result: Any) -> bool:
 def _is_plain(realize: Any) -> bool:
     """Whether a block runs once for each element of its result."""
     return realize.block.init is None and all(int(v.iter_type) == 0 for v in realize.block.iter_vars)
+
+
+def _is_repeated(statement: Any, realize: Any) -> bool:
+    """Whether a block runs again for the same element, in a loop that neither its position nor its predicate depends
+    on. By its predicate, one of many threads runs a block of one element."""
+    loops: list[Any] = []
+    tvm.structural_walk(statement, (tvm.For, loops.append))
+    return any(
+        not is_one(loop.extent)
+        and not any(uses_variable(value, loop.loop_var) for value in (*realize.iter_values, realize.predicate))
+        and _contains(loop, realize)
+        for loop in loops
+    )
+
+
+def _contains(loop: Any, realize: Any) -> bool:
+    inner: list[Any] = []
+    tvm.structural_walk(loop, (tvm.SBlockRealize, lambda r: inner.append(r) if r.same_as(realize) else None))
+    return bool(inner)
 
 
 def _positions(realize: Any, accesses: list[Any]) -> list[list[Any]]:

@@ -67,8 +67,16 @@ def schedule_tiles(sch: Any) -> Any:
 
 def _share_loops(total: ComputeBlock, results: Sequence[ComputeBlock]) -> bool:
     """Whether blocks compute one element each of results of one shape, so that a tile may compute its part of all. The
-    sums have more elements, where tiles do not divide the results."""
+    sums have more elements, where tiles do not divide the results.
+
+    Each block reads an element that the tile has computed before: TVM would put the whole of another block into the
+    tile."""
     (sums,) = total.written_buffers
+    computed = list(total.written_buffers)
+    for block in results:
+        if not any(load.source.same_as(c) for load in blocks.list_loads(block) for c in computed):
+            return False
+        computed += block.written_buffers
 
     def is_own_element(block: ComputeBlock) -> bool:
         loads = blocks.list_loads(block)
