@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.schedule import overlap
+from meta.backend.tvm.schedule import buffers
 
 
 @pytest.mark.parametrize("repetitions", [1, 3])
@@ -21,4 +21,4 @@ def test_blocks_that_run_again_read_elements_that_they_wrote(repetitions: int, s
     nest = function.body.block.body
     loop = tvm.For(tvm.Var("again", "int32"), 0, repetitions, nest.kind, nest)
     repeated = tvm.structural_map(function, (tvm.For, lambda f: loop if f.same_as(nest) else f))
-    assert overlap.may_share(repeated, *repeated.params) is (repetitions == 1)
+    assert buffers.may_share(repeated, *repeated.params) is (repetitions == 1)
