@@ -145,7 +145,7 @@ def _planned(module: Module) -> _Planned:
     device = next(t.device for p in module.main.params for t in flat_types((p.type,)))
     source = prepare(standard()(module), device)
     choices = source.choices.packed()
-    program = plan_source(source, fuse=True)[1]
+    program = plan_source(source, fuse=True)
     totals: dict[_Key, tuple[int, int, int]] = {}
     for each in overlaps(program.main):
         info = choices[each.name].info

@@ -74,7 +74,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         lowered = lowering.run()
         # Planned with the names of the kernels as operators: those of a fused kernel are the kernels it is made of.
         members = Lowered(lowered.module, {name: name for name in lowered.ops})
-        _, planned = plan_source(source, fuse=self.fuse, lowered=members)
+        planned = plan_source(source, fuse=self.fuse, lowered=members)
         kernels = dict(_kernels(planned.kernels, lowered.ops, lowering.lines))
         constants = tuple(asarray(c.value, device=self.device) for c in source.constants)
         base = sum(x.nbytes for _, x in record.state) + sum(x.nbytes for x in constants)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
@@ -50,7 +51,7 @@ def _overlaps(program: Program, fuse: bool) -> list[str]:
     from meta.vm.plan.communication import overlaps
 
     arena = program.loaded.destinations is not None
-    _, planned = plan_source(program.source, fuse=fuse, arena=arena)
+    planned = plan_source(program.source, fuse=fuse, arena=arena)
     choices = program.source.choices.packed()
     rows = [("collective", "group", "bytes", "kernels meanwhile", "their bytes")]
     for each in overlaps(planned.main):
@@ -99,15 +100,11 @@ class MemoryReport:
 
 def memory(program: Program, inputs: Sequence[NDArray]) -> MemoryReport:
     """The memory of a call, from the plan and the arguments."""
-    plan = program.loaded.memory
     return MemoryReport(
         state=sum(x.nbytes for _, x in program.record.state),
         inputs=sum(x.nbytes for x in inputs),
         constants=sum(x.nbytes for x in program.constants),
-        outputs=plan.outputs,
-        intermediates=plan.intermediates,
-        workspace=plan.workspace,
-        dynamic=plan.dynamic,
+        **asdict(program.loaded.memory),
         trade=program.loaded.trade,
     )
 
@@ -125,10 +122,10 @@ def ir(program: Program, stage: str, *, fuse: bool) -> str:
 def relax(program: Program, stage: str, *, fuse: bool) -> Any:
     """The IRModule of TVM at a stage; raises ArgumentError for an unknown one."""
     from meta.vm.build.generate import plan_source
+    from meta.vm.lower.translate import lower
 
     _check_stage("relax", stage, RELAX_STAGES)
-    lowered, planned = plan_source(program.source, fuse=fuse)
-    return (lowered if stage == "relax" else planned).module
+    return (lower(program.source) if stage == "relax" else plan_source(program.source, fuse=fuse)).module
 
 
 def _check_stage(name: str, stage: str, stages: Sequence[str]) -> None:
@@ -165,7 +162,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     """Time every kernel call of `repeat` runs in an instrumented machine, on copies of what the program overwrites."""
     from meta.vm.build.generate import build_module, plan_source
 
-    _, planned = plan_source(program.source, fuse=fuse)
+    planned = plan_source(program.source, fuse=fuse)
     device = program.source.device
     source = program.source
     machine = Machine(build_module(source, planned, mode="bytecode"), source)

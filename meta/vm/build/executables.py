@@ -171,7 +171,7 @@ def _from_disk(key: str) -> Loaded | None:
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
     from meta.vm.build.generate import build_module, linked, plan_source
 
-    _, planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
+    planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     disk = default_cache()
     code = linked(source, planned)
     if code is not None:
@@ -198,7 +198,7 @@ def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:
         from meta.vm.build.generate import build_module, linked, plan_source
 
         with _lock:
-            _, planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
+            planned = plan_source(source, fuse=fuse, arena=loaded.destinations is not None)
             code = linked(source, planned) or library.link(build_module(source, planned))
     if code is None:
         raise NotSupportedError(

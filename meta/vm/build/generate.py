@@ -30,16 +30,14 @@ from meta.vm.plan.fusion import sequence
 from meta.vm.plan.pipeline import Planned, plan
 
 
-def plan_source(
-    source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False
-) -> tuple[Lowered, Planned]:
-    """The Relax module before and after the passes of `plan`. lowered: the former, where it exists already.
+def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, arena: bool = False) -> Planned:
+    """The program lowered and planned. lowered: its Relax module, where it exists already.
     arena: the caller provides the memory of a program of straight-line code."""
     progress.stage("lower operators")
     lowered = lowered or lower(source)
     target = targets.target(source.device.kind)
     with compiling("vm"):
-        return lowered, plan(source, lowered, target, fuse=fuse, arena=arena)
+        return plan(source, lowered, target, fuse=fuse, arena=arena)
 
 
 _COMPILED: Final = 400

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -116,8 +116,7 @@ def lower(source: Source) -> Lowered:
 class Scope:
     """A Relax function under construction."""
 
-    name: str
-    types: RelaxTypes = field(default_factory=RelaxTypes)
+    types: RelaxTypes
     values: dict[Var, Any] = field(default_factory=dict[Var, Any])
     bindings: list[Any] = field(default_factory=list[Any])
 
@@ -171,7 +170,7 @@ class Lowering:
         return [tvm.RelaxVar("token", _token_type())] if name in self.calls.checked else []
 
     def function(self, name: str, function: FunctionExpr) -> Any:
-        scope = Scope(name, self.types(function))
+        scope = Scope(self.types(function))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(_variable_name(p.name) or "p", scope.types.type(p.type))
         result, kind = self.block(scope, function.body), function.body.type
@@ -248,7 +247,7 @@ class Lowering:
         )
 
     def branch(self, scope: Scope, block: Block) -> Any:
-        inner = Scope(scope.name, scope.types, dict(scope.values))
+        inner = Scope(scope.types, dict(scope.values))
         result = self.block(inner, block)
         return tvm.SeqExpr([tvm.BindingBlock(inner.bindings)], result)
 
@@ -269,8 +268,12 @@ class Lowering:
             for leaf in ((arg,) if i in sizes else _tensors((arg,)))
         ]
         outs = [scope.types.type(t) for t in choice.info.outputs()]
-        emit = self.tir(choice, sizes) if choice.compiled else self.library(choice)
-        result = emit(tvm.RelaxTuple(operands), outs)
+        args = tvm.RelaxTuple(operands)
+        if choice.compiled:
+            result = tvm.call_tir(self.tir(choice, sizes), args, outs)
+        else:
+            self.ops[packed_name(choice)] = choice.implementation.name
+            result = tvm.call_dps_packed(packed_name(choice), args, outs)
         if isinstance(call.type, TupleType) and len(outs) == 1:
             return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
         return result
@@ -332,11 +335,10 @@ class Lowering:
         self.ops[target.name_hint] = "reshape"
         return target
 
-    def tir(self, choice: Choice, sizes: frozenset[int]) -> Callable[[Any, Any], Any]:
-        """A call of a compiled kernel, which takes the sizes at the positions `sizes` as arguments."""
+    def tir(self, choice: Choice, sizes: frozenset[int]) -> Any:
+        """The compiled kernel of a call, which takes the sizes at the positions `sizes` as arguments."""
         numbers = dict.fromkeys(sizes, SizeSpec())
-        target = self.kernel(spec(choice.implementation.payload, choice.info, symbolic=False, numbers=numbers), choice)
-        return lambda args, outs: tvm.call_tir(target, args, outs)
+        return self.kernel(spec(choice.implementation.payload, choice.info, symbolic=False, numbers=numbers), choice)
 
     def kernel(self, kernel_spec: KernelSpec, choice: Choice) -> Any:
         """The GlobalVar of the PrimFunc: one for equal calls."""
@@ -351,11 +353,6 @@ class Lowering:
             target = self.kernels[key] = self.builder.add_func(func, identifier(kernel_spec.name))
             self.ops[target.name_hint] = choice.implementation.name
         return target
-
-    def library(self, choice: Choice) -> Callable[[Any, Any], Any]:
-        name = packed_name(choice)
-        self.ops[name] = choice.implementation.name
-        return lambda args, outs: tvm.call_dps_packed(name, args, outs)
 
 
 def _sizes(choice: Choice) -> frozenset[int]:

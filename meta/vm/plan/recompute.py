@@ -9,7 +9,7 @@ peak of memory, the tensors come first whose kernels move the fewest bytes for e
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
@@ -55,10 +55,7 @@ def compute_again(
     plan.run()
     if not any(run.again for run in plan.runs):
         return function, ()
-    changed = KernelList(
-        function.name, function.parameters, plan.calls(), function.result, function.function, function.updates
-    )
-    return changed, plan.report(kernels)
+    return replace(function, steps=plan.calls()), plan.report(kernels)
 
 
 class _RecomputationPlan:

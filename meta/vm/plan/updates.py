@@ -8,7 +8,7 @@ is computed in other memory and copied at the end.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Aliases
@@ -36,11 +36,11 @@ def update_in_place(function: KernelList, functions: KernelTable, constants: Col
     function.updates = [(v, p) for v, p in function.updates if v.tensor is not p]
     _save_old_values(function, functions, {p.memory for _, p in function.updates} | set(constants))
     _run_early(function)
-    writer = _Writer(function, functions)
+    write_directly = _direct_writer(function, functions)
     uses = Counter(o.tensor for o in (*leaves(function.result), *(v for v, _ in function.updates)))
     for i, (value, param) in enumerate(function.updates):
         unshared = value.view is None and uses[value.tensor] == 1
-        if not (unshared and writer.write_directly(value.tensor, param)):
+        if not (unshared and write_directly(value.tensor, param)):
             target = Tensor(f"{param.name}_new", param.shape, param.dtype, param.memory, value.tensor)
             function.steps.append(functions.copy(value, target))
             function.updates[i] = (Operand(target), param)
@@ -94,33 +94,30 @@ def _run_early(function: KernelList) -> None:
     function.steps = sorted(steps, key=position.__getitem__)
 
 
-class _Writer:
-    """Makes calls write new values to parameters. A list has one update of a parameter, so that the memory of the other
-    parameters stays as it is."""
+def _direct_writer(function: KernelList, functions: KernelTable) -> Callable[[Tensor, Tensor], bool]:
+    """(value, parameter) -> whether the call that computes the value now writes it to the parameter; False, and no
+    change, where that is unsafe. A list has one update of a parameter, so that the memory of the other parameters stays
+    as it is."""
+    steps, aliases = function.steps, Aliases(function.steps)
+    made = {t: i for i, step in enumerate(steps) for t in step.results}
+    last_read = {memory: readers[-1] for memory, readers in aliases.readers(steps).items()}
+    in_objects = {o.tensor for step in steps if isinstance(step, ObjectCall) for o in step.reads}
 
-    def __init__(self, function: KernelList, functions: KernelTable) -> None:
-        self.steps = function.steps
-        self.functions = functions
-        self.aliases = Aliases(self.steps)
-        self.made = {t: i for i, step in enumerate(self.steps) for t in step.results}
-        self.last_read = {memory: steps[-1] for memory, steps in self.aliases.readers(self.steps).items()}
-        objects = (step for step in self.steps if isinstance(step, ObjectCall))
-        self.in_objects = {o.tensor for step in objects for o in step.reads}
-
-    def write_directly(self, value: Tensor, param: Tensor) -> bool:
-        """Make the call that computes `value` write it to `param`; False, and no change, where that is unsafe."""
-        index = self.made.get(value, -1)
-        call = self.steps[index] if index >= 0 else None
+    def write(value: Tensor, param: Tensor) -> bool:
+        index = made.get(value, -1)
+        call = steps[index] if index >= 0 else None
         if not isinstance(call, KernelCall) or not same_shape(value.shape, param.shape):
             return False
         # An object that is made of the value may be the parameter, and may be returned.
-        if self.last_read.get(param.memory, -1) > index or value in self.in_objects:
+        if last_read.get(param.memory, -1) > index or value in in_objects:
             return False
-        operands = [o for o in call.reads if param.memory in self.aliases.of(o.tensor)]
+        operands = [o for o in call.reads if param.memory in aliases.of(o.tensor)]
         if operands:
-            changed = self.functions.write_over(call, value, operands[0]) if len(operands) == 1 else None
+            changed = functions.write_over(call, value, operands[0]) if len(operands) == 1 else None
             if changed is None or operands[0].tensor is not param:
                 return False
-            self.steps[index] = changed
+            steps[index] = changed
         value.memory = param.memory
         return True
+
+    return write

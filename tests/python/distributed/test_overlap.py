@@ -29,7 +29,7 @@ def _planned(wrap: Callable[[Any], Any], arena: bool = False) -> KernelList:
     model = nn.Sequential(*(part for _ in range(3) for part in (nn.Linear(8, 8), nn.Tanh())))
     step = wrap(optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss))
     source = prepare(standard()(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module), CPU)
-    return plan_source(source, fuse=True, arena=arena)[1].main
+    return plan_source(source, fuse=True, arena=arena).main
 
 
 def _name(call: KernelCall) -> str:
@@ -172,7 +172,7 @@ def test_zero_3_needs_half_of_the_memory_of_one_process(is_causal: bool) -> None
     step = distributed.zero(3, GROUP, broadcast=False)(step)
     tokens = tensor_type((1, 4), "int64"), tensor_type((4,), "int64")
     source = prepare(standard()(step.record(*tokens).module), CPU)
-    planned = plan_source(source, fuse=True)[1]
+    planned = plan_source(source, fuse=True)
     state_bytes = sum(x.nbytes for _, x in step.named_state())
     assert state_bytes + planned.memory.intermediates < 0.55 * 4 * whole
     gathered = [v for name, v in _parameter_reads(planned.main) if name.startswith(("start", "concatenate"))]
@@ -243,7 +243,7 @@ def test_items_of_many_tuples_are_joined() -> None:
     step = optim.TrainStep(model, optim.SGD(model, 0.1), loss=meta.mse_loss)
     step = distributed.data_parallel(GROUP, broadcast=False)(step)
     module = auto_cast("bfloat16")(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module)
-    text = _text(plan_source(prepare(standard()(module), CPU), fuse=True)[1].main)
+    text = _text(plan_source(prepare(standard()(module), CPU), fuse=True).main)
     assert "concatenate" in text
 
 
@@ -253,7 +253,7 @@ def test_accumulated_gradients_are_sent_while_the_backward_pass_runs() -> None:
     step = distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)(step)
     source = prepare(standard()(step.record(meta.ones((4, 8)), meta.ones((4, 8))).module), CPU)
     assert source.reads_values
-    text = _text(plan_source(source, fuse=True)[1].main)
+    text = _text(plan_source(source, fuse=True).main)
     products = [line for line in text.splitlines() if "matmul" in line or line.startswith(("start", "wait"))]
     total, dx = "fused_matmul1_multiply_add1", "fused_matmul_tanh_dx"  # the sum of a weight's gradients, and dx
     assert products[:3] == [total, "start all_reduce_when 0", dx], text
@@ -270,6 +270,6 @@ def test_programs_that_branch_keep_whole_collectives() -> None:
 
     module = meta.trace(total).record(meta.ones(3), meta.array(True)).module
     source = prepare(standard()(module), CPU)
-    text = str(plan_source(source, fuse=True)[1].module)
+    text = str(plan_source(source, fuse=True).module)
     assert "meta.torch.all_reduce" in text
     assert ".start" not in text

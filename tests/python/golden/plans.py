@@ -43,7 +43,7 @@ def cuda_plan(executor: Executor, args: Sequence[Any]) -> tuple[dict[str, int], 
         module = standard()(meta.passes.place("cuda")(executor.module(*args)))
         source = prepare(module, device("cuda"), executor.memory_budget)
         arena = source.static and not source.reads_values
-        planned = plan_source(source, fuse=executor.fuse, arena=arena)[1]
+        planned = plan_source(source, fuse=executor.fuse, arena=arena)
     size = planned.memory
     sizes = {"cuda_intermediates": size.intermediates, "cuda_workspace": size.workspace, "cuda_dynamic": size.dynamic}
     return sizes, _sequence(planned.module, planned.kernels)

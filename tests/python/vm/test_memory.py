@@ -98,7 +98,7 @@ def test_programs_run_in_an_arena() -> None:
     x, w = randoms((64, 48), (48,))
     expected = flat(run(module, x.copy(), w.copy()))
     source = prepare(module, CPU)
-    planned = plan_source(source, fuse=True, arena=True)[1]
+    planned = plan_source(source, fuse=True, arena=True)
     destinations = planned.destinations
     assert destinations is not None
     assert len(destinations.storages) == 2  # the arena and the result

@@ -52,7 +52,7 @@ def cuda_target(monkeypatch: pytest.MonkeyPatch) -> Generator[None, None, None]:
 def plan(module: Module, monkeypatch: pytest.MonkeyPatch) -> Planned:
     """The program for CUDA, with its memory planned."""
     with cuda_target(monkeypatch):
-        return plan_source(prepare(place("cuda")(module), device("cuda")), fuse=True)[1]
+        return plan_source(prepare(place("cuda")(module), device("cuda")), fuse=True)
 
 
 def run_serially(planned: Planned, arrays: Sequence[Any]) -> Any:
@@ -149,7 +149,7 @@ def test_functions_that_launch_kernels_check_no_tensors(monkeypatch: pytest.Monk
     try:
         with cuda_target(monkeypatch):
             source = prepare(place("cuda")(updates(SHAPES, 0.0)), device("cuda"))
-            _, planned = plan_source(source, fuse=True)
+            planned = plan_source(source, fuse=True)
             code = library.link(build_module(source, planned, mode="bytecode"))
     finally:
         if before is not None:
