@@ -32,7 +32,7 @@ def size_names(kind: Type) -> frozenset[str]:
     return frozenset[str]().union(*map(names, kind.shape)) if isinstance(kind, TensorType) else frozenset()
 
 
-class Scope:
+class SizeScope:
     """The variables that a pass may read where it is in a function. functions: those of its module."""
 
     def __init__(self, functions: Mapping[str, FunctionExpr]) -> None:

@@ -10,7 +10,7 @@ from meta.ir.expr import Binding, Block, Call, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.type import FunctionType
 from meta.ir.visitor import block_reads, free_vars, nested_blocks, renamed, with_blocks
-from meta.passes.carry_sizes import Scope
+from meta.passes.carry_sizes import SizeScope
 from meta.passes.manager import Pass
 from meta.records import record
 
@@ -37,7 +37,7 @@ class _Lifter:
     def __init__(self, module: Module) -> None:
         self.functions: dict[str, FunctionExpr] = dict(module.functions)
         self.closures: dict[Var, _Lifted] = {}
-        self.scope = Scope(module.functions)
+        self.scope = SizeScope(module.functions)
 
     def block(self, block: Block) -> Block:
         bindings: list[Binding] = []

@@ -11,7 +11,7 @@ from typing import Final
 from meta.ir.expr import Binding, Block, Call, FunctionExpr, GlobalVar, Var
 from meta.ir.module import Module
 from meta.ir.visitor import free_vars, nested_blocks, renamed, walk, with_blocks
-from meta.passes.carry_sizes import Scope
+from meta.passes.carry_sizes import SizeScope
 from meta.passes.lift_closures import unused_name
 from meta.passes.manager import Pass
 from meta.tracing.loop_op import NAMESPACE, LoopOp, with_captured
@@ -44,7 +44,7 @@ class _Outliner:
     def __init__(self, module: Module) -> None:
         self.module = module
         self.functions = dict(module.functions)
-        self.scope = Scope(module.functions)
+        self.scope = SizeScope(module.functions)
         self.done: set[str] = set()
 
     def outline(self, name: str) -> None:
