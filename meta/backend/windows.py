@@ -15,7 +15,7 @@ from meta.records import record
 class Windows:
     """The windows along one axis of `size` elements: window i covers `start(i) + r * dilation` for r < kernel.
 
-    Windows of adaptive pooling (`adaptive`) vary in length; `kernel` is that of the longest.
+    Windows of adaptive pooling (`adaptive`) vary in length; `kernel` is the length of the longest.
     """
 
     size: int

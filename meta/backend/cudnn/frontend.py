@@ -123,8 +123,8 @@ class OperationGraph:
         tensor.set_dim(list(shape)).set_stride(list(strides))
 
     def build_plans(self, avoid: Sequence[str] = ()) -> range:
-        """Build the first plan, in the order of cuDNN's heuristics, that builds; returns its index and those of the
-        plans behind it, which `select` and `fastest` build.
+        """Build the first plan, in the order of cuDNN's heuristics, that builds; returns a range: the index of that
+        plan, then the indices of the plans behind it, which `select` and `fastest` build.
 
         avoid: names of numerical notes that plans must not have. Raises StatusError if no plan builds."""
         try:
@@ -152,8 +152,8 @@ class OperationGraph:
         raise refusal
 
     def _build_plan(self, index: int) -> int:
-        """Make a plan the one that `execute` launches; returns the bytes of its scratch memory. The frontend compiles
-        the kernels of some engines each time. Raises ValueError for a plan that needs too much memory."""
+        """Build the plan that `execute` launches from now on; returns the bytes of its scratch memory. The frontend
+        compiles the kernels of some engines each time. Raises ValueError for a plan that needs too much memory."""
         if index != self._built:
             self._built, start = None, time.perf_counter()
             self.graph.build_plan_at_index(index)

@@ -73,7 +73,7 @@ def unsuited(call: CallInfo) -> str | None:
 
 
 def unsuited_gradients(call: CallInfo) -> str | None:
-    """Why cuDNN does not support the arguments of a gradient that has those of the parameters in float32, or None."""
+    """Why cuDNN does not support the arguments of an operator whose parameter gradients are float32, or None."""
     scale = call.bind()["scale"]
     if isinstance(scale, TensorType) and scale.dtype != "float32":
         return f"scale is {scale.dtype}: cuDNN has its gradient in that dtype, not in float32"

@@ -66,7 +66,7 @@ def _import_tensor(exporter: Any) -> Any:
 
 
 class _OrderedExporter:
-    """An exporter of which the current stream waits for the pending work."""
+    """An exporter whose pending work the current stream waits for."""
 
     def __init__(self, exporter: Any, on: Device) -> None:
         self._exporter = exporter
@@ -103,7 +103,7 @@ def exported(
 ) -> Any:
     """A DLPack capsule of a tensor of `type`, for the arguments of the standard's `__dlpack__`.
 
-    Raises ExportError for a device other than that of the tensor and the CPU, and for one that needs the copy that
+    Raises ExportError for a device that is neither the tensor's nor the CPU, and for one that needs the copy that
     `copy=False` forbids."""
     target = type.device
     if dl_device is not None and tuple(map(int, dl_device)) != tuple(map(int, data.__dlpack_device__())):

@@ -1,4 +1,4 @@
-"""Means and variances in NumPy. Those of no elements are NaN, without the warnings of `numpy.mean` and `numpy.var`."""
+"""Means and variances in NumPy: NaN without elements, and then no warning as from `numpy.mean` and `numpy.var`."""
 
 from __future__ import annotations
 

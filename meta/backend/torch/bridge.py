@@ -80,7 +80,7 @@ def _on_views(function: Callable[..., Any], count: int) -> Kernel:
 
 
 def _on_complex_views(function: Callable[..., Any], are_complex: list[bool]) -> Kernel:
-    """`function` on views of raw tensors, those of pairs of floats as complex numbers."""
+    """`function` on views of raw tensors; pairs of floats become complex numbers."""
     view, as_complex = _view, torch.view_as_complex
 
     def run(*raw: Any) -> Any:

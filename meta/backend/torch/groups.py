@@ -81,7 +81,7 @@ class ProcessGroup:
         )
 
     def broadcast(self, x: torch.Tensor, source: int) -> Any:
-        """Overwrite the tensors by that of one rank."""
+        """Overwrite the tensors of all ranks with the tensor of one."""
         return dist.broadcast(x, self.ranks[source], group=self.process_group, async_op=not x.is_cuda)
 
     def all_to_all(self, parts: torch.Tensor, out: torch.Tensor) -> Any:
@@ -211,7 +211,7 @@ class ProcessGroup:
         if others:
             raise CommunicationError(
                 name,
-                f"{what} of {_listed(others)} differs from that of rank {self.ranks[0]}",
+                f"{what} differs between rank {self.ranks[0]} and {_listed(others)}",
                 "one program on all ranks",
                 "make sizes, options and the order of calls equal; take what differs by rank from meta.group_rank",
             )

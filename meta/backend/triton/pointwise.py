@@ -21,9 +21,9 @@ if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
 
 PLANS = 256
-"""Most combinations of shapes of which a kernel keeps the strides."""
+"""Maximum number of combinations of shapes whose strides a kernel keeps."""
 _MAX_NARROW = 2**31 - 2**20
-"""Elements up to which 32 bits count them and those of the last block."""
+"""Elements up to which 32-bit integers count them, including the rest of the last block."""
 
 _numbers = count()
 

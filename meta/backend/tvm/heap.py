@@ -18,7 +18,7 @@ _BYTES: Final = 24 << 20
 
 @cache
 def keep_tables() -> None:
-    """Free a block of memory larger than a table, of which no page is touched. Other C libraries do not mind."""
+    """Free a block of memory larger than a table, whose pages were not touched. No effect on other C libraries."""
     if not sys.platform.startswith("linux"):
         return
     libc = ctypes.CDLL(None)

@@ -30,7 +30,7 @@ takes at run time."""
 
 
 UNPROVED: Final = "meta.unproved"
-"""The attribute of functions whose results have extents that were not proved to be those of the specification."""
+"""The attribute of functions whose results have extents that were not proved to equal the specification's."""
 
 
 @record
@@ -38,8 +38,8 @@ class Unscheduled:
     """The TIR function of a compute before it is scheduled, over (parameters..., inputs..., outputs...).
 
     Attributes:
-        unproved: the error for results whose extents were not proved to be those of the specification; the kernel
-            compares them at each call.
+        unproved: the error for results whose extents were not proved to equal the specification's; the kernel compares
+            them at each call.
     """
 
     function: Any
@@ -179,7 +179,7 @@ _building = new_lock("kernels")
 _kernels: dict[Any, Compiled] = {}
 """The kernels that were asked for since the last eviction."""
 _older: dict[Any, Compiled] = {}
-"""Those before, of which the next eviction drops the ones that nothing has asked for."""
+"""Earlier kernels; the next eviction drops those that nothing has asked for."""
 
 
 def _add(key: Any, kernel: Compiled) -> None:

@@ -59,7 +59,7 @@ def compile_functions(functions: dict[str, Any], target: Any, *, checks: bool = 
 def assemble(text: str) -> Any:
     """The runnable module of functions in LLVM's assembly language, for this machine's CPU.
 
-    text: without the target, which is that of TVM's kernels. Exported names start with `__tvm_ffi_`."""
+    text: without the target; the target of TVM's kernels is added. Exported names start with `__tvm_ffi_`."""
     cpu = targets.target("cpu")
     code: str = tvm.get_global_func("target.build.llvm")(tvm.IRModule({}), cpu).inspect_source("ll")
     lines = [line for line in code.splitlines() if line.startswith("target ")]
@@ -132,7 +132,7 @@ def link(module: Any, objects: Sequence[bytes] = ()) -> bytes | None:
 
 
 def object_code(module: Any) -> bytes:
-    """The machine code of a module for the CPU, without that of its imports. Raises OSError if there is no space."""
+    """The machine code of a module for the CPU, without its imports. Raises OSError if there is no space."""
     with _folder() as folder, _output_file(folder / "kernels.o") as file:
         module.write_to_file(str(file), "o")
         return file.read_bytes()

@@ -58,9 +58,9 @@ def pipeline(*, checks: bool) -> str:
 
 
 def needless_passes(functions: Iterable[Any], target: Any) -> list[str]:
-    """The passes of TVM that take long and change none of `functions`: on CPUs those of virtual threads and of shared
-    memory; for functions without buffers, or with small ones, that which shrinks buffers, a tenth of the time in which
-    a kernel is compiled."""
+    """The slow passes of TVM that change none of `functions`: on CPUs the passes for virtual threads and for shared
+    memory; for functions without buffers, or with small ones, the pass that shrinks buffers, which takes a tenth of the
+    time in which a kernel is compiled."""
     shrinking = [] if any(map(_has_large_buffers, functions)) else ["s_tir.CompactBufferAllocation"]
     return [*shrinking, *(_OF_GPUS if str(target.kind.name) == "llvm" else ())]
 

@@ -74,8 +74,8 @@ class NeedsValueError(Exception):
 
 
 class Parameters:
-    """The scalar parameters of a kernel, collected while its compute runs. dtype: that of a number in an expression of
-    TVM which does not say one, "float32" as for literals, or "float64"."""
+    """The scalar parameters of a kernel, collected while its compute runs. dtype: the dtype of a number where an
+    expression of TVM does not say one: "float32", as for literals, or "float64"."""
 
     def __init__(self, dtype: str) -> None:
         self.dtype = dtype

@@ -36,9 +36,9 @@ _COLUMN_WIDTH: Final = 8
 _COLUMN_BLOCK: Final = 128
 """Additions to such a sum in a block. LLVM unrolls shorter loops over columns, which takes it long."""
 _REGISTER_ELEMENTS: Final = 16
-"""Elements of a serial loop, at most, that stay in registers, as those of vectorised and unrolled loops do."""
+"""Maximum number of elements of a serial loop that stay in registers, as all of vectorised and unrolled loops do."""
 _FEW_BLOCKS: Final = 8
-"""Blocks up to which their sums are added without the rounding errors, which are then those of few additions."""
+"""Blocks up to which their sums are added without the rounding errors, because few additions lose little."""
 
 
 def divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
@@ -85,9 +85,9 @@ class _Division:
 
     Attributes:
         nest: the nest.
-        position: that of the divided loop among the steps of the nest.
+        position: index of the divided loop among the steps of the nest.
         length: additions to an element that end a block.
-        additions: those of one step of the divided loop.
+        additions: additions in one step of the divided loop.
         conditions: the bounds checks of all blocks but the last.
         steps_per_block: steps of the divided loop in a block.
         width: numbers of so many steps are added to each other first.
@@ -146,7 +146,7 @@ class _Division:
             return [self._steps(done, rest, values, checks, 1, annotations)]
         width = self._constant(self.width)
         if len(self.conditions) == len(checks):
-            # The numbers that fill no step come first: their rounding errors are those of small sums.
+            # The numbers that fill no step come first, while the sum is small and rounding errors are as well.
             single = tvm.tirx.floormod(rest, width)
             wide = tvm.tirx.floordiv(rest, width)
             return [

@@ -1,7 +1,7 @@
 """Queries on the blocks of a TIR function, shared by the CPU and the GPU rules.
 
-A TIR function is a sequence of blocks, each of which computes one buffer in a loop nest. A rule reads from here which
-axes of a block are spatial and which are reduced, which loop binds which axis, and how each operand is indexed; it then
+A TIR function is a sequence of blocks; each block computes one buffer in a loop nest. A rule reads from here which axes
+of a block are spatial and which are reduced, which loop binds which axis, and how each operand is indexed; it then
 calls primitives of TVM's `Schedule`. Nothing here changes the program, but for `fuse_loops`.
 """
 

@@ -48,7 +48,7 @@ def _align_to_element(buffer_type: Any) -> Any:
 
 def shrink_row_buffers(func: Any) -> Any:
     """`func`, with an extent of 1 for each axis of a buffer that all accesses in an iteration of the outermost loops
-    have at one position. Functions of which some buffer has no such axis stay as they are.
+    have at one position. A function with a buffer that has no such axis stays as it is.
 
     TE computes whole arrays. TVM shrinks the buffers of merged loops by an analysis of the regions of all accesses,
     which takes a tenth of the time in which the first kernel of a process is compiled. Here it suffices that every
@@ -142,7 +142,7 @@ def _reads_only(position: Expr, rows: Sequence[Any]) -> bool:
 
 
 def _replace(body: Stmt, new: Mapping[Any, _RowBuffer]) -> Stmt:
-    """The body with the new buffers, of which it allocates all in its root."""
+    """The body with the new buffers, all allocated in its root."""
 
     def load(node: Any) -> Any:
         row = new.get(node.source)

@@ -116,7 +116,7 @@ def _narrow_indices(func: Any) -> Any:
 
 def _needs_64_bits(func: Any) -> bool:
     """Whether a literal exceeds 32 bits, or a cast or call makes integers of 64 bits of elements or floats: TVM would
-    narrow what is computed of them, too."""
+    also narrow what is computed from them."""
     literals, operands, bound = list[int](), list[Any](), list[Any]()
 
     def visit(node: Any) -> None:

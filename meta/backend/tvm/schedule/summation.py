@@ -11,9 +11,9 @@ A loop that adds n numbers to one accumulator has an error that grows with n: fl
 
 `high` and `low` are one number of twice the digits, a rounded sum and what its rounding has lost: Knuth's TwoSum (The
 Art of Computer Programming 2, section 4.2.2, theorem B) and a sum of such numbers as in Dekker (Numerische Mathematik
-18, 1971). The error is then that of one block, for every n, in float32 and in float64. The index i covers all that the
-loops compute at once: vector lanes and registers in the sum of a contiguous axis, columns in a sum over outer axes, the
-register tile of a contraction.
+18, 1971). The error is then no larger than for one block, for every n, in float32 and in float64. The index i covers
+all that the loops compute at once: vector lanes and registers in the sum of a contiguous axis, columns in a sum over
+outer axes, the register tile of a contraction.
 
 Where it costs nothing, a step adds several numbers by halves first. On GPUs, so do sums of partial results.
 
@@ -67,7 +67,8 @@ def _rewrite_sum(nest: Nest, scope: str = "") -> Stmt | None:
 
 
 def _is_contraction(nest: Nest) -> bool:
-    """Whether the sum is of products of two operands, of which one only moves with some element of the sum."""
+    """Whether the sum is of products of two operands, and the loop over some axis of the elements moves only one of
+    them."""
     product = nest.store.value.b
     if not isinstance(product, tvm.tirx.Mul):
         return False
@@ -76,7 +77,7 @@ def _is_contraction(nest: Nest) -> bool:
 
 
 def _sums_lanes(nest: Nest) -> bool:
-    """Whether the sum is that of vector lanes, a power of two of them, that nothing else reads."""
+    """Whether the sum adds vector lanes, a power of two of them, that nothing else reads."""
     lanes = volume_of(nest.steps) or 0
     is_power = lanes >= 4 and lanes & (lanes - 1) == 0
     return nest.sums_lanes and is_power and len(nest.steps) == 1 and volume_of(nest.inner) == 1 and not nest.conditions
@@ -85,7 +86,7 @@ def _sums_lanes(nest: Nest) -> bool:
 def _halve(nest: Nest) -> Stmt:
     """The sum of lanes in vectors: the second half is added to the first until one lane is left.
 
-    The error is that of log2(lanes) additions. The lanes are overwritten."""
+    The error is the same as for log2(lanes) additions. The lanes are overwritten."""
     value, count = nest.store.value.b, volume_of(nest.steps) or 1
     values: Values = {loop.loop_var: loop.min for loop in nest.inner}
     row = [substitute(i, values) for i in value.indices[:-1]]
@@ -104,5 +105,5 @@ def _halve(nest: Nest) -> Stmt:
 
 
 def _adds_partial_results(nest: Nest) -> bool:
-    """Whether the sum is one of several numbers, in a single loop, as that of the partial results of threads."""
+    """Whether the sum adds several numbers in a single loop, such as the partial results of threads."""
     return len(nest.steps) == 1 and nest.inner_additions == 1 and nest.is_long(_FEW_ADDITIONS)

@@ -1,7 +1,7 @@
 """Attention on CPUs as hand-written loops: the products of a block of queries in register tiles.
 
-Threads share the heads. Those of a head go through its queries in blocks, whose scores stay in the second-level cache.
-Each product keeps a tile of rows times two vectors in registers. The keys (for gradients, the values too) are
+Threads share the heads. The threads of a head go through its queries in blocks, whose scores stay in the second-level
+cache. Each product keeps a tile of rows times two vectors in registers. The keys (for gradients, the values too) are
 transposed once for each head, so that a step of the sum over features reads adjacent keys.
 """
 

@@ -22,9 +22,9 @@ _SHIFT: Final = 16
 
 
 def bits_of_bfloat16(func: Any) -> Any:
-    """`func`, for the CPU, with loads and stores of bfloat16 as those of bits, of buffers of uint16 where it allocates
-    them. In functions for GPUs without the dtype, values of variables that load bfloat16 are computed anew where they
-    are used, in time exponential in the nesting of variables."""
+    """`func`, for the CPU, which loads and stores bfloat16 as bits and allocates buffers of it as uint16. In functions
+    for GPUs without the dtype, values of variables that load bfloat16 are computed anew where they are used, in time
+    exponential in the nesting of variables."""
     if not _is_for_cpu(func):
         return func if _has_bfloat16(func.attrs["target"]) else _repeat_loads(func)
     func = tvm.structural_map(func, [(tirx.Let, _float_variable)])
@@ -124,7 +124,7 @@ def _store_bits(func: Any, buffers: dict[Any, Any]) -> Any:
 
 
 def _cast(cast: Any) -> Any:
-    """A cast; of a bfloat16, that of the float32 with its value."""
+    """A cast; instead of a bfloat16 it casts the float32 with its value."""
     if dtype_of(cast.value) != "bfloat16" or dtype_of(cast) == "bfloat16":
         return cast
     return _number(cast.value).astype(dtype_of(cast))
@@ -146,7 +146,8 @@ def _number(value: Any) -> Expr:
 
 
 def _is_held(number: Any) -> bool:
-    """Whether bfloat16 holds a float32 for certain: a choice between such numbers, like that of a maximum."""
+    """Whether bfloat16 holds a float32 for certain, as it holds a choice between such numbers (a maximum, for
+    example)."""
     if isinstance(number, tirx.Select):
         return _is_held(number.true_value) and _is_held(number.false_value)
     if _is_call(number, "if_then_else"):

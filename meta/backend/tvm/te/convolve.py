@@ -56,7 +56,7 @@ def _padded(
 
 
 def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
-    """x with packed kernels, of which the first `outs` channels count."""
+    """Correlate x with packed kernels; only the first `outs` channels count."""
     _, *window, ins, width = _sizes(packed)
     batch, *sizes, _ = _sizes(x)
     counts = _counts(sizes, pads, window, spreads, steps)
@@ -131,7 +131,7 @@ def convolve_dx(w: Any, dy: Any, shape: _Ints, pads: _Pads, spreads: _Ints) -> A
 
 
 def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
-    """The gradient with respect to a kernel of `shape`: lanes are channels of x, rows of a tile those of dy."""
+    """The gradient with respect to a kernel of `shape`: lanes are channels of x, rows of a tile are channels of dy."""
     outs, *window, _ = shape
     batch, *counts, _ = _sizes(dy)
     width = lanes(str(dy.dtype))

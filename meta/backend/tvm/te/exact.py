@@ -8,7 +8,7 @@ rounding in between, which `exact` adds, and casts literals without rounding, un
 
 Integers wrap around. TVM's simplifier takes them for numbers without limits: x + 1 > x becomes true, and (x // a) // b
 becomes x // (a * b) even if a * b overflows. Its LLVM code marks sums, differences and products of 32 and 64 bits as
-never overflowing. Arithmetic on loaded or cast integers is therefore replaced, too, and computed in twice the bits,
+never overflowing. Arithmetic on loaded or cast integers is therefore replaced as well, and computed in twice the bits,
 which LLVM narrows again, on CUDA in unsigned integers. Arithmetic on loop variables and sizes, and in indices, stays:
 bounds and vectorisation depend on it.
 """
@@ -28,13 +28,14 @@ _BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE"
 """TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
 _COMPARISONS: Final = _BINARY[4:]
 _INTEGER: Final = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "BitwiseNot")
-"""Those for which it has rules that are wrong for integers of limited width, or whose results C++ does not wrap."""
+"""Expressions for which it has rules that are wrong for integers of limited width, or whose results C++ does not
+wrap."""
 _LLVM_WRAPS: Final = ("Add", "Sub", "Mul")
-"""Those of integers whose results LLVM may assume to fit."""
+"""Integer expressions whose results LLVM may assume to fit."""
 _C_WRAPS: Final = (*_LLVM_WRAPS, "LShift", "BitwiseNot")
-"""Those of integers whose results C++ computes in int or may assume to fit."""
+"""Integer expressions whose results C++ computes in int or may assume to fit."""
 _LLVM_WIDTH: Final = {"int32": "int64", "int64": "int128", "uint32": "uint64", "uint64": "uint128"}
-"""The dtypes of such results, and the one that holds every sum and product of two."""
+"""For each dtype of such results, the dtype that holds every sum and product of two."""
 _LLVM_DIFFERENCE_WIDTH: Final = _LLVM_WIDTH | {"uint32": "int64", "uint64": "int128"}
 """The same for differences, which unsigned dtypes hold none of below 0."""
 _C_WIDTH: Final = {
@@ -76,7 +77,7 @@ def _literal(value: float, dtype: str) -> Expr:
 
 
 def opaque(literal: Expr) -> Expr:
-    """A literal that the simplifier does not see; those of 16 bits in float32, because TVM rewrites bfloat16 later."""
+    """A literal that the simplifier does not see; 16-bit ones become float32, because TVM rewrites bfloat16 later."""
     wide = _widened(literal)
     return tvm.tirx.call_intrin(dtype_of(wide), _literal_operator(), wide)
 
@@ -92,7 +93,7 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
     floats.
 
     Floating sums over a reduction stay, because LLVM recognises fused multiply-adds by their form. across_threads:
-    whether those of integers stay as well, because TVM recognises by their form what several threads reduce."""
+    whether integer sums stay as well, because TVM recognises by their form what several threads reduce."""
     names = {getattr(tvm.tirx, name): name for name in _BINARY}
 
     def replace(x: Any) -> Any:

@@ -40,8 +40,8 @@ class Located:
 
 
 def locate(position: Any, size: Any, checked: bool, mode: str = "") -> Located:
-    """A position in an axis. mode: "" for positions from 0, "raise" for those that may count from the end, too; "clip"
-    and "wrap" move positions inside.
+    """A position in an axis. mode: "" for positions from 0, "raise" for positions that may also count from the end;
+    "clip" and "wrap" move positions inside.
 
     checked: the kernel has checked the positions. They are clipped all the same, as they may be in memory that another
     thread writes, which costs less than a condition."""

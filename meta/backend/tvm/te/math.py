@@ -224,7 +224,7 @@ def _with_sign(magnitude: Expr, x: Expr) -> Expr:
 
 
 def _power_of_two(bits: Expr) -> Expr:
-    """2**n for n in [-126, 127], given an int32 vector whose low 9 bits are those of n; the others are shifted out."""
+    """2**n for n in [-126, 127], given an int32 vector with the low 9 bits of n; the other bits are shifted out."""
     shift, bias = (tvm.tirx.const(value, dtype_of(bits)) for value in (23, 127 << 23))
     return _float((bits << shift) + bias)
 

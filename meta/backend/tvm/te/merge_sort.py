@@ -3,8 +3,8 @@
 A tile has 4096 elements. A thread sorts 16 of them in registers. Runs of a tile are then merged in pairs: each thread
 finds by bisection which elements of two runs are the 16 that it writes (the "merge path" of O. Green, R. McColl and D.
 Bader, "GPU merge path: a GPU merging algorithm", 2012). Rows that fit into a tile share it and need no more. The tiles
-of a longer row are merged in global memory, in pairs too, by one kernel for each doubling of the runs' length, of which
-a block writes one tile. If only the first elements are asked for, merges stop there.
+of a longer row are merged in global memory, in pairs too, by one kernel for each doubling of the runs' length; a block
+writes one tile. If only the first elements are asked for, merges stop there.
 """
 
 from __future__ import annotations

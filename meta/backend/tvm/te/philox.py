@@ -1,16 +1,16 @@
 """Random bits as a pure function: Philox4x32-10 (J. Salmon, M. Moraes, R. Dror and D. Shaw, "Parallel Random Numbers:
 As Easy as 1, 2, 3", 2011).
 
-A key is an int64 tensor (seed, offset). Block b of a stream is that of the 128-bit counter (b, offset) and the 64-bit
-key seed. Elements that need one or two of its four words share blocks with others `LANES` before and after them, which
-one thread of a GPU computes as well, and CPUs as further vectors. An element depends on its position only, so that
-every schedule on every device gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
+A key is an int64 tensor (seed, offset). Block b of a stream has the 128-bit counter (b, offset) and the 64-bit key
+seed. Elements that need one or two of its four words share blocks with others `LANES` before and after them, which one
+thread of a GPU computes as well, and CPUs as further vectors. An element depends on its position only, so that every
+schedule on every device gives the same numbers. `meta.backend.reference.philox` computes the same in NumPy.
 
 The words of an element are an operator of meta. After TVM's last pass `philox_expansion` computes them before the
-statement that reads them: by then the index of an element on a GPU is that of its thread, so that its block and its
-words are known. The rounds are variables, because each reads two products twice; TVM's simplifier fails for variables
-that are bound in the condition of a selection or in the value of another variable, as in kernels with several random
-operators.
+statement that reads them: by then the index of an element on a GPU is the index of its thread, so that its block and
+its words are known. The rounds are variables, because each reads two products twice; TVM's simplifier fails for
+variables that are bound in the condition of a selection or in the value of another variable, as in kernels with several
+random operators.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from meta.dtype import significand_bits
 
 ROUNDS: Final = 10
 LANES: Final = 256
-"""The distance of elements that share a block: that of the elements of a thread on GPUs."""
+"""The distance between elements that share a block, and between the elements of a thread on GPUs."""
 MULTIPLIERS: Final = (0xD2511F53, 0xCD9E8D57)
 PHILOX: Final = "meta.philox_"
 """Prefix of the operators of this module."""
@@ -68,7 +68,7 @@ def unit(block: tuple[Expr, ...], dtype: str) -> Expr:
 
 
 def bernoulli(block: tuple[Expr, ...], probability: Expr) -> Expr:
-    """True with a probability (float32, of which 24 bits count)."""
+    """True with a probability (float32; 24 of its bits count)."""
     return unit(block, "float32") < probability
 
 

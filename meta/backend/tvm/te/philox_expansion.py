@@ -199,7 +199,7 @@ class _Words:
         return _chosen(self.analyzer.simplify(is_low), *halves(words))
 
     def _place(self, index: Expr, sharing: int) -> tuple[Expr, Expr]:
-        """The block of an element, and which of its parts belongs to it; for vectors, those of all elements."""
+        """The block of an element, and which of its parts belongs to it; for a vector, both for all elements."""
         if not isinstance(index, tirx.Ramp):
             return _block_and_part(index, sharing)
         lanes = int(index.lanes)

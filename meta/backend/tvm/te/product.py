@@ -46,7 +46,8 @@ def product(x: Any, w: Any, transpose_x: bool, transpose_w: bool, shape: Sequenc
 
 
 def choose_rows(leading: Sequence[int]) -> list[int]:
-    """The rows of a tile along each axis but the last: those of the last two axes that take the least time."""
+    """The rows of a tile along each leading axis: 1, except along the last two, where the fastest numbers are
+    chosen."""
     most = min(most_rows(), _MOST_ROWS)
     height, width = (1, *leading)[-2:]
     sizes = [(h, w) for w in range(1, min(width, most) + 1) for h in range(1, min(height, most // w) + 1)]

@@ -20,7 +20,7 @@ from meta.backend.tvm.te.sorting import DIGIT_BITS, Sort, SortKernels, int64, si
 Expr = Any
 
 DIGITS: Final = 1 << DIGIT_BITS
-"""Values of a digit; also the threads of a block, of which each has a digit where digits are summed up."""
+"""Values of a digit; also the threads of a block, one for each digit where digits are summed up."""
 WARP: Final = 32
 _RANK_BITS: Final = TILE_BITS + 1
 """Bits of a number of elements of a tile."""
@@ -216,7 +216,7 @@ def _ones(bits: Expr) -> Expr:
 
 
 def _count_below(peers: Expr, thread: Expr) -> Expr:
-    """How many of these lanes are before that of the thread."""
+    """How many of these lanes are before the thread's lane."""
     lane = (thread & (WARP - 1)).astype("uint32")
     return _ones(peers & ((tirx.const(1, "uint32") << lane) - tirx.const(1, "uint32")))
 

@@ -92,7 +92,7 @@ def order_key(x: Expr, largest: bool) -> Expr:
     if not dtypes.is_float(dtype_of(x)):
         return x
     x = cast(x, accumulation_dtype(dtype_of(x)))
-    # The quiet NaN without payload: its key lies beyond those of the infinities, and it survives rounding to bfloat16.
+    # The quiet NaN without payload: its key lies beyond the infinities' keys, and it survives rounding to bfloat16.
     kind, nan = ("int64", 0x7FF8 << 48) if dtype_of(x) == "float64" else ("int32", 0x7FC0 << 16)
     nan_key = tirx.const(nan if largest else ~nan, kind)
     # By bits and not by `select`, which TVM makes branches of, so that no load would overtake the one before it.

@@ -56,7 +56,7 @@ def _in_bindings(sequence: Any) -> Any:
 
 def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     """`value` with loads in place of variables, and the statements that store what they load. Variables in operands of
-    `if_then_else` stay: the loads of the one that is not taken may be out of bounds."""
+    `if_then_else` stay: the loads of an operand that is not taken may be out of bounds."""
     if not _has_nested(value):
         return value, []
     lazy = _lazy_variables(value)
@@ -88,7 +88,7 @@ def _has_nested(node: Any) -> bool:
 
 
 def _lazy_variables(value: Expr) -> set[Any]:
-    """The variables bound in operands of `if_then_else`, of which one is computed."""
+    """The variables bound in operands of `if_then_else`, which computes only one operand."""
     variables: set[Any] = set()
 
     def visit(call: Any) -> None:

@@ -15,8 +15,8 @@ Key = Callable[[Any], Any]
 
 
 def running_extrema(x: Any, axis: int, largest: bool, key: Key, kind: str) -> Sequence[Any]:
-    """For each element of x, the largest (or smallest) up to it along an axis, and its position as int64: that of the
-    last of equal ones. key: the integer that sorts as an element does.  kind: of the device."""
+    """For each element of x, the largest (or smallest) up to it along an axis, and its position as int64, the last
+    position of equal ones. key: the integer that sorts as an element does.  kind: of the device."""
     if not x.shape:
         return te.compute((), lambda: x(), "extremum"), te.compute((), lambda: tirx.const(0, "int64"), "position")
     length, others = x.shape[axis], [*x.shape[:axis], *x.shape[axis + 1 :]]

@@ -24,7 +24,7 @@ DIGIT_BITS: Final = 8
 RADIX_MARGIN: Final = 2
 """Doublings from a tile to a row that take no longer, besides one for each digit, than to move elements by digits."""
 _HALF_BITS: Final = {"float16": (13, 19), "bfloat16": (16, 16)}
-"""The lowest bit in use, and the number of bits, of keys of halves: they are those of float32."""
+"""The lowest bit in use, and the number of bits, of keys of halves, which are keys of float32."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ Producers are inlined into their consumers, so that a chain of operators becomes
 
 - elementwise block: one loop over flat memory;
 - transposed operand: square tiles, so that the cache lines of both sides are used up while they are cached;
-- other blocks: the loop nest, of which the innermost loop is vectorised.
+- other blocks: the loop nest, whose innermost loop is vectorised.
 
 Large static blocks run in parallel over the outer loops. LLVM vectorises the innermost loop by itself. Two kinds of
 loops get explicit vectors: those that call transcendental functions, where several registers per iteration hide the

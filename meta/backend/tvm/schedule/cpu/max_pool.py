@@ -158,8 +158,8 @@ Store = Callable[[Sequence[Any], Any, Any, int], None]
 @record
 class _Source:
     """The elements that are pooled along a row. values: (position, lanes) -> as many neighbours.  indices: (position,
-    lanes, step) -> those of as many elements, each `step` after the last.  ordered: whether the indices of a row's
-    elements rise.
+    lanes, step) -> the indices of as many elements, each `step` after the last.  ordered: whether the indices of a
+    row's elements rise.
     index: their dtype, "" without indices, which are then None."""
 
     values: Callable[[Sequence[Any], int], Any]
@@ -256,7 +256,7 @@ def _pool_row(rows: Sequence[_Span], axis: Windows, source: _Source, store: Call
 @record
 class _Span:
     """The positions first, first + step, ... that a window covers along an axis. count: how many, none if <= 0.
-    last: the last of them, repeated where `count` is that of the longest window."""
+    last: the last of them, repeated where `count` is the longest window's."""
 
     first: Any
     count: Any
@@ -299,7 +299,7 @@ class _Largest:
         self._floating = dtypes.is_float(source.dtype)
 
     def start(self, first: Any, spans: Sequence[_Span]) -> None:
-        """The lowest value, at the index `first`, that of the first element, or at -1 if a span is empty."""
+        """Start from the lowest value, at `first`, the index of the first element, or at -1 if a span is empty."""
         dtype, index = self._source.dtype, self._source.index
         lowest = -inf if self._floating else dtypes.int_range(dtype)[0]
         self._values[self._all] = self._constant(lowest, dtype)

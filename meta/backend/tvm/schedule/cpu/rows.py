@@ -11,7 +11,7 @@ vectorised by the axis that it reduces:
 - contiguous axis: `rfactor` splits it into partial sums, one per vector lane (and in long rows over four registers, to
   hide the latency of an addition), and a second block reduces the lanes;
 - any other axis: LLVM vectorises the loop over columns, in each step of the reduction. Small windows are unrolled
-  inside it. Tiles of columns with accumulators in registers are faster only for overlapping windows, as those of
+  inside it. Tiles of columns with accumulators in registers are faster only for overlapping windows, as in
   convolutions; elsewhere they read rows in short pieces (the sum of 1024x1024 over its first axis took 105 us with
   them, 48 without).
 
@@ -39,9 +39,9 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
 from meta.backend.tvm.schedule.nest import LANE_SUM
 
 _UNROLLED_STEPS: Final = 9
-"""Steps of a reduction, such as those of a 3x3 window, up to which they are unrolled inside the loop over columns."""
+"""Steps of a reduction up to which they are unrolled inside the loop over columns; a 3x3 window has 9."""
 _TILED_STEPS: Final = 49
-"""Steps of a reduction, such as those of a 7x7 window, up to which overlapping windows are added in register tiles."""
+"""Steps of a reduction up to which overlapping windows are added in register tiles; a 7x7 window has 49."""
 _TILE_REGISTERS: Final = (4, 2, 1)
 """Vector registers of a tile of overlapping windows, in order of preference; three take as long as four."""
 _PART_COLUMNS: Final = 512
@@ -196,8 +196,8 @@ def _is_whole_product(block: ComputeBlock) -> bool:
 
 def _join_reduced_axes(sch: Any, block: ComputeBlock) -> Any:
     """Fuse the loops over the last two axes if they are adjacent in the memory of all operands, and return the extent
-    of the last loop. Of the flat positions of three axes, TVM would not get rid of divisions by symbolic extents, nor
-    of those of temporary buffers, whose strides it changes: by a size of 0 they end the process."""
+    of the last loop. With three axes, or in temporary buffers, whose strides TVM changes, flat positions would still be
+    divided by symbolic extents: a division by a size of 0 ends the process."""
     reduced = [v.var for v in block.node.iter_vars][len(block.kinds.rstrip("R")) :]
     if len(reduced) < 2 or 1 in block.extents[-2:] or blocks.computes_of_positions(block):
         return block.extents[-1]
@@ -236,7 +236,7 @@ def _vectorize_partial_sums(sch: Any, block: ComputeBlock, lane_axes: int) -> No
 
 
 def _order_column_loops(sch: Any, block: ComputeBlock, row_axes: int) -> None:
-    """Loop over the columns, the last spatial axis, in all steps of the reduction but those of a small window.
+    """Loop over the columns, the last spatial axis, in all steps of the reduction except the steps of a small window.
 
     If no other loop can be parallel, the columns are divided into parts for several threads."""
     loops = blocks.list_loops(sch, block)

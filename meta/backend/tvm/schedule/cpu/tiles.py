@@ -151,7 +151,7 @@ def _exchange_axes(sch: Any, copy: ComputeBlock, shared_loops: int, parallel: bo
 
 def _source_order(copy: ComputeBlock) -> list[int] | None:
     """The axes before the last one of a copy, in the order in which its source has them; None if the last axis is not
-    contiguous there, or the order is that of the copy."""
+    contiguous there, or the copy has the same order."""
     variables = [v.var for v in copy.node.iter_vars]
     loads = blocks.list_loads(copy)
     if len(loads) != 1 or any(blocks.uses_variable(i, variables[-1]) for i in loads[0].indices[:-1]):

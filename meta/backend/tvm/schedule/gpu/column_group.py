@@ -67,10 +67,10 @@ class ColumnGroup:
 
     Attributes:
         sums: the sums; `sums[0].block` names the axes.
-        dtype: that of indices.
+        dtype: the dtype of indices.
         row_axes, column_axes: the reduced axes, and the spatial axes whose extent is not 1.
         unit_axes: the variables of the other spatial axes.
-        loads: the elements that a thread reads for each row, those of adjacent columns at once.
+        loads: the elements that a thread reads for each row, of adjacent columns at once.
         kept: the elements that a thread reads once, one for each column.
         lanes: adjacent columns of a thread.
         column_threads, row_threads: threads of a block along columns and along rows.
@@ -178,7 +178,7 @@ class ColumnGroup:
         return values if row is None else values | _unfused(self.row_axes, row)
 
     def renamed(self, node: Any, block: ComputeBlock) -> Any:
-        """A node in the variables of another block of the same axes, in those of the group."""
+        """A node in the variables of another block of the same axes, rewritten in the group's variables."""
         pairs = zip(block.node.iter_vars, self.sums[0].block.node.iter_vars, strict=True)
         return substitute(node, {own.var: other.var for own, other in pairs})
 
@@ -187,7 +187,7 @@ class ColumnGroup:
         return self.renamed(each.block.node.body, each.block).indices
 
     def reads(self, load: Any, each: ColumnSum) -> bool:
-        """Whether a load, in the variables of the group, is that of the sum of its column."""
+        """Whether a load, in the variables of the group, belongs to the sum of its column."""
         return load.source.same_as(each.result) and all(map(self._same_index, load.indices, self.place(each)))
 
     def _same_index(self, index: Expr, place: Expr) -> bool:

@@ -3,8 +3,8 @@
 A block of threads has some rows, its part, and some columns. A thread loads 16 bytes of several rows at once and adds
 them in registers; then the sums of all threads of a column are added.
 
-Squares about a mean need no second read. With s the sum of n numbers x and q that of (x - s/n)^2, the sum of (x - m)^2
-is q + n (s/n - m)^2 for every m, and two sets of numbers have together
+Squares about a mean need no second read. Let s be the sum of n numbers x, and q the sum of (x - s/n)^2. The sum of
+(x - m)^2 is q + n (s/n - m)^2 for every m, and two sets of numbers have together
 
     s = s1 + s2    q = q1 + q2 + n1 n2 / (n1 + n2) (s1/n1 - s2/n2)^2
 

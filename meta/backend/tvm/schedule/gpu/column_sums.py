@@ -123,7 +123,7 @@ def _match_squares(group: ColumnGroup, block: ComputeBlock, number: Expr, writte
 
 
 def _follows(group: ColumnGroup, expr: Expr, written: Sequence[Any]) -> bool:
-    """Whether an expression reads sums of the group, those of its column, and nothing else that the function writes."""
+    """Whether an expression reads the group's sums of its column, and nothing else that the function writes."""
     loads = [load for load in distinct_loads([expr]) if _contains(written, load.source)]
     return bool(loads) and all(any(group.reads(load, s) for s in group.sums) for load in loads)
 

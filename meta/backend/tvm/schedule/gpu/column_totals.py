@@ -56,7 +56,7 @@ def add_parts(group: ColumnGroup, parts: Sequence[Any], stored: Sequence[bool], 
 
 
 class _Kernel:
-    """totals: the sums of the block's columns.  of_threads: those of each thread."""
+    """totals: the sums of the block's columns.  of_threads: the sums of each thread."""
 
     def __init__(self, group: ColumnGroup, parts: Sequence[Any], stored: Sequence[bool]) -> None:
         self.group, self.parts, self.stored = group, parts, stored

@@ -57,9 +57,9 @@ def reduces_outer_axes(block: ComputeBlock) -> bool:
 def split_into_parts(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
     """Split a reduction of outer axes into parts and schedule the kernel that computes them.
 
-    Returns the block that is left to schedule: the one that reduces the parts, or `block` itself if it is too short to
-    split; None if that kernel is scheduled, too. The first kernel shares no reduction between threads, because TVM does
-    not recognise such reductions at symbolic extents, and the threads would race."""
+    Returns the block that is left to schedule: the block that reduces the parts, or `block` itself if it is too short
+    to split; None if that kernel is already scheduled. The first kernel shares no reduction between threads, because
+    TVM does not recognise such reductions at symbolic extents, and the threads would race."""
     parts = _count_parts(block)
     if parts < _BLOCK_PARTS or len(block.node.writes) != 1:
         return block

@@ -118,8 +118,8 @@ def _bind_random_nest(sch: Any, loop: Any, sharing: int) -> None:
 
 
 def _elements_of_random_block(nest: list[ComputeBlock]) -> int:
-    """The elements that share a block of random bits, in a nest that stores a mask and floats, whole vectors of which
-    have such elements; 1 in other nests."""
+    """The number of elements that share a block of random bits, in a nest that stores a mask and floats and whose
+    vectors can consist of such elements; 1 in other nests."""
     total = blocks.volume(nest[0].extents)
     names = {str(call.op.name) for block in nest for call in philox.list_calls(block.node.body)}
     written = {str(buffer.dtype) for block in nest for buffer in block.written_buffers}

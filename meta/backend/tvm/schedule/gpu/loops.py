@@ -16,7 +16,7 @@ _WIDTH: Final = 8
 
 
 def sequence(statements: Sequence[Stmt]) -> Stmt:
-    """The statements, of which there is at least one, as one."""
+    """The statements, at least one, as a single statement."""
     return tvm.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
 
 

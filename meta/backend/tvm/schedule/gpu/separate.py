@@ -132,9 +132,9 @@ def _schedule_kernel(
 
 
 def _find_consumer(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
-    """The spatial block that can be fused into `block`, or None: the only reader of its results, each of which it reads
-    once, and a reader of no other block. A result of the function cannot stay in registers, so a block whose first
-    result is one has no consumer."""
+    """The spatial block that can be fused into `block`, or None. It alone reads the results of `block`, each once, and
+    reads no other block. A result of the function cannot stay in registers, so a block whose first result is one has no
+    consumer."""
     if any(block.written_buffers[0].same_as(p) for p in sch.mod["main"].params):
         return None
     consumers = [blocks.get_block(sch, rv) for rv in sch.get_consumers(block.rv)]
