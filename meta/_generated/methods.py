@@ -161,8 +161,8 @@ class TensorMethods(Casts):
         return meta.hardswish(self)
 
     def hardtanh(self, min: float = -1.0, max: float = 1.0) -> Self:
-        """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, that of `clip`
-        1.
+        """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for
+        `clip`.
         min: Lower bound.
         max: Upper bound.
         """
@@ -284,7 +284,7 @@ class TensorMethods(Casts):
         return meta.bitwise_xor(self, x2)
 
     def copysign(self, x2: Self | Number) -> Self:
-        """|x1| with the sign of x2, also that of -0.0. Integers and booleans give float32.
+        """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.copysign(self, x2)
@@ -379,8 +379,8 @@ class TensorMethods(Casts):
     ge = greater_equal
 
     def heaviside(self, x2: Self | Number) -> Self:
-        """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, that of
-        x2 is dy where x1 is 0; torch has none.
+        """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the
+        gradient of x2 is dy where x1 is 0; torch has none.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.heaviside(self, x2)
@@ -780,8 +780,8 @@ class TensorMethods(Casts):
         pad_value: float = 0.0,
         mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
     ) -> Self:
-        """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are
-        less than the size of the axis, those of "symmetric" and "wrap" at most the size. Negative widths remove
+        """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths
+        are less than the size of the axis, for "symmetric" and "wrap" at most the size. Negative widths remove
         elements; "wrap" repeats what is left, the other modes may copy a removed element.
         pad_width: Numbers of elements (before, after) to add along each axis, first axis first; negative numbers
             remove elements.
@@ -1198,8 +1198,8 @@ class TensorMethods(Casts):
         return meta.celu(self, alpha)
 
     def clip(self, min: float | None = None, max: float | None = None) -> Self:
-        """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float
-        bound.
+        """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a
+        float bound.
         Aliases: clamp.
         min: Lower bound; None for no bound.
         max: Upper bound; None for no bound. Takes precedence over `min`.
@@ -1372,8 +1372,8 @@ class TensorMethods(Casts):
         return meta.relu(self)
 
     def round(self, decimals: int = 0) -> Self:
-        """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The dtype is that of
-        x.
+        """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the
+        dtype of x.
         decimals: Digits after the decimal point; negative ones count before it.
         """
         return meta.round(self, decimals)

@@ -1,7 +1,7 @@
 """Sizes that depend on values, computed for eager calls.
 
-Such an operator has an argument for these sizes. Without it the result type has new symbolic sizes; eager calls, also
-those of the interpreter, call the function here, which returns the arguments with the sizes filled in.
+Such an operator has an argument for these sizes. Without it the result type has new symbolic sizes; eager calls and the
+interpreter's calls use the function here, which returns the arguments with the sizes filled in.
 """
 
 from __future__ import annotations

@@ -36,8 +36,8 @@ _lock = new_lock("dialects")
 
 @cache
 def load_family(family: str) -> None:
-    """Import the modules of usable dialects for a family of operators, but for those of the last dialect, and the
-    dialects of installed packages."""
+    """Import the modules of usable dialects for a family of operators, except the last dialect's, and the dialects of
+    installed packages."""
     plugins.load(plugins.DIALECTS)  # outside of the lock of families, which a plugin in another thread may wait for
     for name in BUILT_IN:
         if name != _LAST:
@@ -55,7 +55,7 @@ on_change(_load_again)
 
 
 def dialect_names() -> tuple[str, ...]:
-    """The names of all dialects: those of this package, then those of installed packages and of the program."""
+    """The names of all dialects: first this package's, then the dialects of installed packages and of the program."""
     plugins.load(plugins.DIALECTS)
     return (*BUILT_IN, *_registered)
 
@@ -154,7 +154,7 @@ def candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
 
 
 def foremost_candidates(call: CallInfo, *, in_program: bool = False) -> list[Candidate]:
-    """`candidates`, without those of the last dialect if an implementation that precedes them accepts the call."""
+    """`candidates`, without the last dialect's if an implementation that precedes them accepts the call."""
     load_family(call.op.family)
     if modes.dialects is None:
         asked = _asked(call, implementations_of(call.op.name), in_program)
@@ -209,8 +209,8 @@ def choose(call: CallInfo) -> Implementation:
 
 
 def accepting(call: CallInfo, tried: Sequence[Candidate]) -> Candidate:
-    """The first of a call's candidates that accepts, of which observers are told; raises DispatchError, with all
-    reasons, if there is none."""
+    """The first of a call's candidates that accepts; observers are told of it. Raises DispatchError, with all reasons,
+    if there is none."""
     for candidate in tried:
         if candidate.refusal is None:
             for observer in modes.observers:

@@ -49,7 +49,7 @@ class Implementation:
         one on uninitialised tensors while other kernels compile; it must only write its results.
     prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
         without. None: it does not.
-    own_plevel: its priority, None for that of the dialect.
+    own_plevel: its priority, None for the dialect's.
     generation: how many implementations of the operator the dialect had before in this process.
     """
 
@@ -197,7 +197,7 @@ class Dialect:
         """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
         return a decorator.
 
-        plevel: its priority, None for that of the dialect.  accepts, confirm, eager_only,
+        plevel: its priority, None for the dialect's.  accepts, confirm, eager_only,
         prefers_channels_last, complex, complex_only, slow_start: see Implementation.
         override: replace an implementation that the dialect has.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
@@ -243,8 +243,9 @@ class Dialect:
             _store(name, [i for i in _implementations[name] if i.dialect is not self])
 
     def set_plevel(self, plevel: int, op: str | Callable[..., Any] | None = None) -> None:
-        """Change the priority of the dialect, which implementations with one of their own keep; or that of its
-        implementation of `op`. Raises RegistryError for anything but an int, or without such an implementation."""
+        """Change the priority of the dialect, which does not apply to implementations with their own priority; or the
+        priority of its implementation of `op`. Raises RegistryError for anything but an int, or without such an
+        implementation."""
         check_plevel(self.name, plevel)
         name = op if op is None else self._operator(op)
         with _lock:
@@ -273,7 +274,7 @@ def check_plevel(subject: str, plevel: Any, *, or_none: bool = False) -> None:
     raise RegistryError(
         subject,
         f"plevel is {plevel!r}",
-        "an int; that of tvm is 10, and one of 0 or below runs only inside with_dialect",
+        "an int; tvm has 10, and a dialect with 0 or below runs only inside with_dialect",
     )
 
 

@@ -100,8 +100,8 @@ def _load(point: EntryPoint) -> Plugin:
 
 
 def root(module: str) -> str:
-    """The package that a plugin's module is in, all of which is library code: the outermost one that is not shared by
-    several distributions (a namespace package, which has no file)."""
+    """The package that a plugin's module is in, whose whole code counts as library code: the outermost one that is not
+    shared by several distributions (a namespace package, which has no file)."""
     parts = module.split(".")
     names = [".".join(parts[: i + 1]) for i in range(len(parts))]
     return next((name for name in names if getattr(find_spec(name), "origin", None)), module)

@@ -2,7 +2,7 @@
 
 A declaration states them as its fact `positions`. Eager calls on the CPU refuse others. Elsewhere, in compiled programs
 and on GPUs, reads at other positions are NaN (integers: the lowest value, bool: False), and nothing is written there;
-with META_CHECK=1 in the environment they are refused there, too, at the cost of a copy of the positions to the host.
+with META_CHECK=1 in the environment they are refused there as well, at the cost of a copy of the positions to the host.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[st
 
 
 def _exact(op: Op, types: tuple[Any, ...]) -> str:
-    """The dtype of the rule "never": float32, or for an update in place that of the updated argument."""
+    """The dtype of the rule "never": float32, or for an update in place the dtype of the updated argument."""
     for name in op.inplace.values():
         target = types[op.schema.index[name]]
         if isinstance(target, TensorType) and dtypes.is_float(target.dtype):

@@ -121,7 +121,7 @@ def register_dialect(
     plevel: its priority: the highest one that accepts a call runs it, of equal ones the dialect registered later. tvm
         has 10, torch 12, reference 1. With 0 or below it runs only inside `with_dialect`.
     accepts: called with a CallInfo (operator, argument types, result type, device): None to accept the call, or the
-        reason to refuse it, which `explain` prints. Asked before that of an implementation.
+        reason to refuse it, which `explain` prints. Asked before an implementation's own check.
     devices: the kinds of devices it runs on, "cpu" and "cuda".
     probe: None if this machine can run the dialect, or the reason why not; called once, at the first dispatch.
     tensors: what implementations are called with: "numpy" arrays (on the CPU only), "torch" tensors, or raw tensors

@@ -103,7 +103,7 @@ class Op:
 
     @property
     def basename(self) -> str:
-        """The name without the namespace, that of its function."""
+        """The name without the namespace, which is the name of its function."""
         return split(self.name)[1]
 
     @property

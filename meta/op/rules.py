@@ -81,7 +81,7 @@ def require_same_dtype(**types: TensorType) -> None:
 
 
 def _holds(dtype: str, other: str) -> bool:
-    """Whether `dtype` is of a kind above that of `other`: bool, integers, floats, complex."""
+    """Whether `dtype` is of a higher kind than `other`, in the order bool, integers, floats, complex."""
     return dtypes.category(dtype) > dtypes.category(other)
 
 

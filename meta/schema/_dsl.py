@@ -252,7 +252,7 @@ OTHER_NAMES: Final[Mapping[str, str]] = {
     "a": "x", "dim": "axis", "dim0": "axis1", "dim1": "axis2", "dims": "axes", "input": "x", "keepdim": "keepdims",
     "other": "x2", "tensors": "xs", "unbiased": "correction",
 }  # fmt: skip
-"""Names that torch or NumPy give to arguments, and those of the same arguments in schemas, for error texts."""
+"""Names that torch or NumPy give to arguments, and the names of the same arguments in schemas, for error texts."""
 
 
 @record

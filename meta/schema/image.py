@@ -8,7 +8,7 @@ _how = (
         "coordinates",
         Choice("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric", "tf_half_pixel_for_nn"),
         "half_pixel",
-        doc="Maps positions of the result to positions of x; the names are those of ONNX Resize.",
+        doc="Maps positions of the result to positions of x; the names are from ONNX Resize.",
     ),
     Arg(
         "rounding",

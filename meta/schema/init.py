@@ -19,7 +19,7 @@ _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result.")
 _device = Arg("device", Device, "cpu", doc="Device of the result.")
 _fill_value = Arg("fill_value", FillValue, doc="Value of every element.")
 _like = Arg("x", Tensor, doc="Tensor that determines shape and device of the result.")
-_like_dtype = Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for that of x.")
+_like_dtype = Arg("dtype", Optional(DType), None, doc="Dtype of the result; None for the dtype of x.")
 
 init = Schema("init", _shape, _dtype, _device)
 full = Schema("full", _shape, _fill_value, _dtype, _device)

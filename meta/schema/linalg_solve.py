@@ -30,5 +30,5 @@ pinv = Schema(
         doc="The same as a fraction of the largest; None: max(m, n) times the spacing of "
         "numbers at 1, or 0 if atol is given.",
     ),
-    Arg("hermitian", Bool, False, doc="Whether x is symmetric, of which the lower triangle is read."),
+    Arg("hermitian", Bool, False, doc="Whether x is symmetric; then only the lower triangle is read."),
 )

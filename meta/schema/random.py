@@ -44,5 +44,5 @@ standard_gamma = Schema(
 standard_gamma_grad = Schema(
     "standard_gamma_grad",
     Arg("alpha", Tensor, doc="Shape parameters, floating."),
-    Arg("sample", Tensor, doc="Numbers of these gamma distributions; the shape broadcasts with that of alpha."),
+    Arg("sample", Tensor, doc="Numbers of these gamma distributions; the shape broadcasts with the shape of alpha."),
 )

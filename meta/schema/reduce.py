@@ -24,7 +24,7 @@ running = Schema("running", _x, Arg("axis", Int, doc="Axis to scan."))
 sum_to = Schema(
     "sum_to",
     Arg("x", Tensor, doc="Input."),
-    Arg("shape", IntTuple, doc="A shape that broadcasts to that of x."),
+    Arg("shape", IntTuple, doc="A shape that broadcasts to the shape of x."),
 )
 extremum_dx = Schema(
     "reduced_extremum_dx",

@@ -10,7 +10,7 @@ binary_search = Schema(
     "binary_search",
     Arg("sequence", Tensor, doc="Ascending rows along the last axis; a vector serves values of any shape."),
     Arg("values", Tensor, doc="Values to find, of the dtype of `sequence` and its leading axes."),
-    Arg("right", Bool, False, doc="Return the position after equal elements; else that of the first of them."),
+    Arg("right", Bool, False, doc="Return the position after equal elements; else the position of the first of them."),
 )
 topk = Schema(
     "topk",

@@ -8,7 +8,7 @@ _like = Arg("like", Tensor, doc="Tensor that determines shape or dtype of the re
 x_only = Schema("x_only", _x)
 x_like = Schema("x_like", _x, _like)
 cast = Schema("cast", _x, Arg("dtype", DType, doc="Dtype of the result."))
-bitcast = Schema("bitcast", _x, Arg("dtype", DType, doc="Dtype of the result, as wide as that of x."))
+bitcast = Schema("bitcast", _x, Arg("dtype", DType, doc="Dtype of the result, as wide as the dtype of x."))
 device_copy = Schema("device_copy", _x, Arg("device", Device, doc="Device of the result."))
 reshape = Schema("reshape", _x, Arg("shape", IntTuple, doc="New shape; one size may be -1 and is then inferred."))
 broadcast_to = Schema("broadcast_to", _x, Arg("shape", IntTuple, doc="A shape that x broadcasts to."))

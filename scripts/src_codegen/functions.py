@@ -1,5 +1,5 @@
 """meta/_generated/operators/<family>.py: the typed public functions, which are also the eager fast path; and
-meta/_generated/functions.py, which has those of all families and imports a family at the first use of one."""
+meta/_generated/functions.py, which has the functions of all families and imports a family at the first use of one."""
 
 from __future__ import annotations
 

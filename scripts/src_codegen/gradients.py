@@ -76,7 +76,7 @@ def _filled(entry: Any, rank: str) -> Any:
 
 
 class _UniqueLoader(yaml.SafeLoader):
-    """Rejects duplicate keys, of which YAML silently uses the last."""
+    """Rejects duplicate keys; YAML silently uses the last one."""
 
     def construct_mapping(self, node: Any, deep: bool = False) -> Any:
         keys = [k.value for k, _ in node.value]

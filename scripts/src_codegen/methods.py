@@ -158,7 +158,7 @@ REFLECTED = {"__add__", "__sub__", "__mul__", "__truediv__", "__floordiv__", "__
 
 
 IN_PLACE = REFLECTED - {"__matmul__"}
-"""`x @= y` remains `x = x @ y`, as in torch: the shape of the result is that of x for square matrices only."""
+"""`x @= y` remains `x = x @ y`, as in torch: the result has the shape of x for square matrices only."""
 
 
 def render(ops: Sequence[Op]) -> str:

@@ -142,7 +142,7 @@ _r_hardtanh = _s_hardtanh.fast
 
 
 def hardtanh(x: T, min: float = -1.0, max: float = 1.0) -> T:
-    """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, that of `clip` 1.
+    """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for `clip`.
     x: Input of any shape.
     min: Lower bound.
     max: Upper bound.

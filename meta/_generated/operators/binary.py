@@ -184,7 +184,7 @@ _r_copysign = _s_copysign.fast
 
 
 def copysign(x1: T | Number, x2: T | Number) -> T:
-    """|x1| with the sign of x2, also that of -0.0. Integers and booleans give float32.
+    """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
@@ -375,8 +375,8 @@ _r_heaviside = _s_heaviside.fast
 
 
 def heaviside(x1: T | Number, x2: T | Number) -> T:
-    """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, that of x2 is
-    dy where x1 is 0; torch has none.
+    """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the gradient
+    of x2 is dy where x1 is 0; torch has none.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """

@@ -81,7 +81,7 @@ def resize1d(
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     method: Interpolation method.
-    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    coordinates: Maps positions of the result to positions of x; the names are from ONNX Resize.
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
@@ -115,7 +115,7 @@ def resize1d_dx(
     dy: Gradient of the result.
     shape: Shape of the forward input.
     method: Interpolation method.
-    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    coordinates: Maps positions of the result to positions of x; the names are from ONNX Resize.
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
@@ -151,7 +151,7 @@ def resize2d(
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     method: Interpolation method.
-    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    coordinates: Maps positions of the result to positions of x; the names are from ONNX Resize.
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
@@ -185,7 +185,7 @@ def resize2d_dx(
     dy: Gradient of the result.
     shape: Shape of the forward input.
     method: Interpolation method.
-    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    coordinates: Maps positions of the result to positions of x; the names are from ONNX Resize.
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
@@ -221,7 +221,7 @@ def resize3d(
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     method: Interpolation method.
-    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    coordinates: Maps positions of the result to positions of x; the names are from ONNX Resize.
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
@@ -255,7 +255,7 @@ def resize3d_dx(
     dy: Gradient of the result.
     shape: Shape of the forward input.
     method: Interpolation method.
-    coordinates: Maps positions of the result to positions of x; the names are those of ONNX Resize.
+    coordinates: Maps positions of the result to positions of x; the names are from ONNX Resize.
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """

@@ -116,7 +116,7 @@ def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None) ->
     """A tensor full of one value, converted to the dtype, of the shape of another.
     x: Tensor that determines shape and device of the result.
     fill_value: Value of every element.
-    dtype: Dtype of the result; None for that of x.
+    dtype: Dtype of the result; None for the dtype of x.
     """
     try:
         run = _r_full_like[x._type, fill_value or repr(fill_value), fill_value.__class__, dtype]
@@ -202,7 +202,7 @@ _r_ones_like = _s_ones_like.fast
 def ones_like(x: T, dtype: DTypeLike | None = None) -> T:
     """A tensor full of ones, of the shape of another.
     x: Tensor that determines shape and device of the result.
-    dtype: Dtype of the result; None for that of x.
+    dtype: Dtype of the result; None for the dtype of x.
     """
     try:
         run = _r_ones_like[x._type, dtype]
@@ -241,7 +241,7 @@ _r_zeros_like = _s_zeros_like.fast
 def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
     """A tensor full of zeros, of the shape of another.
     x: Tensor that determines shape and device of the result.
-    dtype: Dtype of the result; None for that of x.
+    dtype: Dtype of the result; None for the dtype of x.
     """
     try:
         run = _r_zeros_like[x._type, dtype]

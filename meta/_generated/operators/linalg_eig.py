@@ -39,9 +39,9 @@ _r_eig = _s_eig.fast
 
 
 def eig(x: T) -> tuple[T, T]:
-    """Eigenvalues w (..., n), complex and in no order, and eigenvectors, the columns of v, of length 1: those of x v
-    = v diag(w). Their phases are arbitrary: the gradient is that of losses that do not depend on them, for
-    distinct eigenvalues.
+    """Eigenvalues w (..., n), complex and in no order, and eigenvectors of length 1, the columns of v: x v = v
+    diag(w). Their phases are arbitrary: the gradient is for losses that do not depend on them, and for distinct
+    eigenvalues.
     x: Square matrices (..., n, n), floating or complex.
     """
     try:

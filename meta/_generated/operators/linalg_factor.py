@@ -128,7 +128,7 @@ _r_qr = _s_qr.fast
 
 def qr(x: T, complete: bool = False) -> tuple[T, T]:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs
-    are those of LAPACK's Householder reflections: the diagonal of r may be negative.
+    are as from LAPACK's Householder reflections: the diagonal of r may be negative.
     x: Matrices, (..., m, n), float32 or float64.
     complete: Whether q is square, (..., m, m), and r as large as x.
     """
@@ -151,7 +151,7 @@ _r_svd = _s_svd.fast
 def svd(x: T, full_matrices: bool = True) -> tuple[T, T, T]:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s) vh[...,
     :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
-    singular values, and for u and vh those of a rank-deficient matrix do not exist.
+    singular values. For a rank-deficient matrix, u and vh have no gradient.
     x: Matrices, (..., m, n), float32 or float64.
     full_matrices: Whether u and vh are square; otherwise they have k = min(m, n) vectors.
     """

@@ -127,7 +127,7 @@ def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = F
     atol: Singular values up to this are zero; None: 0. It broadcasts to the batch.
     rtol: The same as a fraction of the largest; None: max(m, n) times the spacing of numbers at 1, or 0 if atol is
         given.
-    hermitian: Whether x is symmetric, of which the lower triangle is read.
+    hermitian: Whether x is symmetric; then only the lower triangle is read.
     """
     try:
         run = _r_pinv[x._type, None if atol is None else atol._type, None if rtol is None else rtol._type, hermitian, hermitian.__class__]
@@ -167,7 +167,7 @@ _r_solve_ex = _s_solve_ex.fast
 
 
 def solve_ex(a: T, b: T, check_errors: bool = False) -> tuple[T, T]:
-    """The solution x of a x = b by LU factorization, and the `info` of a, as that of `inv_ex`.
+    """The solution x of a x = b by LU factorization, and the `info` of a, as in `inv_ex`.
     a: Square matrices, (..., n, n), float32 or float64.
     b: Right-hand sides, (..., n, k); batch axes broadcast.
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.

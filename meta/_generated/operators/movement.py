@@ -67,9 +67,9 @@ def pad(
     pad_value: float = 0.0,
     mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
 ) -> T:
-    """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are
-    less than the size of the axis, those of "symmetric" and "wrap" at most the size. Negative widths remove
-    elements; "wrap" repeats what is left, the other modes may copy a removed element.
+    """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths are
+    less than the size of the axis, for "symmetric" and "wrap" at most the size. Negative widths remove elements;
+    "wrap" repeats what is left, the other modes may copy a removed element.
     x: Input.
     pad_width: Numbers of elements (before, after) to add along each axis, first axis first; negative numbers remove
         elements.

@@ -162,8 +162,8 @@ _r_batch_norm_train_dxwb = _s_batch_norm_train_dxwb.fast
 
 
 def batch_norm_train_dxwb(dy: T, x: T, w: T | None, mean: T, invstd: T, axis: int = 1) -> tuple[T, T, T]:
-    """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b; those of w and b are
-    float32 if x is in half precision.
+    """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b. The gradients of w
+    and b are float32 if x is in half precision.
     dy: Gradient of the result.
     x: Input, floating.
     w: As in the forward operator.

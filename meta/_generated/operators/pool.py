@@ -403,8 +403,8 @@ def avg_pool1d(
     count_include_pad: bool = True,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
-    precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as those of
-    int64 in torch.
+    precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
+    does for int64.
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one per axis.
     stride: Step between windows; () for the size of the kernel.
@@ -485,8 +485,8 @@ def avg_pool2d(
     count_include_pad: bool = True,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
-    precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as those of
-    int64 in torch.
+    precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
+    does for int64.
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one per axis.
     stride: Step between windows; () for the size of the kernel.
@@ -567,8 +567,8 @@ def avg_pool3d(
     count_include_pad: bool = True,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
-    precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as those of
-    int64 in torch.
+    precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
+    does for int64.
     x: Input, (batch, channels, *spatial).
     kernel: Size of the window: one int, or one per axis.
     stride: Step between windows; () for the size of the kernel.

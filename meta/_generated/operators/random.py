@@ -139,8 +139,8 @@ _r_standard_gamma = _s_standard_gamma.fast
 def standard_gamma(key: T, alpha: T) -> T:
     """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
     By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results
-    are at least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is that
-    of the number as a function of alpha at a fixed quantile; see `standard_gamma_grad`.
+    are at least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is the
+    derivative of the number as a function of alpha at a fixed quantile; see `standard_gamma_grad`.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     alpha: Shape parameter of each number's distribution, floating.
     """
@@ -165,7 +165,7 @@ def standard_gamma_grad(alpha: T, sample: T) -> T:
     reparametrisation; M. Figurnov and others, 2018). NaN for negative, infinite and NaN operands and for an alpha
     of 0.
     alpha: Shape parameters, floating.
-    sample: Numbers of these gamma distributions; the shape broadcasts with that of alpha.
+    sample: Numbers of these gamma distributions; the shape broadcasts with the shape of alpha.
     """
     try:
         run = _r_standard_gamma_grad[alpha._type, sample._type]

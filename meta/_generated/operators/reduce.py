@@ -460,9 +460,9 @@ _r_sum_to = _s_sum_to.fast
 
 
 def sum_to(x: T, shape: int | Sequence[Dim]) -> T:
-    """x summed to a shape that broadcasts to that of x: the gradient of broadcasting.
+    """x summed to a shape that broadcasts to the shape of x: the gradient of broadcasting.
     x: Input.
-    shape: A shape that broadcasts to that of x.
+    shape: A shape that broadcasts to the shape of x.
     """
     if type(shape) is int:
         shape = (shape,)

@@ -63,7 +63,7 @@ def binary_search(sequence: T, values: T, right: bool = False) -> T:
     them. NaN counts as larger than every number.
     sequence: Ascending rows along the last axis; a vector serves values of any shape.
     values: Values to find, of the dtype of `sequence` and its leading axes.
-    right: Return the position after equal elements; else that of the first of them.
+    right: Return the position after equal elements; else the position of the first of them.
     """
     try:
         run = _r_binary_search[sequence._type, values._type, right, right.__class__]

@@ -41,7 +41,7 @@ _r_bitcast = _s_bitcast.fast
 def bitcast(x: T, dtype: DTypeLike) -> T:
     """The same bits as numbers of another dtype of the same width, such as the words of floats.
     x: Input of any shape.
-    dtype: Dtype of the result, as wide as that of x.
+    dtype: Dtype of the result, as wide as the dtype of x.
     """
     try:
         run = _r_bitcast[x._type, dtype]

@@ -261,7 +261,8 @@ _r_clip = _s_clip.fast
 
 
 def clip(x: T, min: float | None = None, max: float | None = None) -> T:
-    """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound.
+    """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a float
+    bound.
     Aliases: clamp.
     x: Input of any shape.
     min: Lower bound; None for no bound.
@@ -1062,7 +1063,8 @@ _r_round = _s_round.fast
 
 
 def round(x: T, decimals: int = 0) -> T:
-    """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The dtype is that of x.
+    """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the dtype
+    of x.
     x: Input of any shape.
     decimals: Digits after the decimal point; negative ones count before it.
     """

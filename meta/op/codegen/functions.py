@@ -93,7 +93,7 @@ def _is_int_tuple(arg: Arg) -> bool:
 def _known_items(op: Op, names: Sequence[str], prefix: str) -> str:
     """Looks up the items: sets `names` to their normal form, and `_k0`, `_k1`, ... to their parts of the cache key.
 
-    Of other objects than those of the entry the bytes are compared, so that equal tuples share it."""
+    Objects other than the entry's are compared by their bytes, so that equal tuples share it."""
     if not names:
         return ""
     objects, raw = ", ".join(f"_k{i}" for i in range(len(names))), ", ".join(names)

@@ -49,7 +49,7 @@ _ANNOTATIONS = frozenset(
     ("Any", "DTypeLike", "Device", "DeviceLike", "Dim", "Literal", "NDArray", "Number", "Sequence", "T",
      "TensorMethods", "TypeVar", "TYPE_CHECKING", "bool", "float", "int", "str", "tuple")
 )  # fmt: skip
-"""The names that the text of a module uses; those of its other variables begin with an underscore."""
+"""The names that the text of a module uses; names of other variables begin with an underscore."""
 
 
 def typed_module(package: str, ops: Sequence[Op], modules: Sequence[str]) -> str:
@@ -71,7 +71,7 @@ def typed_module(package: str, ops: Sequence[Op], modules: Sequence[str]) -> str
 
 
 def _names(op: Op) -> list[str]:
-    """The names of its function: that of the operator, then the aliases."""
+    """The names of its function: the operator's name, then the aliases."""
     return [split(name)[1] for name in op.names]
 
 

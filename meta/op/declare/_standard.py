@@ -77,8 +77,8 @@ def standard_unary(
 ) -> None:
     """An elementwise operator of one tensor, with a result of its shape.
 
-    result: the dtype of the result: "float" (float32 for integers and booleans), "same", "bool" or "part" (that of the
-        parts of complex numbers).
+    result: the dtype of the result: "float" (float32 for integers and booleans), "same", "bool" or "part" (the dtype of
+        the parts of complex numbers).
     accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool), "float" or "inexact" (floats
         and complex numbers)."""
 

@@ -33,7 +33,7 @@ _dx("hardtanh_dx", schema=activation.hardtanh_dx)
 
 @declare("hardtanh", schema=activation.hardtanh, pattern="elemwise", method=True)
 def hardtanh(x: TensorType, min: float, max: float) -> TensorType:
-    """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, that of `clip` 1."""
+    """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for `clip`."""
     rules.require_number("x", x)
     rules.require_ordered(min, max)
     for bound in (min, max):

@@ -42,7 +42,7 @@ standard_binary(
     amp="never",
     aliases=("arctan2",),
 )
-standard_binary("copysign", "|x1| with the sign of x2, also that of -0.0.", result="float", scalar=math.copysign)
+standard_binary("copysign", "|x1| with the sign of x2, also for -0.0.", result="float", scalar=math.copysign)
 standard_binary(
     "divide",
     "x1 / x2.",
@@ -64,8 +64,8 @@ standard_binary(
 standard_binary("gcd", "The greatest common divisor, at least 0; |x1| where x2 is 0.", accepts="int", scalar=math.gcd)
 standard_binary(
     "heaviside",
-    "0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, that of x2 is "
-    "dy where x1 is 0; torch has none.",
+    "0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, "
+    "the gradient of x2 is dy where x1 is 0; torch has none.",
 )
 standard_binary("hypot", "sqrt(x1**2 + x2**2), without overflow.", result="float", scalar=math.hypot, amp="never")
 standard_binary("lcm", "The least common multiple, at least 0; 0 where one is 0.", accepts="int", scalar=math.lcm)

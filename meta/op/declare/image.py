@@ -20,7 +20,7 @@ def _check(rank: int, x: TensorType, method: str) -> None:
 
 
 def _sizes(size: tuple[Dim, ...], rank: int) -> tuple[Dim, ...]:
-    """The size of each of `rank` axes, of which numbers are at least 1."""
+    """The size of each of `rank` axes; sizes that are numbers are at least 1."""
     windows.per_axis("size", tuple(d if isinstance(d, int) else 1 for d in size), rank)
     return size * rank if len(size) == 1 else size
 

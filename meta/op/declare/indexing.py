@@ -70,7 +70,7 @@ def strided_set(
     rules.require(
         rules.same_shape(full, target),
         f"'v' has shape {rules.show(v.shape)}",
-        f"shapes that broadcast to that of the slice, {rules.show(target)}",
+        f"shapes that broadcast to the slice, {rules.show(target)}",
     )
     return x
 
@@ -349,7 +349,7 @@ def embedding_dx(dy: TensorType, indices: TensorType, num_weight: int) -> Tensor
     rules.require(
         dy.ndim >= lead and rules.same_shape(dy.shape[:lead], indices.shape),
         f"'dy' has shape {rules.show(dy.shape)}, 'indices' {rules.show(indices.shape)}",
-        "a shape of dy that begins with that of indices",
+        "a shape of dy that begins with the shape of indices",
     )
     table = dy.with_shape((num_weight, *dy.shape[lead:]))
     _require_elements(num_weight, indices, table)

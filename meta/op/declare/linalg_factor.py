@@ -61,7 +61,7 @@ def pivots_to_permutation(pivots: TensorType, size: Dim) -> TensorType:
 @matrices.declare("qr", schema=schema.qr, outputs=("q", "r"), complex="as_is")
 def qr(x: TensorType, complete: bool) -> TupleType:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs are
-    those of LAPACK's Householder reflections: the diagonal of r may be negative."""
+    as from LAPACK's Householder reflections: the diagonal of r may be negative."""
     matrices.require_matrix("x", x)
     m, n = x.shape[-2:]
     k = m if complete else _smaller(m, n)
@@ -73,7 +73,7 @@ def qr(x: TensorType, complete: bool) -> TupleType:
 def svd(x: TensorType, full_matrices: bool) -> TupleType:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s)
     vh[..., :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
-    singular values, and for u and vh those of a rank-deficient matrix do not exist."""
+    singular values. For a rank-deficient matrix, u and vh have no gradient."""
     matrices.require_matrix("x", x)
     m, n = x.shape[-2:]
     k = _smaller(m, n)

@@ -31,7 +31,7 @@ def inv_ex(x: TensorType, check_errors: bool) -> TupleType:
 
 @matrices.declare("solve_ex", schema=schema.solve_ex, outputs=("solution", "info"), complex="analytic")
 def solve_ex(a: TensorType, b: TensorType, check_errors: bool) -> TupleType:
-    """The solution x of a x = b by LU factorization, and the `info` of a, as that of `inv_ex`."""
+    """The solution x of a x = b by LU factorization, and the `info` of a, as in `inv_ex`."""
     solution = _solution(a, b)
     return TupleType((solution, matrices.info_type(a)))
 

@@ -93,7 +93,7 @@ def _logits(x: TensorType, target: TensorType, weight: TensorType | None, pos_we
         rules.require(
             rules.same_shape(full, x.shape),
             f"'{name}' has shape {rules.show(value.shape)}",
-            f"a shape that broadcasts to that of x, {rules.show(x.shape)}",
+            f"a shape that broadcasts to the shape of x, {rules.show(x.shape)}",
         )
 
 
@@ -130,7 +130,7 @@ def binary_cross_entropy_with_logits_dx(
 
 
 def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | None, label_smoothing: float) -> Shape:
-    """The shape of the losses, which is that of the targets. Raises TypeInferenceError unless the operands fit."""
+    """The shape of the losses, which is the targets' shape. Raises TypeInferenceError unless the operands fit."""
     rules.require(
         dtypes.is_float(dtype),
         f"'x' has dtype {dtype}",
@@ -145,7 +145,7 @@ def _classes(shape: Shape, dtype: str, target: TensorType, weight: TensorType | 
     rules.require(
         rules.same_shape(losses, target.shape),
         f"'target' has shape {rules.show(target.shape)}",
-        f"{rules.show(losses)}: that of x, {rules.show(shape)}, without axis {axis}",
+        f"{rules.show(losses)}: the shape of x, {rules.show(shape)}, without axis {axis}",
     )
     rules.require(0.0 <= label_smoothing <= 1.0, f"label_smoothing is {label_smoothing}", "from 0 to 1")
     if weight is None:

@@ -48,8 +48,8 @@ def roll(x: TensorType, shift: tuple[int, ...], axis: tuple[int, ...]) -> Tensor
 
 @declare("pad", schema=movement.pad, pattern="injective", method=True, complex="analytic")
 def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) -> TensorType:
-    """The tensor padded with one value or with copies of its elements, as numpy.pad does. Widths of "reflect" are less
-    than the size of the axis, those of "symmetric" and "wrap" at most the size. Negative widths remove elements; "wrap"
+    """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths are less
+    than the size of the axis, for "symmetric" and "wrap" at most the size. Negative widths remove elements; "wrap"
     repeats what is left, the other modes may copy a removed element."""
     rules.require(
         len(pad_width) == 2 * x.ndim,

@@ -15,7 +15,7 @@ _Ints = tuple[int, ...]
 
 
 def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
-    """Check a parameter that goes with x: its shape, and that its dtype is that of x or of statistics of x."""
+    """Check a parameter that goes with x: its shape, and that it has the dtype of x or of statistics of x."""
     if value is None:
         return
     rules.require(
@@ -48,7 +48,7 @@ def _over_rows(name: str, *parameters: str, doc: str) -> None:
         *values, axis, _ = rest
         shape = _normalised(x, axis)
         for parameter, value in zip(parameters, values, strict=True):
-            _parameter(parameter, value, x, shape, "that of the normalised axes")
+            _parameter(parameter, value, x, shape, "the sizes of the normalised axes")
         return x
 
     doc += " Halves are computed in float32."
@@ -73,7 +73,7 @@ _over_rows(
 @declare("layer_norm_dx", schema=norm.layer_norm_dx, pattern="softmax", amp="never")
 def layer_norm_dx(x: TensorType, scale: TensorType | None, dy: TensorType, axis: _Ints, eps: float) -> TensorType:
     """Gradient of layer_norm with respect to x."""
-    _parameter("scale", scale, x, _normalised(x, axis), "that of the normalised axes")
+    _parameter("scale", scale, x, _normalised(x, axis), "the sizes of the normalised axes")
     rules.require_same_shape(x=x, dy=dy)
     rules.require_same_dtype(x=x, dy=dy)
     rules.same_device(x, dy)
@@ -167,8 +167,8 @@ def batch_norm_train(
 def batch_norm_train_dxwb(
     dy: TensorType, x: TensorType, w: TensorType | None, mean: TensorType, invstd: TensorType, axis: int
 ) -> TupleType:
-    """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b; those of w and b are
-    float32 if x is in half precision."""
+    """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b. The gradients of w and
+    b are float32 if x is in half precision."""
     shape = _channel_parameters(x, axis, w=w, mean=mean, invstd=invstd)
     rules.require_same_shape(dy=dy, x=x)
     rules.require_same_dtype(dy=dy, x=x)

@@ -113,8 +113,8 @@ def _declare_windowed(rank: int) -> None:
         count_include_pad: bool,
     ) -> TensorType:
         """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts.
-        Half precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as those
-        of int64 in torch."""
+        Half precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
+        does for int64."""
         _numeric(x)
         return x.with_shape(_pooled(rank, x.shape, kernel, stride, padding, dilation, ceil_mode))
 

@@ -1,7 +1,7 @@
 """Declarations of random operators.
 
 A number is a function of the key and its position in the result, the same on every device and in every dialect.
-The bits are those of Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
+The bits come from Philox4x32-10 (J. Salmon et al., "Parallel Random Numbers: As Easy as 1, 2, 3", 2011).
 """
 
 from __future__ import annotations
@@ -90,8 +90,8 @@ def standard_gamma(key: TensorType, alpha: TensorType) -> TensorType:
     """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
 
     By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results are at
-    least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is that of the
-    number as a function of alpha at a fixed quantile; see `standard_gamma_grad`."""
+    least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is the derivative
+    of the number as a function of alpha at a fixed quantile; see `standard_gamma_grad`."""
     return _like(key, "alpha", alpha)
 
 

@@ -133,7 +133,7 @@ def _require_reduced(x: TensorType, axis: tuple[int, ...] | None, keepdims: bool
 
 @declare("sum_to", schema=reduce.sum_to, pattern="reduce", amp="never", complex="analytic")
 def sum_to(x: TensorType, shape: tuple[int, ...]) -> TensorType:
-    """x summed to a shape that broadcasts to that of x: the gradient of broadcasting."""
+    """x summed to a shape that broadcasts to the shape of x: the gradient of broadcasting."""
     rules.require_number("x", x)
     full = rules.broadcast_shapes(x.shape, shape)
     rules.require(

@@ -169,7 +169,8 @@ def frexp(x: TensorType) -> TupleType:
 
 @declare("round", schema=unary.round, pattern="elemwise", method=True)
 def round(x: TensorType, decimals: int) -> TensorType:
-    """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The dtype is that of x."""
+    """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the dtype of
+    x."""
     rules.require_number("x", x)
     rules.require(decimals == 0 or dtypes.is_float(x.dtype), f"decimals is {decimals}, x is {x.dtype}",
                   "0 for integers, or a floating dtype")  # fmt: skip
@@ -178,7 +179,8 @@ def round(x: TensorType, decimals: int) -> TensorType:
 
 @declare("clip", schema=unary.clip, pattern="elemwise", method=True, aliases=("clamp",))
 def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
-    """min(max(x, `min`), `max`); NaN stays NaN. The dtype is that of x, or float32 for integers with a float bound."""
+    """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a float
+    bound."""
     rules.require(min is not None or max is not None, "both bounds are None", "at least one bound")
     rules.require_number("x", x)
     return x.with_dtype(rules.held_dtype(x, *(bound for bound in (min, max) if bound is not None)))

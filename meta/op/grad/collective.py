@@ -1,4 +1,4 @@
-"""Gradients of collectives. The gradient of a rank's tensor is that of the sum of all ranks' losses."""
+"""Gradients of collectives. The gradient of a rank's tensor is the gradient of the sum of all ranks' losses."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from meta import dtype as dtypes
 
 
 def all_reduce_grad(x: Any, y: Any, reduction: str, group: str, ranks: int, dy: Any) -> Any:
-    """Equal maxima or minima share the gradient, on one rank or several. That of a product is the product
-    of the other ranks' elements."""
+    """Equal maxima or minima share the gradient, on one rank or several. The derivative of a product is the product of
+    the other ranks' elements."""
     if reduction in ("sum", "mean"):
         return meta.all_reduce(dy, reduction, group, ranks)
     total = meta.all_reduce(dy, "sum", group, ranks)

@@ -13,7 +13,7 @@ def conv2d_epilogue_grad(
     needs: tuple[bool, ...], x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints,
     dilation: _Ints, groups: int, channels_last: bool, y: Any, dy: Any,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """Gradients with respect to x, w, bias and other: those of conv2d for the dy that relu lets through."""
+    """Gradients with respect to x, w, bias and other: the gradients of conv2d for the dy that relu lets through."""
     dz = meta.relu_dx(y, dy) if relu else dy
     attributes = (stride, padding, dilation, groups, channels_last)
     dx = meta.conv2d_dx(w, dz, x.shape, *attributes) if needs[0] else None

@@ -39,7 +39,7 @@ class GradientEntry:
     forward: str | Formula | None = None
 
     def compiled(self) -> tuple[Formula, ...]:
-        """Every compiled formula, those of the shared values first."""
+        """Every compiled formula, the shared values' first."""
         forward = (self.forward,) if isinstance(self.forward, Formula) else ()
         return (*self.definitions.values(), *self.formulas.values(), *forward)
 

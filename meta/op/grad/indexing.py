@@ -115,8 +115,8 @@ def _scatter_tangent(
     scatter: Callable[[Any, Any, str], Any],
     gather: Callable[[Any], Any],
 ) -> Any:
-    """The tangent of the result, for `scatter` and `gather` as in `_scatter_grad`. Of several values that "update"
-    writes to one position, that of the value which stays; equal extrema share theirs."""
+    """The tangent of the result, for `scatter` and `gather` as in `_scatter_grad`. Where "update" writes several values
+    to one position, the tangent of the value that stays; equal extrema share theirs."""
     if reduction in ("update", "add"):
         return scatter(x_t, src_t, reduction)
     if reduction == "mul":

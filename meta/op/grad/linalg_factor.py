@@ -1,5 +1,5 @@
-"""Gradients of matrix factorizations. Those of singular vectors and eigenvectors divide by the differences of (squared)
-values, and are infinite where two of them are equal."""
+"""Gradients of matrix factorizations. The gradients of singular vectors and eigenvectors divide by the differences of
+(squared) values, and are infinite where two of them are equal."""
 
 from __future__ import annotations
 

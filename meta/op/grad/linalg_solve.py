@@ -54,7 +54,7 @@ def cofactor_grad(x: Any, y: Any, dy: Any) -> Any:
 
 
 def slogdet_grad(x: Any, y_0: Any, dy_0: Any, dy_1: Any) -> Any:
-    """dy x^-H for the logarithm. The sign of real determinants is flat; that of complex ones, exp(i p), has the
+    """dy x^-H for the logarithm. The sign of real determinants is flat; the sign of complex ones, exp(i p), has the
     gradient i Im(dy conj(sign)) x^-H, from dp = Im(tr(x^-1 dx))."""
     inverse, _ = meta.inv_ex(x)
     factor = meta.complex(dy_1, meta.imag(dy_0 * meta.conj(y_0))) if is_complex(x.dtype) else dy_1

@@ -14,6 +14,6 @@ def softmax_dx_dy(y: Any, dy: Any, axis: int, dz: Any) -> Any:
 
 
 def bias_add_dbias(axis: int, dy: Any) -> Any:
-    """dy summed over all axes except that of the bias."""
+    """dy summed over all axes except the bias's axis."""
     others = tuple(a for a in range(dy.ndim) if a != axis % dy.ndim)
     return meta.sum(dy, others) if others else dy

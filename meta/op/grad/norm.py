@@ -67,8 +67,8 @@ def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: A
 def layer_norm_dxwb_grad(
     x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz_0: Any, dz_1: Any, dz_2: Any
 ) -> tuple[Any, Any, Any]:
-    """Partial derivatives of <dz_0, dx> + <dz_1, dscale> + <dz_2, dbias>: the sums of those of layer_norm_dx and of
-    layer_norm_dwb."""
+    """Partial derivatives of <dz_0, dx> + <dz_1, dscale> + <dz_2, dbias>: the sums of the derivatives of layer_norm_dx
+    and layer_norm_dwb."""
     u = meta.layer_norm_dx(x, None, dz_0, axis, eps)
     dx = layer_norm_dx_dx(x, scale, dy, axis, eps, dz_0) + meta.layer_norm_dx(x, dz_1, dy, axis, eps)
     ddy = scaled(u, scale, axis) + meta.layer_norm(x, dz_1, dz_2, axis, eps)

@@ -67,8 +67,8 @@ class ProgramOp(Op):
 
 
 def conjugated(rule: GradRule) -> GradRule:
-    """The rule for complex results, of which the gradient is that of a real loss by the conjugates of the arguments, as
-    in torch: -dx is the direction of steepest descent. An analytic f has dx = conj(f'(x)) * dy.
+    """The rule for complex results. As in torch, a gradient is the derivative of a real loss by the conjugates of the
+    arguments: -dx is the direction of steepest descent. An analytic f has dx = conj(f'(x)) * dy.
 
     The formulas of an operator that is declared "analytic" compute f'(x) * dy from real numbers and values of the
     arguments, so that dx is the conjugate of the formula at conj(dy). Formulas without values are real."""

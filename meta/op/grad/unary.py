@@ -20,7 +20,7 @@ def elu_dx_x(x: Any, dy: Any, alpha: float, dz: Any) -> Any:
 
 
 def gelu_dx_x(x: Any, dy: Any, approximate: str, dz: Any) -> Any:
-    """The second derivative: density(x) * (2 - x**2), or that of the tanh form."""
+    """The second derivative: density(x) * (2 - x**2), or its counterpart for the tanh form."""
     if approximate == "none":
         density = meta.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
         return dz * dy * density * (2.0 - x * x)

@@ -21,7 +21,7 @@ from tests.python.recorded import array
         ({"name": "a-b"}, "a dialect cannot be called 'a-b'; expected a name as Python's, such as 'mine'"),
         ({"name": "class"}, "a dialect cannot be called 'class'; expected"),
         ({"name": 3}, "a dialect cannot be called 3; expected"),
-        ({"plevel": "high"}, "plevel is 'high'; expected an int; that of tvm is 10, and one of 0 or below runs only"),
+        ({"plevel": "high"}, "plevel is 'high'; expected an int; tvm has 10, and a dialect with 0 or below runs only"),
         ({"plevel": True}, "plevel is True; expected an int"),
         ({"plevel": 1.5}, "plevel is 1.5; expected an int"),
         ({"devices": "gpu"}, "no kind of device is called 'gpu'; expected cpu or cuda"),

@@ -28,7 +28,7 @@ _KINDS: Final = {
     "dw": ("wgrad", (X, Y, W)),
     "transpose": ("dgrad", (Y, W, X)),
 }
-"""By the suffix of an operator's name: cuDNN's name for the operation, and those of its tensors."""
+"""By the suffix of an operator's name: cuDNN's names for the operation and its tensors."""
 _MOST: Final = 16
 """Plans built and measured per problem, in the order of cuDNN's heuristics."""
 

@@ -67,7 +67,7 @@ class _ChannelParameters:
         return constant_vector(value, self.count, self.dtype, self.device).data_ptr()
 
     def addresses(self, tensors: Any) -> list[int]:
-        """The addresses of all parameters; `tensors` are those of the call."""
+        """The addresses of all parameters; `tensors` are the tensors of the call."""
         remaining = iter(tensors)
         return [
             next(remaining).data_ptr() if is_present else constant

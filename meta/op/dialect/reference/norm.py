@@ -37,7 +37,7 @@ def _normalise_rows(x: Array, axes: Axes, eps: float) -> tuple[Array, Array]:
 
 
 def _over_rows(normalise: Callable[[Array, Axes, float], Array]) -> Callable[..., Array]:
-    """`normalise(x, axes, eps) * scale + bias`, with those of the parameters that the operator has."""
+    """`normalise(x, axes, eps) * scale + bias`, without the parameters that the operator lacks."""
 
     def run(x: Array, *rest: Any) -> Array:
         *parameters, axis, eps = rest

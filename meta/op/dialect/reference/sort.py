@@ -32,7 +32,7 @@ def topk(x: Any, k: int, axis: int, largest: bool) -> Any:
 
 
 def binary_search(sequence: Any, values: Any, right: bool) -> Any:
-    """By the bisection of the kernels, so that rows that are not ascending give equal positions, too."""
+    """By the bisection of the kernels, so that rows that are not ascending give the same positions as well."""
     rows, keys = widen(sequence), widen(values)
     index = tuple(np.indices(values.shape, sparse=True)[:-1]) if sequence.ndim > 1 else ()
     count: int = sequence.shape[-1]
@@ -49,7 +49,7 @@ def binary_search(sequence: Any, values: Any, right: bool) -> Any:
 
 
 def _is_less(a: Any, b: Any) -> Any:
-    """Whether elements of a come before those of b, NaN last."""
+    """Whether elements of a come before elements of b, NaN last."""
     return (a < b) | (~np.isnan(a) & np.isnan(b))
 
 

@@ -55,7 +55,7 @@ def vectorised(
     instructions, where TVM's kernels call the C library number by number: for float32 and float64, from the size on
     that meta.op.crossover has. Functions are given as for `complex_only`.
 
-    takes_complex: complex calls on any device, too.  promote: as for `complex_only`."""
+    takes_complex: also complex calls, on any device.  promote: as for `complex_only`."""
     accepts = _refuse_scalar_real if takes_complex else _refuse_scalar
     for name, source in table.items():
         DIALECT.implement(name, Specialised(_vectorised(source, promote)), accepts=accepts)

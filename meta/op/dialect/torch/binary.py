@@ -49,8 +49,8 @@ complex_only(
 
 
 def _remainder(name: str) -> Callable[[Any], Callable[..., Any]]:
-    """`fmod` or `remainder`. ATen's are NaN where the quotient is infinite, as that of 1e30 by 1e-30: those elements
-    are NumPy's. A remainder of zero gets the sign of the divisor, as in NumPy."""
+    """`fmod` or `remainder`. ATen gives NaN where the quotient is infinite, as in 1e30 / 1e-30; NumPy computes those
+    elements. A remainder of zero gets the sign of the divisor, as in NumPy."""
 
     def build(torch: Any) -> Callable[..., None]:
         def run(a: Any, b: Any, *, out: Any) -> None:

@@ -16,8 +16,8 @@ _WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: tor
 
 
 def _reduced(x: Any) -> Any:
-    """A tensor as one that backends reduce: complex numbers as pairs, truth values as bytes, uint64 as int64, sums of
-    which have the same bits."""
+    """A tensor as one that backends reduce: complex numbers as pairs, truth values as bytes, uint64 as int64, whose
+    sums have the same bits."""
     if x.is_complex():
         return torch.view_as_real(x.resolve_conj())
     signed = {torch.bool: torch.uint8, torch.uint64: torch.int64}.get(x.dtype)

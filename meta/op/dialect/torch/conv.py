@@ -111,7 +111,7 @@ def conv_dx(
     out: Any,
 ) -> None:  # fmt: skip
     w, dy, out = _channels_first(channels_last, w, dy, out)
-    # ATen reads only the shape of x, which is that of `out`.
+    # ATen reads only the shape of x, which equals the shape of `out`.
     x, pad, pads = _pad_asymmetric(out, padding)
     dx = _backward(dy, x, w, stride, pad, dilation, groups, [True, False, False])[0]
     if not windows.symmetric(pads):

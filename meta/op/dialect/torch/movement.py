@@ -27,7 +27,7 @@ def pad(torch: Any) -> Any:
 
 
 def _inside(positions: Any, size: int, mode: str) -> Any:
-    """Positions outside of an axis as those of the elements that are repeated there."""
+    """Positions, with those outside of an axis replaced by the positions of the elements that are repeated there."""
     if mode == "edge":
         return positions.clamp(0, size - 1)
     if mode == "wrap":

@@ -55,7 +55,7 @@ def selu(x: Expr) -> Expr:
 
 def softshrink(x: Expr, lambd: float) -> Expr:
     limit = const(x, lambd)
-    # x * 0 keeps NaN, of which both comparisons are false.
+    # x * 0 keeps NaN, for which both comparisons are false.
     return select(x > limit, x - limit, select(x < -limit, x + limit, x * const(x, 0)))
 
 

@@ -108,7 +108,7 @@ def floor_divide(a: Expr, b: Expr) -> Expr:
         return let(tirx.floor(quotient), lambda q: with_sign(select(quotient - q > const(q, 0.5), q + const(q, 1), q)))
 
     def with_sign(q: Expr) -> Expr:
-        # A zero has the sign of a / b, the magnitude of which is below 1.
+        # A zero has the sign of a / b, whose magnitude is below 1.
         return let(q, lambda q: select(tirx.EQ(q, const(q, 0)), tirx.trunc(divide(a, b) * const(q, 0.5)), q))
 
     return select(tirx.EQ(b, const(b, 0)), divide(a, b), let(libm("fmod")(a, b), quotient_from))

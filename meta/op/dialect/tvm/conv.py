@@ -147,7 +147,7 @@ def _in_either_layout(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
-    """The compute of a gradient of the shape that its result has, some sizes of which may not be known."""
+    """The compute of a gradient; it takes the shape from the result, because the attribute may have unknown sizes."""
 
     def run(a: Any, b: Any, shape: Any, *attributes: Any, out: Any) -> Any:
         *options, channels_last = attributes

@@ -147,7 +147,7 @@ def polygamma(x: Expr, n: int) -> Expr:
 
 
 def _cotangent_derivative(n: int) -> tuple[float, ...]:
-    """The n-th derivative of cot as a polynomial in cot, from the constant up: that of cot is -(1 + cot**2)."""
+    """The n-th derivative of cot as a polynomial in cot, from the constant up: cot' = -(1 + cot**2)."""
     out = [0.0, 1.0]
     for _ in range(n):
         slope = [k * c for k, c in enumerate(out)][1:]

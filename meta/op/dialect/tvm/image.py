@@ -60,7 +60,7 @@ def _simplified_taps(i: Expr, size: Expr, count: Expr, options: tuple[str, str, 
         }[rounding]()
         return [(_clip_position(rounded, 0, size), one)]
     if method == "linear":
-        # As in torch: weight and position of an element past the edge are those of the edge.
+        # As in torch: an element past the edge has the weight and the position of the edge.
         position = tirx.max(position, tirx.const(0, dtype))
     first = tirx.floor(position)
     t = position - first
@@ -132,7 +132,7 @@ def _resize(name: str) -> None:
 
 
 def _interpolate(x: Any, index: tuple[Any, ...], taps: Sequence[Taps], dtype: str) -> Expr:
-    """The weighted sum over `taps`, those of the axes after `index`."""
+    """The weighted sum over `taps`, one for each axis after `index`."""
     if not taps:
         return cast(x(*index), dtype)
     parts = [_interpolate(x, (*index, position), taps[1:], dtype) * weight for position, weight in taps[0]]

@@ -104,8 +104,8 @@ def _lengths(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> tuple[
 
 
 def _length(begin: int, end: int, step: int, size: Any) -> Any:
-    """The number of positions in a slice; an expression in a symbolic size, of which a slice with a negative step is
-    not known to lie inside."""
+    """The number of positions in a slice; an expression in a symbolic size, since a slice with a negative step is not
+    known to lie inside."""
     if isinstance(size, (int, tirx.IntImm)) or begin < 0 or step < 0:
         return len(range(*slice(begin, end, step).indices(int(size))))
     stop = size + end if end < 0 else tirx.min(tirx.const(end, "int64"), size)
@@ -228,7 +228,7 @@ def gather(x: Any, axis: int, indices: Any, *, checked: bool) -> Any:
 
 
 def _index_along(axis: int, shape: Any, checked: bool) -> Callable[[tuple[Any, ...], Callable[..., Any]], Located]:
-    """(index, read) -> index with that of `axis` replaced by the position read at `index`."""
+    """(index, read) -> index with its entry for `axis` replaced by the position read at `index`."""
     axis = axis % max(len(shape), 1)
 
     def index_along(i: tuple[Any, ...], read: Callable[..., Any]) -> Located:
@@ -265,8 +265,8 @@ def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str, 
 
 
 def _coordinates(rank: int, result_rank: int, indices: Any, full: Any, checked: bool, batch: int = 0) -> Any:
-    """(index, read) -> index into a tensor of `rank` axes and shape `full`; `index` is that of the gathered result, of
-    `result_rank` axes."""
+    """(index, read) -> index into a tensor of `rank` axes and shape `full`; `index` is an index of the gathered result,
+    of `result_rank` axes."""
     lead = len(indices.shape) - 1
     count = rank - batch - (result_rank - lead)
 

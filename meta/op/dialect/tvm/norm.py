@@ -72,7 +72,7 @@ def _scale_and_shift(x: Expr, w: Any, b: Any, axes: Axes, index: Sequence[Any], 
 
 
 def _over_rows(name: str, normalise: Callable[[Any, Axes, float], Value]) -> None:
-    """Register `normalise(x, axes, eps) * scale + bias`, with those of the parameters that the operator has."""
+    """Register `normalise(x, axes, eps) * scale + bias`, without the parameters that the operator lacks."""
 
     @compute(name)
     def run(x: Any, *rest: Any) -> Any:

@@ -161,7 +161,7 @@ _Pair = tuple[Any, Any]
 
 
 def _later(a: _Pair, b: _Pair) -> _Pair:
-    """The maximum of two pairs of which b comes after a: of equal values a, of NaN b."""
+    """The maximum of two pairs, b being the later one: a for equal values, b for NaN."""
     (x, i), (y, j) = a, b
 
     def takes_b(y: Any) -> Any:
@@ -193,7 +193,7 @@ def _bind(value: Any, body: Callable[[Any], Any]) -> Any:
 
 
 def _divides_windows(axes: _Axes) -> bool:
-    """Whether several threads share a window: large windows, of which there are few in a plane."""
+    """Whether several threads share a window: if windows are large and few in a plane."""
     volume, windows_per_plane = prod(axis.kernel for axis in axes), prod(axis.count for axis in axes)
     return volume >= _MIN_SHARED_ELEMENTS and windows_per_plane * _LANES <= prod(axis.size for axis in axes)
 
@@ -350,7 +350,7 @@ def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
 
 def adaptive_avg_pool_dx(dy: Any, shape: _Ints, *, out: Any, kind: str) -> Any:
     extents = out[0].shape
-    if prod(_spatial(dy.shape)) == 1 and str(dy.dtype) != "bfloat16":  # of which TVM cannot store vectors of short rows
+    if prod(_spatial(dy.shape)) == 1 and str(dy.dtype) != "bfloat16":  # TVM cannot store its short rows as vectors
         share = tirx.const(prod(_spatial(extents)), accumulation_dtype(dy.dtype))
         zeros = [0] * (len(extents) - 2)
         return te.compute(extents, lambda n, c, *_: (widen(dy(n, c, *zeros)) / share).astype(dy.dtype), "avg_pool_dx")

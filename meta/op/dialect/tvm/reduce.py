@@ -216,9 +216,9 @@ def _moment(name: str, is_root: bool) -> None:
         def halved(*i: Any) -> Expr:
             return value(*i) * half
 
-        # The mean is that of the differences from the first element, plus that element: a sum of large numbers would
-        # lose the digits in which they differ. It is the sum of two floats, because one of them cannot hold it. All are
-        # halved, because differences of large numbers overflow.
+        # The mean is the mean of the differences from the first element, plus that element: a sum of large numbers
+        # would lose the digits in which they differ. It is the sum of two floats, because one of them cannot hold it.
+        # All are halved, because differences of large numbers overflow.
         total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(halved(*i), first(*i)) * scale, f"{name}_sum")
         offset = te.compute(total.shape, lambda *i: total(*i) / size / scale, f"{name}_offset")
 

@@ -1,8 +1,8 @@
 """TE computes of special functions of errors, normal distributions and Bessel.
 
 They are computed in float64 and rounded once, so that one set of approximations serves all dtypes; they are within a
-few units in the last place of float64. Of results with fewer digits, exponentials within them have 11 digits and
-logarithms those of float32 (`_FOR_FLOAT32`), on vectors: the C library takes numbers one by one. The polynomials are
+few units in the last place of float64. For results with fewer digits, exponentials within them have 11 digits and
+logarithms as many as float32 (`_FOR_FLOAT32`), on vectors: the C library takes numbers one by one. The polynomials are
 Chebyshev interpolations for this module, from values of 40 digits; their variable is the argument mapped to [-1, 1],
 and their comments give interval and error.
 """
@@ -135,7 +135,7 @@ _EXP: Final = tuple(1 / math.factorial(n) for n in range(10))  # e**r on |r| <= 
 
 
 def _exp(x: Expr) -> Expr:
-    """e**x of a float64 within 7e-12 of its size; as that of 700 or -700 beyond them."""
+    """e**x of a float64 within 7e-12 of its size; x is clipped to [-700, 700]."""
 
     def with_rounded(x: Expr, rounded: Expr) -> Expr:
         n = rounded - const(x, _ROUND)
