@@ -2,8 +2,8 @@
 
 A rule takes a Batch and returns the arguments of one call of the same operator on the stacked tensors, or the result of
 a decomposition, or None if it does not fit the call: then the calls run one by one. What a rule returns as arguments is
-used only if the type function says that the results are those of the single calls with the axis in front. Elementwise
-operators and reductions need no rule.
+used only if the type function gives the single calls' results with the axis in front. Elementwise operators and
+reductions need no rule.
 """
 
 from __future__ import annotations

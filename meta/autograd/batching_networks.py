@@ -66,7 +66,7 @@ def _bias_add(b: Batch) -> Any:
     return b.stacked(0) + meta.reshape(bias, shape)
 
 
-# --- losses: those of single elements, then reduced for each call ----------------------------------------------------
+# --- losses: of single elements, then reduced for each call ----------------------------------------------------------
 
 
 def _reduced(b: Batch, losses: Any, count: Any) -> Any:
@@ -79,7 +79,7 @@ def _reduced(b: Batch, losses: Any, count: Any) -> Any:
 
 
 def _spread_dy(b: Batch, shape: Any, count: Any) -> Any:
-    """The gradient of the reduced loss of each call as that of its losses, of the shape `shape` in one call."""
+    """The gradient of each call's reduced loss, spread over its losses, which have the shape `shape` in one call."""
     dy = b.stacked(b.op.schema.index["dy"])
     if b["reduction"] == "none":
         return dy

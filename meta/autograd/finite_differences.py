@@ -27,7 +27,7 @@ def gradcheck(
 ) -> bool:  # fmt: skip
     """Compare the gradients of `fn(*inputs)` with central differences of step `eps`.
 
-    fn: takes and returns arrays (one or a tuple); must give the same result for the same values.  inputs: those of
+    fn: takes and returns arrays (one or a tuple); must give the same result for the same values.  inputs: arrays of
     dtype float64 that require a gradient are checked.  Every input element is moved, and the change of the results is
     compared with the gradient along one random direction of the results (a vector-Jacobian product), so the cost is two
     calls of `fn` an element. Returns True, or raises GradientError naming the worst element.
@@ -46,7 +46,7 @@ def gradgradcheck(
 ) -> bool:  # fmt: skip
     """`gradcheck` of the gradient of `fn`, as a function of the inputs and of the gradient of the results.
 
-    Arguments, result and errors are those of gradcheck."""
+    Arguments, result and errors are the same as for gradcheck."""
     xs = (inputs,) if isinstance(inputs, NDArray) else tuple(inputs)
     checked = _checked(xs)
     with enable_grad():
@@ -174,7 +174,7 @@ def _project(fn: Fn, xs: Sequence[NDArray], index: int, value: Host, dys: Sequen
 def _compare(
     where: str, index: int, shape: tuple[int, ...] | None, exact: Host, numeric: Host, differences: _Differences
 ) -> None:
-    """shape: that of the input if its elements were moved one by one."""
+    """shape: the shape of the input if its elements were moved one by one."""
     import numpy as np
 
     rtol, atol = differences.rtol, differences.atol

@@ -39,7 +39,7 @@ class Function:
 
     Inside of `jvp`, `vjp` and `vmap`, `forward` runs twice for each call. Forward mode transposes `backward`, unless
     the class has a static method `jvp(ctx, *tangents)`, which gets a tangent for each argument of `forward` (zeros
-    where there is none, None for arguments that are not floating tensors) and returns those of the results."""
+    where there is none, None for arguments that are not floating tensors) and returns the results' tangents."""
 
     @staticmethod
     def forward(ctx: Context, *args: Any) -> Any:

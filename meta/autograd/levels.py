@@ -2,8 +2,8 @@
 
 `jvp`, `vjp` and `vmap` run a function inside a level. Its arguments are `Lifted`: tensors of the enclosing level with
 something more, such as a tangent. Operator calls of the thread go to the innermost level (`modes.emit`), which computes
-with the tensors of the enclosing level: those of another level, symbols of a trace, or arrays. Levels therefore nest in
-any order, on arrays as in traced functions.
+with the tensors of the enclosing level: tensors of another level, symbols of a trace, or arrays. Levels therefore nest
+in any order, on arrays as in traced functions.
 """
 
 from __future__ import annotations
@@ -92,7 +92,7 @@ class Lifted(TypedTensor):
         self.value = other.value
 
     def update(self, value: Any) -> None:
-        """Overwrite the values, in place, with those of a tensor of the same type."""
+        """Overwrite the values, in place, with the values of a tensor of the same type."""
         check_whole("update", self)
         if value.type is not self.type:
             raise TypeInferenceError(
@@ -204,7 +204,7 @@ class Level:
         return isinstance(x, Lifted) and x.level is self
 
     def values(self, args: Any) -> Any:
-        """The arguments with the tensors of the enclosing level in place of those of this level."""
+        """The arguments with each tensor of this level replaced by its tensor of the enclosing level."""
         if isinstance(args, (tuple, list)):
             return tuple([self.values(arg) for arg in args])  # pyright: ignore[reportUnknownVariableType]
         return args.value if self.owns(args) else args

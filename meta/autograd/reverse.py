@@ -1,7 +1,7 @@
 """Reverse mode inside of levels: a level that records calls, and the walk back over them.
 
-The gradient rules are those of the tape. They compute with tensors of the enclosing level, so that gradients can be
-differentiated again, batched, and traced.
+The gradient rules are the same as on the tape. They compute with tensors of the enclosing level, so that gradients can
+be differentiated again, batched, and traced.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class RecordedCall:
     flows: frozenset[int]
 
     def gradients(self, dys: dict[int, Any]) -> Iterator[tuple[Slot, Any]]:
-        """The gradient of each parent. dys: those of the results that gradients arrived at."""
+        """The gradient of each parent. dys: gradients of the results that any arrived at."""
         rule = self.rule
         needs = tuple(parent is not None for parent in self.parents)
         for position, is_needed in zip(rule.differentiable, needs, strict=True):

@@ -22,7 +22,7 @@ from meta.tree import leaves_of
 def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) -> Sequence[Any]:
     """A tangent or None for each of the results.
 
-    args: in schema order.  tangents: in their place, those of the tensors, None for a constant.
+    args: in schema order.  tangents: in the same places, the tensors' tangents, None for a constant.
     Raises GradientError for an argument with a tangent whose derivative is not implemented."""
     rule = gradient_rule(op.name)
     if rule is None or not all(map(is_tensor, results)):

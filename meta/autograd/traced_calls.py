@@ -102,7 +102,7 @@ def _constant(x: Any, args: Sequence[Any]) -> Any:
 
 @dataclass(frozen=True, slots=True)
 class _Call:
-    """One recorded call. positions: those of the tensors among the arguments of `forward`."""
+    """One recorded call. positions: indices of the tensors among the arguments of `forward`."""
 
     function: Any
     ctx: Context
@@ -113,7 +113,7 @@ class _Call:
     kept: Kept
 
     def spread(self, tensors: Sequence[Any], missing: Any) -> tuple[Any, ...]:
-        """A value for each argument of `forward`: those of the tensors, `missing` for others."""
+        """A value for each argument of `forward`: one of `tensors` for a tensor, `missing` for others."""
         out = [missing] * self.arity
         for i, x in zip(self.positions, tensors, strict=True):
             out[i] = x

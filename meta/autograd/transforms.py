@@ -30,8 +30,8 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     primals, tangents: tuples of the same structure; a single tensor is taken for a tuple of one. The tangent of a
         tensor has its shape, dtype and device; None is a tangent of zeros. Integer tensors have the tangent None.
     The second result has the structure of the first, with zeros where no derivative flows (integer results too).
-    Works on arrays and in traced functions, and inside of other transformations. The cost is about twice that of `f`,
-    whatever the number of results.
+    Works on arrays and in traced functions, and inside of other transformations. The cost is about twice the cost of
+    `f`, whatever the number of results.
     Raises ArgumentError for tangents of another structure, TypeInferenceError for one of another type, GradientError
     where an operator has no derivative."""
     primals, tangents = _arguments(primals), _arguments(tangents)
@@ -111,8 +111,8 @@ def _traced_vjp(f: Callable[..., Any], leaves: Leaves, tree: Tree) -> tuple[Any,
 
 @checked
 def jacobian(f: Callable[..., Any], primals: Any, *, mode: Literal["reverse", "forward"] = "reverse") -> Any:
-    """The Jacobian of `f` at `primals`: for each result and each argument a tensor of the shape of the result followed
-    by that of the argument.
+    """The Jacobian of `f` at `primals`: for each result and each argument a tensor whose shape is the result's followed
+    by the argument's.
 
     f: as for `jvp`.  primals: a tensor, or a tuple of arguments, nests included; floating tensors.
     The result has the structure of f's result, with the structure of `primals` in place of each tensor.
@@ -179,8 +179,8 @@ def _basis(x: Any) -> Any:
 
 @checked
 def hessian(f: Callable[..., Any], primals: Any) -> Any:
-    """The second derivatives of `f`, which returns a scalar, at `primals`: for each pair of arguments a tensor of the
-    shape of the first followed by that of the second. Forward mode over reverse mode.
+    """The second derivatives of `f`, which returns a scalar, at `primals`: for each pair of arguments a tensor whose
+    shape is the first's followed by the second's. Forward mode over reverse mode.
 
     primals: a tensor, or a tuple of arguments. A tuple gives a tuple of tuples (nests likewise).
     Raises ArgumentError unless f returns one floating tensor of one element."""
@@ -190,7 +190,8 @@ def hessian(f: Callable[..., Any], primals: Any) -> Any:
 @checked
 def hvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     """`f(*primals)`, a scalar, and the product of its Hessian with `tangents`, of the structure of `primals`: forward
-    mode over reverse mode, at about four times the cost of `f`. Arguments and errors are those of `jvp` and `hessian`.
+    mode over reverse mode, at about four times the cost of `f`. Arguments and errors are the same as for `jvp` and
+    `hessian`.
     """
     (value, _), (_, products) = jvp(lambda *args: _value_and_gradient(f, args, primals), primals, tangents)
     return value, products

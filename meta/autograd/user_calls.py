@@ -42,7 +42,8 @@ def run_backward(
 ) -> tuple[Any, ...]:
     """The gradients that `backward` returned, which are of class `kind`.
 
-    needs: which arguments of `forward` need one.  types: those of the tensors among the arguments, None for others."""
+    needs: which arguments of `forward` need one.  types: the types of the tensors among the arguments, None for
+    others."""
     name = function.__name__
     try:
         returned = function.backward(ctx, *dys)
@@ -80,8 +81,8 @@ def flowing(ctx: Context, results: Sequence[Any]) -> frozenset[int]:
 def record_node(
     function: Any, ctx: Context, args: Sequence[Any], edges: Any, results: tuple[NDArray, ...], flows: frozenset[int]
 ) -> None:
-    """Record a call on arrays. args: those of `forward`, or the types of the tensors among them.  flows: the results
-    that gradients flow from."""
+    """Record a call on arrays. args: the arguments of `forward`, or the types of the tensors among them.  flows: the
+    results that gradients flow from."""
     node = GradientNode()
     node.order = next_order()
     node.hooks = None

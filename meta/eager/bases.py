@@ -1,4 +1,4 @@
-"""Base classes of tensors: the type and host values of arrays, and tensors of which only the type is known."""
+"""Base classes of tensors: the type and host values of arrays, and tensors whose type alone is known."""
 
 from __future__ import annotations
 
@@ -170,8 +170,8 @@ class HostValues:
 
 
 class TypedTensor(TensorMethods):
-    """A tensor without elements, as those of a trace and those inside of a transformation: shape, dtype and device,
-    operators as methods, and reading by indices."""
+    """A tensor without elements, as in a trace and inside of a transformation: shape, dtype and device, operators as
+    methods, and reading by indices."""
 
     __slots__ = ("type",)
 

@@ -50,7 +50,7 @@ class OpState:
         self.scoped: dict[Any, Runner] = {}
         """Runners by (raw arguments, dialect preference)."""
         self.normal: dict[Any, Runner] = {}
-        """Those of `scoped` whose raw arguments were in normal form."""
+        """The runners of `scoped` whose raw arguments were in normal form."""
         self.revision = 0
         """How often the implementations of the operator have changed."""
 
@@ -106,7 +106,7 @@ def state(op: Op) -> OpState:
 
 
 def renew(op_state: OpState, op: Op) -> None:
-    """Make a state that of `op`, which replaces its operator. Functions of the operator before find no runner any more
+    """Let a state belong to `op`, which replaces its operator. Functions of the operator before find no runner any more
     and call `op` the general way."""
     op_state.forget()
     op_state.op = op

@@ -77,7 +77,7 @@ def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanat
 
 
 def _recorded(op: Op, args: tuple[Any, ...]) -> tuple[Op, list[str]]:
-    """The operator that runs a call: where a gradient is recorded, the one that `op` is recorded as."""
+    """The operator that runs a call: where a gradient is recorded, the operator that `op` is recorded as."""
     if not op.recorded_as or not modes.grad_enabled or not any_tracked(args):
         return op, []
     return get(op.recorded_as), [f"runs as {op.recorded_as}, which keeps what the gradient reads"]

@@ -112,7 +112,7 @@ def value_for(x: Any, value: Any) -> Any:
 
 
 def assigned_dtype(value: Any) -> str | None:
-    """The dtype of an assigned value if it is a number beyond int64, None for that of its numbers."""
+    """The dtype of an assigned value: uint64 for a number beyond int64, None if its numbers decide."""
     return "uint64" if isinstance(value, int) and value > _LARGEST else None
 
 
@@ -334,14 +334,15 @@ _LARGEST = dtypes.int_range("int64")[1]
 
 
 def _host_int64(index: Any) -> Any:
-    """Positions as int64; those of uint64 beyond it as the largest, which is outside of every axis."""
+    """Positions as int64; uint64 positions beyond it become the largest one, which is outside of every axis."""
     import numpy as np
 
     return (np.minimum(index, np.uint64(_LARGEST)) if index.dtype == np.uint64 else index).astype(np.int64)
 
 
 def int64_positions(index: Any) -> Any:
-    """A tensor of positions as int64; those of uint64 beyond it as the largest, which is outside of every axis."""
+    """A tensor of positions as int64; uint64 positions beyond it become the largest one, which is outside of every
+    axis."""
     return (meta.clip(index, None, _LARGEST) if index.dtype == "uint64" else index).cast("int64")
 
 

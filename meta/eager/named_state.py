@@ -20,7 +20,7 @@ class Unmatched(NamedTuple):
 
     @classmethod
     def of(cls, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> Unmatched:
-        """Those of a state for `arrays`, in their orders."""
+        """The unmatched names of `arrays` and of a state, each in its own order."""
         return cls([name for name in arrays if name not in state], [name for name in state if name not in arrays])
 
 

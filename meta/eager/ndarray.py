@@ -110,7 +110,7 @@ class NDArray(HostValues, TensorMethods):
         return out if device is None or parse_device(device) is self.device else out.device_copy(device)
 
     def update(self, value: NDArray) -> None:
-        """Overwrite the values, in place, with those of an array of the same type.
+        """Overwrite the values, in place, with the values of an array of the same type.
 
         Raises TypeInferenceError for another type, GradientError for an array in a gradient graph, NotSupportedError
         for a part (see meta.parts)."""
@@ -163,7 +163,7 @@ class NDArray(HostValues, TensorMethods):
 
     @property
     def grad(self) -> NDArray | None:
-        """The gradient accumulated by `backward`; inside a traced function, that of the trace."""
+        """The gradient accumulated by `backward`; inside a traced function, the trace's gradient."""
         return modes.trace.gradient(self) if scopes.active and modes.trace is not None else self._grad
 
     @grad.setter
@@ -237,9 +237,9 @@ class NDArray(HostValues, TensorMethods):
 def array(data: Any, dtype: Any = None, device: Device | str | None = None, *, requires_grad: bool = False) -> NDArray:
     """A new array with a copy of `data`: numbers, nested lists, NumPy arrays, NDArrays, or DLPack exporters.
 
-    dtype defaults to that of the data; Python floats give float32, ints int64. device defaults to that of the data, for
-    host data the CPU. Raises ArgumentError for data that has no supported dtype or is ragged, DeviceError for a device
-    that is not there, GradientError when gradients are required of a dtype that has none."""
+    dtype defaults to the dtype of the data; Python floats give float32, ints int64. device defaults to the device of
+    the data, for host data the CPU. Raises ArgumentError for data that has no supported dtype or is ragged, DeviceError
+    for a device that is not there, GradientError when gradients are required of a dtype that has none."""
     out = asarray(data, dtype, device, copy=True)
     if requires_grad:
         out.requires_grad = True
@@ -304,7 +304,7 @@ def copy_of(x: NDArray) -> NDArray:
 def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
     """An array over the memory of a DLPack exporter (torch, NumPy, CuPy, ...), or over a copy of it.
 
-    Memory that is strided or read-only is always copied, that of a torch tensor which requires gradients is shared
+    Memory that is strided or read-only is always copied. A torch tensor that requires gradients shares its memory,
     without its history. Raises ArgumentError for an object without DLPack or with an unsupported dtype."""
     data, shape, dtype, where = dlpack.from_dlpack(exporter)
     out = NDArray(data, tensor_type(shape, dtype, where))

@@ -243,7 +243,7 @@ def array_function(
 class _Parameter:
     """A parameter of a function of NumPy.
 
-    renamed: that of the target, "" if it has none.  default: as text, or None."""
+    renamed: the parameter of the target, "" if it has none.  default: as text, or None."""
 
     name: str
     renamed: str

@@ -1,4 +1,4 @@
-"""Where gradients start and end: the same checks and errors for the backward walk over the tape and that of a trace.
+"""Where gradients start and end: the same checks and errors for the backward walks over the tape and over a trace.
 
 The walks compute with `+` and with the three values here; everything else about a gradient is in its rule.
 """

@@ -68,7 +68,7 @@ def while_loop(
     carry: a nest of tensors and numbers, which become 0-d tensors. `body` returns the same structure, shapes and
         dtypes.
     max_steps: the most steps; the loop ends after them. A compiled loop has gradients and random numbers only with a
-        bound. It then goes through all of the steps, of which those after the end cost no more than a test, and takes
+        bound. It then goes through all of the steps (each step after the end costs no more than a test) and takes
         random keys for all of them.
     Raises ArgumentError for a carry that changes its type, GradientError where a gradient goes through a compiled loop
     without a bound."""
@@ -125,7 +125,7 @@ def scan(
     reverse: from the last element to the first; y still has the place of its x.
     The result y is a nest of tensors, stacked along axis 0. A compiled program has one body, whatever the length, so
     that it compiles in the time of one step; gradients of any order go through it. Steps may read tensors around them;
-    they write none while they are traced. Random numbers are those of eager code, step by step, unless a
+    they write none while they are traced. Random numbers are the same as in eager code, step by step, unless a
     branch of `cond` draws some: a program takes keys for both branches.
     Raises ArgumentError for a carry that changes its type, and for lengths that differ; TraceError for random numbers
     in a program with a symbolic length."""

@@ -143,7 +143,7 @@ def is_key(param: Var) -> bool:
 @record
 class Body:
     """The body of a loop that is traced. where: the function that errors name.  steps: their number, None where it is
-    not known before the program runs.  draws: by generator and device, those of one step."""
+    not known before the program runs.  draws: one step's draws, by generator and device."""
 
     where: str
     steps: int | None
@@ -156,7 +156,7 @@ class Body:
 
 
 class RandomKeys:
-    """The keys of a trace. params: the trace's parameters, to which those of keys are added."""
+    """The keys of a trace. params: the trace's parameters, to which the keys' parameters are added."""
 
     def __init__(self, params: set[Var]) -> None:
         self.draws: dict[int, Draws] = {}
@@ -208,7 +208,7 @@ class RandomKeys:
             raise TraceError(
                 body.where,
                 "random numbers are drawn in a loop whose number of steps is not known before it runs",
-                "loops with a fixed number of steps, for each of which a key is reserved",
+                "loops with a fixed number of steps: a key is reserved for each step",
                 "pass max_steps=..., or give scan a length that is not symbolic",
             )
         draws = body.draws.get((id(generator), device))

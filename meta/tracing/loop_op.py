@@ -220,8 +220,8 @@ def _with_saved(body: FunctionExpr, carried: int) -> FunctionExpr:
 
 @record
 class _LoopGradient:
-    """The gradient of a loop in the form of a generated gradient function. items: the number of stacks before those of
-    saved values."""
+    """The gradient of a loop in the form of a generated gradient function. items: the number of stacks before the
+    stacks of saved values."""
 
     body: FunctionExpr
     carried: int
@@ -253,7 +253,8 @@ class _LoopGradient:
         outs: list[Any],
         dys: list[Any],
     ) -> tuple[Any, ...]:
-        """Emit the loop backwards. differentiable: the arguments with gradients.  dys: those of the results or None."""
+        """Emit the loop backwards. differentiable: the arguments with gradients.  dys: the results' gradients or
+        None."""
         emitter = current_emitter()
         c, s = self.carried, self.scanned
         carry = [i for i in differentiable if i < c]
@@ -281,7 +282,7 @@ class _LoopGradient:
     ) -> tuple[FunctionExpr, set[int]]:  # fmt: skip
         """The body of the gradient, which captures `outside`, and the arguments that it passes gradients to.
 
-        Parameters: the gradients of the carry, the sums of those of captured values; the gradients of the items, the
+        Parameters: the gradients of the carry, the summed gradients of captured values; the gradients of the items, the
         elements, the saved values. Results: the former, then the gradients of elements."""
         c, s, results = self.carried, self.scanned, self.body.body.results
         first = c + self.items

@@ -121,7 +121,7 @@ def record(
     """Run `function` on symbols of the arguments' types and return its program.
 
     names: id(array) -> name, for arrays the function may reach.  containers: lists and dicts that decide what it does,
-    besides those of the models that it calls. Plain Python arguments keep their values. Nests of
+    besides the containers of the models that it calls. Plain Python arguments keep their values. Nests of
     tuples, lists and dicts go in and come out.
     Raises ArgumentError when the arguments do not fit the function, TraceError when it returns something other than
     nests of tensors and plain values, or needs the value of a tensor."""
@@ -234,7 +234,7 @@ _input_types = _InputTypes()
 
 @contextmanager
 def input_types(function: InputType | None) -> Generator[None, None, None]:
-    """Inside the block, functions are recorded for inputs of other types than those of their arguments."""
+    """Inside the block, functions are recorded for inputs whose types differ from their arguments'."""
     before, _input_types.function = _input_types.function, function
     try:
         yield

@@ -64,7 +64,7 @@ class Symbol(TypedTensor):
 
     def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Emit the gradients of this tensor with respect to everything in the trace that requires them, and accumulate
-        them into `.grad` for the rest of the trace. Arguments and errors are those of NDArray.backward."""
+        them into `.grad` for the rest of the trace. Arguments and errors are the same as for NDArray.backward."""
         if modes.trace is None:
             raise GradientError("backward", "a symbol is differentiated outside of a trace", "inside a traced function")
         modes.trace.backward(self, dy, retain_graph=retain_graph, create_graph=create_graph)
@@ -81,7 +81,7 @@ class Symbol(TypedTensor):
     # --- values ------------------------------------------------------------------------------------------------------
 
     def update(self, value: Any) -> None:
-        """Overwrite the values, in place, with those of a tensor of the same type."""
+        """Overwrite the values, in place, with the values of a tensor of the same type."""
         check_whole("update", self)
         if modes.trace is None:
             raise TraceError("update", f"{self!r} is written after its trace", "symbols of the trace")
