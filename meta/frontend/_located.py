@@ -12,8 +12,8 @@ from meta.errors import ArgumentError, MetaError, NotSupportedError
 def errors_located(
     error_type: type[MetaError], unsupported: type[MetaError], subject: str, place: Callable[[], str]
 ) -> Generator[None, None, None]:
-    """Errors of meta inside are raised as those of a reader, with a place: as `unsupported` what is not supported, as
-    `error_type` everything else. Errors of the reader and those about arguments (ArgumentError) stay as they are.
+    """Raise errors of meta inside as errors of a reader, with a place: `unsupported` for what is not supported,
+    `error_type` for everything else. Errors of the reader and errors about arguments (ArgumentError) stay as they are.
 
     place: where the reader is when the error is raised, in words; "" for an unknown place."""
     try:

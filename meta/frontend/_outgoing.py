@@ -69,7 +69,7 @@ def outgoing(
 ) -> Outgoing:
     """The program of a Module, or of a call of a Model or of a traced function with `args`.
 
-    subject: that of errors, the exporting function.  args: example arrays, or TensorTypes; none for a Module.
+    subject: the exporting function, as errors name it.  args: example arrays, or TensorTypes; none for a Module.
     dynamic: open sizes, as in `meta.vm.compile`.  params_as_inputs: arrays that the program only reads become
         parameters of main; otherwise constants.
     Raises ArgumentError for something other than a program, and for arguments that do not fit."""

@@ -1,4 +1,5 @@
-"""Tables of functions by the names of operators: what writes meta's for another system, or reads those of one."""
+"""Tables of functions by the names of operators: to write meta's operators for another system, or to read its
+operators."""
 
 from __future__ import annotations
 

@@ -52,8 +52,8 @@ def load(
     parameters, under their names.
 
     momentum: weight of the batch in the moving statistics of batch normalisations in train mode. With 0 they stay, and
-    train mode normalises by them. The other arguments and the errors are those of `from_onnx`, and UndecidedError for
-    a network whose shapes depend on values."""
+    train mode normalises by them. The other arguments and the errors are the same as for `from_onnx`; also raises
+    UndecidedError for a network whose shapes depend on values."""
     program = read(source)
     check_supported(program)
     _check_names(program, constants or {}, shapes or {})

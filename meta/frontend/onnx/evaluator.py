@@ -22,7 +22,7 @@ from meta.modes import suspended
 from meta.schema._dsl import TensorLike
 
 MAX_NODES = 10_000_000
-"""Nodes that one call runs, those of loops and functions with each repetition."""
+"""Nodes that one call runs; nodes of loops and functions count with each repetition."""
 MAX_CALLS = 64
 """Nesting of functions and subgraphs."""
 

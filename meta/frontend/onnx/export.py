@@ -53,7 +53,7 @@ def to_onnx(
     """A program as an `onnx.ModelProto`, checked by ONNX's checker with its inference of shapes.
 
     what: a Model, a traced function with example arguments `args` (arrays or TensorTypes), or a Module.
-    path: where to write the model, too. One of 2 GiB or more needs it: its tensors go to PATH.data.
+    path: a file to write the model to. A model of 2 GiB or more needs it: its tensors go to PATH.data.
     opset: the version of ONNX's operators, 18 to 23.
     dynamic: sizes that stay open, as in `meta.vm.compile`: input -> axis -> name; parameters of dimensions in ONNX.
 

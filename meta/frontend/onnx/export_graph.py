@@ -76,7 +76,7 @@ class ExportGraph:
         """Add a node of ONNX's operator `kind`. Returns the name of its output, or a tuple of the names of several.
 
         inputs: "" for an absent one. Where the operator does not take their dtype, it computes in a wider one, and its
-        outputs are cast back.  attributes: those of None are left out.
+        outputs are cast back.  attributes: any that are None are left out.
 
         Raises UnwritableError for dtypes without a wider one."""
         while inputs and not inputs[-1]:

@@ -23,8 +23,8 @@ def write_loop(
 ) -> tuple[str, ...] | None:
     """The names of the results of a loop, "" for stacks that are not used; None for one that ONNX cannot express.
 
-    args: the values of its arguments.  used: the fields that the program reads.  values: by variable, to which those of
-    the body are added.  write: adds the nodes of a block to a graph."""
+    args: the values of its arguments.  used: the fields that the program reads.  values: by variable; the body's values
+    are added.  write: adds the nodes of a block to a graph."""
     body, carried, scanned = op.body, op.carried, op.scanned
     if body is None or (op.reverse and not scanned and op.length is not None):
         return None

@@ -70,7 +70,7 @@ class OperatorSignature:
     allowed: Mapping[str, frozenset[str]]
 
     def bound(self, dtypes: Sequence[str]) -> dict[str, str]:
-        """The dtype of each variable, from those of inputs ("" if unknown)."""
+        """The dtype of each variable, from the dtypes of inputs ("" if unknown)."""
         pairs = zip(_repeated(self.inputs, self.variadic[0]), dtypes, strict=False)
         return {variable: dtype for variable, dtype in reversed(list(pairs)) if variable in self.allowed and dtype}
 
@@ -92,7 +92,7 @@ def _repeated(variables: Sequence[str], is_variadic: bool) -> Iterator[str]:
 def signature(kind: str, opset: int) -> OperatorSignature:
     """The signature of ONNX's operator `kind`.
 
-    It leaves out the type variable of variadic inputs or outputs that may differ in type, as those of Loop."""
+    It leaves out the type variable of variadic inputs or outputs that may differ in type, as for Loop."""
     import onnx.defs
 
     schema = onnx.defs.get_schema(kind, opset)

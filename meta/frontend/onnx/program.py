@@ -39,7 +39,7 @@ Shapes = Mapping[str, Sequence[Dim]]
 
 class OnnxProgram:
     """A model read by `from_onnx`. Call it with its inputs, in order or by name: it runs compiled if its shapes follow
-    from those of its inputs, and node by node if they follow from values (see `undecided`).
+    from its inputs' shapes, and node by node if they follow from values (see `undecided`).
 
     inputs, outputs: names, in order; initializers and `constants` are not among the inputs.
     undecided: why the model cannot be compiled; None if it can."""
@@ -72,7 +72,7 @@ class OnnxProgram:
     def __call__(self, *inputs: Any, **named: Any) -> Any:
         """The outputs: a value, or a tuple of them if the model has several.
 
-        Inputs are arrays; those of `interpret` if the model runs node by node."""
+        Inputs are arrays; if the model runs node by node, the inputs that `interpret` takes."""
         arguments = self._bound(inputs, named)
         if self.undecided is not None:
             return self.interpret(*arguments)

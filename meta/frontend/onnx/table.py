@@ -31,7 +31,7 @@ def first_opset(name: str, domain: str) -> int | None:
 
 @cache
 def rows() -> Mapping[tuple[str, str], Sequence[OperatorRow]]:
-    """The rows of each operator by (domain, name), those of the newest opset first."""
+    """The rows of each operator by (domain, name), the newest opset's first."""
     package = import_module("meta.frontend.onnx.ops")
     for module in iter_modules(package.__path__):
         import_module(f"meta.frontend.onnx.ops.{module.name}")

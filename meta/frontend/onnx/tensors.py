@@ -50,7 +50,7 @@ def check_dtype(name: str, where: str) -> str:
 
 
 def read_tensor(tensor: Any, where: str, folder: str | None) -> npt.NDArray[Any]:
-    """The value of a tensor of `onnx_ir`, in NumPy's dtype for it or that of `ml_dtypes`; text in dtype `U`.
+    """The value of a tensor of `onnx_ir`, in a dtype of NumPy or `ml_dtypes`; text in dtype `U`.
 
     where: the tensor in words.  folder: of the model's file, which external data must lie in; None without one.
     Raises OnnxError for sizes, data and external files that do not fit."""

@@ -77,7 +77,7 @@ def _multiple(name: str) -> SymDim | None:
 
 
 def size_name(name: str) -> str:
-    """The name of a size: that of the model, or one that IR text can hold, distinct for distinct names."""
+    """The name of a size: the model's name, or one that IR text can hold, distinct for distinct names."""
     if is_name(name):
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
@@ -88,7 +88,7 @@ def size_name(name: str) -> str:
 def check_declared(value: Any, actual: Any, what: str) -> None:
     """Raise OnnxError unless a tensor has the dtype and the number of dimensions that the model declares for it.
 
-    what: the value in words.  Declared sizes are not compared: they often are those of the exported example."""
+    what: the value in words.  Declared sizes are not compared: they often come from the exported example."""
     kind = value.type
     if type(kind).__name__ != "TensorType" or not hasattr(actual, "dtype"):
         return

@@ -67,7 +67,7 @@ def load(
     that the module itself has: the attribute "params" of the function, which Relax's importers and `to_relax` write.
 
     momentum: weight of the batch in the moving statistics of batch normalisations in train mode. With 0 they stay, and
-    train mode normalises by them. The other arguments and the errors are those of `from_relax`."""
+    train mode normalises by them. The other arguments and the errors are the same as for `from_relax`."""
     program = read(module, entry)
     values = _attached(program) if params is None else _by_name(program, params)
     imported = _imported(program, None, shapes, functions, device)

@@ -59,7 +59,7 @@ def read(module: Any, entry: str) -> RelaxProgram:
     name = entry or ("main" if "main" in functions else public[0] if len(public) == 1 else "")
     if name not in functions:
         problem = f"there is no function @{entry}" if entry else f"{len(public)} functions are public and none is @main"
-        listed = ", ".join(f"@{n}" for n in sorted(functions)) or "a function of Relax, of which the module has none"
+        listed = ", ".join(f"@{n}" for n in sorted(functions)) or "a function of Relax (the module has none)"
         raise ArgumentError("relax", problem, listed, did_you_mean(entry, functions) or "name one: entry=...")
     return RelaxProgram(module, name, functions[name])
 

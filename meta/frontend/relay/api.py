@@ -39,7 +39,7 @@ def from_relay(
     source: Relay text, Relay JSON (`tvm.ir.save_json`), a path to a file of either, or an object with `astext()`.
     params: values of parameters of main: a dict of arrays, the bytes of `relay.save_param_dict`, or a path to such a
         file or to an `.npz`. They become constants of the program; the other parameters remain parameters of "main".
-        Names are those of the program or those that Relay's printer changed: `1.bias` is `%v1.bias` in text.
+        Names are the program's, or the names before Relay's printer changed them: `1.bias` is `%v1.bias` in text.
     shapes: shapes of parameters of main, in place of the declared ones, such as another batch size.
     device: where all of the program runs; devices named in the program are ignored.
 
@@ -71,7 +71,7 @@ def load(
     """A Relay network as a `meta.Model` with the parameters in `params`, to run, train and save.
 
     momentum: weight of the batch in the moving statistics of batch normalisations in train mode. With 0 they stay, and
-    train mode normalises by them. The other arguments and the errors are those of `from_relay`."""
+    train mode normalises by them. The other arguments and the errors are the same as for `from_relay`."""
     values = read_params(params)
     parsed = read(source)
     program = _finished(convert(parsed, None, shapes, _name(source)), device)

@@ -190,7 +190,7 @@ def _member(archive: zipfile.ZipFile, data: IO[bytes], member: zipfile.ZipInfo, 
     stored = StoredMember(archive, data, member)
     values = _npy(stored, member.file_size, source)
     if not stored.left and stored.crc != member.CRC:
-        raise _invalid(source, f"its checksum is not that of its {member.file_size} bytes")
+        raise _invalid(source, f"its checksum does not match its {member.file_size} bytes")
     return values
 
 

@@ -89,7 +89,7 @@ class _ArchiveTensor:
 
 
 class _Archive:
-    """The members of the archive, whose sizes are bounded by that of the file."""
+    """The members of the archive, whose sizes are bounded by the size of the file."""
 
     def __init__(self, file: BinaryIO, source: str) -> None:
         self.source = source
@@ -150,7 +150,7 @@ class _Archive:
         if size != len(out):
             raise bad_file(self.source, f"{name!r} is cut off after {size} of {len(out)} bytes"[:200])
         if stored.crc != member.CRC:
-            raise bad_file(self.source, f"{name!r}: its checksum is not that of its {size} bytes"[:200])
+            raise bad_file(self.source, f"{name!r}: its checksum does not match its {size} bytes"[:200])
         return out
 
     def json(self, name: str) -> Any:
@@ -208,7 +208,7 @@ def _viewed(
         or array_bytes(shape, kind.itemsize) is None
         or min((*strides, offset), default=0) < 0
     ):
-        raise bad_file(where, f"sizes {shape}, strides {strides} and offset {offset}"[:200], "those of a tensor")
+        raise bad_file(where, f"sizes {shape}, strides {strides} and offset {offset}"[:200], "valid ones for a tensor")
     last = offset + sum((size - 1) * stride for size, stride in zip(shape, strides, strict=True))
     empty = 0 in shape
     if not empty and (last + 1) * kind.itemsize > len(memory):

@@ -8,9 +8,9 @@ call is recorded. Writes in place (`relu_`, `copy_` to a slice) become new value
 see (`aliases`); inputs that the graph writes are overwritten at the end.
 
 For a backend of torch.compile: the graphs of AOTAutograd are read as they are. `read_graph(gm)` has one placeholder for
-each input, whose `type` is that of its fake value: a TensorType with symbolic sizes, a size (`SymDim`, or an int) for a
-SymInt, or a plain value. `convert` makes parameters only of the tensors. A size among the placeholders is computed
-from the shapes of the tensors: its value in the call need not be passed. Sizes among the outputs are in
+each input, whose `type` is the type of its fake value: a TensorType with symbolic sizes, a size (`SymDim`, or an int)
+for a SymInt, or a plain value. `convert` makes parameters only of the tensors. A size among the placeholders is
+computed from the shapes of the tensors: its value in the call need not be passed. Sizes among the outputs are in
 `record.result.statics()` as `SymDim`s, to be computed by `meta.dim.evaluate`. For operators that the table lacks,
 `fallback` maps the GraphNode (its `target` is torch's OpOverload) to a function of ATen's arguments, or to None;
 `operators(graph)` lists them beforehand. A `fallback` may return an operator that it defines (`meta.define`) and that
@@ -58,7 +58,7 @@ def convert(
     """A graph as a traced program, which `meta.vm.compile(record.module)` compiles.
 
     graph: an FX graph or GraphModule of ATen calls, or a Graph that `read_graph` gives.
-    types: one for each placeholder, in place of those of the fake values: a TensorType, whose sizes may be symbolic; a
+    types: one for each placeholder, in place of the fake values' types: a TensorType, whose sizes may be symbolic; a
         size for a SymInt; or the plain value. A size needs a name that the shape of a tensor has.
     device: where all of the program runs, in place of the devices that the graph names.
     fallback: node -> a function of its arguments, for operators that the table lacks.
@@ -97,7 +97,7 @@ def parameter_names(names: Sequence[str]) -> list[str]:
 
 
 def check_inputs(inputs: Sequence[Placeholder], types: Sequence[Any]) -> None:
-    """Raise TorchProgramError for a number of types that is not that of the placeholders, and for a size whose names
+    """Raise TorchProgramError unless there are as many types as placeholders, and for a size with names that
     no tensor has."""
     if len(types) != len(inputs):
         listed = ", ".join(p.name for p in inputs)
@@ -270,7 +270,7 @@ class _Run:
 
 
 def _has_other_dtype(value: Any, declared: Placeholder) -> bool:
-    """Whether an input is a tensor of another dtype than that of the capture, so that results have others, too."""
+    """Whether an input is a tensor of another dtype than in the capture, so that results also have other dtypes."""
     return isinstance(declared.type, TensorType) and _differs(value, declared.type.dtype)
 
 

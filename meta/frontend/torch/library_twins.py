@@ -23,4 +23,4 @@ LIBRARY_TWINS: Mapping[str, Callable[..., Any]] = MappingProxyType({
     "transformers::grouped_mm_fallback": _grouped_mm,
     "transformers::grouped_mm_fallback_backward": _grouped_mm_backward,
 })  # fmt: skip
-"""By "namespace::operator"; the names of parameters are those of the operators."""
+"""By "namespace::operator"; parameters have the operators' names."""

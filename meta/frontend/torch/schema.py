@@ -1,6 +1,6 @@
 """The program in a `.pt2` file: JSON of the classes in torch's `_export/serde/schema.py`, version 8.
 
-A union is an object whose one field is its tag. Names of tensors and sizes are those of the FX graph."""
+A union is an object whose one field is its tag. Names of tensors and sizes come from the FX graph."""
 
 from __future__ import annotations
 

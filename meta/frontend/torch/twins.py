@@ -25,8 +25,8 @@ def twin(name: str, function: Callable[..., Any] | None = None) -> Any:
         def swiglu_backward(dy, x): ...
 
     name: "namespace::operator", for all of its overloads, or "namespace::operator.overload" for one of them.
-    function: called with the operator's arguments, tensors as those of meta and everything else as in torch. It returns
-        the operator's results: a tensor, or a tuple of them. It replaces an earlier twin.
+    function: called with the operator's arguments: tensors are meta's, everything else is as in torch. It returns the
+        operator's results: a tensor, or a tuple of them. It replaces an earlier twin.
     Without a twin, `torch.compile` calls the operator's own kernel. Returns the function; without one, a decorator.
     Raises ArgumentError for a name without a namespace and for something that cannot be called, RegistryError for
     operators of PyTorch itself, which the table `meta.frontend.torch.aten` has."""

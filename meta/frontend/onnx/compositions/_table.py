@@ -29,6 +29,6 @@ def like(value: Any, other: Any) -> Any:
 
 
 def pair(x1: Any, x2: Any) -> tuple[Any, Any]:
-    """Two operands, of which one may be a number, in one dtype; None where both have other dtypes."""
+    """Two operands, one of them perhaps a number, in one dtype; None where both have other dtypes."""
     first = x1 if isinstance(x1, TensorLike) else x2
     return like(x1, first), like(x2, first)

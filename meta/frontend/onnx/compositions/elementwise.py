@@ -55,7 +55,7 @@ def _logaddexp2(x1: Any, x2: Any) -> Any:
 
 
 def _is_negative(x: Any) -> Any:
-    """Whether the sign is negative, that of zeros too."""
+    """Whether the sign is negative, also for zeros."""
     return meta.logical_or(meta.less(x, 0), meta.logical_and(meta.equal(x, 0), meta.less(meta.reciprocal(x), 0)))
 
 

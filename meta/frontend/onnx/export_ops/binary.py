@@ -19,7 +19,7 @@ _BITWISE: Final = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor
 
 
 def _operands(call: OnnxSite, x1: Any, x2: Any, dtype: str = "") -> tuple[str, str]:
-    """Both operands in one dtype, that of the result by default."""
+    """Both operands in one dtype, by default the result's."""
     return call.operand(0, x1, dtype or call.dtype), call.operand(1, x2, dtype or call.dtype)
 
 

@@ -20,7 +20,8 @@ _SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign", "relu": "Relu"}
 
 
 def _composed(*names: str) -> Callable[[Row], Row]:
-    """A row for a floating tensor, and for integers of which the operator makes floats or flags: those are cast."""
+    """A row for a floating tensor, and for integers, which are cast, where the operator makes floats or flags of
+    them."""
 
     def enter(function: Row) -> Row:
         def convert(call: OnnxSite, x: str, *rest: Any) -> Any:

@@ -82,7 +82,7 @@ def attention(
     q_num_heads: int | None = None, qk_matmul_output_mode: int = 0, scale: float | None = None, softcap: float = 0.0,
     softmax_precision: int | None = None, left_window_size: int = -1, right_window_size: int = -1,
 ) -> Any:  # fmt: skip
-    """The result, keys and values with those of the past, and scores at the stage that qk_matmul_output_mode says."""
+    """The result, keys and values with the past ones, and scores at the stage that qk_matmul_output_mode says."""
     q, k, v = _heads(Q, q_num_heads), _heads(K, kv_num_heads), _heads(V, kv_num_heads)
     past = 0 if past_key is None else past_key.shape[2]
     if past_key is not None:
@@ -109,7 +109,7 @@ def attention(
 
 
 def _scores(q: Any, k: Any, scale: float | None) -> Any:
-    """q @ k^T * scale, of which each operand gets the root."""
+    """q @ k^T * scale; each operand is multiplied by the root of the scale."""
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     return meta.matmul(meta.multiply(q, root), meta.multiply(k, root), transpose_b=True)
 

@@ -64,7 +64,7 @@ def scan(
     count = len(inputs) - num_scan_inputs
     outputs = len(body.outputs) - count
     if not 0 < num_scan_inputs <= len(inputs) or outputs < 0:
-        problem = f"{len(inputs)} inputs of which {num_scan_inputs} are scanned, and {len(body.outputs)} results"
+        problem = f"{len(inputs)} inputs, {num_scan_inputs} of them scanned, and {len(body.outputs)} results"
         raise OnnxError("onnx", f"{node.name}: {problem}", "states, then scanned inputs")
     operands = [_tensor(node, v) for v in inputs]
     states, scanned = operands[:count], operands[count:]

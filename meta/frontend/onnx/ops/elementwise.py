@@ -120,7 +120,7 @@ def power_1(node: Node, X: Any, Y: Any, *, broadcast: int = 0, axis: int | None 
 
 @row("Mod", since=10, fold=lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b))
 def mod(node: Node, A: Any, B: Any, *, fmod: int = 0) -> Any:
-    """The remainder with the sign of the divisor; with fmod, that of the dividend, as in C."""
+    """The remainder with the sign of the divisor; with fmod, with the sign of the dividend, as in C."""
     _same_dtype("Mod", A, B)
     if not fmod:
         return meta.mod(A, B)

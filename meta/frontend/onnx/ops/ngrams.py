@@ -19,7 +19,7 @@ def tf_idf_vectorizer(
     node: Node, X: Any, *, mode: str, ngram_counts: Any, ngram_indexes: Any, max_skip_count: int, max_gram_length: int,
     min_gram_length: int, pool_int64s: Any = (), pool_strings: Any = (), weights: Any = (),
 ) -> Any:  # fmt: skip
-    """For each row the number of each n-gram of a pool, with 0 to `max_skip_count` elements between its own. Those of
+    """For each row the number of each n-gram of a pool, with 0 to `max_skip_count` elements between its own. Pools of
     text are refused."""
     if pool_strings or not is_int(X.dtype):
         refuse(node, "the n-grams are of words", "integers: meta has no tensors of text")

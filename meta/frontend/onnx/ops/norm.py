@@ -26,7 +26,7 @@ def batch_normalization(
     momentum: float = 0.9, training_mode: int = 0,
 ) -> Any:  # fmt: skip
     """In training by the batch's statistics; the running ones then keep the share `momentum` of the old values. The
-    variances are those of the population."""
+    variances are population variances."""
     if not training_mode:
         return _by_statistics(X, scale, B, input_mean, input_var, epsilon)
     axes = (0, *range(2, X.ndim))

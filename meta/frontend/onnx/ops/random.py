@@ -1,4 +1,4 @@
-"""Random numbers: those of meta, whatever the seed. A node with a seed draws the same ones in each new program."""
+"""Random numbers: meta draws its own, whatever the seed. A node with a seed draws the same ones in each new program."""
 
 from __future__ import annotations
 

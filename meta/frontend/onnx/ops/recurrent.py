@@ -108,7 +108,7 @@ def _run(
 ) -> Any:
     """All steps of all directions: Y, and the last states.
 
-    step(direction): (states, inputs of a step) -> new states, of which the first is the result.
+    step(direction): (states, inputs of a step) -> new states; the first one is the result.
     inputs(direction): what the steps take of x, (time, batch, ...)."""
     results: list[Any] = []
     last: list[list[Any]] = []

@@ -68,7 +68,7 @@ def split_to_sequence(node: Node, input: Any, split: Any = None, *, axis: int = 
 
 
 def _equal_parts(node: Node, x: Any, step: int, axis: int) -> list[Any]:
-    """Parts of `step` elements along an axis, of which the last one may have fewer."""
+    """Parts of `step` elements along an axis; the last one may have fewer."""
     size = x.shape[axis]
     count = -(-size // step)
     if count > MAX_UNROLLED:

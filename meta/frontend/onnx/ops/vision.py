@@ -58,7 +58,7 @@ def roi_align(
     """Means or maxima of interpolated samples in the bins of regions. sampling_ratio 0: as many samples a bin as it has
     elements, rounded up, which needs the values of the regions.
 
-    Maxima are those of the weighted corners of all samples."""
+    Maxima are taken over the weighted corners of all samples."""
     aligned = coordinate_transformation_mode == "half_pixel"
     if mode not in ("avg", "max"):
         refuse(node, f"mode is {mode!r}", "avg or max")

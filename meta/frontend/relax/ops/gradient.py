@@ -11,7 +11,7 @@ from meta.frontend.relay.convert.tensor_layout import permuted
 
 
 def _pool(call: OpCall) -> tuple[Any, Any, str, list[Any]]:
-    """The gradient and x in the layout NCHW, that of the call, and the window."""
+    """The gradient and x in the layout NCHW, the call's layout, and the window."""
     dy, x = call.tensors(2)
     layout = call.only("layout", "NCHW", "NHWC")
     call.get("out_layout")

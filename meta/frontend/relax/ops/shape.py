@@ -16,7 +16,7 @@ shared("collapse_sum_like", "meshgrid", "nn.batch_flatten", "repeat", "reverse_s
 
 @row("split")
 def split(call: OpCall) -> Any:
-    """Into sections of one size, of which the last one is smaller where that does not divide; or at positions."""
+    """Into sections of one size, with a smaller last one where that does not divide; or at positions."""
     x, axis = tensor(call, 0), call.int("axis")
     sections = call.get("indices_or_sections")
     size = x.shape[axis]

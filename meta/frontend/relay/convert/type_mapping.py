@@ -66,7 +66,7 @@ def _dim(size: int | str | None, name: str, bound: Bindings) -> Dim:
 
 
 def size_name(name: str) -> str:
-    """The name of a size: that of the program, or one that IR text can hold, distinct for distinct names."""
+    """The name of a size: the program's name, or one that IR text can hold, distinct for distinct names."""
     if is_name(name):
         return name
     digest = blake2b(name.encode("utf-8", "surrogatepass"), digest_size=4).hexdigest()
@@ -125,7 +125,7 @@ def fits(declared: ast.Type, actual: Type) -> bool:
 
 
 def constant_value(node: ast.Constant) -> np.ndarray[Any, Any]:
-    """The array of a constant, in NumPy's dtype for it (bfloat16: that of `ml_dtypes`)."""
+    """The array of a constant, in NumPy's dtype for it (bfloat16: the one from `ml_dtypes`)."""
     dtype = dtype_of(node.dtype, node.place)
     if dtype == "bfloat16":
         import ml_dtypes

@@ -1,7 +1,7 @@
 """The kinds of the fields of Relay's attribute classes.
 
 In JSON every field is a string: "7" is the number 7 or node 7, depending on the declaration of the field in C++. The
-names below are those of the attribute structs of TVM 0.6 to 0.18.
+names below come from the attribute structs of TVM 0.6 to 0.18.
 """
 
 from __future__ import annotations

@@ -102,7 +102,7 @@ class NodeGraph:
         return int(value)
 
     def items(self, index: int) -> Sequence[int]:
-        """The nodes of an Array; those of a Map without string keys, in which keys and values alternate."""
+        """The nodes of an Array, or of a Map without string keys, in which keys and values alternate."""
         data = self.nodes[index].get("data", [])
         if not isinstance(data, list):
             raise self.error('"data" is not a list', node=index)

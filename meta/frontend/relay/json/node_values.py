@@ -142,7 +142,7 @@ class ValueBuilder:
         return out
 
     def _literal(self, index: int, name: str, text: Any) -> Any:
-        """A number, a bool or a text, all of which JSON has as strings."""
+        """A number, a bool or a text; JSON has all three as strings."""
         if not isinstance(text, str) or len(text) > 100_000:
             raise self.graph.error(f"field {name} is not a short text", node=index)
         if name in STRINGS or len(text) > 40:

@@ -1,8 +1,8 @@
 """Products of integers of few bits, which Relay computes bit by bit on packed words.
 
 A word of n bits holds one bit of n neighbours along an axis, the first in its highest bit. Packed kernels are unpacked,
-and the products are those of integers: of the lowest bits of x, and of the kernel as a number w or, with `unipolar`, as
-2 w - (2 ** bits - 1), whose bits are -1 and 1.
+and the products are products of integers: of the lowest bits of x, and of the kernel as a number w or, with `unipolar`,
+as 2 w - (2 ** bits - 1), whose bits are -1 and 1.
 """
 
 from __future__ import annotations

@@ -116,8 +116,9 @@ def transposed(call: OpCall, x: Any, w: Any) -> Any:
 
 @converter("nn.conv2d_backward_weight")
 def conv2d_backward_weight(call: OpCall) -> Any:
-    """The gradient of the kernel, whose size is an attribute. The attributes are those of a convolution: data_layout is
-    the layout of the gradient, kernel_layout that of x, and out_layout that of the result."""
+    """The gradient of the kernel, whose size is an attribute. The attributes have the names of a convolution's:
+    data_layout is the layout of the gradient, kernel_layout the layout of x, and out_layout the layout of the
+    result."""
     dy, x = widened(call, *call.tensors(2))
     grad_layout = call.text("data_layout", "NCHW") or "NCHW"
     layout = call.text("kernel_layout", "NCHW") or "NCHW"

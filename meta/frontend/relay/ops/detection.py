@@ -67,8 +67,8 @@ def _compacted(parts: list[Any], box: Any) -> list[Any]:
 
 @converter("vision.proposal")
 def proposal(call: OpCall) -> Any:
-    """Regions around anchors moved by a network, those of the highest scores that overlap little: rows of batch, left,
-    top, right, bottom (S. Ren et al., "Faster R-CNN", 2015). With too few regions they repeat."""
+    """Regions around anchors moved by a network, with the highest scores and little overlap: rows of batch, left, top,
+    right, bottom (S. Ren et al., "Faster R-CNN", 2015). With too few regions they repeat."""
     scores, moves, sizes = call.tensors(3)
     scales, ratios = call.floats("scales", (4.0, 8.0, 16.0, 32.0)), call.floats("ratios", (0.5, 1.0, 2.0))
     stride, iou_loss = call.int("feature_stride", 16), call.flag("iou_loss")

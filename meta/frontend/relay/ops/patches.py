@@ -39,7 +39,8 @@ def _windows(x: Any, starts: tuple[Any, Any], offsets: tuple[Any, Any]) -> Any:
 
 @converter("sliding_window")
 def sliding_window(call: OpCall) -> Any:
-    """The windows over the last axes, from `axis` on: the axes before, those of the windows, those in a window."""
+    """The windows over the last axes, from `axis` on: the axes before, then the positions of windows, then the elements
+    in a window."""
     (x,) = call.tensors(1)
     axis, window, stride = call.int("axis"), call.sizes("window_shape"), call.sizes("strides")
     first = axis + x.ndim if axis < 0 else axis

@@ -81,8 +81,8 @@ def avg_pool(call: OpCall) -> Any:
 
 
 def averaged(call: OpCall, x: Any) -> Any:
-    """The averages of the windows of x, whose spatial axes are the last. Those of integers are truncated quotients of
-    sums, which 64-bit floats represent exactly."""
+    """The averages of the windows of x, whose spatial axes are the last. Averages of integers are truncated quotients
+    of sums, which 64-bit floats represent exactly."""
     rank = x.ndim - 2
     kernel, stride, padding, dilation = _windows(call, x.shape[2:])
     include = call.flag("count_include_pad")

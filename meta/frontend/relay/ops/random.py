@@ -1,4 +1,4 @@
-"""Random numbers by Threefry, whose state is a tensor of ten words of 64 bits: the numbers are those of Relay.
+"""Random numbers by Threefry, whose state is a tensor of ten words of 64 bits: the same numbers as in Relay.
 
 Words 0 to 3 are the key, 4 and 5 the path of splits, 6 and 7 the counter, 8 and 9 the bit of the path that the next
 split sets (J. Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011; K. Claessen, M. Palka, "Splittable
@@ -63,7 +63,7 @@ def _mixed(a: Any, b: Any, rotation: int) -> tuple[Any, Any]:
 
 
 def _next_bit(high: Any, low: Any) -> list[Any]:
-    """Two words with the bit after the one that is set."""
+    """Two words with one bit set: the bit after the one set in `high` and `low`."""
     one, zero = _word(1), _word(0)
     shifted = meta.right_shift(high, one)
     entered = meta.where(meta.equal(high, one), _word(_HIGHEST), meta.right_shift(low, one))

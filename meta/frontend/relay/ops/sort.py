@@ -39,7 +39,7 @@ def topk(call: OpCall) -> Any:
 
 @converter("unique")
 def unique(call: OpCall) -> Any:
-    """The distinct elements, in ascending order or in that of their first occurrences; the index of each first
+    """The distinct elements, in ascending order or in the order of their first occurrences; the index of each first
     occurrence; for each element of x the index of its value among them; their number; and their counts."""
     (x,) = call.tensors(1)
     order = meta.argsort(x, 0)

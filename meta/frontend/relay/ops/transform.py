@@ -50,7 +50,7 @@ def reshaped(call: OpCall, x: Any, newshape: tuple[int, ...], allow_zero: bool =
 
 def new_shape(call: OpCall, old: tuple[Any, ...], newshape: tuple[Any, ...], allow_zero: bool) -> tuple[Any, ...]:
     """The shape after Relay's special sizes: 0 copies a size, -1 is inferred, -2 copies all remaining sizes, -3
-    multiplies the next two, -4 splits the next one into the two that follow, of which one may be -1."""
+    multiplies the next two, -4 splits the next one into the two that follow; one of these may be -1."""
     out: list[Any] = []
     axis = i = 0
     inferred = None

@@ -137,7 +137,7 @@ def _ranked(score: Any, valid: Any, top: int) -> Any:
 
 
 def _apart(boxes: Any, kind: Any) -> Any:
-    """Boxes moved so that those of different classes do not overlap."""
+    """Boxes moved so that boxes of different classes do not overlap."""
     span = meta.add(meta.subtract(meta.max(boxes), meta.min(boxes)), 1.0)
     return meta.add(boxes, meta.expand_dims(meta.multiply(kind, span), 2))
 

@@ -68,7 +68,7 @@ def without_weight_transform(call: OpCall) -> Any:
 
 
 def _transforms_depth(depth: int, height: int) -> bool:
-    """Whether Relay transforms the depth of a kernel, too."""
+    """Whether Relay also transforms the depth of a kernel."""
     return 2 < depth < 8 and depth == height
 
 
@@ -87,7 +87,7 @@ def weight_transform_3d(call: OpCall) -> Any:
 
 @converter("nn.contrib_conv3d_winograd_without_weight_transform")
 def without_weight_transform_3d(call: OpCall) -> Any:
-    """A convolution with a transformed kernel, of which `kernel_size` says whether the depth was transformed."""
+    """A convolution with a transformed kernel; `kernel_size` says whether its depth was transformed."""
     x, transformed = call.tensors(2)
     size = call.sizes("kernel_size")
     if transformed.ndim != 5 or len(size) != 3:

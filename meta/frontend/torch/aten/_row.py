@@ -21,7 +21,7 @@ RENAMES: Mapping[str, tuple[str, ...]] = {
     "weight": ("w",), "grad_output": ("dy",), "kernel_size": ("kernel",), "output_size": ("size",),
     "max_val": ("max",), "min_val": ("min",),
 }  # fmt: skip
-"""ATen's names of arguments, and those of the same arguments in meta: the first that the function has is meant."""
+"""ATen's names of arguments, and names of the same arguments in meta: the first that the function has is meant."""
 
 PLACEMENT = frozenset({"layout", "pin_memory", "memory_format", "non_blocking", "generator", "implicit"})
 """Arguments of ATen that choose memory and not values. meta's arrays are compact and draw from one generator."""

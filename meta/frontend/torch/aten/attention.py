@@ -1,8 +1,8 @@
 """Scaled dot-product attention: torch's function, and the operators that its backends are, with their gradients.
 
 The backends compute the same; they differ in the results besides the output. Of those the logarithms of the sums of
-exponentials are meta's `lse`; sequence lengths and random states are empty. Dropout inside of them is refused: its
-random numbers would have to be those of the backward operator."""
+exponentials are meta's `lse`; sequence lengths and random states are empty. Dropout inside of them is refused: it would
+have to draw the same random numbers as the backward operator."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ def _factor(q: Any, scale: float | None) -> Any:
 def _gradients(
     dy: Any, q: Any, k: Any, v: Any, y: Any, lse: Any, mask: Any, causal: bool, scale: float | None, dropout: float
 ) -> tuple[Any, Any, Any, Any]:
-    """The gradients of q, k, v and the scores; those of the scores are None without a mask. In place of lse there may
+    """The gradients of q, k, v and the scores; the scores' gradient is None without a mask. In place of lse there may
     be the weights, as torch's decomposition of the forward operator returns them."""
     if dropout:
         raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")

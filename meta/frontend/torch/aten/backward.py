@@ -81,7 +81,7 @@ def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
 
 @into(ROWS)
 def leaky_relu_backward(grad_output: Any, self: Any, negative_slope: Any, self_is_result: bool) -> Any:
-    """The sign of the result is that of its argument, so that either may be given."""
+    """The result has the sign of its argument, so that either may be given."""
     return meta.leaky_relu_dx(self, grad_output, negative_slope)
 
 

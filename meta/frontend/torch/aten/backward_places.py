@@ -196,8 +196,8 @@ def native_layer_norm_backward(
     grad_out: Any, input: Any, normalized_shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
     output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    """By the forward's moments, which carry its eps: that of x is the gradient of a batch norm whose channels are the
-    rows. Mixed operands, as of a float32 norm under autocast, are computed in the widest dtype."""
+    """By the forward's moments, which carry its eps: the gradient of x is the gradient of a batch norm whose channels
+    are the rows. Mixed operands, as of a float32 norm under autocast, are computed in the widest dtype."""
     if len({t.dtype for t in (grad_out, input, weight) if t is not None}) > 1:
         operands = [t for t in (grad_out, input, mean, rstd, weight) if t is not None]
         widest = reduce(promote, [t.dtype for t in operands])

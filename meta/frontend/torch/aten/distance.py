@@ -24,7 +24,8 @@ def cov(self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any =
 
 @into(ROWS)
 def norm(self: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    """A number is the order of a vector norm, of all elements along the axes; the names are those of torch.norm."""
+    """A number is the order of a vector norm, of all elements along the axes; the names are the same as in
+    torch.norm."""
     if p == "nuc":
         return meta.linalg.matrix_norm(self, "nuc", (0, 1) if dim is None else dim, keepdim, dtype)
     return meta.linalg.vector_norm(self, 2 if p in (None, "fro") else p, axes(dim), keepdim, dtype)

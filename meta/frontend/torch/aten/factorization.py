@@ -57,7 +57,7 @@ def _linalg_eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
 
 
 def _factors(x: Any) -> Any:
-    """The LU factors and pivots that ATen keeps for the gradient. Those of meta compute their own."""
+    """The LU factors and pivots that ATen keeps for the gradient. meta's gradients compute their own."""
     return meta.lu_factor_ex(meta.stop_gradient(x))[:2]
 
 
@@ -153,7 +153,7 @@ def cholesky_inverse(self: Any, upper: bool = False) -> Any:
 
 
 def _with_whole_gradient(factor: Any, upper: bool) -> Any:
-    """One triangle of a factor. ATen's gradient also has the other triangle, that of a full matrix in its place."""
+    """One triangle of a factor. ATen's gradient also has the other triangle, as if the factor were a full matrix."""
     if factor.ndim < 2:
         raise ArgumentError("cholesky", f"the factor has {factor.ndim} axes", "at least 2")
     triangle = meta.triu(factor) if upper else meta.tril(factor)

@@ -82,7 +82,7 @@ _PADDING = ("zeros", "border", "reflection")
 
 @into(ROWS, "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
-    """The grid's coordinates are its last axis, unlike those of `meta.grid_sample`."""
+    """The grid's coordinates are its last axis, unlike in `meta.grid_sample`."""
     if interpolation_mode not in range(3) or padding_mode not in range(3):
         problem = f"the modes are {interpolation_mode} and {padding_mode}"
         raise ArgumentError("grid_sampler", problem, f"0 to 2, for {_INTERPOLATION} and {_PADDING}")

@@ -73,7 +73,8 @@ def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *,
 
 @into(ROWS)
 def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
-    """0-d tensors count as vectors of one element beside those of one axis; no indices pick nothing."""
+    """A 0-d tensor counts as a vector of one element if the other tensor is a vector; without indices the result is
+    empty."""
     if self.ndim == index.ndim:
         return meta.gather(self, dim, index)
     if index.size == 0:

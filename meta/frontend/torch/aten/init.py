@@ -93,7 +93,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
 
 @into(ROWS)
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
-    """For an integer dtype ATen cuts off the fractions of the ends, too."""
+    """For an integer dtype ATen also cuts off the fractions of the ends."""
     if dtype is not None and is_int(canonical(dtype)):
         start, end = _cut_off(start), _cut_off(end)
     if is_tensor(start) or is_tensor(end) or _has_complex(start, end, dtype):
@@ -103,7 +103,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
 
 @into(ROWS)
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
-    """For an integer dtype ATen cuts off the fractions of the ends of several elements, too."""
+    """For an integer dtype ATen also cuts off the fractions of the ends if there are several elements."""
     if steps != 1 and dtype is not None and is_int(canonical(dtype)):
         start, end = _cut_off(start), _cut_off(end)
     if _has_complex(start, end, dtype):

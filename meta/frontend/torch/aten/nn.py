@@ -18,7 +18,7 @@ ROWS: Rows = {
 
 
 def _of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function that is linear in its first two arguments, for complex ones, too."""
+    """A function that is linear in its first two arguments, extended to complex ones."""
 
     def run(x: Any, weight: Any, *rest: Any) -> Any:
         if not is_complex(x.dtype) and not is_complex(weight.dtype):

@@ -79,7 +79,7 @@ def instance_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, momentum: float,
     eps: float, cudnn_enabled: bool = False,
 ) -> Any:  # fmt: skip
-    """Running statistics are updated in place by the means over the batch of those of each example."""
+    """Running statistics are updated in place by the examples' statistics, averaged over the batch."""
     if not use_input_stats:
         return meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
     wide, axes = meta.cast(_detached(input), accumulation_dtype(input.dtype)), tuple(range(2, input.ndim))
@@ -95,7 +95,7 @@ def _detached(x: Any) -> Any:
 
 
 def _statistics(x: Any, *parameters: Any) -> str:
-    """The dtype of saved statistics: that of x, or the wide one if parameters have another."""
+    """The dtype of saved statistics: the dtype of x, or the wide one if parameters have another."""
     is_mixed = any(t is not None and t.dtype != x.dtype for t in parameters)
     return accumulation_dtype(x.dtype) if is_mixed else x.dtype
 

@@ -37,7 +37,7 @@ def compile_backend(
     inside of the programs what meta lacks, and every operator that draws random numbers, so that torch.manual_seed
     gives the numbers of eager calls (see `explain`).
 
-    options: see `meta.frontend.torch.dynamo.options.Options`.  mode: None, or one of torch's modes, of which
+    options: see `meta.frontend.torch.dynamo.options.Options`.  mode: None, or one of torch's modes;
         "max-autotune-no-cudagraphs" turns `graphs` off.
     Raises ArgumentError for unknown options."""
     settings = read_options(mode, options)
@@ -59,7 +59,7 @@ def _compiler(
     kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str], layouts: set[str]
 ) -> Callable[..., Any]:
     """A compiler of graphs of a kind. stable: the names of parameters and buffers among the inputs of the forward
-    graph, which the backward graph reads by the same names.  layouts: those of activations with channels last."""
+    graph, which the backward graph reads by the same names.  layouts: the layouts of activations with channels last."""
 
     def compile_one(module: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         if kind != "backward":

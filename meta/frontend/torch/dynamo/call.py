@@ -292,7 +292,7 @@ def _preparer(
 
 def _writer(converted: Converted) -> Callable[[Sequence[Any], Sequence[Any]], None]:
     """(arguments of a call, inputs of the program) -> the arguments that the program writes have their new values, also
-    those of which it had copies."""
+    where it wrote to copies."""
     writes = [(i, converted.inputs[i]) for i in converted.written]
 
     def write_back(values: Sequence[Any], inputs: Sequence[Any]) -> None:

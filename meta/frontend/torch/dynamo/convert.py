@@ -367,8 +367,8 @@ def _leaves(value: Any) -> list[Any]:
 
 
 def _as_declared(value: Any, expected: Any) -> Any:
-    """Floating results in the dtype that the graph gives them. For mixed operands, torch's fake kernels and its real
-    ones differ in it, and the rest of the graph has that of the fake ones."""
+    """Floating results in the dtype that the graph gives them. For mixed operands, torch's fake and real kernels differ
+    in it, and the rest of the graph has the fake kernels' dtype."""
     if isinstance(value, (tuple, list)) and isinstance(expected, (tuple, list)):
         pairs = list(zip(value, expected, strict=False))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
         return tuple(_as_declared(x, fake) for x, fake in pairs) if len(pairs) == len(value) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]

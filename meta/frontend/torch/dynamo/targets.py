@@ -21,13 +21,13 @@ def _wrapped(node: Node) -> int | None:
 
 
 def reported_name(node: Node) -> str:
-    """The name of what a node computes: of a wrapper, that of its operator."""
+    """The name of what a node computes; for a wrapper, its operator's name."""
     place = _wrapped(node)
     return schema_name(node.target if place is None else node.args[place])
 
 
 def declared(node: Node) -> Any:
-    """The fake tensors that a node returns. AOTAutograd gives wrappers none; they are those of their operator."""
+    """The fake tensors that a node returns. AOTAutograd gives wrappers none; then the operator's are returned."""
     place = _wrapped(node)
     if place is None or "val" in node.meta:
         return node.meta.get("val")
@@ -41,7 +41,7 @@ def declared(node: Node) -> Any:
 
 
 def is_random(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether a call draws random numbers. Those of dropout that drop nothing do not."""
+    """Whether a call draws random numbers. A dropout that drops nothing does not."""
     if _wrapped(node) is not None:
         return True
     target: Any = node.target

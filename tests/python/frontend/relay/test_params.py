@@ -199,7 +199,7 @@ BROKEN = {
     "header": (zipped(("a.npy", npy("__import__('os')"))), "parameter 'a'|ValueError"),
     "keys of two classes": (zipped(("a.npy", npy("(3,), b'x': 1"))), "parameter 'a'|TypeError"),
     "no npy": (zipped(("a.npy", b"hello")), "ValueError"),
-    "checksum": (npz(a=np.arange(3)).replace(b"\2" + b"\0" * 7, b"\3" + b"\0" * 7, 1), "its checksum is not that of"),
+    "checksum": (npz(a=np.arange(3)).replace(b"\2" + b"\0" * 7, b"\3" + b"\0" * 7, 1), "its checksum does not match"),
     "member cut": (zipped(("a.npy", npy("(3,)", data=b"\0" * 11))), "12 bytes is cut off after 11"),
     "open bracket": (zipped(("a.npy", npy("(3,", data=b"\0" * 12))), "TokenError|SyntaxError|ValueError"),
     "method": (zipped(("a", b"\0"), compression=zipfile.ZIP_LZMA), "a compression that NumPy does not write"),
@@ -243,7 +243,7 @@ USERS = {"0.weight": np.arange(12, dtype="float32").reshape(4, 3), "1.bias": np.
 
 
 @pytest.mark.parametrize("kind", ["dict", "npz", "params"])
-def test_names_are_those_of_the_user(kind: str, tmp_path: Path) -> None:
+def test_names_are_the_names_of_the_user(kind: str, tmp_path: Path) -> None:
     params: Any = USERS
     if kind == "npz":
         np.savez(tmp_path / "p.npz", **USERS)

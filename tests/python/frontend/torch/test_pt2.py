@@ -226,7 +226,7 @@ def test_tensors_of_a_file_are_separate(archives: list[bytes], file: Callable[..
 def test_a_damaged_weight_is_noticed(archives: list[bytes], file: Callable[..., Path]) -> None:
     weight = fuzz_pt2.contents(archives[0])["archive/data/weights/weight_0"]
     damaged = archives[0].replace(weight, bytes(len(weight)))
-    with pytest.raises(TorchProgramError, match=r"'data/weights/weight_0': its checksum is not that of its \d+ bytes"):
+    with pytest.raises(TorchProgramError, match=r"'data/weights/weight_0': its checksum does not match its \d+ bytes"):
         from_exported(file(damaged))
 
 
