@@ -10,7 +10,7 @@ MAX_PROGRAM = 16 << 20
 """Characters of the program in a text, without the constants: a network of 10,000 operators has 2 MiB."""
 
 MAX_TOKENS = 2 << 20
-"""Tokens of IR text, each of which takes 150 bytes while it is read; a network of 10,000 operators has 300,000."""
+"""Tokens of IR text. Each takes 150 bytes while it is read; a network of 10,000 operators has 300,000."""
 
 MAX_NESTING = 200
 """Nested brackets, function types and lets, and branches of one else-if chain. Relay's printer nests scopes only: a
@@ -27,7 +27,7 @@ MAX_NAME = 4096
 """Characters of a name."""
 
 MAX_STRING = 1 << 16
-"""Characters of a string in a program; constants have no limit but that of the source."""
+"""Characters of a string in a program; constants are limited only by the source."""
 
 MAX_DIMENSIONS = 64
 """Dimensions of a tensor; NumPy has the same limit."""

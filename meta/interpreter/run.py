@@ -106,8 +106,8 @@ def _plain(record: bool = True) -> Generator[None, None, None]:
 
 @mutable(eq=False)
 class _Frame:
-    """A block being evaluated. values: those of the function around it, shared with its other blocks.  sizes: symbolic
-    sizes of the call.  ends_call: whether its result is that of a call (and not of a conditional)."""
+    """A block being evaluated. values: the values of the function around it, shared with its other blocks.  sizes:
+    symbolic sizes of the call.  ends_call: whether its result is the result of a call (and not of a conditional)."""
 
     block: Block
     values: dict[Var, Any]

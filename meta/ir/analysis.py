@@ -13,7 +13,7 @@ from meta.records import record
 
 
 def vars_read(value: Expr | Atom) -> frozenset[Var]:
-    """The variables from outside that a value reads, those of nested blocks included."""
+    """The variables from outside that a value reads, also in nested blocks."""
     return frozenset(free_vars(value) if isinstance(value, (If, FunctionExpr)) else _vars(reads(value)))
 
 
@@ -147,7 +147,8 @@ Sources = frozenset[Any]
 
 def result_sources(function: FunctionExpr, *, certain: bool = False) -> tuple[Sources, ...]:
     """For each result, the tensors whose memory it may be: a view shares the memory of its operand, the result of a
-    conditional that of either branch. A call of a function counts as new memory, and so does a result that is a tuple.
+    conditional the memory of either branch's result. A call of a function counts as new memory, and so does a result
+    that is a tuple.
 
     certain: only tensors whose memory it is whichever branch runs."""
     sources = _StorageAnalysis(function, Sources.intersection if certain else Sources.union)

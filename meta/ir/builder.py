@@ -134,7 +134,7 @@ class Builder:
         return Call(op, values, kind, self.next_span(), dict(attrs or {}), dialect)
 
     def call_function(self, function: Var | GlobalVar, args: Iterable[Atom], name: str | None = None) -> Var:
-        """Call a function value on atoms; raises IRError when their types are not those of its parameters."""
+        """Call a function value on atoms; raises IRError when their types do not match its parameters."""
         values = tuple(args)
         return self.emit(Call(function, values, applied_type(function, values), self.next_span()), name)
 

@@ -20,7 +20,7 @@ def set_op_lookup(lookup: OpLookup) -> None:
 
 
 def find_op(name: str) -> OpLike:
-    """The operator called `name` by the installed lookup, that of the registry by default; raises RegistryError
+    """The operator called `name` by the installed lookup, by default the registry's; raises RegistryError
     without such a name."""
     if not _installed:
         import meta

@@ -212,7 +212,7 @@ class _Parser:
         return Binding(var, value)
 
     def count_types(self, token: Token, kind: Type) -> None:
-        """Count the leaves of a variable's type; raises IRError when those of the program are too many."""
+        """Count the leaves of a variable's type; raises IRError when the program has too many."""
         self.types += kind.nodes if isinstance(kind, (TupleType, FunctionType)) else 1
         if self.types > MAX_TYPE_LEAVES:
             problem = "the types of the program have too many parts"

@@ -1,4 +1,4 @@
-"""Fusion patterns: how the elements of a result depend on those of the operands."""
+"""Fusion patterns: how the elements of a result depend on the operands' elements."""
 
 from __future__ import annotations
 

@@ -215,7 +215,7 @@ class Printer:
             case Constant():
                 inline = encode_inline(atom.value, atom.type)
                 return inline or self.constants.setdefault(atom, f"${len(self.constants)}")
-            case _:  # error texts print other objects, too
+            case _:  # error texts print other objects as well
                 return f"<{type(atom).__name__}>"
 
     def name(self, var: Var) -> str:

@@ -104,7 +104,7 @@ def stored(kind: TensorType) -> TensorType:
 
 
 def _check_sizes(shape: Shape, dtype: str) -> None:
-    """Raise TypeInferenceError for a negative size, and for a tensor whose sizes, those of 0 apart, no machine counts.
+    """Raise TypeInferenceError for a negative size, and for a tensor whose sizes, ignoring zeros, no machine counts.
     Symbolic sizes pass."""
     numbers = [d for d in shape if isinstance(d, int)]
     if any(d < 0 for d in numbers):
@@ -317,7 +317,7 @@ def _solved(where: str, name: str, axis: int, dim: SymDim, size: int, sizes: Siz
 
 
 def check_sizes(where: str, name: str, kind: Type, actual: Type, sizes: Sizes) -> None:
-    """Raise ArgumentError unless the sizes that `kind` computes from names are those of `actual`."""
+    """Raise ArgumentError unless the sizes that `kind` computes from names equal the sizes of `actual`."""
     if not isinstance(kind, TensorType) or not isinstance(actual, TensorType):
         return
     for dim, size in zip(kind.shape, actual.shape, strict=True):
@@ -337,8 +337,8 @@ def _mismatch(where: str, name: str, kind: TensorType, actual: TensorType, sizes
 
 
 def linear(value: Dim, name: str) -> tuple[Dim, Dim] | None:
-    """(coefficient, rest) of a size that is `coefficient * name + rest`, neither of which depends on `name`; None for
-    other sizes."""
+    """(coefficient, rest) of a size `coefficient * name + rest`, where neither depends on `name`; None for other
+    sizes."""
 
     def at(number: int) -> Dim:
         def size(atom: str) -> Dim:

@@ -33,7 +33,7 @@ def size_names(kind: Type) -> frozenset[str]:
 
 
 class SizeScope:
-    """The variables that a pass may read where it is in a function. functions: those of its module."""
+    """The variables that a pass may read where it is in a function. functions: the functions of its module."""
 
     def __init__(self, functions: Mapping[str, FunctionExpr]) -> None:
         self._functions = functions
@@ -61,7 +61,7 @@ class SizeScope:
 
 
 def _sizes_read(block: Block, functions: Mapping[str, FunctionExpr]) -> frozenset[str]:
-    """The names of sizes that running a block needs to know, and that its own calls do not define: those of its values,
+    """The names of sizes that running a block needs to know, and that its own calls do not define: sizes of its values,
     of arguments, and of the steps that its loops repeat."""
     sizes: set[str] = set[str]().union(*(_sizes(atom.type) for atom in block.results))
     for binding in walk(block):

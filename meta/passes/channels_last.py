@@ -58,7 +58,7 @@ def _to_second(ndim: int) -> tuple[int, ...]:
 
 @record
 class _New:
-    """What replaces a value. last: whether its channels are last; of a tuple, those of `fields`."""
+    """What replaces a value. last: whether its channels are last; in a tuple, whether the channels of `fields` are."""
 
     value: Expr | Var
     last: bool = True
@@ -70,7 +70,7 @@ class _LayoutConverter:
 
     last: variables whose channels are last now, and what holds them.  tuples: the same of tuples, with the positions of
     such tensors.  before, after: transposes made so far, back and forth.
-    planes: tensors as pools take them.  indices: those of max pools that have been converted.
+    planes: tensors as pools take them.  indices: the indices of max pools that have been converted.
     saved: bytes that libraries need not convert.  spent: bytes that transposes move."""
 
     def __init__(self, function: FunctionExpr) -> None:
@@ -275,7 +275,7 @@ def _concatenate(to: _LayoutConverter, call: Call) -> _New | None:
 
 
 def _max_pool(to: _LayoutConverter, call: Call) -> _New | None:
-    """Max pooling whose indices, which are those of the layout, only its gradient takes."""
+    """Max pooling whose indices, which depend on the layout, only its gradient takes."""
     args = arguments_of(call)
     x, rank = args["x"], args["x"].type.ndim - 2
     indices = indices_of(to.old, call)
@@ -352,7 +352,7 @@ def _is_elementwise(op: Op) -> bool:
 
 
 def _elementwise(to: _LayoutConverter, call: Call) -> _New | None:
-    """An elementwise operator, of which some operand has its channels last."""
+    """An elementwise operator with some operand whose channels are last."""
     if not isinstance(call.type, TensorType) or not any(a in to.last for a in call.args if isinstance(a, Var)):
         return None
     ndim = call.type.ndim
@@ -363,7 +363,7 @@ def _elementwise(to: _LayoutConverter, call: Call) -> _New | None:
 
 
 def _broadcast(to: _LayoutConverter, atom: Any, ndim: int) -> Atom:
-    """An operand of an elementwise operator with channels last: those of lower rank broadcast from the last axis."""
+    """An operand of an elementwise operator with channels last: operands of lower rank broadcast from the last axis."""
     kind = atom.type
     if kind.ndim == 0 or kind.ndim == ndim:
         return to.as_last(atom) if kind.ndim else atom

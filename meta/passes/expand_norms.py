@@ -1,7 +1,7 @@
 """Batch norm on GPUs as sums over channels and elementwise operators.
 
 As one kernel, batch norm reads its input twice and writes a result that the next kernel (relu, or the sum with a
-shortcut) reads again; so does its gradient with that of relu. Taken apart, everything that follows the sums is
+shortcut) reads again; so does its gradient with the gradient of relu. Taken apart, everything that follows the sums is
 elementwise and fuses with those neighbours.
 
     y = relu(batch_norm(x) + z)      statistics of x; then y from x and z in one kernel

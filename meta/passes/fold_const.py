@@ -50,7 +50,7 @@ def _source(atom: Atom, scope: Scope) -> Constant | Call | None:
 
 
 def _is_foldable(call: Call) -> bool:
-    """Whether a call is of an operator that gives the same result each time; those of libraries may draw numbers."""
+    """Whether a call is of an operator that gives the same result each time; library operators may draw numbers."""
     return isinstance(call.op, Op) and not isinstance(call.op, ForeignOp)
 
 

@@ -68,7 +68,7 @@ class _Lifter:
         self.functions[name] = renamed(self.scope.changed(replace(function, params=params), self.block))
 
     def captured(self, function: FunctionExpr) -> tuple[Var, ...]:
-        """The free variables, with those of already lifted closures in place of the closures."""
+        """The free variables; a closure that is already lifted is replaced by its own free variables."""
         out: dict[Var, None] = {}
         for v in free_vars(function):
             lifted = self.closures.get(v)

@@ -1,6 +1,6 @@
-"""Pools with channels last: those of one channel with another spatial axis, whose windows have one element.
+"""Pools with channels last: pools of one channel with another spatial axis, along which windows have one element.
 
-Indices of maxima are then those of that layout."""
+Indices of maxima then follow that layout."""
 
 from __future__ import annotations
 

@@ -100,7 +100,8 @@ def _is_floating(kind: Any) -> bool:
 def _partition(
     bindings: Sequence[Binding], forward_length: int, gradients_wanted: Sequence[Atom | None]
 ) -> tuple[tuple[Binding, ...], tuple[Binding, ...]]:
-    """The bindings of the forward program, with fields of its tuples, and those of the gradient that are read."""
+    """The bindings of the forward program, with fields of its tuples, and the bindings of the gradient that are
+    read."""
     forward = list(bindings[:forward_length])
     defined = {b.var for b in forward}
     rest: list[Binding] = []

@@ -62,7 +62,7 @@ def _tail_call(block: Block, name: str) -> Call | None:
 
 
 def _branches(block: Block) -> If | None:
-    """The conditional whose result is that of the block."""
+    """The conditional whose result is the block's result."""
     value = block.bindings[-1].value if block.bindings and block.result is block.bindings[-1].var else None
     return value if isinstance(value, If) else None
 

@@ -92,7 +92,7 @@ def _runtime_tensor(data: Any) -> Any:
 class GraphCall:
     """A machine for a program with destinations: `main(*raw tensors)` launches the graph as soon as there is one.
 
-    main: the machine's function.  types: those of the parameters before the destinations.
+    main: the machine's function.  types: the types of the parameters before the destinations.
     moving: the parameters that are other tensors in every call, which are copied.
     stable: those that may be other tensors but have mostly the same memory, as parameters of a model of torch; the
         graph reads them there. The rest are the same tensors in every call.

@@ -315,8 +315,8 @@ def compile_record(
     record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
     memory_budget: int | str | None = None, stable: Iterable[int] = (),
 ) -> Program:  # fmt: skip
-    """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are those
-    of `compile`.
+    """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are the
+    same as for `compile`.
 
     stable: the positions of inputs that have the same memory in most calls, as parameters of a model: CUDA graphs read
         them there, and are recorded again when they are elsewhere."""

@@ -73,7 +73,7 @@ def _table(rows: Sequence[tuple[str, ...]]) -> str:
 @record
 class MemoryReport:
     """Bytes of one call. state: parameters, buffers and optimizer state that the program reads or writes.
-    inputs, constants: those of the call.  outputs, intermediates, workspace, dynamic: see PlannedBytes.
+    inputs, constants: the call's inputs and constants.  outputs, intermediates, workspace, dynamic: see PlannedBytes.
     trade: what a budget of memory costs, None without one.
     `total` is everything that lives during the call."""
 

@@ -246,7 +246,7 @@ def flat_tree(count: int) -> Tree:
 def finisher(record: tracing.Record, indices: Sequence[int | None]) -> Finish:
     """(inputs, all results of a program) -> what the call returns, with the left gradients put in place.
 
-    indices: those of the left gradients of `record` among the results."""
+    indices: positions of the left gradients of `record` among the results."""
     count = record.result.count()
     build = _builder(record)
     state = [x for _, x in record.state]

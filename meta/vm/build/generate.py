@@ -83,7 +83,7 @@ def execution_mode(planned: Planned) -> str:
 FEWEST: Final = 24
 """Kernels from which on several processes compile: they take two seconds to start, in which one compiles about ten."""
 _SAVED: Final = 72
-"""The same, times the processes beyond the first: two processes compile programs of 72 kernels, three those of 36."""
+"""The same, times the processes beyond the first: two processes compile from 72 kernels on, three from 36 on."""
 FEWEST_FOR_THREADS: Final = 6
 """Kernels from which on several threads compile: every request takes 6 ms more than its functions."""
 BY_THREADS: Final = frozenset(("cpu",))
@@ -207,8 +207,8 @@ def run_first_calls(source: Source) -> None:
     """Call each library kernel with a slow start once, on uninitialised tensors, while other processes compile.
 
     In its first call, a convolution of cuDNN measures plans, an attention in Triton is compiled, and a product starts
-    cuBLAS. Later calls, those of the program among them, use what was found. Where that fails, for lack of memory for
-    instance, the program's own call comes first, and reports the error."""
+    cuBLAS. Later calls, including the program's, use what was found. Where that fails, for lack of memory for instance,
+    the program's own call comes first, and reports the error."""
     if source.device.kind == "cpu":
         return
     slow = [c for c in source.choices.packed().values() if c.implementation.slow_start and _takes_any_values(c)]
@@ -286,6 +286,7 @@ _EMPTY: Final = "meta_empty"
 
 
 def _empty() -> Any:
-    """A function that does nothing: TVM finds the code of the library, and so of the kernels, by that of a module."""
+    """A function that does nothing: TVM finds the code of the library, and so of the kernels, by the code of a
+    module."""
     body = tvm.tirx.Evaluate(tvm.tirx.const(0, "int32"))
     return tvm.PrimFunc([], body).with_attr("global_symbol", _EMPTY)

@@ -139,7 +139,7 @@ def entered(module: Any, main: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def register(loops: Iterable[LoopCall]) -> None:
-    """Make the functions that programs call known to TVM, those of `loops` among them."""
+    """Make the functions that programs call known to TVM, including the functions of `loops`."""
     if tvm.get_global_func(LOOP_FUNCTION, allow_missing=True) is None:
         tvm.register_global_func(LOOP_FUNCTION, kept(_loop))
         tvm.register_global_func(CHECK_FUNCTION, kept(_check_stack))

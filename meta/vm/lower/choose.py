@@ -129,7 +129,7 @@ class Choices:
         self._by_call[call] = choice
 
     def _device(self, call: Call) -> Device:
-        # A copy may read another device, as that of a random key does, but its result stays on the program's.
+        # A copy may read another device (the copy of a random key does), but its result stays on the program's.
         read = () if cast(Op, call.op).name == "device_copy" else arg_types(call.args)
         devices = {t.device for t in flat_types((*read, call.type))}
         wrong = min(map(str, devices - {self.device}), default="")

@@ -1,5 +1,5 @@
 """Open calls: the shapes of their results depend on values. A program runs them eagerly, through a function that it
-calls by name, and binds its symbolic sizes to those of the result."""
+calls by name, and binds its symbolic sizes to the result's sizes."""
 
 from __future__ import annotations
 

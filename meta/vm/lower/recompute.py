@@ -72,7 +72,7 @@ def _taker(value: Any, choices: Choices) -> Any:
 
 
 def _recipe(binding: Binding, unwritten: bool, recipes: Mapping[Var, _Recipe], choices: Choices) -> _Recipe | None:
-    """How the tensor of a binding is computed if it is such a tensor. recipes: those of earlier bindings."""
+    """How the tensor of a binding is computed if it is such a tensor. recipes: the recipes of earlier bindings."""
     call, kind = _taker(binding.value, choices), binding.var.type
     if call is None or not isinstance(kind, TensorType) or not isinstance(kind.nbytes, int):
         return None

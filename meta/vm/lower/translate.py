@@ -34,7 +34,7 @@ _GPU_OP_PATTERN = {**_OP_PATTERN, "reduce": 3}
 
 
 def _variable_name(name: str) -> str:
-    """The name of a Relax variable. That of an operand is one in kernels of CUDA, where TVM drops leading underscores:
+    """The name of a Relax variable. An operand keeps its name in kernels of CUDA, where TVM drops leading underscores:
     `_0.weight`, a parameter of torch's, would start with a digit."""
     return f"p{name}" if name.lstrip("_")[:1].isdigit() else name
 
@@ -304,7 +304,7 @@ class Lowering:
         return self.atom(scope, atom) if call is None else self.bind(scope, "", call.type, self.call(scope, call))
 
     def open(self, scope: Scope, call: Call) -> Any:
-        """An open call: a match_cast binds the variables of its sizes to those of the result."""
+        """An open call: a match_cast binds the variables of its sizes to the sizes of the result."""
         assert isinstance(call.type, TensorType)
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)

@@ -30,7 +30,7 @@ class MemoryTrade:
     """The costs of a budget of memory, in bytes.
 
     budget: the limit.  before, after: the total of the program without and with it.  recomputed: the kernels that run
-    again.  moved: the bytes that those read and write.  moved_by_all: those of the program without the budget."""
+    again.  moved: the bytes that those read and write.  moved_by_all: the same for the program without the budget."""
 
     budget: int
     before: int

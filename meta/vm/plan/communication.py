@@ -7,7 +7,7 @@
 A collective of values that the program computes starts at once, and kernels that need its result are put off while
 others can run. A collective that reads only state, such as the gathering of sharded parameters, starts before the
 kernel that needs it, and once more where its result is needed much later (`gather_again`). In both cases the operands
-and results of collectives in progress are at most IN_FLIGHT bytes, or those of a single collective. Programs that
+and results of collectives in progress are at most IN_FLIGHT bytes, or belong to a single collective. Programs that
 divide parameters or gradients are to have little whole at one time: there the limit is also the size of the median
 collective, twice that for values. All ranks have equal programs, and so they start collectives in one order.
 

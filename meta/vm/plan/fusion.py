@@ -88,7 +88,8 @@ def fuse_operators(module: Any) -> Any:
 
 
 def _confused_tuples(function: Any, module: Any) -> Iterator[str]:
-    """The names of the tuples of which groups read items, where one group reads several of one tuple and also another.
+    """The names of the tuples whose items groups read, where one group reads several items of one tuple and also
+    another tuple.
 
     Where FuseOps lost items, the tuple behind them is an argument as a whole."""
     bindings = list(_bindings(function.body))

@@ -23,7 +23,7 @@ Span = tuple[int, int]
 _GRAIN: Final = 256
 """Bytes that tensors of an arena start at multiples of, as libraries on GPUs expect."""
 _SEARCHED: Final = 2000
-"""The number of large tensors for which all places are compared; others share the memory of those of their size."""
+"""The number of large tensors for which all places are compared; others share memory with tensors of the same size."""
 
 
 def write_over_operands(function: KernelList, functions: KernelTable) -> None:
@@ -100,7 +100,7 @@ def _share_symbolic(function: KernelList) -> None:
 
 
 def _shared(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The bytes of storages, and for each tensor its storage and offset 0. Of two searches, the one that needs less."""
+    """The bytes of storages, and for each tensor its storage and offset 0. The better of two searches, by bytes."""
     large, small = _by_size(sizes)
     plans = [_searched(sizes, spans, large, order) for order in (iter, reversed)]
     storages, place = min(plans, key=lambda plan: sum(plan[0]))
@@ -136,8 +136,8 @@ def _searched(
 
 
 def _packed(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The bytes of one storage, and for each tensor that storage and its offset. Of two searches, the one that needs
-    less: by size, and by size times length of life."""
+    """The bytes of one storage, and for each tensor that storage and its offset. The better of two searches, by bytes:
+    in order of size, and of size times length of life."""
     rounded = [-(-max(size, 1) // _GRAIN) * _GRAIN for size in sizes]
     large, small = _by_size(rounded)
     by_life = sorted(large, key=lambda t: -rounded[t] * (spans[t][1] - spans[t][0] + 1))

@@ -108,7 +108,7 @@ class _Greedy:
         return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
 
     def growth(self, kernel: OrderedCall) -> int:
-        """The bytes that a kernel allocates, less those of the tensors that it is the last to read."""
+        """The bytes that a kernel allocates, less the bytes of the tensors that it is the last to read."""
         size = self.graph.sizes
         freed = sum(size[t] for t in kernel.reads if self.readers[t] == 1)
         return sum(size[t] for t in kernel.writes) - freed

@@ -1,5 +1,5 @@
-"""The functions that a program calls beside its own kernels: those of libraries (torch, cuDNN, dialects of users) and
-open calls. A file has the calls as IR text with the dialects chosen, from which the functions are found again."""
+"""The functions that a program calls beside its own kernels: functions of libraries (torch, cuDNN, dialects of users)
+and open calls. A file has the calls as IR text with the dialects chosen, from which the functions are found again."""
 
 from __future__ import annotations
 

@@ -35,7 +35,7 @@ def array_entry(name: str, x: NDArray) -> safetensors.ArrayEntry:
 
 def write(path: Path, entries: Sequence[safetensors.ArrayEntry], metadata: Mapping[str, str]) -> str:
     """Write a file atomically; returns its SHA-256, in hex. Without a private directory for the key the file is not
-    signed, of which a warning tells.
+    signed, and a warning says so.
 
     Raises:
         FileError: it cannot be written.
