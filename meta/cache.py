@@ -266,7 +266,7 @@ class DiskCache:
 
     @contextlib.contextmanager
     def _bucket(self, path: Path) -> Generator[Folder | None, None, None]:
-        """The folder of an entry; None if it does not exist or is not private, of which a warning tells."""
+        """The folder of an entry; None if it does not exist, or (with a warning) if it is not private."""
         with contextlib.ExitStack() as stack:
             try:
                 folder = stack.enter_context(opened(self.directory))

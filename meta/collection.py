@@ -2,7 +2,7 @@
 
 Python's search for cycles visits all living objects, again and again while a program is built from many small ones. It
 took a fifth of the processor time in which BERT-base's training step is traced, transformed and looked up on disk, and
-2 % of that of the first kernel of a process.
+2 % of the processor time of the first kernel of a process.
 """
 
 from __future__ import annotations

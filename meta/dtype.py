@@ -166,7 +166,7 @@ def promote_scalar(tensor: str, value: Number) -> str:
 
 
 def to_numpy(dtype: str) -> np.dtype[Any]:
-    """The NumPy dtype; for bfloat16 that of ml_dtypes."""
+    """The NumPy dtype; for bfloat16 the dtype of ml_dtypes."""
     import numpy as np
 
     if dtype == "bfloat16":

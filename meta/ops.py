@@ -1,5 +1,5 @@
-"""Operators by name: `meta.ops.mypkg.swiglu` for those of a package that defines `mypkg::swiglu`, `meta.ops.softmax`
-for those without a namespace, which are `meta.softmax`, too."""
+"""Operators by name: `meta.ops.mypkg.swiglu` in a package that defines `mypkg::swiglu`, and `meta.ops.softmax` for one
+without a namespace, which is also `meta.softmax`."""
 
 from __future__ import annotations
 

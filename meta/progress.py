@@ -6,7 +6,7 @@
         advance()
 
 Nothing is drawn before `DELAY` seconds, if standard error is not a terminal, without rich (the extra `progress`), or
-with META_PROGRESS=0. Work in other threads than that of `compiling` is not shown.
+with META_PROGRESS=0. Work in other threads than the thread of `compiling` is not shown.
 
     with timed_stages() as seconds:
         step(x, y)

@@ -2,7 +2,7 @@
 
 To type checkers `@record` is `@dataclass(frozen=True, slots=True)`. At run time nothing refuses an assignment, and the
 methods are compiled when they are first looked up: Python takes half a millisecond to make a frozen dataclass, and a
-tenth of that for a record; a program that runs its first operator makes forty, of which it uses half."""
+tenth as long for a record; a program that runs its first operator makes forty and uses half of them."""
 
 from __future__ import annotations
 

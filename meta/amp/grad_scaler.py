@@ -131,8 +131,8 @@ class GradScaler(CheckedArguments):
         return {**dict(zip(_STATE, values, strict=True)), _SKIPPED: self.skipped_steps}
 
     def load_state_dict(self, state: Mapping[str, float | int]) -> None:
-        """Restore a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict`, of which
-        torch's states lack "skipped_steps", with values that the constructor takes."""
+        """Restore a saved state. Raises ArgumentError unless it has exactly the entries of `state_dict` (torch's states
+        lack "skipped_steps"), with values that the constructor takes."""
         if set(state) - {_SKIPPED} != set(_STATE):
             raise ArgumentError("GradScaler", f"the state has {sorted(state)}", ", ".join(_STATE))
         scale, growth, backoff, interval, good_steps = (state[name] for name in _STATE)

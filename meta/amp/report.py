@@ -98,9 +98,10 @@ def report(
     """The precision of every operator of a program in mixed precision, why, and the casts; nothing is run.
 
     step: a Model, a traced function, a training step, an IR Module, a function, or what `meta.vm.compile` made of one,
-        with its passes.  args, kwargs: those of a call.
+        with its passes.  args, kwargs: the arguments of a call.
     dtype, overrides: as in `meta.passes.auto_cast`, which is applied. A step with `autocast` inside, or one compiled
-        with that pass, has its casts already, and gets no more.  dtype: by default that of these casts, or bfloat16.
+        with that pass, has its casts already, and gets no more.  dtype: by default the dtype of these casts, or
+        bfloat16.
     Raises ArgumentError for something that cannot be traced."""
     policy = check_policy("report", dtype or "bfloat16", overrides)
     module = _traced(step, args, kwargs)

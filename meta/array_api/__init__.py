@@ -1,7 +1,7 @@
 """The namespace of the Python array API standard, version 2023.12, and the functions of 2024.12 that have operators:
 `xp = x.__array_namespace__()`.
 
-Where the standard's signature is that of an operator, the operator is the function. docs/array-api.md lists what is
+Where the standard's signature matches an operator's, the operator is the function. docs/array-api.md lists what is
 missing, and where results differ from the standard.
 """
 

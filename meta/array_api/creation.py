@@ -76,7 +76,7 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
 
 
 def full(shape: Any, fill_value: dtypes.Number, *, dtype: Any = None, device: Any = None) -> Any:
-    """`fill_value` everywhere; the dtype is bool, int64, float32 or complex64 by that of the value."""
+    """`fill_value` everywhere; the dtype is bool, int64, float32 or complex64 by the kind of the value."""
     if dtype is None:
         dtype = dtypes.scalar_dtype(fill_value)
     return meta.full(shape, fill_value, dtype, _placed(device))

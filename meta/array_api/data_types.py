@@ -37,7 +37,7 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
 
 
 def can_cast(from_: Any, to: Any, /) -> bool:
-    """Whether promotion of a dtype (or of that of a tensor) with `to` gives `to`. Categories do not mix."""
+    """Whether promotion of a dtype (or of a tensor's dtype) with `to` gives `to`. Categories do not mix."""
     source, target = _dtype(from_), dtypes.canonical(to)
     return dtypes.category(source) == dtypes.category(target) and dtypes.promote(source, target) == target
 
@@ -93,7 +93,7 @@ class IntInfo:
 
 
 def finfo(type: Any, /) -> FloatInfo:
-    """Facts of a floating dtype, of the parts of a complex one, or of that of a tensor. Raises ArgumentError for
+    """Facts of a floating dtype, of the parts of a complex one, or of a tensor's dtype. Raises ArgumentError for
     others."""
     name = dtypes.real_dtype(_dtype(type))
     if not dtypes.is_float(name):
@@ -104,7 +104,7 @@ def finfo(type: Any, /) -> FloatInfo:
 
 
 def iinfo(type: Any, /) -> IntInfo:
-    """Facts of an integer dtype, or of that of a tensor. Raises ArgumentError for others."""
+    """Facts of an integer dtype, or of a tensor's dtype. Raises ArgumentError for others."""
     name = _dtype(type)
     if not dtypes.is_int(name):
         raise ArgumentError("iinfo", f"the dtype is {name}", ", ".join(dtypes.INTS), "use finfo")
@@ -133,7 +133,7 @@ class NamespaceInfo:
         return [CPU, *takewhile(devices.exists, gpus)]
 
     def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, str]:
-        """The dtypes of the standard by name; those of a kind, or of a tuple of kinds."""
+        """The dtypes of the standard by name; with `kind`, only the dtypes of one kind or of a tuple of kinds."""
         names = (name for name in dtypes.ALL if name not in EXTRA)
         return {name: name for name in names if kind is None or isdtype(name, kind)}
 

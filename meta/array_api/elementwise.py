@@ -19,7 +19,7 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
 
 
 def round(x: Any, /) -> Any:
-    """The nearest integers, even ones for halves; of complex tensors, those of both parts."""
+    """The nearest integers, even ones for halves; both parts of complex tensors are rounded."""
     if not dtypes.is_complex(x.dtype):
         return meta.round(x)
     return meta.complex(meta.round(meta.real(x)), meta.round(meta.imag(x)))

@@ -1,4 +1,4 @@
-"""Statistical functions. Sums and products of signed integers are int64, those of unsigned ones uint64."""
+"""Statistical functions. Sums and products of signed integers are int64, of unsigned integers uint64."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ def _cumulative(
 
 
 def _wide(x: Any, dtype: Any) -> Any:
-    """The dtype of sums and products where none is given; None for that of meta's operators."""
+    """The dtype of sums and products where none is given; None for the default of meta's operators."""
     return "uint64" if dtype is None and dtypes.is_unsigned(x.dtype) else dtype
 
 

@@ -88,7 +88,7 @@ def _compare(path: Path, before: str, text: str) -> int:
 
 
 def _importable(name: str) -> str:
-    """The package called `name`, or the one that a distribution or an entry point of that name loads.
+    """The package called `name`, or the package that a distribution or an entry point of that name loads.
 
     Raises ArgumentError if there is none."""
     if "" not in sys.path:

@@ -1,6 +1,6 @@
 """`python -m meta ops`: the operators by family, or which parts each one has and which are missing.
 
-Those of installed packages (entry points of meta.operators) and of `--import` are among them."""
+Operators of installed packages (entry points of meta.operators) and of `--import` are included."""
 
 from __future__ import annotations
 

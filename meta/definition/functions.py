@@ -111,7 +111,7 @@ def _compiled(text: str, op: Op, namespace: dict[str, Any]) -> Any:
 
 
 def _describe(function: Any, op: Op, module: str, skip: int) -> None:
-    """Set defaults, annotations and documentation; those of the first `skip` arguments are left out."""
+    """Set defaults, annotations and documentation; the first `skip` arguments are left out."""
     args = op.schema.args[skip:]
     tensor = "T" if tensor_args(op) else "NDArray"
     function.__module__ = module

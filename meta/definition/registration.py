@@ -38,7 +38,7 @@ def define(
 ) -> Callable[[TypeFunction], Callable[..., Any]]:
     """Register the decorated type function as operator `name` and return its public function, which is also
     `meta.<name>`, or `meta.ops.<package>.<name>` for a name such as "package::name". Packages name their operators in
-    this way, so that those of two packages do not clash.
+    this way, so that operators of two packages do not clash.
 
     gradient: an entry as in derivatives.yaml: a formula (text, or a Python function with the values that it reads as
         parameters) for each tensor argument, "non_differentiable", or "not_implemented: reason". Without an entry,
@@ -162,7 +162,7 @@ def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
             name,
             f"its type function returned {type(out).__name__}",
             "a TensorType, a TupleType or a Value",
-            "return the type of the result, such as that of an argument",
+            "return the type of the result, such as an argument's type",
         )
 
     return checked

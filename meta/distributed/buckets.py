@@ -58,7 +58,7 @@ def buckets(
     large ones one by one.
 
     apart: arrays for which it differs are in different buckets.
-    parts: of how many the arrays are one; sizes are those of all parts."""
+    parts: the number of parts that the arrays are one of; sizes count all parts."""
     open_buckets: dict[Any, list[NDArray]] = {}
     sizes: dict[Any, int] = {}
     for x in arrays:

@@ -1,7 +1,7 @@
 """Collectives on arrays and traced values. All ranks of a group call them in one order, with tensors of one type.
 
 `group` is an axis of a mesh (`mesh["dp"]`), or None for all processes. All are differentiable, to any order; the
-gradient on a rank is that of the sum of all ranks' losses. In a single process they are the identity.
+gradient on a rank is the gradient of the sum of all ranks' losses. In a single process they are the identity.
 """
 
 from __future__ import annotations

@@ -35,7 +35,7 @@ class Exchange:
 
     def before_call(self, args: tuple[Any, ...]) -> None:
         """Raise CommunicationError for arguments of other types than on the other ranks, which are compared where they
-        differ from those of the last call. Programs are compared by their executor."""
+        differ from the last call's. Programs are compared by their executor."""
         if modes.trace is None and self.ranks.ranks > 1:
             from meta.backend.torch.groups import find_group
 

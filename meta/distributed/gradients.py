@@ -43,7 +43,7 @@ def data_parallel(
 
 
 def broadcast_state(step: TrainStep, group: Group) -> None:
-    """Overwrite the arrays of a step by those of the group's first rank."""
+    """Overwrite the arrays of a step with the arrays of the group's first rank."""
     if group.ranks > 1:
         with no_grad():
             for _, x in step.named_state():

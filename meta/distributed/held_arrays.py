@@ -37,7 +37,7 @@ def held_arrays(step: TrainStep, exchanges: Sequence[Exchange]) -> tuple[HeldArr
     for name, x in step.named_state():
         shard = by_id.get(id(x)) or by_name.get(name.rpartition(".")[0])
         if shard is not None and x.shape != shard.array.shape:
-            shard = None  # a number, such as that of updates
+            shard = None  # a number, such as the count of updates
         part = next((p for p in parts if p.owns(name) and (shard is not None or x.shape == p.shape)), None)
         where = [] if part is None else [f"{part.placement} over {part.group.name}"]
         where += [] if shard is None else [f"elements over {shard.group.name}"]
@@ -45,6 +45,6 @@ def held_arrays(step: TrainStep, exchanges: Sequence[Exchange]) -> tuple[HeldArr
         shape: Any = part.kind.shape if part is not None else x.shape if shard is None else shard.shape
         size, whole = (math.prod(each) * itemsize(x.dtype) for each in (x.shape, shape))
         if shard is not None and x is shard.array and x is not shard.parameter:
-            whole = 0  # all ranks have the parameter, too
+            whole = 0  # all ranks have the parameter as well
         held.append(HeldArray(name, share, size, whole, ", ".join(where) or "each rank"))
     return tuple(held)

@@ -14,7 +14,7 @@ from meta.schema.annotations import CheckedArguments
 class Group(NamedTuple):
     """A group of ranks, the last two arguments of a collective.
 
-    name: "world", or that of an axis of a mesh.  ranks: their number."""
+    name: "world", or the name of an axis of a mesh.  ranks: their number."""
 
     name: str
     ranks: int

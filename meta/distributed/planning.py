@@ -28,7 +28,8 @@ _SENT: Mapping[str, Callable[[int, int], float]] = {
     "reduce_scatter": lambda ranks, size: (ranks - 1) / ranks * size,
     "all_to_all": lambda ranks, size: (ranks - 1) / ranks * size,
 }
-"""Bytes that a rank sends in ring algorithms, by the bytes of its operand; those of the others are the operand's."""
+"""Bytes that a rank sends in ring algorithms, from the bytes of its operand; in other collectives it sends the
+operand."""
 
 _Key: TypeAlias = tuple[str, str, int]
 """An operator, the name of a group and its number of ranks."""
@@ -134,8 +135,8 @@ def _communications(module: Module, planned: Mapping[_Key, tuple[int, int, int]]
 
 @dataclass(frozen=True, slots=True)
 class _Planned:
-    """Of the compiled program. calls: the calls of each collective, of which some gather parameters twice, the bytes
-    that a rank sends, and those that other kernels read and write while the calls are on their way."""
+    """Of the compiled program. calls: for each collective its calls (some gather parameters twice), the bytes that a
+    rank sends, and the bytes that other kernels read and write while the calls are on their way."""
 
     calls: Mapping[_Key, tuple[int, int, int]]
     intermediates: int
@@ -157,7 +158,7 @@ def _planned(module: Module) -> _Planned:
 
 
 def _sent(operator: str, ranks: int, size: int) -> int:
-    """The bytes that a rank sends in a call, by those of its operand."""
+    """The bytes that a rank sends in a call, from the bytes of its operand."""
     return round(_SENT.get(operator, lambda _, size: size)(ranks, size))
 
 

@@ -29,7 +29,7 @@ def zero(
 ) -> Callable[[TrainStep], TrainStep]:
     """`zero(2, mesh["dp"])(step)`: data parallelism with divided state.
 
-    Each parameter is a vector, padded to a multiple of the number of ranks, of which every rank keeps a shard.
+    Each parameter is a vector, padded to a multiple of the number of ranks; every rank keeps a shard of it.
     stage: 1 divides the optimizer's state: a rank updates its shard, and all shards are gathered. 2 divides gradients
         too: a rank gets only the sum of its shard. 3 divides the parameters too: they are gathered where the model
         reads them; between steps the model's attributes are shards, which `gathered(step)` replaces by parameters.
@@ -37,8 +37,8 @@ def zero(
     bucket_bytes: least size of the parameters or gradients that are sent together; by default 25 MiB, in stage 3 at
         most a 32nd of the parameters.
     broadcast: start from the parameters and the state of the group's first rank.
-    The updates equal those of `data_parallel`. The step given is changed and returned; so is its optimizer, which then
-    has shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
+    The updates equal `data_parallel`'s. The step given is changed and returned; so is its optimizer, which then has
+    shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
     Raises ArgumentError for something else, NotSupportedError for LAMB and LANS, whose updates need norms of whole
     parameters, for a GradScaler and, when called, for a model that writes parameters itself."""
     if isinstance(stage, bool) or stage not in (1, 2, 3):
@@ -83,10 +83,10 @@ def _check_supported(step: TrainStep, stage: int) -> None:
 
 
 class Shard:
-    """One parameter of which every rank has a part.
+    """One parameter that is divided among the ranks.
 
     name: of the parameter.  parameter: the whole array, in stages 1 and 2.  array: this rank's part, a vector.
-    shape: of the whole parameter.  others: groups of other exchanges that divide it, too."""
+    shape: of the whole parameter.  others: groups of other exchanges that also divide it."""
 
     __slots__ = ("array", "group", "name", "others", "parameter", "shape")
 
@@ -125,7 +125,7 @@ def own_rank(group: Group, device: Any) -> Any:
 
 
 def gather(shards: Sequence[Shard], parts: Sequence[Any]) -> list[Any]:
-    """Whole tensors, of which `parts` are the shards of this rank, in one message; differentiable."""
+    """Whole tensors from `parts`, their shards on this rank, in one message; differentiable."""
     ranks = shards[0].group.ranks
     joined = parts[0] if len(parts) == 1 else meta.concatenate(parts, 0)
     rows = meta.reshape(meta.all_gather(joined, 0, *shards[0].group), (ranks, -1))
@@ -175,7 +175,7 @@ def shard_optimizer(step: TrainStep, group: Group) -> list[Shard]:
 
 
 class _Sharded(Exchange):
-    """An exchange of gradients of which every rank has shards."""
+    """An exchange of gradients that every rank has shards of."""
 
     def __init__(self, group: Group, shards: list[Shard], bucket_bytes: int) -> None:
         self.ranks = group

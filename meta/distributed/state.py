@@ -26,9 +26,10 @@ _OF_SHARD = re.compile(r"(optimizer|step|model)\.(.+)\.shard(\.\w+)?")
 class StateEntry:
     """An array of a step's state as a checkpoint has it: a vector, under the name that it has in one process.
 
-    shard: of which parameter the array is this rank's shard, as `zero` divides it; None for arrays that it does not.
-    part: of which parameter the array, gathered from shards, is this rank's part, as `tensor_parallel` divides it. Such
-        an array is gathered, and the checkpoint has it as one."""
+    shard: the parameter that the array is this rank's shard of, as `zero` divides it; None for arrays that it does not
+        divide.
+    part: the parameter that the array, gathered from shards, is this rank's part of, as `tensor_parallel` divides it.
+        Such an array is gathered, and the checkpoint has it as one."""
 
     name: str
     array: NDArray

@@ -40,7 +40,7 @@ def allocate(shape: Sequence[int], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
     """An array to read a file into. The values are undefined.
 
     NumPy asks the system for huge pages. A virtual machine that hands unused memory back to its host gets each of them
-    from there anew: 0.5 to 0.9 s for the 500 MiB of BERT-base, of which small pages take 0.2. Products with the weights
+    from there anew: 0.5 to 0.9 s for the 500 MiB of BERT-base, where small pages take 0.2 s. Products with the weights
     take as long with either."""
     kind: np.dtype[Any] = np.dtype(dtype)
     size = math.prod(shape) * kind.itemsize

@@ -37,7 +37,8 @@ def broadcast(name: str, *xs: Any) -> tuple[Any, ...]:
 
 def unstacked(x: Any) -> list[Any]:
     """The elements of x along axis 0, split in steps: a kernel with as many results as elements compiles for minutes.
-    The gradient of `split` is one concatenation, that of indexing a tensor of the size of x for each element."""
+    The gradient of `split` is one concatenation; the gradient of indexing is a tensor of the size of x for each
+    element."""
     return [meta.squeeze(part, 0) for part in _pieces(x)]
 
 

@@ -1,4 +1,4 @@
-"""Checks and promotions that composed functions share. Their errors are worded as those of operators, and name the
+"""Checks and promotions that composed functions share. Their errors are worded like operators' errors, and name the
 function that was called."""
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Weights of the elements of an axis in those of an axis of another size, and images of bytes resized by them."""
+"""Weights that resize an axis: of each old element in each new one. Also images of bytes resized by them."""
 
 from __future__ import annotations
 

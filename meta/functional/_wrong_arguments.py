@@ -21,7 +21,7 @@ def argument_error(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
 ) -> ArgumentError | None:
     """The error that names the argument of the wrong kind, or else all tensors; None for an error of a user's function
-    and for arguments that are not those of the signature, which Python names."""
+    and for arguments that do not fit the signature, which Python names."""
     frames = traceback.extract_tb(error.__traceback__)
     if len(frames) < 2 or not frames[-1].filename.startswith(_PACKAGE):
         return None

@@ -101,7 +101,7 @@ def _parsed(equation: str, ranks: Sequence[int]) -> tuple[list[Labels], Labels]:
 
 
 def _labels(text: str, rest: int) -> Labels:
-    """One label an axis; those of "..." are counted from the right, where they align."""
+    """One label an axis; the axes of "..." are counted from the right, where they align."""
     before, dots, after = text.partition("...")
     return (*before, *(str(n) for n in range(rest if dots else 0, 0, -1)), *after)
 

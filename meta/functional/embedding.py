@@ -25,8 +25,8 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
 
 
 def rows_of(weight: Any, indices: Any, padding_idx: int | None, scale_grad_by_freq: bool) -> Any:
-    """The rows of a table at the indices. The row `padding_idx` has no gradient; with `scale_grad_by_freq` that of each
-    other row is divided by the number of its indices."""
+    """The rows of a table at the indices. The row `padding_idx` has no gradient; with `scale_grad_by_freq` the gradient
+    of each other row is divided by the number of its indices."""
     rows = meta.embedding(weight, indices)
     if scale_grad_by_freq:
         counts = row_counts(meta.reshape(indices, (indices.size,)), weight.shape[0], weight.dtype)

@@ -37,7 +37,7 @@ def ifft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "back
 
 
 def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
-    """`fft` of real numbers: the frequencies 0 to n // 2, of which the others are conjugates."""
+    """`fft` of real numbers: the frequencies 0 to n // 2; the others are their conjugates."""
     return _from_real("rfft", x, n, axis, norm)
 
 
@@ -47,7 +47,7 @@ def irfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "bac
 
 
 def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
-    """`fft` of a Hermitian signal, of which x is the first half: `n` real numbers, by default 2 * (m - 1)."""
+    """`fft` of a Hermitian signal whose first half is x: `n` real numbers, by default 2 * (m - 1)."""
     return _hermitian_to_real("hfft", x, n, axis, norm)
 
 
@@ -89,7 +89,7 @@ def ihfft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = 
 def fftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
     """The discrete Fourier transform along several axes, each cut or padded with zeros to its size in `s`.
 
-    s: a size for each axis, -1 for that of x.  axes: None for as many of the last axes as `s` has sizes, or all."""
+    s: a size for each axis, -1 for the size of x.  axes: None for as many of the last axes as `s` has sizes, or all."""
     return _complex_transform("fftn", x, s, axes, norm, forward=True)
 
 
@@ -109,7 +109,7 @@ def irfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "back
 
 
 def hfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
-    """`fftn` of a Hermitian signal, of which x is the first half along the last of `axes`; real numbers."""
+    """`fftn` of a Hermitian signal whose first half along the last of `axes` is x; real numbers."""
     return _hermitian_to_real("hfftn", x, s, axes, norm)
 
 
@@ -232,7 +232,7 @@ def _as_complex(x: Any) -> Any:
 
 
 def _resolved(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
-    """Axes counted from the front, and the size of each, None for that of x."""
+    """Axes counted from the front, and the size of each, None for the size of x."""
     sizes = (s,) if isinstance(s, int) else None if s is None else tuple(s)
     if axes is None:
         count = x.ndim if sizes is None else len(sizes)

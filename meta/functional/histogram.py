@@ -31,9 +31,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
         values = meta.ones_like(x, "int64")
     else:
         alike = rules.same_shape(tuple(weights.shape), tuple(x.shape))
-        require(
-            "bincount", alike, f"weights have shape {rules.show(weights.shape)}", f"{rules.show(x.shape)}, that of x"
-        )
+        require("bincount", alike, f"weights have shape {rules.show(weights.shape)}", f"{rules.show(x.shape)} like x")
         require_same_device("bincount", x, weights)
         values = as_dtype(weights, "float32" if weights.dtype == "float32" else "float64")
     return meta.scatter_add(meta.zeros((size,), values.dtype, x.device), 0, as_dtype(x, "int64"), values)

@@ -37,7 +37,7 @@ def grid_sample(
 
     x: (n, c, *spatial); grid: (n, d, *places), coordinates from -1 to 1 of the last spatial axis first; the result is
     (n, c, *places). -1 and 1 are the centres of the outermost pixels (align_corners) or their outer edges. Places
-    outside are 0, those of the nearest pixel inside, or mirrored. Places have gradients too (M. Jaderberg et al.,
+    outside give 0, take the nearest pixel inside, or are mirrored. Places have gradients too (M. Jaderberg et al.,
     "Spatial Transformer Networks", 2015)."""
     spatial = tuple(int(d) for d in x.shape[2:])
     parts = meta.split(grid, len(spatial), 1)
@@ -69,7 +69,7 @@ def interpolated(coordinates: Sequence[Any], pick: Callable[[list[Any]], Any]) -
 
 
 def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: str, align_corners: bool) -> Any:
-    """The weighted sum of 4 x 4 pixels, each of which the padding mode brings inside (R. Keys, 1981)."""
+    """The weighted sum of 4 x 4 pixels; the padding mode brings each inside (R. Keys, 1981)."""
     if len(spatial) != 2:
         raise ArgumentError("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
     coordinates = [_unscaled(a, size, align_corners) for a, size in zip(axes, spatial, strict=True)]

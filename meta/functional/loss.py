@@ -102,8 +102,8 @@ def gaussian_nll_loss(
     "Estimating the Mean and Variance of the Target Probability Distribution", 1994).
 
     var: a number, a tensor of the shape of x, of that shape with a last axis of size 1, or without it. It counts as at
-    least `eps`; its gradient is that of the limited value. full: add log(2 pi) / 2. Raises ArgumentError for another
-    shape of var, a negative number, and unless eps is positive."""
+    least `eps`; its gradient is the gradient of the limited value. full: add log(2 pi) / 2. Raises ArgumentError for
+    another shape of var, a negative number, and unless eps is positive."""
     name = "gaussian_nll_loss"
     check_reduction(name, reduction)
     if not eps > 0:

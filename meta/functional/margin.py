@@ -113,8 +113,8 @@ def triplet_margin_with_distance_loss(
     margin: float = 1.0, swap: bool = False, reduction: Reduction = "mean",
 ) -> Any:  # fmt: skip
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) with a distance function, by default the Euclidean
-    `pairwise_distance`. swap: take the distance of positive and negative where it is less than that of anchor and
-    negative. Raises ArgumentError unless the margin is positive and the three tensors have one rank."""
+    `pairwise_distance`. swap: take the distance of positive and negative where it is less than the distance of anchor
+    and negative. Raises ArgumentError unless the margin is positive and the three tensors have one rank."""
     name = "triplet_margin_with_distance_loss"
     distance = meta.pairwise_distance if distance_function is None else distance_function
     return _triplet(name, anchor, positive, negative, distance, margin, swap, reduction)

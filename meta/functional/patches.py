@@ -59,7 +59,7 @@ def im2col(x: Any, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, strid
 
 
 def col2im(x: Any, size: _Size, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, stride: _Size = 1) -> Any:
-    """The images of which `im2col` takes patches, with the elements of overlapping patches added: (n, c * kernel height
+    """The images that `im2col` takes patches of, with the elements of overlapping patches added: (n, c * kernel height
     * kernel width, patches) becomes (n, c, *size); without a batch if x has rank 2. Raises ArgumentError for shapes
     that do not fit."""
     if x.ndim == 2:

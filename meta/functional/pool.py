@@ -33,9 +33,9 @@ def max_unpool1d(
 ) -> Any:  # fmt: skip
     """Zeros with the elements of x at the positions from which max_pool1d_with_indices took them.
 
-    x, indices: (n, c, l) or (c, l). kernel, stride, padding: those of the pooling; they give the size of the result
-    unless `output_size`, the size of the pooled axes or the whole shape, does: it may differ by less than the stride.
-    Of elements with one position, one is kept. Raises ArgumentError for shapes that do not fit."""
+    x, indices: (n, c, l) or (c, l). kernel, stride, padding: as in the pooling; they give the size of the result unless
+    `output_size`, the size of the pooled axes or the whole shape, does: it may differ by less than the stride. Of
+    elements with one position, one is kept. Raises ArgumentError for shapes that do not fit."""
     return _max_unpool(1, x, indices, kernel, stride, padding, output_size)
 
 
@@ -132,7 +132,7 @@ def _fractional_max_pool(rank: int, x: Any, samples: Any, kernel: _Size, size: _
         raise ArgumentError(name, problem, "windows that fit: at most kernel + size - 1 elements an axis")
     flat: Any = 0
     for axis in range(rank):
-        sample = 1 - axis if rank == 2 else axis  # as in torch: that of the width comes first in two dimensions
+        sample = 1 - axis if rank == 2 else axis  # as in torch: the width's comes first in two dimensions
         u = meta.squeeze(meta.strided_slice(samples, (0, 0, sample), (*x.shape[:2], sample + 1)), 2)
         start = _window_starts(u, spatial[axis], kernels[axis], counts[axis])
         element = meta.expand_dims(start, 3) + meta.arange(0, kernels[axis], 1, "int64", x.device)

@@ -32,7 +32,7 @@ def known_number(name: str, value: Any, kind: type = int) -> Any:
 
 
 def tensor_of(value: Any, like: Any) -> Any:
-    """A number as a 0-d tensor of the dtype that it promotes that of `like` to; tensors as they are."""
+    """A number as a 0-d tensor of the dtype that it promotes `like` to; tensors as they are."""
     if isinstance(value, TensorLike) or hasattr(value, "__array__"):
         return value
     return meta.full((), value, dtypes.promote_scalar(like.dtype, value), like.device)
@@ -90,7 +90,7 @@ def isin(x: Any, elements: Any, invert: bool = False) -> Any:
 
 def nonzero(x: Any) -> tuple[Any, ...]:
     """The positions of the elements that are not 0, in row-major order: one int64 vector an axis. A 0-d tensor is
-    taken for a vector. In traced programs their size is a symbol, as that of `argwhere`."""
+    taken for a vector. In traced programs their size is a symbol, as for `argwhere`."""
     vector = x if x.ndim else meta.reshape(x, (1,))
     return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(vector), vector.ndim, 1))
 

@@ -79,7 +79,7 @@ def outer(x1: Any, x2: Any) -> Any:
 
 def tensordot(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
     """Sums of products over the last axes of x1 and the first of x2 (an int: how many), or over pairs of axes, of equal
-    sizes or 1; the result has the other axes of x1, then those of x2.
+    sizes or 1; the result has the other axes of x1, then the other axes of x2.
 
     Raises TypeInferenceError for axes that do not pair, and for different dtypes."""
     require_same_dtype("tensordot", x1=x1, x2=x2)

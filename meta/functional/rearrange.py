@@ -85,7 +85,7 @@ def slice_scatter(
 ) -> Any:
     """x with x[start:stop:step] of an axis replaced by `src`, which has the shape of that slice and the dtype of x.
 
-    Bounds are those of Python's slices; raises TypeInferenceError for a step of 0 or less, another shape or dtype."""
+    Bounds are as in Python's slices; raises TypeInferenceError for a step of 0 or less, another shape or dtype."""
     require_rank("slice_scatter", x, least=1)
     axis = axis_of("slice_scatter", axis, x.ndim)
     require("slice_scatter", step > 0, f"step is {step}", "1 or more")
@@ -97,7 +97,7 @@ def slice_scatter(
 
 def _require_shape(name: str, src: Any, shape: Sequence[Any]) -> None:
     fits = rules.same_shape(tuple(src.shape), tuple(shape))
-    require(name, fits, f"'src' has shape {rules.show(src.shape)}", f"{rules.show(tuple(shape))}, that of the slice")
+    require(name, fits, f"'src' has shape {rules.show(src.shape)}", f"{rules.show(tuple(shape))} like the slice")
 
 
 def _replaced(name: str, x: Any, src: Any, axis: int, begin: int, end: int, step: int) -> Any:
@@ -357,7 +357,7 @@ def broadcast_tensors(*xs: Any) -> tuple[Any, ...]:
 
 
 def sum_to_size(x: Any, shape: Sequence[int]) -> Any:
-    """x summed over the axes along which `shape` broadcasts to that of x, in the dtype of x; integers wrap around."""
+    """x summed over the axes along which `shape` broadcasts to x's shape, in the dtype of x; integers wrap around."""
     return meta.sum_to(x, shape) if x.dtype != "bool" else as_dtype(meta.sum_to(as_dtype(x, "uint8"), shape), "bool")
 
 
@@ -384,7 +384,7 @@ def rot90(x: Any, k: int = 1, axes: Sequence[int] = (0, 1)) -> Any:
 
 def unfold(x: Any, axis: int, size: int, step: int) -> Any:
     """Windows of `size` elements along an axis, `step` apart: their number in place of the axis, their elements along a
-    new last axis (torch.Tensor.unfold). Raises TypeInferenceError for a size beyond that of the axis or a step of 0."""
+    new last axis (torch.Tensor.unfold). Raises TypeInferenceError for a size beyond the axis's or a step of 0."""
     axis = axis_of("unfold", axis, x.ndim)
     vector = x if x.ndim else meta.reshape(x, (1,))
     length = vector.shape[axis].__index__()

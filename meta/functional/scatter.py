@@ -220,7 +220,7 @@ def put(x: Any, indices: Any, src: Any, accumulate: bool = False) -> Any:
 
 
 def _from_start(indices: Any, size: Any) -> Any:
-    """Positions of which negative ones count from the end, counted from the start."""
+    """Positions counted from the start, from positions that count from the end if they are negative."""
     return meta.where(meta.less(indices, 0), indices + size, indices)
 
 
@@ -229,7 +229,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
 
     indices: an integer tensor, a bool mask (whose values are read) or None for each of the first axes; integer tensors
     broadcast, negative positions count from the end. Raises TypeInferenceError for values that do not broadcast, for
-    another dtype than that of x, and for more indices than axes."""
+    another dtype than x's, and for more indices than axes."""
     require_same_dtype("index_put", x=x, values=values)
     if accumulate and x.dtype == "bool":  # true where any is
         counts = index_put(as_dtype(x, "int64"), indices, as_dtype(values, "int64"), True)

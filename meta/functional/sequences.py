@@ -45,15 +45,15 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device | s
 
 
 def empty_like(x: Any, dtype: str | None = None) -> Any:
-    """A tensor of the shape of another, with values as those of `empty`."""
+    """A tensor of the shape of another, with values as from `empty`."""
     return meta.zeros_like(x, dtype)
 
 
 def sequence_mask(x: Any, sequence_length: Any, mask_value: float = 0.0, axis: int = 0) -> Any:
     """x with `mask_value` at the steps from the length of each sequence on.
 
-    sequence_length: integers, one for each element of the batch.  axis: that of the steps, 0 or 1; the other of these
-    two is that of the batch."""
+    sequence_length: integers, one for each element of the batch.  axis: the axis of the steps, 0 or 1; the other of
+    these two is the axis of the batch."""
     require("sequence_mask", axis in (0, 1), f"axis is {axis}", "0 or 1")
     steps, lengths = _steps_and_lengths("sequence_mask", x, sequence_length, axis, 1 - axis)
     return meta.where(meta.less(steps, lengths), x, mask_value)
@@ -62,7 +62,7 @@ def sequence_mask(x: Any, sequence_length: Any, mask_value: float = 0.0, axis: i
 def reverse_sequence(x: Any, sequence_length: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
     """x with the first steps of each sequence, as many as its length, in reverse order.
 
-    sequence_length: integers, one for each element of the batch.  seq_axis: that of the steps."""
+    sequence_length: integers, one for each element of the batch.  seq_axis: the axis of the steps."""
     steps, lengths = _steps_and_lengths("reverse_sequence", x, sequence_length, seq_axis, batch_axis)
     sources = meta.where(meta.less(steps, lengths), lengths - 1 - steps, steps)
     return meta.gather(x, seq_axis % x.ndim, meta.broadcast_to(sources, x.shape))

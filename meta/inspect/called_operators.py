@@ -12,13 +12,13 @@ from meta.op.registry import Op, all_ops
 
 _FOLLOWED = ("meta.op.grad", "meta._generated.gradients", "meta.frontend.relay.ops", "meta.functional")
 """Modules of the package whose functions are followed; of its other functions only what they enclose is. Functions from
-elsewhere are followed too, except those of libraries."""
+elsewhere are also followed, except library functions."""
 
 
 def operators_called(function: Callable[..., Any], *, methods: bool = False) -> tuple[str, ...]:
     """The names X of all calls `meta.X` in a function and in the functions of its package that it calls, sorted.
 
-    Read from the compiled code; nothing runs. Names of missing operators are included; those of functions and modules
+    Read from the compiled code; nothing runs. Names of missing operators are included; names of functions and modules
     of the package are not. methods: includes operators that are called as methods of arrays, `x.sum()`."""
     names: set[str] = set()
     seen: set[int] = set()

@@ -95,7 +95,7 @@ def _called(name: str) -> Called:
 
 
 def _formulas(op: Op, entry: Any) -> tuple[GradientFormula, ...]:
-    """The formulas of an entry, with those of arguments without a gradient."""
+    """The formulas of an entry, also for arguments without a gradient."""
     if not isinstance(entry, Mapping):
         return (GradientFormula(op.schema.names, str(entry)),)
     entries = cast("Mapping[str, Any]", entry)

@@ -31,7 +31,7 @@ class DialectKernel:
     plevel: its priority; None if unknown, because the dialect is off on this machine.
     devices: kinds of device.  off: why the dialect is not usable on this machine; "" if it is.
     refusals: its checkers; empty if it takes every call that the type function accepts.
-    limits: amounts of work outside of which another dialect is faster, which skips this one.
+    limits: amounts of work; outside of them another dialect is faster and this one is skipped.
     eager_only: whether programs skip it.
     """
 
@@ -46,7 +46,7 @@ class DialectKernel:
 
 
 def kernels(op: Op) -> tuple[DialectKernel, ...]:
-    """The implementations of an operator, highest plevel first; those of dialects that are off last."""
+    """The implementations of an operator, highest plevel first; dialects that are off come last."""
     usable = [_kernel(op, implementation) for implementation in implementations(op)]
     dialects = {kernel.dialect for kernel in usable}
     absent = [_absent(op, dialect(name)) for name in BUILT_IN if name not in dialects and dialect(name).unavailable()]

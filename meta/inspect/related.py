@@ -57,7 +57,7 @@ def relay_names() -> Mapping[str, tuple[RelayConverter, ...]]:
 
 
 def samples(op: Op, modules: Sequence[str] = ()) -> Samples:
-    """The sample rows of an operator: those of the repository, and `SAMPLES` of the imported `modules`."""
+    """The sample rows of an operator: from the repository, and from `SAMPLES` of the imported `modules`."""
     rows, problem = _all_rows(tuple(modules))
     own = [sample for sample in rows if sample.op == op.name]
     if not own and problem and op.family != "user":
@@ -68,7 +68,7 @@ def samples(op: Op, modules: Sequence[str] = ()) -> Samples:
 
 @cache
 def _all_rows(modules: tuple[str, ...]) -> tuple[tuple[Any, ...], str]:
-    """Every sample row (meta.testing.Sample), and why those of the repository cannot be read."""
+    """Every sample row (meta.testing.Sample), and why the repository's cannot be read."""
     own = [sample for name in modules for sample in getattr(sys.modules[name], "SAMPLES", ())]
     if not (CHECKOUT / "tests/python/op/samples").is_dir():
         return tuple(own), "the samples are in the repository only"

@@ -58,8 +58,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
             def forward(self, x):
                 return self.last(meta.relu(self.first(x)))
 
-    `__init__` passes its arguments to `build`; a subclass may define `__init__` instead, and need not call that of
-    Model. A new model is in train mode: its floating parameters require gradients, except those frozen by
+    `__init__` passes its arguments to `build`; a subclass may define `__init__` instead, and need not call Model's.
+    A new model is in train mode: its floating parameters require gradients, except those frozen by
     `x.requires_grad = False`. Arrays registered with `buffer` are saved and moved with the model, but not trained. A
     subclass may define `forward_infer` for inference mode.
     """
@@ -197,7 +197,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
                     yield f"{prefix}.{name}" if prefix else name, value
 
     def _direct_arrays(self) -> Iterator[tuple[str, NDArray]]:
-        """The model's arrays with their names, without those of sub-models."""
+        """The model's arrays with their names, without the arrays of sub-models."""
         return named_leaves(self.__dict__, NDArray)
 
     def _containers(self) -> Iterator[Any]:
@@ -329,7 +329,7 @@ def _with_hooks(model: Model, hooks: Hooks, forward: Callable[..., Any]) -> Call
 
 
 def _is_unchanged(old: Any, new: Any) -> bool:
-    """Whether a program traced with the attribute value `old` is valid for `new`, too."""
+    """Whether a program traced with the attribute value `old` is also valid for `new`."""
     plain = (bool, int, float, str, type(None))
     return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)
 

@@ -153,7 +153,7 @@ class ModuleDict(Model):
         return model
 
     def update(self, modules: Mapping[str, Model] | Iterable[tuple[str, Model]]) -> None:
-        """Add models by name, replacing those of equal names."""
+        """Add models by name, replacing models of equal names."""
         for name, model in dict(modules).items():
             self[name] = model
 

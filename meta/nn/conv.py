@@ -122,7 +122,7 @@ class Conv1d(_Conv):
 class Conv2d(_Conv):
     """2-d convolution; x: (n, in_channels, h, w), w: (out_channels, in_channels / groups, kh, kw).
 
-    Arguments, initialisation and errors are those of Conv1d."""
+    Arguments, initialisation and errors are the same as for Conv1d."""
 
     rank = 2
 
@@ -130,7 +130,7 @@ class Conv2d(_Conv):
 class Conv3d(_Conv):
     """3-d convolution; x: (n, in_channels, d, h, w), w: (out_channels, in_channels / groups, kd, kh, kw).
 
-    Arguments, initialisation and errors are those of Conv1d."""
+    Arguments, initialisation and errors are the same as for Conv1d."""
 
     rank = 3
 
@@ -187,7 +187,7 @@ class ConvTranspose1d(_ConvTranspose):
 class ConvTranspose2d(_ConvTranspose):
     """Transposed 2-d convolution; x: (n, in_channels, h, w), w: (in_channels, out_channels / groups, kh, kw).
 
-    Arguments, initialisation and errors are those of ConvTranspose1d."""
+    Arguments, initialisation and errors are the same as for ConvTranspose1d."""
 
     rank = 2
 
@@ -195,6 +195,6 @@ class ConvTranspose2d(_ConvTranspose):
 class ConvTranspose3d(_ConvTranspose):
     """Transposed 3-d convolution; x: (n, in_channels, d, h, w), w: (in_channels, out_channels / groups, kd, kh, kw).
 
-    Arguments, initialisation and errors are those of ConvTranspose1d."""
+    Arguments, initialisation and errors are the same as for ConvTranspose1d."""
 
     rank = 3

@@ -4,7 +4,7 @@
     meta.nn.init.zeros_(layer.b)
 
 The fan in of an array (out, in, *window) is in times the window, its fan out is out times the window. Random values
-come from `generator` (a meta.random.Generator), by default that of `meta.random.seed`.
+come from `generator` (a meta.random.Generator), by default the generator of `meta.random.seed`.
 """
 
 from __future__ import annotations
@@ -45,8 +45,8 @@ def normal_(x: NDArray, mean: float = 0.0, std: float = 1.0, generator: Generato
 def trunc_normal_(
     x: NDArray, mean: float = 0.0, std: float = 1.0, a: float = -2.0, b: float = 2.0, generator: Generator | None = None
 ) -> NDArray:
-    """Numbers of a normal distribution, of which only those from a to b occur: the distribution function is inverted by
-    interpolation between 2**16 places. Runs on the host.
+    """Numbers of a normal distribution, truncated to [a, b]: the distribution function is inverted by interpolation
+    between 2**16 places. Runs on the host.
 
     Raises ArgumentError unless a < b and std > 0."""
     np: Any = import_module("numpy")

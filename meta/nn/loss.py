@@ -118,7 +118,7 @@ class NLLLoss(_Classes):
 class BCEWithLogitsLoss(ReducedLoss):
     """Binary cross entropy of sigmoid(x), computed without overflow; target: probabilities of the shape of x.
 
-    weight: multiplies each loss.  pos_weight: multiplies those of positive targets."""
+    weight: multiplies each loss.  pos_weight: multiplies the losses of positive targets."""
 
     weight: NDArray | None
     pos_weight: NDArray | None
@@ -156,7 +156,7 @@ class KLDivLoss(Model):
     """target * (log(target) - x), 0 where the target is 0; x: logarithms of probabilities.
 
     reduction: also "batchmean", the sum divided by the size of the first axis.
-    log_target: whether target has logarithms, too."""
+    log_target: whether target also has logarithms."""
 
     reduction: Literal["mean", "sum", "none", "batchmean"]
 

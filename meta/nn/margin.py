@@ -143,7 +143,7 @@ class MultiLabelSoftMarginLoss(_Weighted):
 class TripletMarginLoss(ReducedLoss):
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) with the p-norm of differences plus eps as distance.
 
-    swap: take the distance of positive and negative where it is less than that of anchor and negative."""
+    swap: take the distance of positive and negative where it is less than the distance of anchor and negative."""
 
     margin: float
     p: float

@@ -33,7 +33,7 @@ class _Statistics(Model):
             self.buffer("running_var", meta.ones((num_features,)))
 
     def _move(self, mean: Any, var: Any, factor: Any) -> None:
-        """Move the running statistics by `factor` towards those of a batch."""
+        """Move the running statistics by `factor` towards a batch's statistics."""
         for running, value in ((self.running_mean, mean), (self.running_var, var)):
             assert running is not None
             running.update((running + (value - running) * factor).cast(running.dtype))
@@ -54,7 +54,7 @@ class BatchNorm1d(_Statistics):
     momentum: weight of a batch in the running statistics; None for the mean over all batches, which the buffer
         num_batches_tracked counts.
     affine: whether there are w and b.
-    track_running_stats: whether there are running statistics; without, both modes use those of the batch."""
+    track_running_stats: whether there are running statistics; without, both modes use the batch's statistics."""
 
     def build(
         self,
@@ -203,7 +203,7 @@ class _OverLastAxes(Model):
         self.w = meta.ones(shape) if affine else None
 
     def _check(self, x: Any) -> None:
-        """The operators check the shape against that of w; without w it is checked here."""
+        """The operators check the shape against w's shape; without w it is checked here."""
         if self.w is None and tuple(x.shape[-len(self.axes) :]) != self.normalized_shape:
             problem, name = f"'x' has shape {x.shape}", type(self).__name__
             raise ArgumentError(name, problem, f"last axes of shape {self.normalized_shape}, as normalized_shape")

@@ -129,7 +129,7 @@ class _FractionalMaxPool(Model):
 class FractionalMaxPool2d(_FractionalMaxPool):
     """Maxima over windows of (n, c, h, w) at random places (B. Graham, 2014).
 
-    output_size: the size of the result, or output_ratio: its ratio to that of x.
+    output_size: the size of the result, or output_ratio: its ratio to the size of x.
     return_indices: return a pair, with the position of each maximum. Raises ArgumentError unless there is one of
     output_size and output_ratio."""
 

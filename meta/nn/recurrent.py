@@ -1,7 +1,7 @@
 """Recurrent layers and cells: RNN, LSTM (S. Hochreiter, J. Schmidhuber, "Long Short-Term Memory", 1997) and GRU (K. Cho
 et al., "Learning Phrase Representations using RNN Encoder-Decoder", 2014).
 
-Names, shapes and the order of gates are those of torch: (input, forget, cell, output) and (reset, update, new).
+Names, shapes and the order of gates are torch's: (input, forget, cell, output) and (reset, update, new).
 """
 
 from __future__ import annotations
@@ -250,15 +250,15 @@ class LSTM(_LSTMStep, _GatedLayers):
     num_layers: layers, each over the hidden states of the one before.  bias: whether there are bias_ih and bias_hh.
     batch_first: whether sequences are (batch, length, features), and not (length, batch, features).
     dropout: probability with which inputs of layers but the first are dropped in train mode.
-    bidirectional: whether a second direction goes from the last step to the first; its hidden states follow those of
-        the first direction along the last axis.
+    bidirectional: whether a second direction goes from the last step to the first; its hidden states follow the first
+        direction's along the last axis.
     Layer i has weight_ih_li, weight_hh_li, bias_ih_li and bias_hh_li, of its second direction with `_reverse`, uniform
     in +-1/sqrt(hidden_size)."""
 
 
 class GRU(_GRUStep, _GatedLayers):
     """Gated recurrent units over sequences; returns the hidden states of every step and the last state. Arguments and
-    parameters are those of LSTM."""
+    parameters are the same as for LSTM."""
 
 
 class _Cell(_Gated):

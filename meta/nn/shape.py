@@ -39,7 +39,7 @@ class Flatten(Model):
 
 
 class Unflatten(Model):
-    """Divides the axis dim into axes of sizes unflattened_size, of which one may be -1."""
+    """Divides the axis dim into axes of sizes unflattened_size; one of them may be -1."""
 
     def build(self, dim: int, unflattened_size: Sequence[int]) -> None:
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)

@@ -99,7 +99,8 @@ class TransformerEncoderLayer(_TransformerLayer):
         src_mask: Any = None,
         src_key_padding_mask: Any = None,
     ) -> Any:
-        """Masks are those of MultiHeadAttention. src_mask, src_key_padding_mask: torch's names of the same arguments.
+        """Masks are the same as in MultiHeadAttention. src_mask, src_key_padding_mask: torch's names of the same
+        arguments.
         Raises ArgumentError for an argument that is passed by both names."""
         mask = only_mask("TransformerEncoderLayer", mask=mask, src_mask=src_mask)
         padding = {"key_padding_mask": key_padding_mask, "src_key_padding_mask": src_key_padding_mask}
@@ -113,7 +114,7 @@ class TransformerEncoderLayer(_TransformerLayer):
 
 class TransformerDecoderLayer(_TransformerLayer):
     """Self-attention, attention to `memory`, the result of an encoder, then a network of two linear layers, each with a
-    residual connection. Arguments, defaults and errors are those of TransformerEncoderLayer."""
+    residual connection. Arguments, defaults and errors are the same as for TransformerEncoderLayer."""
 
     def _create(self, attention: Any, norm: Any, linear: Any) -> None:
         self.self_attn, self.multihead_attn = attention(), attention()
@@ -131,7 +132,7 @@ class TransformerDecoderLayer(_TransformerLayer):
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Any:
-        """The masks `tgt_...` are of self-attention, those of `memory_...` of attention to memory; see
+        """The masks `tgt_...` are for self-attention, the masks `memory_...` for attention to memory; see
         MultiHeadAttention."""
 
         def attend(x: Any) -> Any:
@@ -155,7 +156,7 @@ class TransformerEncoder(Model):
         self.norm = norm
 
     def forward(self, x: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
-        """Masks are those of MultiHeadAttention."""
+        """Masks are the same as in MultiHeadAttention."""
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask, is_causal)
         return x if self.norm is None else self.norm(x)

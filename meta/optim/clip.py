@@ -31,17 +31,17 @@ def clip_grad_norm(
     error_if_nonfinite: bool = False,
     group: tuple[str, int] | Callable[[NDArray], Sequence[tuple[str, int]]] | None = None,
 ) -> Any:
-    """Scale the gradients of all parameters by min(1, max_norm / (norm + 1e-6)). Returns the norm before, that of the
-    vector of all gradients: a 0-d tensor, float64 if a gradient is, else float32. Runs in traced steps, too.
+    """Scale the gradients of all parameters by min(1, max_norm / (norm + 1e-6)). Returns the total norm of all
+    gradients before clipping: a 0-d tensor, float64 if a gradient is, else float32. Also runs in traced steps.
 
     parameters: a Model, an optimizer, or arrays; those without a gradient do not matter.
     max_norm: a number or, for values that change between calls of a program, a 0-d tensor.
     norm_type: the order of the norm, above 0; math.inf is the largest magnitude.
     error_if_nonfinite: raise GradientError for a norm that is infinite or NaN, which waits for the device; in a trace
     TraceError. Otherwise an infinite norm makes gradients 0 or NaN, as in torch.
-    group: name and number of the ranks among which the gradients are divided (`mesh["dp"]`); the norm is that of all of
-    them. None for gradients that this process has all of. A function says for each parameter the groups, perhaps none,
-    among which its gradient is divided."""
+    group: name and number of the ranks among which the gradients are divided (`mesh["dp"]`); the norm covers all of
+    them. None if gradients are not divided. A function says for each parameter the groups, perhaps none, among which
+    its gradient is divided."""
     order = nonnegative("clip_grad_norm", "norm_type", norm_type, finite=False)
     if order == 0:
         raise ArgumentError("clip_grad_norm", "norm_type is 0", "a number above 0, or math.inf")
@@ -66,7 +66,7 @@ def clip_grad_norm(
 
 @checked
 def clip_grad_value(parameters: Clipped, clip_value: float) -> None:
-    """Clip each element of the gradients of all parameters to [-clip_value, clip_value]. Runs in traced steps, too.
+    """Clip each element of the gradients of all parameters to [-clip_value, clip_value]. Also runs in traced steps.
 
     parameters: a Model, an optimizer, or arrays; those without a gradient do not matter."""
     bound = nonnegative("clip_grad_value", "clip_value", clip_value, finite=False)
@@ -103,7 +103,7 @@ def _wide(x: Any, dtype: str) -> Any:
 
 
 def _of_all(gradients: dict[_Groups, list[Any]], kind: Literal["sum", "max"], part: Callable[[Any], Any]) -> Any:
-    """The reduction of all ranks' gradients. part: that of one gradient on this rank."""
+    """The reduction of all ranks' gradients. part: the reduction of one gradient on this rank."""
     reduce = meta.max if kind == "max" else meta.sum
     totals: list[Any] = []
     for groups, listed in gradients.items():

@@ -30,7 +30,7 @@ class ParamGroup(CheckedArguments):
     """Parameters with the same hyperparameters.
 
     group["learning_rate"] and the like are numbers, and `params` the parameters. A number that is set reaches compiled
-    programs without compilation: they take it as an input, a 0-d float64 array. `lr` and `betas` are accepted, too.
+    programs without compilation: they take it as an input, a 0-d float64 array. `lr` and `betas` are also accepted.
     Flags (`nesterov`) cannot be changed.
     """
 
@@ -48,7 +48,7 @@ class ParamGroup(CheckedArguments):
         """The learning rate before schedules changed it."""
 
     def base_rate(self) -> float:
-        """The learning rate that a new schedule starts from: the one that was set last, not one of a schedule."""
+        """The learning rate that a new schedule starts from: the rate that was set last, other than by a schedule."""
         rate = self["learning_rate"] if self.unscheduled_rate is None else self.unscheduled_rate
         self.unscheduled_rate = rate
         return rate
@@ -149,7 +149,7 @@ def _listed(parameters: Any) -> list[Any]:
 
 
 def named_arrays(group: Any, before: Sequence[tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
-    """The parameters of a group with names. before: those of the groups before it.
+    """The parameters of a group with names. before: the named parameters of the groups before it.
 
     Raises ArgumentError for anything but arrays that no operator computed, and for those that occur twice."""
     added = _named(_params(group), len(before))

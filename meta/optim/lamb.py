@@ -71,7 +71,7 @@ class LANS(LAMB):
     norms of the whole parameter (S. Zheng et al., "Accelerated Large Batch Optimization of BERT Pretraining in 54
     minutes", 2020). A gradient of norm 0 stays 0; where another norm is 0, its ratio is 1.
 
-    Its arguments are those of LAMB.
+    Its arguments are the same as for LAMB.
     """
 
     def prepared(self, g: Any) -> Any:

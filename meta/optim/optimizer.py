@@ -48,7 +48,7 @@ class Optimizer:
     `[{"params": model.body}, {"params": model.head.parameters(), "learning_rate": 0.01}]`. Frozen ones
     (`requires_grad` is False) are skipped until they require gradients.
     Hyperparameters are 0-d arrays of the optimizer's state, so that new values need no recompilation. `learning_rate`
-    is that of all groups, `param_groups` has those of each.
+    is the rate of all groups; `param_groups` has each group's hyperparameters.
     master_weights: parameters in bfloat16 or float16 are copies of float32 weights in the state, and those are updated.
     The state follows parameters that move to another device or dtype (`model.to(...)`).
     Raises ArgumentError for parameters that are computed, occur twice or are all frozen, and for hyperparameters that
@@ -92,8 +92,8 @@ class Optimizer:
             )
 
     def add_param_group(self, group: Mapping[str, Any]) -> None:
-        """Update further parameters: a dict of `params`, as for the constructor, and hyperparameters, by default those
-        of the constructor. Programs with a step of the optimizer are compiled again."""
+        """Update further parameters: a dict of `params`, as for the constructor, and hyperparameters, by default the
+        constructor's. Programs with a step of the optimizer are compiled again."""
         named = named_arrays(group, self.named)
         added = ParamGroup(named, group_options(self._defaults, group))
         self.check_group(added)
@@ -121,7 +121,7 @@ class Optimizer:
 
     @property
     def learning_rate(self) -> float:
-        """The rate of all groups; a new value is that of each. Raises ArgumentError if the groups have several."""
+        """The rate of all groups; a new value applies to each. Raises ArgumentError if the groups have several."""
         return self.common("learning_rate")
 
     @learning_rate.setter
@@ -190,7 +190,7 @@ class Optimizer:
             x.grad = None
 
     def _numbers(self) -> dict[str, StateNumber]:
-        """The hyperparameters, those of later groups with the group's name."""
+        """The hyperparameters; in groups after the first, names begin with the group's."""
         groups = enumerate(self.param_groups)
         return {f"group{i}.{n}" if i else n: number for i, group in groups for n, number in group.numbers.items()}
 

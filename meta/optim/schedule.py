@@ -158,7 +158,7 @@ class LinearLR(Schedule):
 class LambdaLR(Schedule):
     """base * function(count). functions: one for all groups, or a list with one for each.
 
-    A function gets an int, and inside a traced step a 0-d float64 tensor, of which it may not need the value."""
+    A function gets an int, and inside a traced step a 0-d float64 tensor, whose value it must not need."""
 
     def __init__(self, optimizer: Optimizer, functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]) -> None:
         listed = [functions] * len(optimizer.param_groups) if callable(functions) else list(functions)
@@ -217,8 +217,8 @@ def increasing(subject: str, milestones: Sequence[int]) -> list[int]:
 
 
 def parts(subject: str, schedules: Any, optimizer: Optimizer | None) -> list[Schedule]:
-    """The schedules that another one is made of. Raises ArgumentError unless all are of one optimizer, by default that
-    of the first."""
+    """The schedules that another one is made of. Raises ArgumentError unless all are of one optimizer, by default the
+    first one's."""
     listed = list(cast("Sequence[Any]", schedules)) if isinstance(schedules, Sequence) else []
     if not listed or not all(isinstance(each, Schedule) for each in listed):
         raise ArgumentError(

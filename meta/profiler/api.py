@@ -77,9 +77,9 @@ def profile(*, memory: bool = True, nvtx: bool = False) -> Generator[Profile, No
         p.save_trace("step.json")
 
     memory: also count the bytes of living arrays.  nvtx: also open NVTX ranges, if NVTX is there.
-    Each operator and kernel is timed with the device idle before and after it, so that times of CUDA are those of the
-    kernels and the sum is longer than an undisturbed run. Programs are compiled once more, with calls that can be
-    timed; their results and their effects on parameters are the same."""
+    Each operator and kernel is timed with the device idle before and after it, so that times of CUDA are the kernels'
+    own and the sum is longer than an undisturbed run. Programs are compiled once more, with calls that can be timed;
+    their results and their effects on parameters are the same."""
     events: list[Event] = []
     recorder = Recorder(events, memory=memory, ranges=ranges() if nvtx else None)
     finished = Profile(events)

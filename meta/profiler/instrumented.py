@@ -72,7 +72,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         register_kernels(source)
         lowering = _SpannedLowering(source.module, source.choices, source.calls)
         lowered = lowering.run()
-        # Planned with the names of the kernels as operators: those of a fused kernel are the kernels it is made of.
+        # Planned with the names of the kernels as operators: a fused kernel then lists the kernels it is made of.
         members = Lowered(lowered.module, {name: name for name in lowered.ops})
         planned = plan_source(source, fuse=self.fuse, lowered=members)
         kernels = dict(_kernels(planned.kernels, lowered.ops, lowering.lines))

@@ -72,7 +72,7 @@ class Recorder:
         return timed_prepare
 
     def run_program(self, executor: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Call a compiled program; its kernels become events inside of that of the call."""
+        """Call a compiled program; its kernels become events inside of the call's event."""
         lines, name = _user_lines(), executor._name
         if self.events is None:
             with self.event("program", name, executor.device, lines), scoped("profiler", None):

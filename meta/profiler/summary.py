@@ -16,7 +16,8 @@ MAX_OPERATORS = 4
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """The events of one kind, name and lines. microseconds: of all of them.  own: less that of the events inside."""
+    """The events of one kind, name and lines. microseconds: of all of them.  own: the same without the events
+    inside."""
 
     kind: str
     name: str

@@ -54,9 +54,9 @@ def test_{name}() -> None:
 
 
 def write_package(folder: Path, name: str, like: str) -> list[EditStep]:
-    """Write an installable package into `folder`, whose name is that of its module: a definition of operator
-    `module::name` with the schema, type function, gradient, TVM compute and NumPy implementation of operator `like`,
-    and a test that passes. Returns the lines to edit.
+    """Write an installable package into `folder`, named like its module: a definition of operator `module::name` with
+    the schema, type function, gradient, TVM compute and NumPy implementation of operator `like`, and a test that
+    passes. Returns the lines to edit.
 
     Raises RegistryError for an invalid name or a folder that exists, NotSupportedError where a part of `like` cannot be
     copied out of its file; nothing is written then."""

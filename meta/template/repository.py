@@ -1,4 +1,4 @@
-"""Rows of a new operator in the files of this repository, copied from those of another operator."""
+"""Rows of a new operator in the files of this repository, copied from another operator's rows."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class EditStep:
 
 
 def add_operator(name: str, like: str) -> list[EditStep]:
-    """Write the rows of operator `name` into the files of the family of operator `like`; each computes what those of
-    `like` compute. Returns the lines to edit, in the order of the work. The schema is that of `like`.
+    """Write the rows of operator `name` into the files of the family of operator `like`; each computes the same as in
+    `like`. Returns the lines to edit, in the order of the work. The schema is the same as for `like`.
 
     Raises RegistryError for an invalid or existing name, NotSupportedError where a part of `like` cannot be copied or
     the sources are not a checkout; nothing is written then."""
@@ -41,7 +41,7 @@ def add_operator(name: str, like: str) -> list[EditStep]:
         texts[path] = _extended(path, other, name, callees, text)
     entry = _gradient_entry(other, name)
     source, numbers = insert(TABLE.read_text(encoding="utf-8"), [entry])
-    step = EditStep(location(TABLE, numbers[0]), f"the gradient; it is that of {like}")
+    step = EditStep(location(TABLE, numbers[0]), f"the gradient; it is a copy of {like}'s")
     for path, (text, _) in texts.items():
         path.write_text(text, encoding="utf-8")
     TABLE.write_text(source, encoding="utf-8")

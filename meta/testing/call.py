@@ -49,7 +49,7 @@ class OperatorCall:
         return self.op.schema.bind(self.op.name, self.args, self.kwargs)
 
     def to_meta(self, device: str = "cpu") -> OperatorCall:
-        """The same call with copies of its arrays as meta arrays on `device`; its results are on `device`, too."""
+        """The same call with copies of its arrays as meta arrays on `device`; its results are on `device` as well."""
         call = self.map(lambda a: asarray(a, copy=True, device=device))
         if device == "cpu" or "device" not in self.op.schema.names:
             return call

@@ -56,7 +56,7 @@ def gradient_inputs(call: OperatorCall) -> list[int]:
 
 
 def check_gradient(sample: Sample, dtype: str = "float32") -> None:
-    """Gradients for random cotangents agree with those of the torch reference."""
+    """Gradients for random cotangents agree with the torch reference."""
     host = make_call(sample, dtype)
     inputs = gradient_inputs(host)
     assert inputs, f"{sample!r} has no argument with a gradient"

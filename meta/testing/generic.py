@@ -94,7 +94,7 @@ def reference_results(sample: Sample, host: OperatorCall, results: list[Any]) ->
 
 
 def _exact_results(host: OperatorCall, ref: Any) -> list[Any]:
-    """The results in float64; integers are converted, too, if torch lacks an integer kernel."""
+    """The results in float64; integers are also converted if torch lacks an integer kernel."""
     import numpy as np
 
     try:

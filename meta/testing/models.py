@@ -22,7 +22,7 @@ def run_vm_model(model: Any, device: Device | str, args: Sequence[Any]) -> Any:
 
 
 def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: float = 1e-5, atol: float = 1e-5) -> Any:
-    """The eager result of `model(*args)`, compared with that of the virtual machine.
+    """The eager result of `model(*args)`, compared with the result of the virtual machine.
 
     Raises AssertionError if they differ by more than atol + rtol * |eager|."""
     from meta.testing.arrays import check

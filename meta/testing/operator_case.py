@@ -78,7 +78,7 @@ class Case:
         return [i.dialect.name for i in self.accepting()]
 
     def run(self, dialect: str | None = None) -> list[Any]:
-        """The results on a dialect, by default on the one that dispatch chooses; their types are checked."""
+        """The results on a dialect, by default dispatch's choice; their types are checked."""
         with with_dialect(dialect) if dialect else nullcontext():
             call = self.fresh()
             result = call.run()

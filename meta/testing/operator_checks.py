@@ -158,7 +158,7 @@ def strided(case: Case) -> None:
     for name in case.dialects() or [None]:
         expected = case.run(name)
         for layout in (_stepped, _transposed, _unaligned):
-            # The layout is that of the memory that a NumPy array is imported from.
+            # The layout describes the memory that a NumPy array is imported from.
             call = case.call.map(lambda a, layout=layout: asarray(layout(a), device=case.device))
             with with_dialect(name) if name else nullcontext():
                 actual = flat_results(call.run())

@@ -1,4 +1,5 @@
-"""The checks of `opcheck` on gradients and programs. They take a Case, as those of meta.testing.operator_checks do."""
+"""The checks of `opcheck` on gradients and programs. They take a Case, like the checks of
+meta.testing.operator_checks."""
 
 from __future__ import annotations
 
@@ -38,7 +39,7 @@ def second_order(case: Case) -> None:
 
 
 def traced_gradient(case: Case) -> None:
-    """The gradient of a traced program is that of the tape."""
+    """The gradient of a traced program equals the tape's."""
     positions = _differentiable_inputs(case)
     _check_finite(case)
     dys, ours = _tape_gradients(case)

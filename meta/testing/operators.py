@@ -74,9 +74,9 @@ def opcheck(
     Sample); dialects (each agrees with the reference implementation, within twice the tolerance of the dtype); dtypes
     (each dialect in the other floating dtypes is close to float64); strided (memory of stepped, transposed and
     unaligned arrays); zero_size (refused by the type function, or run); symbolic (the type function agrees on symbolic
-    sizes); gradient, second_order (finite differences); traced_gradient (that of the program); interpreter, vm (results
-    of the program); autocast (runs in the dtype of the mixed-precision rule); cache (results without cached runners,
-    keys of kernels on disk).
+    sizes); gradient, second_order (finite differences); traced_gradient (of the program); interpreter, vm (results of
+    the program); autocast (runs in the dtype of the mixed-precision rule); cache (results without cached runners, keys
+    of kernels on disk).
 
     Raises OpCheckError with the report if a check fails, unless `raise_on_failure` is False; ArgumentError for an
     unknown check, for samples that are not calls, and if no sample can be derived."""

@@ -89,7 +89,7 @@ def check_fused(sample: Sample, dtype: str = "", dialect: str = "tvm") -> None:
 
 
 def check_program_gradients(sample: Sample, dtype: str = "float32") -> None:
-    """The gradients of the program, run by the interpreter, agree with those of the tape."""
+    """The gradients of the program, run by the interpreter, agree with the tape's."""
     host = make_call(sample, dtype)
     inputs = gradient_inputs(host)
     call = host.to_meta()

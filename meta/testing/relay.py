@@ -28,7 +28,7 @@ def differences(text: ast.RelayProgram, saved: ast.RelayProgram, tolerance: floa
     """The differences between one program read from text and read from JSON.
 
     Compared up to the names of variables, which the printer makes unique, attributes at their default, which it leaves
-    out, and `tolerance` in float constants, of which it prints 6 digits."""
+    out, and `tolerance` in float constants, which it prints with 6 digits."""
     if sorted(text.functions) != sorted(saved.functions):
         yield f"functions {sorted(text.functions)} and {sorted(saved.functions)}"
         return

@@ -82,7 +82,7 @@ def _table(findings: Sequence[Finding], samples: int) -> list[str]:
 
 
 def _merged(findings: Sequence[Finding]) -> list[str]:
-    """The findings as lines, those of several samples with one text in one line."""
+    """The findings as lines; findings of several samples with one text share a line."""
     places: dict[tuple[str, str], list[int]] = {}
     for f in findings:
         places.setdefault((f.check, f.text), []).extend([] if f.sample is None else [f.sample])

@@ -166,7 +166,7 @@ class Sample:
         return any(t.dtype == "float32" for t in leaves(self.args, self.kwargs))
 
     def run_dtypes(self, others: Sequence[str] = ()) -> tuple[str, ...]:
-        """The dtypes to run in: the floating ones and those of `others` that the type function accepts.
+        """The dtypes to run in: the floating dtypes and the members of `others` that the type function accepts.
 
         ("",) for a sample without floating tensors, which runs in its declared dtypes."""
         if not self.is_floating:

@@ -24,7 +24,7 @@ FORWARD: dict[str, tuple[float, float]] = {
     "complex64": (1.3e-6, 1e-5),
     "complex128": (1e-7, 1e-7),
 }
-"""(rtol, atol) by dtype, those of torch.testing.assert_close; other dtypes compare exactly."""
+"""(rtol, atol) by dtype, the same as in torch.testing.assert_close; other dtypes compare exactly."""
 GRADIENT = {dtype: (4 * rtol, 4 * atol) for dtype, (rtol, atol) in FORWARD.items()}
 
 
@@ -34,8 +34,8 @@ def compare(
 ) -> None:  # fmt: skip
     """Raise AssertionError, naming `what` and the worst element, unless `actual` is close to `expected`.
 
-    oracle: the same result in float64, for the oracle rule. tolerance: (rtol, atol), by default those of the dtype.
-    Shapes and dtypes must agree; NaN equals NaN, infinities equal those of their sign."""
+    oracle: the same result in float64, for the oracle rule. tolerance: (rtol, atol), by default the dtype's. Shapes and
+    dtypes must agree; NaN equals NaN, infinities of one sign are equal."""
     if actual.shape != expected.shape:
         raise AssertionError(f"{what}: shape {actual.shape}, expected {expected.shape}")
     if actual.dtype != expected.dtype:

@@ -40,8 +40,8 @@ def tensor_parallel(
     The step given is changed and returned, with the updates of one process. Compiled, it computes with the parts
     (`step.ir` prints how); called eagerly, it gathers the parameters and computes everything on every rank. Between
     steps the model's attributes are parts, which `gathered(step)` replaces by parameters.
-    The ranks draw the same random numbers, from the generator of the group's first rank, so that dropout is that of one
-    process; `distributed.seed(s, mesh["tp"])` keeps that.
+    The ranks draw the same random numbers, from the generator of the group's first rank, so that dropout is the same as
+    in one process; `distributed.seed(s, mesh["tp"])` keeps that.
     Raises ArgumentError for a pattern that matches nothing, a parameter matched twice, and a size that the ranks do not
     divide; NotSupportedError for LAMB, LANS and a GradScaler, which read whole gradients."""
     group = as_group("tensor_parallel", mesh)

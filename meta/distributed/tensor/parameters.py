@@ -21,8 +21,8 @@ def shard(axis: int, blocks: int = 1) -> Sharded:
     """Divide a parameter along an axis: in a plan of `tensor_parallel`.
 
     axis: negative ones count from the end.
-    blocks: equal blocks that the axis consists of, each of which is divided; 3 for queries, keys and values in one
-        weight, so that every rank has those of its heads."""
+    blocks: equal blocks that the axis consists of; each block is divided. 3 for queries, keys and values in one weight,
+        so that every rank has the rows of its heads."""
     for name, value in (("axis", axis), ("blocks", blocks)):
         if isinstance(value, bool) or not isinstance(value, int) or (name == "blocks" and value < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ArgumentError("shard", f"{name} is {value!r}", "an int" + (" above 0" if name == "blocks" else ""))
@@ -46,7 +46,7 @@ class _Gathered(Function):
 
 
 class ParameterPart:
-    """One parameter of which every rank has a part.
+    """One parameter that is divided among the ranks.
 
     name: in the model.  optimizer_name: in the optimizer, None for one that it does not update.  kind: the type of the
     whole parameter.  placement: how it is divided."""
@@ -67,7 +67,7 @@ class ParameterPart:
         return part_type(self.kind, self.placement, self.group.ranks).shape  # type: ignore[return-value]
 
     def owns(self, name: str) -> bool:
-        """Whether a name is that of this parameter, or of its state: `w`, `w.velocity`, `w.shard`."""
+        """Whether a name belongs to this parameter, or to its state: `w`, `w.velocity`, `w.shard`."""
         names = (self.name,) if self.optimizer_name is None else (self.name, self.optimizer_name)
         return any(name == own or name.startswith(f"{own}.") for own in names)
 
@@ -87,7 +87,7 @@ class ParameterPart:
         return meta.reshape(own, (*x.shape[:axis], blocks * size, *x.shape[axis + 1 :]))
 
     def whole(self, part: Any) -> Any:
-        """The parameter of which the ranks have parts; differentiable."""
+        """The whole parameter, from the ranks' parts; differentiable."""
         axis, blocks = self.placement.axis, self.placement.blocks
         if blocks == 1:
             return _Gathered.apply(part, axis, tuple(self.group))

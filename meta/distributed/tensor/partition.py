@@ -335,7 +335,7 @@ def _placement(labels: tuple[int | None, ...], label: int, blocks: int) -> Place
 
 
 def _labels(axes: Axes, operands: list[Distributed]) -> list[tuple[int, int]]:
-    """The labels along which operands are sharded and their numbers of blocks, those of most operands first."""
+    """The labels along which operands are sharded and their numbers of blocks, the labels of most operands first."""
     wishes: list[tuple[int, int]] = []
     for labels, value in zip(axes.operands, operands, strict=True):
         if isinstance(value.placement, Sharded):

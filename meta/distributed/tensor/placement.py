@@ -25,8 +25,8 @@ class Local:
 
 @dataclass(frozen=True, slots=True)
 class Sharded:
-    """Every rank has a part along an axis. The axis consists of `blocks` blocks one after the other, of each of which a
-    rank has a part: with two ranks and blocks of 4, rank 0 has 0, 1, 4, 5 and rank 1 has 2, 3, 6, 7."""
+    """Every rank has a part along an axis. The axis consists of `blocks` blocks one after the other, and a rank has a
+    part of each block: with two ranks and blocks of 4, rank 0 has 0, 1, 4, 5 and rank 1 has 2, 3, 6, 7."""
 
     axis: int
     blocks: int = 1

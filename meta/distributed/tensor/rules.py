@@ -170,7 +170,7 @@ def _embedding_dx(call: Typed) -> Axes | None:
 
 
 def _reordered(order: Callable[[Typed], tuple[int, ...]]) -> Rule:
-    """A permutation of axes. order: for each axis of the result, that of the operand."""
+    """A permutation of axes. order: for each axis of the result, the operand's axis."""
 
     def rule(call: Typed) -> Axes | None:
         return Axes((_numbered(call.operands[0]),), (order(call),))
@@ -215,7 +215,7 @@ def _strided_slice(call: Typed) -> Axes | None:
     (x,) = call.operands
     begin, strides = call.args["begin"], call.args["strides"] or (1,) * x.ndim
     sizes = zip(begin, strides, x.shape, call.results[0].shape, strict=False)
-    # The ends of whole axes are those of parts as well, because ends behind an axis are clipped.
+    # The ends of whole axes are ends of parts as well, because ends behind an axis are clipped.
     cut = [i for i, (first, step, size, new) in enumerate(sizes) if (first, step, new) != (0, 1, size)]
     return Axes((_numbered(x, *cut),), (_numbered(x, *cut),))
 

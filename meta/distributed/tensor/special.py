@@ -104,7 +104,7 @@ def _is_divided_along(x: Distributed, axis: int) -> bool:
 
 
 def _dropout(p: Partitioner, x: Distributed, key: Distributed, rate: float) -> Value | None:
-    """The mask that one process draws, of which each rank takes its part."""
+    """The mask that one process draws; each rank takes its part of it."""
     if not isinstance(x.placement, Sharded):
         return None
     mask = p.compute("bernoulli", key, x.type.shape, 1 - rate, "bool")
@@ -116,10 +116,10 @@ def _dropout(p: Partitioner, x: Distributed, key: Distributed, rate: float) -> V
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """Positions in a table of which a rank has some rows.
+    """Positions in a table that is divided by rows among the ranks.
 
-    row: positions among the rank's rows, 0 for those of other ranks and -1 for positions outside of the table, which
-        the operator treats as such.  elsewhere: which positions are those of other ranks."""
+    row: positions among the rank's rows, 0 for rows of other ranks and -1 for positions outside of the table, which the
+        operator treats as such.  elsewhere: which positions are rows of other ranks."""
 
     row: Any
     elsewhere: Any
@@ -153,7 +153,7 @@ def _embedding(p: Partitioner, table: Distributed, indices: Distributed) -> Valu
 
 
 def _embedding_dx(p: Partitioner, dy: Distributed, indices: Distributed, rows: int) -> Value | None:
-    """The whole gradient, or, where a part is needed, that of the rank's rows."""
+    """The whole gradient, or, where a part is needed, the gradient of the rank's rows."""
     if isinstance(dy.placement, Sharded) or rows % p.ranks:
         return None
     result = p.as_written(get("embedding_dx"), (dy, indices, rows), REPLICATED, None)

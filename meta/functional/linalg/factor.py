@@ -16,8 +16,8 @@ from meta.op.rules import show
 def cholesky(x: Any, upper: bool = False) -> Any:
     """The lower triangular factor L of Hermitian positive-definite matrices x = L L^H, or the upper one of U^H U.
 
-    x: (..., n, n), of which only one triangle is read. Raises LinAlgError that names the first matrix of the batch that
-    is not positive-definite, TypeInferenceError for other shapes and dtypes. `cholesky_ex` raises no LinAlgError."""
+    x: (..., n, n); only one triangle is read. Raises LinAlgError that names the first matrix of the batch that is not
+    positive-definite, TypeInferenceError for other shapes and dtypes. `cholesky_ex` raises no LinAlgError."""
     return meta.cholesky_ex(x, upper, check_errors=True)[0]
 
 

@@ -93,7 +93,7 @@ def _two_axes(axis: Sequence[int], x: Any) -> tuple[int, int]:
 
 def norm(x: Any, ord: Order | None = None, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Any:
     """The norm of a vector (along one axis) or a matrix (two axes), as numpy.linalg.norm has it: `vector_norm` or
-    `matrix_norm`. Without an order that of order 2 of all elements along `axis`; with one and without axes x is a
+    `matrix_norm`. Without an order it is the 2-norm of all elements along `axis`; with one and without axes x is a
     vector or a matrix.
 
     Raises TypeInferenceError for another number of axes, and as the two functions do."""
@@ -113,7 +113,7 @@ def cond(x: Any, p: Order | None = None) -> Any:
     Without p, or with 2 or -2, the ratio of the largest and the smallest singular value, also of matrices that are not
     square.
 
-    Raises TypeInferenceError for other orders than those of `matrix_norm`, shapes and dtypes."""
+    Raises TypeInferenceError for orders that `matrix_norm` does not have, and for other shapes and dtypes."""
     require_matrix("cond", x)
     if x.shape[-1] == 0 and x.shape[-2] == 0:
         return meta.zeros(x.shape[:-2], dtypes.real_dtype(x.dtype), x.device)

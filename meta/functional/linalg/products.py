@@ -1,4 +1,4 @@
-"""Products that torch.linalg has beside those of `meta.functional.products`."""
+"""Products of torch.linalg that `meta.functional.products` does not have."""
 
 from __future__ import annotations
 

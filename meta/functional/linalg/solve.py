@@ -165,7 +165,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
     size = product(shape)
     shapes = f"'a' has shape {show(a.shape)}, 'b' has {show(b.shape)}"
     fits = same_dim(product(a.shape[: b.ndim]), size) and same_dim(product(b.shape), size)
-    require("tensorsolve", fits, shapes, "the product of the last sizes of a equal to that of the first and of b")
+    require("tensorsolve", fits, shapes, "equal products of a's last sizes, of its first sizes, and of b's sizes")
     return meta.reshape(solve(meta.reshape(a, (size, size)), meta.reshape(b, (size,))), shape)
 
 
