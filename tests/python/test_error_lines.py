@@ -179,7 +179,7 @@ def test_an_exception_in_a_function_names_its_class_and_line() -> None:
         (("float32", "float64"), 'cast one: w.cast("float32")'),
     ],
 )
-def test_the_operand_to_cast_is_the_one_that_a_cast_does_not_cut_off(dtypes: tuple[str, str], remedy: str) -> None:
+def test_the_operand_to_cast_is_not_cut_off(dtypes: tuple[str, str], remedy: str) -> None:
     x, w = (meta.zeros((2, 2), dtype=dtype) for dtype in dtypes)
     with pytest.raises(TypeInferenceError) as caught:
         meta.dense(x, w)

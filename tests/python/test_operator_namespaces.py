@@ -105,7 +105,7 @@ def test_autocast() -> None:
         assert meta.vm.compile(meta.trace(lambda x: op(x)))(meta.ones((2,))).dtype == "bfloat16"
 
 
-def test_operators_of_the_package_are_in_ops_too() -> None:
+def test_operators_of_the_package_are_also_in_ops() -> None:
     op = define("scale_without_a_namespace")
     assert meta.ops.softmax is meta.softmax
     assert meta.ops.scale_without_a_namespace is op is meta.scale_without_a_namespace

@@ -116,7 +116,7 @@ def test_the_whole_package_is_a_library(tmp_path: Path, monkeypatch: pytest.Monk
     assert errors._operator_modules[-1] == f"{root}."
 
 
-def test_the_list_of_operators_has_those_of_plugins(site: Path) -> None:
+def test_the_list_of_operators_includes_plugins(site: Path) -> None:
     script = f"""
 import sys
 sys.path.insert(0, {str(site)!r})

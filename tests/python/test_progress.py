@@ -85,7 +85,7 @@ def test_stages_are_timed() -> None:
     assert seconds == before
 
 
-def test_stages_of_blocks_inside_of_blocks_are_those_of_the_inner_one() -> None:
+def test_stages_of_nested_blocks_belong_to_the_inner_block() -> None:
     with progress.timed_stages() as outer:
         with progress.timed_stages() as inner, progress.compiling("step"):
             progress.stage("work")

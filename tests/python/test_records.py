@@ -65,7 +65,7 @@ def test_keywords_and_fields_that_no_argument_sets() -> None:
         Box((2, 3), "m")  # pyright: ignore[reportCallIssue]
 
 
-def test_signatures_are_those_of_dataclasses() -> None:
+def test_signatures_equal_the_signatures_of_dataclasses() -> None:
     expected = "(x: 'int', y: 'int' = 0, tags: 'list[str]' = <factory>, secret: 'int' = 0) -> 'None'"
     assert str(signature(Point)).replace("-> None", "-> 'None'") == expected
     assert Point.__init__.__qualname__ == "Point.__init__"
@@ -94,7 +94,7 @@ def test_fields_equality_and_hashes() -> None:
     assert hash(Named(1)) == 7
 
 
-def test_texts_are_those_of_dataclasses() -> None:
+def test_texts_equal_the_texts_of_dataclasses() -> None:
     assert repr(Point(1)) == "Point(x=1, y=0, tags=[])"
     assert repr(Named(1, name="n")) == "Named(x=1, y=0, tags=[], name='n')"
     circle = Point(1)

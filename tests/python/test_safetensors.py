@@ -28,7 +28,7 @@ def _array(shape: Any = (2,), offsets: Any = (0, 8), dtype: Any = "F32") -> dict
     return {"dtype": dtype, "shape": shape, "data_offsets": offsets}
 
 
-def test_bytes_are_those_of_the_format(tmp_path: Path) -> None:
+def test_bytes_follow_the_format(tmp_path: Path) -> None:
     path = tmp_path / "x.safetensors"
     meta.save(path, {"b": meta.array([True]), "w": meta.array([1.0, -2.0])})
     data = path.read_bytes()

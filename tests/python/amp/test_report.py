@@ -101,7 +101,7 @@ def _without_lines(report):
     return report.operators, [dataclasses.replace(c, line="") for c in report.casts]
 
 
-def test_a_report_of_an_executor_is_that_of_its_step():
+def test_a_report_of_an_executor_equals_the_report_of_its_step():
     model, x = model_and_input()
     step = meta.optim.sgd.with_sgd(0.01)(model, loss=meta.cross_entropy)
     args = (x, meta.zeros((2,), "int64"))

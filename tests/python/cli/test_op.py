@@ -149,7 +149,7 @@ def test_refusals_say_what_a_checker_returns() -> None:
     assert "def _unsupported" in line_at(refusal.location)
 
 
-def test_limits_are_those_of_dispatch() -> None:
+def test_limits_are_the_limits_of_dispatch() -> None:
     limits = next(k for k in describe("matmul").kernels if k.dialect == "torch").limits
     assert any(text.startswith("cpu: from 1_000 multiplications (") for text in limits)
 

@@ -38,7 +38,7 @@ _ROWS, _PLACES = np.array([2, 0]), np.array([[2, 0, 1, 1]])
         ("prod", (_X[1:], -1)),
     ],
 )
-def test_results_are_those_of_the_cpu(name: str, arguments: tuple[Any, ...]) -> None:
+def test_results_equal_the_results_on_the_cpu(name: str, arguments: tuple[Any, ...]) -> None:
     function, results = getattr(meta, name), []
     for device in ("cpu", "cuda"):
         results.append(function(*(meta.array(a, device=device) if isinstance(a, np.ndarray) else a for a in arguments)))

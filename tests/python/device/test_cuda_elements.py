@@ -47,7 +47,7 @@ def run_on_cuda(function: Any, vm: bool, *arrays: Any) -> Any:
 
 @VM
 @pytest.mark.parametrize("shape", [(7,), (3000,), (64, 768), (5, 4097), (1447, 1451), (4096, 768)], ids=str)
-def test_random_numbers_are_those_of_the_cpu(shape: tuple[int, ...], vm: bool) -> None:
+def test_random_numbers_equal_the_numbers_on_the_cpu(shape: tuple[int, ...], vm: bool) -> None:
     """Elements of one word, of two and of four of a block of random bits."""
 
     def draw(key: Any) -> Any:

@@ -27,7 +27,7 @@ KINDS: dict[str, Any] = {
 
 @pytest.mark.parametrize("how", ["eager", "kernels", "graph"])
 @pytest.mark.parametrize("name", KINDS)
-def test_training_equals_that_of_the_cpu(name: str, how: str) -> None:
+def test_training_gives_the_same_as_on_the_cpu(name: str, how: str) -> None:
     """With a schedule, clipping and accumulation, all of them in the program."""
     states = []
     for device in ("cpu", "cuda"):

@@ -15,7 +15,7 @@ if "cuda" not in get_testable_devices():
 
 @pytest.mark.parametrize("dtype", FLOATS)
 @pytest.mark.parametrize("name", ["poisson", "standard_gamma"])
-def test_numbers_are_those_of_the_cpu(name: str, dtype: str) -> None:
+def test_numbers_equal_the_numbers_on_the_cpu(name: str, dtype: str) -> None:
     parameters = np.repeat([0.0, 0.02, 0.4, 1.0, 3.5, 9.99, 10.0, 17.0, 60.0, 1e3, 3e4, np.inf, np.nan, -1.0], 999)
     operands = [meta.array(np.array([5, 3])), meta.array(parameters, dtype=dtype)]
     expected = getattr(meta, name)(*operands).numpy().astype(np.float64)
@@ -40,7 +40,7 @@ def test_dropout_keeps_the_elements_that_the_cpu_keeps(shape: tuple[int, int], d
             np.testing.assert_array_equal(result.numpy(), of_cpu)
 
 
-def test_gradients_of_gamma_numbers_are_those_of_the_cpu() -> None:
+def test_gradients_of_gamma_numbers_equal_the_gradients_on_the_cpu() -> None:
     rng = np.random.default_rng(0)
     alpha = np.exp(rng.uniform(-5, 12, 20_000))
     operands = [meta.array(alpha), meta.array(alpha * rng.uniform(0.2, 2, alpha.size))]

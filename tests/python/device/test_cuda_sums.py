@@ -25,7 +25,7 @@ CASES = {case.name: case for case in accuracy.cases()}
     "batch_norm_train, result, mean 10000", "layer_norm_dwb, dscale", "gradient of a bias",
     "gradient of a scalar factor",
 ])  # fmt: skip
-def test_errors_are_at_most_twice_those_of_torch(name: str, n: int) -> None:
+def test_errors_are_at_most_twice_as_large_as_in_torch(name: str, n: int) -> None:
     case = CASES[name]
     with meta.with_dialect("tvm"):
         eager, program, reference = accuracy.errors(case, n, "cuda", draws=1)

@@ -22,7 +22,7 @@ def network() -> torch.nn.Module:
 
 
 @pytest.mark.parametrize("graphs", [True, False])
-def test_training_steps_equal_those_of_eager_torch(graphs: bool) -> None:
+def test_training_steps_equal_steps_of_eager_torch(graphs: bool) -> None:
     """Enough of them that calls are recorded as CUDA graphs, which read parameters in place, before and after these
     move."""
     losses: list[list[float]] = []

@@ -134,7 +134,7 @@ def _second(qkv: Any) -> Any:
 @pytest.mark.parametrize(
     ("name", "function", "shape", "placement", "others", "expected"), CASES, ids=[c[0] for c in CASES]
 )
-def test_results_of_parts_equal_those_of_the_whole(
+def test_results_of_parts_equal_the_whole_result(
     name: str, function: Callable[..., Any], shape: tuple[int, ...], placement: Sharded, others: tuple[Any, ...],
     expected: dict[str, int],
 ) -> None:  # fmt: skip

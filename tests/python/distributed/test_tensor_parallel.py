@@ -58,7 +58,7 @@ def test_the_program_of_columns_and_rows() -> None:
     assert text.partition("{\n")[2].partition("  %17")[0] == PROGRAM.lstrip("\n"), text
 
 
-def test_norms_of_gradients_are_those_of_all_parts() -> None:
+def test_norms_of_gradients_cover_all_parts() -> None:
     module = _divided(clip_norm=1.0).record(meta.ones((5, 4)), meta.ones((5, 4))).module
     assert collectives(module) == {"all_reduce": 2}  # that of the forward pass, and one of the sum of squares
 

@@ -42,7 +42,7 @@ def test_rows_that_an_embedding_scales_are_refused(wrap: str) -> None:
 
 
 @pytest.mark.parametrize("wrap", ["zero", "zero 3", "tensor_parallel"])
-def test_eager_calls_refuse_them_too(wrap: str) -> None:
+def test_eager_calls_also_refuse_them(wrap: str) -> None:
     with pytest.raises(NotSupportedError, match=r"the parameter 'layers\.0\.w' is written"):
         WRAPS[wrap](1)(_step(_limited()))(*INPUTS)
 

@@ -83,7 +83,7 @@ def _step(w: Any, total: Any, relu: Any) -> Any:
     return total.sum()
 
 
-def test_gradients_are_those_of_torch() -> None:
+def test_gradients_agree_with_torch() -> None:
     w, t = meta.array([1.0, -2.0], requires_grad=True), torch.tensor([1.0, -2.0], requires_grad=True)
     total = meta.zeros((2,))
     loss = _step(w, total, meta.relu)

@@ -32,7 +32,7 @@ def run(name: str, arguments: str) -> list[float]:
 
 
 @pytest.mark.parametrize("name", SMALL)
-def test_losses_equal_those_of_torch(name: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_losses_equal_the_losses_of_torch(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     losses = run(name, f"{SMALL[name]} --steps 20 --compare-torch")
     assert len(losses) == 20
     assert "losses of 20 steps differ from torch's by at most" in capsys.readouterr().out

@@ -96,7 +96,7 @@ def test_labels_that_are_no_classes_are_refused() -> None:
     assert math.isfinite(meta.ctc_loss(x, meta.array(np.array([[1, 4]])), [3], [1]).item())
 
 
-def test_the_gradient_of_ctc_is_that_of_torch() -> None:
+def test_the_gradient_of_ctc_agrees_with_torch() -> None:
     x = np.log(np.full((5, 2, 3), 1 / 3, np.float32))
     ours, theirs = meta.array(x), to_torch(x).requires_grad_()
     ours.requires_grad = True

@@ -22,7 +22,7 @@ PAIRS = np.array(list(product(SPECIAL, SPECIAL)), "float32").T
     ids=str,
 )
 @pytest.mark.parametrize("dtype", ["float32", "float64", "int32", "uint8", "bool"])
-def test_isclose_is_that_of_torch(dtype: str, options: dict[str, Any]) -> None:
+def test_isclose_agrees_with_torch(dtype: str, options: dict[str, Any]) -> None:
     values = PAIRS if dtype.startswith("float") else np.array(list(product(range(5), range(5)))).T
     a, b = values.astype(dtype)
     expected = torch.isclose(torch.tensor(a), torch.tensor(b), **options).numpy()

@@ -15,7 +15,7 @@ A = np.arange(1.0, 10.0, dtype="float32").reshape(3, 3)
 
 
 @pytest.mark.parametrize("name", ["cdist", "cosine_similarity", "normalize", "nansum", "quantile", "histc", "addmm"])
-def test_results_are_those_of_arrays(name: str) -> None:
+def test_results_equal_the_results_for_arrays(name: str) -> None:
     further: dict[str, Any] = {"quantile": (0.5,), "addmm": (A, A), "cdist": (A + 1,), "cosine_similarity": (A[:1],)}
     args = (A, *further.get(name, ()))
     function = getattr(meta, name)
@@ -32,7 +32,7 @@ def test_lists_keywords_and_modules() -> None:
     assert list(inspect.signature(meta.addmm).parameters)[:3] == ["x", "x1", "x2"]
 
 
-def test_the_device_and_the_gradient_are_those_of_the_tensors() -> None:
+def test_the_device_and_the_gradient_come_from_the_tensors() -> None:
     x = meta.array(A, requires_grad=True)
     meta.cdist(x, A + 1).sum().backward()
     t = torch.tensor(A, requires_grad=True)

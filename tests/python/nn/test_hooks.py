@@ -78,7 +78,7 @@ def test_a_hook_ends_with_its_block_and_copies_keep_theirs() -> None:
     assert other(data()).tolist() == [[2.0, -1.0]]
 
 
-def test_hooks_run_in_inference_mode_too() -> None:
+def test_hooks_also_run_in_inference_mode() -> None:
     model = nn.Dropout(0.5)
     model.register_forward_hook(lambda _, __, y: y * 2.0)
     assert model.infer_mode()(data()).tolist() == [[2.0, -4.0]]

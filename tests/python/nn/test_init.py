@@ -111,7 +111,7 @@ def test_constants() -> None:
 
 
 @pytest.mark.parametrize("name", ["linear", "conv2d", "sigmoid", "tanh", "relu", "selu", "leaky_relu"])
-def test_gains_are_those_of_torch(name: str) -> None:
+def test_gains_equal_the_gains_of_torch(name: str) -> None:
     torch = pytest.importorskip("torch", reason="the gains are compared with torch's")
     assert init.calculate_gain(name) == pytest.approx(torch.nn.init.calculate_gain(name))
     if name == "leaky_relu":
@@ -154,7 +154,7 @@ def test_errors(use: Any, text: str) -> None:
 
 
 @pytest.mark.parametrize(("shape", "groups"), [((3, 5, 4), 1), ((6, 2, 3, 3), 3), ((4, 2, 1, 3, 2), 2)])
-def test_copies_of_channels_are_those_of_torch(shape: tuple[int, ...], groups: int) -> None:
+def test_copies_of_channels_equal_the_copies_of_torch(shape: tuple[int, ...], groups: int) -> None:
     expected = torch.nn.init.dirac_(torch.empty(shape), groups)
     np.testing.assert_array_equal(init.dirac_(meta.ones(shape), groups).numpy(), expected.numpy())
 

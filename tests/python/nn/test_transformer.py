@@ -217,7 +217,7 @@ def test_layers_of_a_stack_share_no_values() -> None:
     assert second.detach().numpy().any()
 
 
-def test_masks_have_the_names_of_torch_too() -> None:
+def test_masks_also_have_the_names_of_torch() -> None:
     layer, x = nn.TransformerEncoderLayer(E, H), meta.array(normal(B, L, E))
     hidden, padded = meta.array(HIDDEN), meta.array(PADDED[:, :L])
     expected = layer(x, mask=hidden, key_padding_mask=padded)

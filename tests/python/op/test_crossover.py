@@ -136,5 +136,5 @@ def test_convolutions_of_no_pixels() -> None:
      ("", "*"), ("scaled_dot_product_attention_dx", "*_attention*"), ("adaptive_max_pool1d", "adaptive_*_pool1d*"),
      ("softmax", "*softmax")],
 )  # fmt: skip
-def test_patterns_are_those_of_fnmatch(name: str, pattern: str) -> None:
+def test_patterns_match_like_fnmatch(name: str, pattern: str) -> None:
     assert crossover._matches(name, pattern) == fnmatchcase(name, pattern)

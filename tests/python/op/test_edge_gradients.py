@@ -36,7 +36,7 @@ def test_clip_at_nan(bounds: tuple[float | None, float | None]) -> None:
 
 @pytest.mark.usefixtures("dialect")
 @pytest.mark.parametrize("exponent", [0.5, 1.5, -0.5])
-def test_power_of_negative_infinity_and_zero_is_that_of_c(exponent: float) -> None:
+def test_power_of_negative_infinity_and_zero_is_as_in_c(exponent: float) -> None:
     """torch agrees where the exponent is a tensor; the number 0.5 it takes for a square root."""
     bases = [-INF, -0.0, INF, 0.0]
     expected = torch.pow(torch.tensor(bases), torch.tensor(exponent)).numpy()

@@ -86,7 +86,7 @@ CALLS: dict[str, Callable[[meta.NDArray, float], Any]] = {
 
 
 @pytest.mark.parametrize("name", CALLS)
-def test_bits_are_those_of_literals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bits_equal_the_bits_of_literals(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     op_state, x = state(registry.get(name)), meta.array(X)
     half = x.cast("bfloat16")
     values = {"adam": (0.1,), "celu": (0.1, math.inf)}.get(name, (0.1, math.inf, -0.0))
@@ -168,7 +168,7 @@ def test_values_that_a_compute_needs_are_compiled_in(form: str) -> None:
         np.testing.assert_allclose(op(meta.array(x), b).numpy(), reference(x, np.float32(b)), rtol=1e-6)
 
 
-def test_errors_of_a_value_are_those_of_the_compute() -> None:
+def test_errors_of_a_value_come_from_the_compute() -> None:
     op, x = _define("reciprocal_number", lambda x, b: topi.multiply(x, 1.0 / b)), meta.ones((2,))
     assert op(x, 0.5).tolist() == [2.0, 2.0]
     with pytest.raises(KernelError, match=r"its TVM compute raised ZeroDivisionError"):

@@ -80,7 +80,7 @@ def test_gradient_of_scattered_products_with_zeros(src: list[float]) -> None:
     check(s.grad, u.grad)
 
 
-def test_positions_in_rows_that_are_not_ascending_are_those_of_the_reference() -> None:
+def test_positions_in_rows_that_are_not_ascending_equal_the_reference() -> None:
     rng = np.random.default_rng(0)
     for size in (0, 1, 2, 7, 8, 33):
         rows, values = rng.integers(-5, 5, (3, size)).astype("float32"), rng.integers(-7, 7, (3, 9)).astype("float32")

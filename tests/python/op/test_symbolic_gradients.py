@@ -60,7 +60,7 @@ def first_rows() -> dict[str, Sample]:
 
 
 @pytest.mark.parametrize("op", COMPILED)
-def test_values_are_those_of_eager_calls(op: str) -> None:
+def test_values_equal_the_values_of_eager_calls(op: str) -> None:
     sample = first_rows()[op]
     _, module = next(variants(sample))
     call = make_call(sample, "float32").to_meta()

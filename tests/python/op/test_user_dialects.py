@@ -109,7 +109,7 @@ def test_makers_see_the_call_once(mine: Any) -> None:
     )  # fmt: skip
 
 
-def test_dlpack_tensors_are_those_of_the_kernels() -> None:
+def test_dlpack_tensors_are_the_tensors_of_the_kernels() -> None:
     with meta.register_dialect("raw", plevel=20, tensors="dlpack") as raw:
 
         @raw.implement("softmax")

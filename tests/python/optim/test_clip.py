@@ -46,7 +46,7 @@ def test_values_are_clipped() -> None:
         np.testing.assert_array_equal(x.grad.numpy(), np.clip(value, -2, 2))
 
 
-def test_norms_of_halves_are_those_of_float32() -> None:
+def test_norms_of_halves_are_computed_in_float32() -> None:
     ours = parameters([np.full(1000, 100.0), np.full(500, 50.0)], "float16")
     exact = math.sqrt(1000 * 100.0**2 + 500 * 50.0**2)
     norm = optim.clip_grad_norm(ours, 10.0)

@@ -96,7 +96,7 @@ MASTERED = {
 
 @pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
 @pytest.mark.parametrize("name", MASTERED)
-def test_master_weights_are_those_of_float32(name: str, dtype: str) -> None:
+def test_master_weights_equal_float32_weights(name: str, dtype: str) -> None:
     """With the gradients of a float32 optimizer, an optimizer of halves reaches its weights, rounded."""
     kind, options = MASTERED[name]
     exact = meta.array(np.linspace(-1, 1, 8), dtype="float32", requires_grad=True)

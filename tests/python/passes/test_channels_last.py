@@ -144,7 +144,7 @@ def test_pools_of_one_axis() -> None:
     assert text.count("max_pool2d_") == 2
 
 
-def test_indices_that_the_program_returns_are_those_of_its_layout() -> None:
+def test_indices_that_the_program_returns_follow_its_layout() -> None:
     def function(x, w):
         y, indices = meta.max_pool2d_with_indices(meta.conv2d(x, w, padding=1), 2)
         return meta.conv2d(y, w, padding=1), indices

@@ -53,7 +53,7 @@ def test_distinguishes_calls_by_attributes_and_operands():
     assert op_counts(passes.cse(before).main) == op_counts(before.main)
 
 
-def test_blocks_reuse_outer_values_but_not_those_of_sibling_blocks():
+def test_blocks_reuse_outer_values_but_not_values_of_sibling_blocks():
     before = parse_program(BRANCHES)
     after = check_same_results(before, passes.cse(before), seeds=4)
     assert op_counts(after.main) == {"add": 3, "greater": 1, "relu": 3, "sum": 1, "tanh": 1}

@@ -164,7 +164,7 @@ def test_gradients_of_gamma_numbers_are_torchs_to_its_accuracy() -> None:
     assert meta.standard_gamma_grad(values[1], values[2]).numpy()[4] == 0
 
 
-def test_gradients_of_means_are_those_of_the_distribution() -> None:
+def test_gradients_of_means_follow_the_distribution() -> None:
     """The mean of x**2 is alpha (alpha + 1), that of the logarithm digamma(alpha)."""
     alpha = meta.array([0.7, 4.0], "float64")
     alpha.requires_grad = True

@@ -126,7 +126,7 @@ def test_gradients_flow_through_eager_and_compiled_parts() -> None:
     np.testing.assert_allclose(take_gradients(x)[0], 3 * 2 * (v * v + 1) * 2 * v * 2, rtol=1e-6)
 
 
-def test_random_numbers_are_those_of_the_forward_pass() -> None:
+def test_random_numbers_equal_the_numbers_of_the_forward_pass() -> None:
     compiled = meta.vm.compile(meta.trace(lambda x: meta.dropout(x, meta.random.next_key(), 0.5)[0] * x))
     x = meta.array(np.linspace(1.0, 2.0, 64), dtype="float32", requires_grad=True)
     for _ in range(2):

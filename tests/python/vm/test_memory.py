@@ -167,7 +167,7 @@ def test_operands_that_are_read_again_keep_their_memory() -> None:
     assert_same(meta.vm.compile(module)(x), run(module, x), rtol=1e-4)
 
 
-def test_small_kernels_run_before_the_one_that_writes_over_their_operand(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_small_kernels_run_before_their_operand_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum comes after the kernel that could write over its operand, which then has another reader."""
     monkeypatch.setattr(order, "_LARGE", 1)
 

@@ -227,7 +227,7 @@ def test_an_interrupt_ends_the_processes(monkeypatch: pytest.MonkeyPatch) -> Non
     check(results())
 
 
-def test_processes_end_with_the_one_that_started_them() -> None:
+def test_processes_end_with_their_parent() -> None:
     code = (
         "import os, signal\n"
         "from meta.backend.tvm.parallel import processes\n"

@@ -141,7 +141,7 @@ def test_other_recursion_is_bounded(text: str, names: str) -> None:
     assert compiled(number(5)).item() == run(module, number(5)).item()
 
 
-def test_the_bound_is_that_of_the_thread() -> None:
+def test_the_bound_is_the_bound_of_the_thread() -> None:
     compiled = meta.vm.compile(parse(NOT_TAIL))
     compiled(number(1))
     outcomes: dict[int, Any] = {}

@@ -29,7 +29,7 @@ static_assert(whole(1) && !whole(1.0f));
 """
 
 
-def test_type_traits_are_those_of_the_standard(tmp_path: Path) -> None:
+def test_type_traits_follow_the_standard(tmp_path: Path) -> None:
     compiler = shutil.which("c++") or shutil.which("g++") or shutil.which("clang++")
     if compiler is None:
         pytest.skip("this machine has no C++ compiler")

@@ -81,7 +81,7 @@ def test_a_plan_that_no_longer_builds_is_chosen_again() -> None:
     assert run(Graph(engine=12)) == ["build_choice", "build_plans", "fastest", "run"]
 
 
-def test_the_only_plan_of_a_problem_is_kept_too() -> None:
+def test_the_only_plan_of_a_problem_is_also_kept() -> None:
     assert run(Graph(engine=10), limit=1) == ["build_plans", "run"]
     assert run(Graph(engine=10), limit=1) == ["build_choice", "run"]
 

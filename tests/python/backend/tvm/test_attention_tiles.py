@@ -50,7 +50,7 @@ def by_torch(q: Any, k: Any, v: Any, dy: Any, causal: bool, scale: float | None)
 
 
 @pytest.mark.parametrize("name", SHAPES)
-def test_results_and_gradients_are_those_of_torch(name: str) -> None:
+def test_results_and_gradients_agree_with_torch(name: str) -> None:
     q, v, causal, scale = SHAPES[name]
     k = (*v[:-1], q[-1])
     assert attention_fits_tiles("float32", q, k, v)

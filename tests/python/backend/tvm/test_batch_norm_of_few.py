@@ -22,7 +22,7 @@ def step(x: Any, w: Any, b: Any, dy: Any, mean: Any, variance: Any) -> Any:
 
 
 @pytest.mark.parametrize(("shape", "mean"), [((2, 96, 1, 1), 0.0), ((2, 96, 1, 1), 5.0), ((3, 16, 4, 5), 5.0)])
-def test_errors_are_at_most_twice_those_of_torch(shape: tuple[int, ...], mean: float) -> None:
+def test_errors_are_at_most_twice_as_large_as_in_torch(shape: tuple[int, ...], mean: float) -> None:
     draw = torch.Generator().manual_seed(0)
     x, dy = (torch.randn(shape, generator=draw) for _ in range(2))
     w, b = (torch.randn(shape[1], generator=draw) for _ in range(2))

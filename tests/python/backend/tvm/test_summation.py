@@ -31,7 +31,7 @@ CASES = {case.name: case for case in accuracy.cases()}
     "batch_norm_train, invstd, mean 10000", "layer_norm, mean 0", "layer_norm_dwb, dscale", "gradient of a bias",
     "gradient of a scalar factor", "adaptive_avg_pool2d to 1", "softmax, last axis",
 ])  # fmt: skip
-def test_errors_are_at_most_twice_those_of_torch(name: str) -> None:
+def test_errors_are_at_most_twice_as_large_as_in_torch(name: str) -> None:
     case = CASES[name]
     eager, program, reference = accuracy.errors(case, 100_000, "cpu", draws=1)
     assert max(eager, program) <= accuracy.allowed(case, reference)

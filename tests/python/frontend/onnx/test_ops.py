@@ -64,7 +64,7 @@ def test_rows_take_the_inputs_and_attributes_that_onnx_defines(domain: str, name
 
 
 @pytest.mark.parametrize(("domain", "name"), sorted(rows().keys() & _NEWEST.keys()))
-def test_defaults_of_attributes_are_those_of_onnx(domain: str, name: str) -> None:
+def test_attributes_have_the_defaults_of_onnx(domain: str, name: str) -> None:
     schema = _NEWEST[domain, name]
     row = find(name, domain, schema.since_version)
     assert row is not None

@@ -95,7 +95,7 @@ def test_what_is_not_supported_is_refused_by_name(body: str, message: str) -> No
         from_onnx(parsed(body))
 
 
-def test_remainders_and_quotients_by_0_that_are_known_are_those_of_the_program() -> None:
+def test_known_remainders_and_quotients_by_0_are_the_same_as_in_the_program() -> None:
     program = from_onnx(parsed("main (int64[3] x, int64[3] z) => (int64[3] y) { y = Mod(x, z) }"))
     x, z = np.array([1, -1, 5]), np.array([0, 0, 3])
     assert program.interpret(x, z).tolist() == program(x, z).tolist() == [0, 0, 2]

@@ -58,7 +58,7 @@ def test_every_row_converts_an_operator():
     assert set(rows()) <= names()
 
 
-def test_operators_of_relax_compute_what_those_of_meta_do():
+def test_operators_of_relax_and_meta_compute_the_same():
     samples = [s for s in first_rows() if s.op in rows()]
     assert len(samples) > 60
     program, arrays, check = sample_program(samples)

@@ -183,6 +183,6 @@ def reshape_like(**attrs: str) -> str:
 
 
 @pytest.mark.parametrize("attrs", [{}, {"rhs_end": "22"}, {"lhs_begin": "-2", "lhs_end": "23"}])
-def test_an_end_that_is_null_is_that_of_the_tensor(attrs: dict[str, str]) -> None:
+def test_an_end_that_is_null_is_the_end_of_the_tensor(attrs: dict[str, str]) -> None:
     """`lhs_end` and `rhs_end` are numbers of nodes: 0 is null, and 22 is the node of 2, which types share."""
     assert from_relay(reshape_like(**attrs)).main.body.type.shape == (2, 12)

@@ -116,7 +116,7 @@ def test_the_table_needs_no_torch() -> None:
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)
 
 
-def test_gradients_of_rows_in_traces_are_those_of_arrays() -> None:
+def test_gradients_of_rows_in_traces_equal_gradients_of_arrays() -> None:
     """Rows that are gradients of other rows: of a view, and of an activation."""
 
     select, softplus = aten.find("select_backward"), aten.find("softplus_backward")

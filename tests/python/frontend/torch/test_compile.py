@@ -111,7 +111,7 @@ def test_writes_in_place():
         close(a, b)
 
 
-def test_random_numbers_are_those_of_torch():
+def test_random_numbers_come_from_torch():
     def f(x):
         noise = torch.randn_like(x) + torch.rand(4)
         masked = F.dropout(x, 0.3)

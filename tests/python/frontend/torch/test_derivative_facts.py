@@ -60,7 +60,7 @@ def test_operators_have_gradients_where_torch_has() -> None:
     assert not wrong
 
 
-def test_elementwise_operators_are_those_of_torch() -> None:
+def test_elementwise_operators_are_the_same_as_in_torch() -> None:
     wrong = [
         f"{name} is {op.name}, of pattern {op.pattern}"
         for name, op, entry in rows()

@@ -185,7 +185,7 @@ def test_registered_mappings_come_back_and_are_dicts_in_programs() -> None:
     assert record.result.keys == ("scores",)
 
 
-def test_an_input_that_is_written_is_written_here_too() -> None:
+def test_an_input_that_is_written_is_also_written_here() -> None:
     model = from_exported(exported(Functional(lambda x: x.mul_(2.0) + 1), X.clone()))
     for run in (model, meta.vm.compile(model)):
         (x,) = arrays(X.clone())

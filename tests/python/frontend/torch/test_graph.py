@@ -108,7 +108,7 @@ def test_sizes_stay_symbolic() -> None:
     np.testing.assert_allclose(result.numpy(), np.full((2, 3), 1.0), rtol=1e-6)
 
 
-def test_types_replace_those_of_the_capture() -> None:
+def test_types_replace_the_types_of_the_capture() -> None:
     graph = captured(lambda x: x.exp(), X)
     kind = tensor_type((sym("n"), 3), "float64")
     assert convert(graph, [kind]).main.body.type.fields == (kind,)

@@ -23,7 +23,7 @@ SHAPES = {
 
 
 @pytest.mark.parametrize("kind", SHAPES)
-def test_grouped_products_are_those_of_torch(kind: str) -> None:
+def test_grouped_products_agree_with_torch(kind: str) -> None:
     torch.manual_seed(0)
     x, w = (torch.randn(shape) for shape in SHAPES[kind])
     ends = None if kind == "stacks" else ENDS

@@ -56,7 +56,7 @@ _SPREAD = np.random.default_rng(0).uniform(-100, 100, 4096)
     ["acos", "asin", "atan", "atan2", "atanh", "cos", "cosh", "erfc", "erfinv", "exp2", "floor_divide", "hypot",
      "lgamma", "log10", "log2", "mod", "power", "sin", "sinh", "tan", "trunc_mod"],
 )  # fmt: skip
-def test_vectorised_functions_agree_with_those_of_tvm(op: str, dtype: str) -> None:
+def test_vectorised_functions_agree_with_tvm(op: str, dtype: str) -> None:
     first, second = np.meshgrid(_EDGES, _EDGES)
     pairs = [
         np.concatenate([e.reshape(-1), _SPREAD, s]).astype(dtype) for e, s in ((first, _SPREAD), (second, -_SPREAD))

@@ -156,14 +156,14 @@ def uniform(count: int) -> np.ndarray:
     return np.array([word >> 41 for word in words]) / 2**23
 
 
-def test_normal_numbers_are_those_of_box_and_muller() -> None:
+def test_normal_numbers_follow_box_and_muller() -> None:
     (_, numbers) = evaluate('random.normal(%a, 3f, 0.5f, out_shape=[2, 4], out_dtype="float32")', KEY)
     first, second = uniform(16).reshape(2, 2, 4)
     expected = np.sqrt(-2 * np.log(first)) * np.cos(2 * np.pi * second) * 0.5 + 3
     np.testing.assert_allclose(numbers, expected, rtol=1e-5, atol=1e-5)
 
 
-def test_multinomial_indices_are_those_of_cumulative_shares() -> None:
+def test_multinomial_indices_follow_cumulative_shares() -> None:
     weights = np.array([[1.0, 0.0, 3.0], [2.0, -1.0, 2.0]], "float32")
     (_, indices) = evaluate("random.multinomial(%a, %b, num_samples=8)", KEY, weights)
     shares = np.maximum(weights, 0) / np.maximum(weights, 0).sum(1, keepdims=True)

@@ -312,7 +312,7 @@ def threefry(key: list[int], counter: list[int]) -> list[int]:
 
 
 @pytest.mark.parametrize("dialect", ["tvm", "reference"])
-def test_random_words_are_those_of_threefry(dialect: str) -> None:
+def test_random_words_follow_threefry(dialect: str) -> None:
     key = [1, 2, 3, 4, 0, 0, 0, 7, 1 << 63, 0]
     body = """%0 = random.threefry_generate(%a, out_shape=[2, 4]);
   %1 = random.threefry_split(%a);
