@@ -122,6 +122,7 @@ lint: lint-style lint-imports lint-types
 lint-style: $(VENV)/.dev
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/python -m scripts.prose
 
 lint-imports: $(VENV)/.dev
 	$(BIN)/lint-imports --no-cache
