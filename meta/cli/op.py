@@ -1,6 +1,6 @@
 """`python -m meta op NAME`: every part of an operator, with the lines where they are.
 
-`python -m meta op new NAME --like OTHER [--package DIR]` writes the parts of a new one (meta.cli.op_new)."""
+`python -m meta op new NAME --package DIR` writes a package with a new one (meta.cli.op_new)."""
 
 from __future__ import annotations
 
@@ -20,12 +20,9 @@ from meta.inspect.implementation import DialectKernel
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    parser.usage = f"{parser.prog} NAME ... [--json] | new NAME --like OTHER [--package DIR] [--import MODULE]"
+    parser.usage = f"{parser.prog} NAME ... [--json] | new NAME --package DIR [--import MODULE]"
     parser.add_argument("names", nargs="+", metavar="NAME", help="operators to describe, or `new` and a new name")
-    parser.add_argument("--like", metavar="OTHER", help="with `new`: the operator whose parts are copied")
-    parser.add_argument(
-        "--package", metavar="DIR", help="with `new`: write a package instead of rows in this repository"
-    )
+    parser.add_argument("--package", metavar="DIR", help="with `new`: the folder of the package to write")
     parser.add_argument("--json", action="store_true", help="print the description as JSON")
     add_import_option(parser)
 
@@ -34,7 +31,7 @@ def run(options: argparse.Namespace) -> int:
     """Print the description of each operator. Raises RegistryError for an unknown one."""
     modules = import_modules(options.modules)
     if options.names[0] == "new":
-        return op_new.run(options.names[1:], options.like, options.package)
+        return op_new.run(options.names[1:], options.package)
     described = [describe(name, modules=modules) for name in options.names]
     if options.json:
         print(json.dumps([as_data(d) for d in described], indent=2))

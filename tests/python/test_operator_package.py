@@ -7,6 +7,7 @@ is edited and the package is installed again, and nothing changes between the la
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -28,7 +29,8 @@ def _default(x, factor={factor}):
 
 
 for _name, _compute in {{"closure": _closure({factor}), "default": _default, "helper": lambda x: scale(x)}}.items():
-    meta.define(f"separate_operators::by_{{_name}}", SCHEMA, gradient={{"x": "dy"}}, tvm=_compute, pattern="elemwise")(
+    _schema = Schema(_name, Arg("x", Tensor, doc="Values."))
+    meta.define(f"separate_operators::by_{{_name}}", _schema, gradient={{"x": "dy"}}, tvm=_compute, pattern="elemwise")(
         lambda x: x
     )
 """
@@ -45,7 +47,7 @@ hide_torch()
 import meta
 assert "separate_operators" not in sys.modules
 operators = meta.ops.separate_operators
-names = ("new_tanh", "by_closure", "by_default", "by_helper")
+names = ("squared", "by_closure", "by_default", "by_helper")
 x = meta.array([1.0, 2.0], requires_grad=True)
 eager = [getattr(operators, name)(x) for name in names]
 program = meta.vm.compile(meta.trace(lambda x: tuple(getattr(operators, name)(x) for name in names)))(x.detach())
@@ -53,7 +55,6 @@ eager[0].backward(meta.array([1.0, 1.0]))
 found = {name: [e.detach().tolist(), p.tolist()] for name, e, p in zip(names, eager, program)}
 print(json.dumps({"results": found, "gradient": x.grad.tolist()}))
 """
-_TANH = [0.7615941559557649, 0.9640275800758169]
 
 
 def _edit(package: Path, factor: float) -> None:
@@ -64,13 +65,12 @@ def _edit(package: Path, factor: float) -> None:
     head = definitions.read_text().partition("\n\ndef _closure")[0].replace("import meta\n", "", 1)
     imports = f"from tvm import topi\n\nimport meta\nfrom {_MODULE}.helper import scale\n"
     if imports not in head:
-        head = head.replace("from __future__ import annotations\n", f"from __future__ import annotations\n\n{imports}")
+        head = head.replace('"""\n\n', f'"""\n\n{imports}', 1)
     definitions.write_text(head + _MORE.format(factor=factor))
     compute = sources / "compute.py"
-    lines = compute.read_text().splitlines()
-    assert lines[-1].startswith("new_tanh = ")
-    lines[-1] = f'new_tanh = per_element("new_tanh", lambda x: te_math.tanh(x) * {factor}, [True])'
-    compute.write_text("\n".join(lines) + "\n")
+    text, edited = re.subn(r"x\(\*index\) \* .*,", f"x(*index) * x(*index) * {factor},", compute.read_text())
+    assert edited == 1
+    compute.write_text(text)
 
 
 def _run(python: Path, folder: Path) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def _run(python: Path, folder: Path) -> dict[str, Any]:
 def processes(tmp_path_factory: pytest.TempPathFactory) -> list[dict[str, Any]]:
     folder = tmp_path_factory.mktemp("operators")
     package = folder / _MODULE
-    assert main(["op", "new", "new_tanh", "--like", "tanh", "--package", str(package)]) == 0
+    assert main(["op", "new", "squared", "--package", str(package)]) == 0
     python = sandbox.make(folder / "environment")
     _edit(package, 1.0)
     sandbox.install(python, package)
@@ -108,14 +108,12 @@ def test_an_edit_takes_effect_in_the_next_process(processes: list[dict[str, Any]
 
 def test_an_edit_of_the_generated_compute_takes_effect(processes: list[dict[str, Any]]) -> None:
     for process, factor in zip(processes, (1.0, 3.0, 3.0), strict=True):
-        for result in process["results"]["new_tanh"]:
-            assert result == pytest.approx([factor * t for t in _TANH], rel=1e-5)
+        assert process["results"]["squared"] == [[factor, 4 * factor]] * 2
 
 
 def test_gradients_run(processes: list[dict[str, Any]]) -> None:
-    """The formula reads the result y: dy * (1 - y * y)."""
-    for process, factor in zip(processes, (1.0, 3.0, 3.0), strict=True):
-        assert process["gradient"] == pytest.approx([1 - (factor * t) ** 2 for t in _TANH], rel=1e-4)
+    """The formula reads the operand: 2 * dy * x."""
+    assert [process["gradient"] for process in processes] == [[2.0, 4.0]] * 3
 
 
 def test_processes_share_the_cache(processes: list[dict[str, Any]]) -> None:
