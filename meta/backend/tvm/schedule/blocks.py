@@ -167,6 +167,15 @@ def list_loads(block: ComputeBlock) -> list[Any]:
     return loads
 
 
+def list_readers(sch: Any, producer: ComputeBlock) -> list[ComputeBlock]:
+    """The blocks that load what a block writes. TVM's consumers leave out those with loops of their own, whose regions
+    are unknown."""
+    return [
+        block for block in list_blocks(sch) if block.node is not producer.node
+        and any(load.source.same_as(w) for load in list_loads(block) for w in producer.written_buffers)
+    ]  # fmt: skip
+
+
 def fuse_loops(sch: Any, loops: Sequence[Any]) -> Any:
     """Fuse adjacent loops; returns the fused loop."""
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]

@@ -121,7 +121,7 @@ def inline_blocks(sch: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
     for block in blocks.list_blocks(sch):
         if not block.is_spatial or any(w.same_as(p) for w in block.written_buffers for p in params):
             continue
-        consumers = _readers(sch, block)
+        consumers = blocks.list_readers(sch, block)
         if not consumers or all(map(_is_store, consumers)) or not rule(Producer(block, consumers, len(consumers))):
             continue
         try:
@@ -129,15 +129,6 @@ def inline_blocks(sch: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
         except tvm.ScheduleError:
             continue  # for instance an index map without an inverse; the block keeps its buffer
     return sch
-
-
-def _readers(sch: Any, producer: ComputeBlock) -> list[ComputeBlock]:
-    """The blocks that load what a block writes. TVM's consumers leave out those with loops of their own, whose regions
-    are unknown."""
-    return [
-        block for block in blocks.list_blocks(sch) if block.node is not producer.node
-        and any(load.source.same_as(w) for load in blocks.list_loads(block) for w in producer.written_buffers)
-    ]  # fmt: skip
 
 
 class _Site:
