@@ -120,7 +120,7 @@ def run(names: Sequence[str], package: str | None) -> int:
 
 
 def _checked_module(name: str, folder: Path) -> str:
-    """The name of the package's module, which is that of its folder."""
+    """The module of the package, which has the name of its folder."""
     if not name.isidentifier() or iskeyword(name) or name.startswith("_"):
         raise RegistryError("op new", f"an operator cannot be called {name!r}", "a name as Python's, such as 'my_relu'")
     if folder.exists():
