@@ -97,7 +97,7 @@ class Implementation:
 
         Raises DeviceError for results that are larger than the memory of this machine."""
         allocation.require_memory(call.outputs())
-        return checked(self.dialect.kernel(self, call), self, call)
+        return checked(self.dialect.kernel(self, call), self.payload, call)
 
     def _ask(self, checker: Checker | None, call: CallInfo) -> str | None:
         if checker is None:

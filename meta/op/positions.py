@@ -19,7 +19,6 @@ from meta.records import record
 if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
     from meta.ir.type import TensorType
-    from meta.op.implementation import Implementation, Kernel
 
 
 @record
@@ -52,15 +51,17 @@ def is_checked(call: CallInfo) -> bool:
     return rule is not None and rule(*call.args, out=call.outputs()[0]) is not None
 
 
-def checked(kernel: Kernel, implementation: Implementation, call: CallInfo) -> Kernel:
+def checked(kernel: Callable[..., Any], payload: Any, call: CallInfo) -> Callable[..., Any]:
     """`kernel` of a call, with PositionError for positions out of range where they are refused: on the CPU, and with
-    META_CHECK=1. TVM's kernels for the CPU find them themselves, so a call costs no further pass."""
+    META_CHECK=1. TVM's kernels for the CPU find them themselves, so a call costs no further pass.
+
+    payload: of the implementation that made the kernel."""
     from meta.backend.tvm.compute import TEImplementation
 
     if not is_checked(call) or (call.device.kind != "cpu" and not checks_always()):
         return kernel
     refuse = _refusal(call)
-    if not isinstance(implementation.payload, TEImplementation) or call.device.kind != "cpu":
+    if not isinstance(payload, TEImplementation) or call.device.kind != "cpu":
 
         def check_first(*tensors: Any) -> None:
             refuse(tensors)
