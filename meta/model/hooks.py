@@ -4,13 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from meta import tracing
 from meta.records import mutable, record
-
-if TYPE_CHECKING:
-    from meta.model.model import Model
 
 ForwardHook = Callable[..., Any]
 """hook(model, args, result), or hook(model, args, kwargs, result); what it returns, unless None, is the result."""
@@ -53,7 +50,7 @@ class Hooks:
     before: list[HookEntry] = field(default_factory=list[HookEntry])
     after: list[HookEntry] = field(default_factory=list[HookEntry])
 
-    def call(self, model: Model, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def call(self, model: object, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """`forward(*args, **kwargs)` with the hooks around it."""
         for each in tuple(self.before):
             if each.with_kwargs:

@@ -108,7 +108,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
                 return self._hooks.call(self, self._active_forward(), args, kwargs)
             return self._active_forward()(*args, **kwargs)
         except AttributeError as error:
-            refuse_input(self, error, args, kwargs)
+            refuse_input(type(self), self.forward, error, args, kwargs)
             raise
 
     def _active_forward(self) -> Callable[..., Any]:

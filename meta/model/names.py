@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
-    from meta.model.model import Model
 
 
 TORCH_METHODS: Final[Mapping[str, str]] = {
@@ -20,6 +19,17 @@ TORCH_METHODS: Final[Mapping[str, str]] = {
 """Methods of torch.nn.Module -> what does the same here."""
 
 
+class NamedArrays(Protocol):
+    """A model as its names see it: arrays and sub-models, and what torch calls them (see Model)."""
+
+    _torch_names: ClassVar[Mapping[str, str]]
+    _torch_unused: ClassVar[tuple[str, ...]]
+
+    def children(self) -> Iterator[tuple[str, NamedArrays]]: ...
+
+    def _direct_arrays(self) -> Iterator[tuple[str, NDArray]]: ...
+
+
 class Alias:
     """Another name of an attribute, under which torch's checkpoints have it: `weight = Alias("w")`.
 
@@ -28,7 +38,7 @@ class Alias:
     def __init__(self, target: str) -> None:
         self.target = target
 
-    def __set_name__(self, owner: type[Model], name: str) -> None:
+    def __set_name__(self, owner: type[NamedArrays], name: str) -> None:
         owner._torch_names = {**owner._torch_names, self.target: name}
 
     def __get__(self, instance: Any, owner: type | None = None) -> Any:
@@ -39,17 +49,17 @@ class Alias:
         setattr(attrgetter(path)(instance) if path else instance, last, value)
 
 
-def torch_arrays(model: Model) -> dict[str, NDArray]:
+def torch_arrays(model: NamedArrays) -> dict[str, NDArray]:
     """The arrays of a model by their names in torch; an array that two sub-models share has both names."""
     return {theirs: array for _, theirs, array in _named(model)}
 
 
-def unused_names(model: Model) -> set[str]:
+def unused_names(model: NamedArrays) -> set[str]:
     """Names of torch's entries that this model has no use for, such as counters of batches."""
     return {_joined(prefix, name) for prefix, each in _prefixes(model) for name in each._torch_unused}
 
 
-def _named(model: Model) -> Iterator[tuple[str, str, NDArray]]:
+def _named(model: NamedArrays) -> Iterator[tuple[str, str, NDArray]]:
     """Every array with its path here and its path in torch."""
     table = model._torch_names
     for name, array in model._direct_arrays():
@@ -61,7 +71,7 @@ def _named(model: Model) -> Iterator[tuple[str, str, NDArray]]:
             yield path, table.get(path) or _joined(prefix, theirs), array
 
 
-def _prefixes(model: Model) -> Iterator[tuple[str, Model]]:
+def _prefixes(model: NamedArrays) -> Iterator[tuple[str, NamedArrays]]:
     """The model and its sub-models by their names in torch."""
     yield "", model
     for name, child in model.children():

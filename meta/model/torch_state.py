@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta.dtype import is_float
 from meta.eager.named_state import Unmatched, refuse_names
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError
-from meta.model.names import torch_arrays, unused_names
+from meta.model.names import NamedArrays, torch_arrays, unused_names
 from meta.modes import no_grad
-
-if TYPE_CHECKING:
-    from meta.model.model import Model
 
 _WHERE = "load_torch_state_dict"
 _REMEDY = "rename maps other names, and strict=False loads what both have"
 
 
 def load_torch_state_dict(
-    model: Model, state: Mapping[str, Any], strict: bool, rename: Callable[[str], str | None] | None
+    model: NamedArrays, state: Mapping[str, Any], strict: bool, rename: Callable[[str], str | None] | None
 ) -> Unmatched:
     """See Model.load_torch_state_dict."""
     entries = _renamed(_checked(state), rename)
