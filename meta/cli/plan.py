@@ -8,9 +8,9 @@ from typing import Any
 
 from meta.distributed.gradients import data_parallel
 from meta.distributed.mesh import Group
+from meta.distributed.parallel import tensor_parallel
 from meta.distributed.planning import plan
 from meta.distributed.sharding import zero
-from meta.distributed.tensor.parallel import tensor_parallel
 from meta.errors import ArgumentError
 
 

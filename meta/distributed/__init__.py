@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meta.distributed.gradients import data_parallel as data_parallel
     from meta.distributed.mesh import DeviceMesh as DeviceMesh
     from meta.distributed.mesh import Group as Group
+    from meta.distributed.parallel import tensor_parallel as tensor_parallel
     from meta.distributed.planning import Plan as Plan
     from meta.distributed.planning import plan as plan
     from meta.distributed.process import init as init
@@ -39,7 +40,6 @@ if TYPE_CHECKING:
     from meta.distributed.process import world_size as world_size
     from meta.distributed.sharding import gathered as gathered
     from meta.distributed.sharding import zero as zero
-    from meta.distributed.tensor.parallel import tensor_parallel as tensor_parallel
     from meta.distributed.tensor.parameters import shard as shard
 else:
     _HOMES = {
@@ -51,12 +51,12 @@ else:
         ),
         "meta.distributed.gradients": ("data_parallel",),
         "meta.distributed.mesh": ("DeviceMesh", "Group"),
+        "meta.distributed.parallel": ("tensor_parallel",),
         "meta.distributed.planning": ("Plan", "plan"),
         "meta.distributed.process": (
             "init", "is_initialized", "local_rank", "rank", "seed", "shutdown", "world_size",
         ),
         "meta.distributed.sharding": ("gathered", "zero"),
-        "meta.distributed.tensor.parallel": ("tensor_parallel",),
         "meta.distributed.tensor.parameters": ("shard",),
     }  # fmt: skip
     __getattr__, __dir__ = exports(__name__, _HOMES)

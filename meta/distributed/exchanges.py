@@ -6,7 +6,7 @@ from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import TYPE_CHECKING, Any, TypeVar
 
-from meta.distributed.held_arrays import held_arrays
+from meta.distributed.held_arrays import HeldArray, held_arrays
 from meta.distributed.mesh import Group
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
@@ -16,7 +16,7 @@ from meta.parts import shared_writes
 from meta.tracing import Record
 
 if TYPE_CHECKING:
-    from meta.distributed.sharding import Shard
+    from meta.distributed.shards import Shard
     from meta.distributed.tensor.parameters import ParameterPart
 
 
@@ -63,8 +63,7 @@ class Exchange:
         return record
 
     def placements(self, step: TrainStep) -> list[tuple[str, ...]]:
-        arrays = held_arrays(step, exchanges(step, Exchange))
-        rows = [(x.name, f"{x.share:.3g}", f"{x.size:,}", x.where) for x in arrays]
+        rows = [(x.name, f"{x.share:.3g}", f"{x.size:,}", x.where) for x in arrays_of(step)]
         return [("array", "share", "bytes of a rank", "where"), *rows]
 
 
@@ -140,6 +139,13 @@ def exchanges(step: TrainStep, kind: type[E]) -> list[E]:
     own: Any = step.exchange
     members = own.members if isinstance(own, Exchanges) else () if own is None else (own,)
     return [each for each in members if isinstance(each, kind)]
+
+
+def arrays_of(step: TrainStep) -> tuple[HeldArray, ...]:
+    """The arrays of a step's state, with the part of each that a rank holds."""
+    members = exchanges(step, Exchange)
+    shards = [shard for each in members for shard in each.shards]
+    return held_arrays(step, shards, [part for each in members for part in each.parts])
 
 
 def add_exchange(step: TrainStep, exchange: Exchange) -> None:

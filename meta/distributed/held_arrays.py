@@ -11,7 +11,8 @@ from meta.dtype import itemsize
 from meta.optim.train_step import TrainStep
 
 if TYPE_CHECKING:
-    from meta.distributed.exchanges import Exchange
+    from meta.distributed.shards import Shard
+    from meta.distributed.tensor.parameters import ParameterPart
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,10 +28,8 @@ class HeldArray:
     where: str = "each rank"
 
 
-def held_arrays(step: TrainStep, exchanges: Sequence[Exchange]) -> tuple[HeldArray, ...]:
-    """The arrays of a step's state, which exchanges divide."""
-    shards = [shard for exchange in exchanges for shard in exchange.shards]
-    parts = [part for exchange in exchanges for part in exchange.parts]
+def held_arrays(step: TrainStep, shards: Sequence[Shard], parts: Sequence[ParameterPart]) -> tuple[HeldArray, ...]:
+    """The arrays of a step's state. shards, parts: the parameters that its exchanges divide."""
     by_id = {id(shard.array): shard for shard in shards}
     by_name = {f"{shard.name}.shard": shard for shard in shards}
     held: list[HeldArray] = []

@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, TypeAlias
 
-from meta.distributed.exchanges import Exchange, exchanges
-from meta.distributed.held_arrays import HeldArray, held_arrays
+from meta.distributed.exchanges import arrays_of
+from meta.distributed.held_arrays import HeldArray
 from meta.dtype import itemsize
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import Call
@@ -104,8 +104,7 @@ def plan(step: TrainStep, *args: Any) -> Plan:
         raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")
     module = step.record(*args).module
     planned = _planned(module)
-    arrays = held_arrays(step, exchanges(step, Exchange))
-    return Plan(arrays, _communications(module, planned.calls), planned.intermediates)
+    return Plan(arrays_of(step), _communications(module, planned.calls), planned.intermediates)
 
 
 def _communications(module: Module, planned: Mapping[_Key, tuple[int, int, int]]) -> tuple[Communication, ...]:

@@ -10,8 +10,9 @@ from typing import Any
 
 import meta
 from meta.distributed.exchanges import exchanges
-from meta.distributed.sharding import Shard, gather, shards_of
-from meta.distributed.tensor.parallel import TensorParallel
+from meta.distributed.parallel import TensorParallel
+from meta.distributed.sharding import shards_of
+from meta.distributed.shards import Shard, gather
 from meta.distributed.tensor.parameters import ParameterPart
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError

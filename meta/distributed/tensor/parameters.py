@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta.autograd.function import Function
 from meta.distributed.mesh import Group
-from meta.distributed.sharding import own_rank
+from meta.distributed.shards import own_rank
 from meta.distributed.tensor.placement import Sharded, divides, part_type
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean

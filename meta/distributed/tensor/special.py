@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta.dim import Dim, product
+from meta.distributed.tensor.conversions import Conversions
 from meta.distributed.tensor.placement import REPLICATED, Distributed, Partial, Sharded, Value, divides, part_type
 from meta.dtype import HALVES
 from meta.ir.type import TensorType
 from meta.op.registry import Op, get
 from meta.op.rules import class_axis
 
-if TYPE_CHECKING:
-    from meta.distributed.tensor.partition import Partitioner
 
-
-def compute(p: Partitioner, op: Op, args: tuple[Any, ...]) -> Value | None:
+def compute(p: Conversions, op: Op, args: tuple[Any, ...]) -> Value | None:
     """The value of a call by a function of this module; None if there is none, or it does not apply."""
     function = _SPECIAL.get(op.name)
     return None if function is None else function(p, *args)
@@ -31,7 +29,7 @@ def compute(p: Partitioner, op: Op, args: tuple[Any, ...]) -> Value | None:
 # --- changes of shape ------------------------------------------------------------------------------------------------
 
 
-def _reshape(p: Partitioner, x: Distributed, shape: tuple[Dim, ...]) -> Value | None:
+def _reshape(p: Conversions, x: Distributed, shape: tuple[Dim, ...]) -> Value | None:
     placement = x.placement
     if not isinstance(placement, Sharded):
         return None
@@ -60,7 +58,7 @@ def _followed(shape: tuple[Dim, ...], placement: Sharded, new: tuple[Dim, ...], 
     return None
 
 
-def _concatenate(p: Partitioner, xs: tuple[Distributed, ...], axis: int) -> Value | None:
+def _concatenate(p: Conversions, xs: tuple[Distributed, ...], axis: int) -> Value | None:
     """Equal parts of equal tensors one after the other are blocks."""
     axis %= xs[0].type.ndim
     first = xs[0].placement
@@ -72,7 +70,7 @@ def _concatenate(p: Partitioner, xs: tuple[Distributed, ...], axis: int) -> Valu
     return Distributed(kind, Sharded(axis, first.blocks * len(xs)), local)
 
 
-def _split(p: Partitioner, x: Distributed, sections: Any, axis: int) -> Value | None:
+def _split(p: Conversions, x: Distributed, sections: Any, axis: int) -> Value | None:
     """Blocks apart."""
     axis %= x.type.ndim
     placement, size = x.placement, x.type.shape[axis]
@@ -91,7 +89,7 @@ def _split(p: Partitioner, x: Distributed, sections: Any, axis: int) -> Value | 
 # --- products and random numbers -------------------------------------------------------------------------------------
 
 
-def _dense(p: Partitioner, x: Distributed, w: Distributed, bias: Distributed | None) -> Value | None:
+def _dense(p: Conversions, x: Distributed, w: Distributed, bias: Distributed | None) -> Value | None:
     """A bias is added once, to the sum of the ranks' products."""
     contracted = _is_divided_along(x, x.type.ndim - 1) or _is_divided_along(w, 1)
     if bias is None or not contracted:
@@ -103,7 +101,7 @@ def _is_divided_along(x: Distributed, axis: int) -> bool:
     return isinstance(x.placement, Sharded) and x.placement.axis == axis
 
 
-def _dropout(p: Partitioner, x: Distributed, key: Distributed, rate: float) -> Value | None:
+def _dropout(p: Conversions, x: Distributed, key: Distributed, rate: float) -> Value | None:
     """The mask that one process draws; each rank takes its part of it."""
     if not isinstance(x.placement, Sharded):
         return None
@@ -124,14 +122,14 @@ class _Lookup:
     row: Any
     elsewhere: Any
 
-    def masked(self, p: Partitioner, x: Any) -> Any:
+    def masked(self, p: Conversions, x: Any) -> Any:
         """Rows with zeros at positions of other ranks."""
         new = tuple(range(self.elsewhere.type.ndim, x.type.ndim))
         elsewhere = p.emit("expand_dims", self.elsewhere, new) if new else self.elsewhere
         return p.emit("where", elsewhere, 0, x)
 
 
-def _lookup(p: Partitioner, indices: Distributed, rows: int) -> _Lookup:
+def _lookup(p: Conversions, indices: Distributed, rows: int) -> _Lookup:
     """rows: of the whole table."""
     size = rows // p.ranks
     place = p.emit("cast", p.whole(indices), "int64")
@@ -142,7 +140,7 @@ def _lookup(p: Partitioner, indices: Distributed, rows: int) -> _Lookup:
     return _Lookup(p.emit("where", elsewhere, 0, p.emit("where", valid, own, -1)), elsewhere)
 
 
-def _embedding(p: Partitioner, table: Distributed, indices: Distributed) -> Value | None:
+def _embedding(p: Conversions, table: Distributed, indices: Distributed) -> Value | None:
     """Each rank looks up the rows that it has."""
     if table.placement != Sharded(0):
         return None
@@ -152,7 +150,7 @@ def _embedding(p: Partitioner, table: Distributed, indices: Distributed) -> Valu
     return Distributed(kind, Partial("sum"), lookup.masked(p, rows))
 
 
-def _embedding_dx(p: Partitioner, dy: Distributed, indices: Distributed, rows: int) -> Value | None:
+def _embedding_dx(p: Conversions, dy: Distributed, indices: Distributed, rows: int) -> Value | None:
     """The whole gradient, or, where a part is needed, the gradient of the rank's rows."""
     if isinstance(dy.placement, Sharded) or rows % p.ranks:
         return None
@@ -186,19 +184,19 @@ class _Rows:
     counted: Value
     weight: Value
 
-    def share(self, p: Partitioner, values: Value, reduction: str) -> Value:
+    def share(self, p: Conversions, values: Value, reduction: str) -> Value:
         """Values divided by the number of targets for the mean."""
         return p.compute("divide", values, p.compute("sum", self.weight)) if reduction == "mean" else values
 
 
-def _loss_rows(p: Partitioner, x: Distributed, target: Distributed, ignore_index: int) -> _Rows:
+def _loss_rows(p: Conversions, x: Distributed, target: Distributed, ignore_index: int) -> _Rows:
     key = x, target, ignore_index
     if key not in p.losses:
         p.losses[key] = _new_loss_rows(p, x, target, ignore_index)
     return p.losses[key]
 
 
-def _new_loss_rows(p: Partitioner, x: Distributed, target: Distributed, ignore_index: int) -> _Rows:
+def _new_loss_rows(p: Conversions, x: Distributed, target: Distributed, ignore_index: int) -> _Rows:
     assert isinstance(x.placement, Sharded)
     axis, ndim, dtype = x.placement.axis, x.type.ndim, "float32" if x.type.dtype in HALVES else x.type.dtype
     classes = int(x.type.shape[axis])
@@ -228,7 +226,7 @@ def _is_divided(x: Distributed, weight: Distributed | None, smoothing: float) ->
 
 
 def _cross_entropy(
-    p: Partitioner, x: Distributed, target: Distributed, weight: Distributed | None, reduction: str, ignore_index: int,
+    p: Conversions, x: Distributed, target: Distributed, weight: Distributed | None, reduction: str, ignore_index: int,
     smoothing: float,
 ) -> Value | None:  # fmt: skip
     """log(total) - shifted[target], by row."""
@@ -245,7 +243,7 @@ def _cross_entropy(
 
 
 def _cross_entropy_dx(
-    p: Partitioner, x: Distributed, target: Distributed, dy: Distributed, weight: Distributed | None, reduction: str,
+    p: Conversions, x: Distributed, target: Distributed, dy: Distributed, weight: Distributed | None, reduction: str,
     ignore_index: int, smoothing: float,
 ) -> Value | None:  # fmt: skip
     """(powers / total - hits) * scale, by row."""
