@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from functools import reduce
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import meta
 from meta import dtype as dtypes
@@ -26,13 +26,30 @@ from meta.modes import GradMode
 from meta.op.grad.rule import rule_of
 from meta.schema._dsl import TensorLike
 from meta.tracing.differentiate import Sweep, run_sweep
+from meta.tracing.state import Trace
 from meta.tracing.symbol import Symbol
 
-if TYPE_CHECKING:
-    from meta.tracing.state import Trace
+
+class DifferentiatedTrace(Trace):
+    """A trace in which the traced function may compute gradients."""
+
+    def backward(
+        self, outputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False
+    ) -> None:
+        """Compute gradients for `meta.autograd.backward` and `y.backward` inside a traced function."""
+        self._refuse_inside("backward is called")
+        _backward(self, outputs, dys, retain_graph or create_graph, create_graph)
+
+    def grad(
+        self, outputs: Any, inputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False,
+        allow_unused: bool = False,
+    ) -> tuple[Symbol | None, ...]:  # fmt: skip
+        """Compute gradients for `meta.autograd.grad` inside a traced function."""
+        self._refuse_inside("grad is called")
+        return _grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 
 
-def backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) -> None:
+def _backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) -> None:
     """Accumulate the gradients of the outputs into what requires them, in the trace."""
     leaves = dict(trace.leaves())
     with GradMode(create):
@@ -47,7 +64,7 @@ def backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) -
             trace.set_gradient(x, add_up(trace.gradient(x), _hooked(x, gradient)))
 
 
-def grad(
+def _grad(
     trace: Trace, outputs: Any, inputs: Any, dys: Any, retain: bool, create: bool, allow_unused: bool
 ) -> tuple[Symbol | None, ...]:
     """The gradients of the outputs with respect to the inputs, in the trace."""

@@ -20,8 +20,9 @@ from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
+from meta.tracing.backward import DifferentiatedTrace
 from meta.tracing.emitter import Draws, emitting
-from meta.tracing.state import Held, LeftGradient, Trace, held
+from meta.tracing.state import Held, LeftGradient, held
 from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten, named_leaves
 
@@ -130,7 +131,7 @@ def record(
     leaves, tree = flatten(dict(bound.arguments), (NDArray, Symbol, TensorType))
     builder = Builder()
     inputs = [Symbol(Var(name, _type_of(name, leaf))) for name, leaf in leaves]
-    trace = Trace(builder, _named_state(function) | dict(names or {}), inputs)
+    trace = DifferentiatedTrace(builder, _named_state(function) | dict(names or {}), inputs)
     trace.reached(containers)
     params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
     for symbol, (_, leaf) in zip(inputs, leaves, strict=True):

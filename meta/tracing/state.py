@@ -18,7 +18,6 @@ from meta.modes import modes
 from meta.op.registry import Op, get
 from meta.parts import mark_part
 from meta.records import record
-from meta.tracing.backward import backward, grad
 from meta.tracing.differentiate import reached
 from meta.tracing.emitter import Body, Emitter, RandomKeys
 from meta.tracing.symbol import Symbol
@@ -346,21 +345,6 @@ class Trace(Emitter):
         return not self.is_cut(x.atom) and x.atom in reached(
             self.builder.bindings, frozenset(v for v, _ in self.leaves())
         )
-
-    def backward(
-        self, outputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False
-    ) -> None:
-        """Compute gradients for `meta.autograd.backward` and `y.backward` inside a traced function."""
-        self._refuse_inside("backward is called")
-        backward(self, outputs, dys, retain_graph or create_graph, create_graph)
-
-    def grad(
-        self, outputs: Any, inputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False,
-        allow_unused: bool = False,
-    ) -> tuple[Symbol | None, ...]:  # fmt: skip
-        """Compute gradients for `meta.autograd.grad` inside a traced function."""
-        self._refuse_inside("grad is called")
-        return grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 
