@@ -8,13 +8,10 @@ from __future__ import annotations
 
 import weakref
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from meta.errors import NotSupportedError
 from meta.locks import new_lock
-
-if TYPE_CHECKING:
-    from meta.eager.ndarray import NDArray
 
 
 class Writes(list[int]):
@@ -31,10 +28,16 @@ class PartWrites(Writes):
     origin: weakref.ref[Any]
 
 
+class Counted(Protocol):
+    """An array that may have a count of its memory's writes."""
+
+    _version: list[int] | None
+
+
 _lock = new_lock("parts")
 
 
-def shared_writes(x: NDArray) -> list[int]:
+def shared_writes(x: Counted) -> list[int]:
     """The count of in-place writes of the memory of `x`, for another array over the same memory."""
     writes = x._version
     if writes is None:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import weakref
 from typing import Any
 
-from meta.eager.engine import connected
 from meta.eager.gradient_graph import GradientNode
 from meta.eager.ndarray import NDArray
+from meta.eager.walk import connected
 from meta.errors import ArgumentError
 from meta.modes import modes
 from meta.schema._dsl import TensorLike

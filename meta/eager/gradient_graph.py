@@ -5,22 +5,50 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable
 from itertools import count
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from meta import dtype as dtypes
 from meta.errors import ArgumentError, GradientError
 from meta.locks import new_lock
 from meta.modes import modes
-from meta.parts import Writes
+from meta.parts import Counted, Writes
 
 if TYPE_CHECKING:
-    from meta.eager.ndarray import NDArray
+    from meta.ir.type import TensorType
     from meta.op.grad.rule import GradRule
 
 Edge = tuple["GradientNode", int] | None
 """The node and output index a gradient goes to; None for an argument that is not tracked."""
 Edges = tuple["Edge | tuple[Edge, ...]", ...]
-Hook = Callable[["NDArray"], "NDArray | None"]
+Hook = Callable[[Any], Any]
+"""hook(gradient); what it returns, unless None, replaces the gradient."""
+
+
+class GraphArray(Counted, Protocol):
+    """An array as the graph sees it: its memory, its place in the graph, and its gradient (see NDArray)."""
+
+    _data: Any
+    _type: TensorType
+    _node: GradientNode | None
+    _index: int
+    _grad: Any
+
+    @property
+    def shape(self) -> tuple[int, ...]: ...
+
+    @property
+    def dtype(self) -> str: ...
+
+    def __add__(self, other: Any, /) -> GraphArray: ...
+
+    def _alias(self) -> GraphArray: ...
+
+    def _twin(self) -> GraphArray: ...
+
+    def _copied(self) -> GraphArray: ...
+
+
+A = TypeVar("A", bound=GraphArray)
 
 
 class GradientNode:
@@ -37,7 +65,7 @@ class GradientNode:
     """Arguments in schema order: values that the gradient reads, types of the others. None once freed."""
     outs: tuple[Any, ...] | None
     """Results: values that the gradient reads, types of the others. None once freed."""
-    versions: tuple[tuple[NDArray, int], ...]
+    versions: tuple[tuple[GraphArray, int], ...]
     hooks: dict[int, list[Hook]] | None
 
 
@@ -46,7 +74,7 @@ class Leaf(GradientNode):
 
     __slots__ = ("array",)
 
-    array: weakref.ref[NDArray]
+    array: weakref.ref[GraphArray]
 
 
 next_order = count(0, -1).__next__
@@ -54,7 +82,7 @@ accumulate_lock = new_lock("gradients")
 """Held while a gradient is added to `.grad`, so that threads that share a leaf lose none."""
 
 
-def version_of(x: NDArray) -> int:
+def version_of(x: Counted) -> int:
     """How often the memory of `x` was written in place."""
     count = x._version
     return 0 if count is None else count[0]
@@ -64,7 +92,7 @@ LEAF_REMEDY = "write under `with meta.no_grad():`, or to x.detach() of a copy"
 """For a write to a leaf of a graph."""
 
 
-def modification_error(op: str, x: NDArray, then: int) -> GradientError:
+def modification_error(op: str, x: GraphArray, then: int) -> GradientError:
     """A value `x` that the gradient of `op` reads was written in place since `then`, its version when it was saved."""
     return GradientError(
         op,
@@ -75,7 +103,7 @@ def modification_error(op: str, x: NDArray, then: int) -> GradientError:
     )
 
 
-def record_write(op: str, x: NDArray) -> NDArray:
+def record_write(op: str, x: A) -> A:
     """Check that `x` may be written in place, count the write, and return `x`.
 
     Raises GradientError for an array in a gradient graph while gradients are recorded."""
@@ -95,7 +123,7 @@ def record_write(op: str, x: NDArray) -> NDArray:
     return x
 
 
-def set_requires_grad(x: NDArray, required: bool) -> None:
+def set_requires_grad(x: GraphArray, required: bool) -> None:
     """Start or stop accumulating gradients into `x.grad`. Raises GradientError for integers and computed arrays."""
     node = x._node
     if node is not None and not isinstance(node, Leaf):
@@ -117,7 +145,7 @@ def set_requires_grad(x: NDArray, required: bool) -> None:
         x._node = None
 
 
-def register_hook(x: NDArray, hook: Hook) -> Callable[[], None]:
+def register_hook(x: GraphArray, hook: Hook) -> Callable[[], None]:
     """See NDArray.register_hook."""
     node, index = x._node, x._index
     if node is None:

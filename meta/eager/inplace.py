@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
-from meta.eager.gradient_graph import Leaf, record_write, version_of
+from meta.eager.gradient_graph import A, GraphArray, Leaf, record_write, version_of
 from meta.errors import GradientError, TypeInferenceError
 from meta.modes import modes
 from meta.parts import Writes
-
-if TYPE_CHECKING:
-    from meta.eager.ndarray import NDArray
 
 
 def fitted(op: str, x: Any, value: Any) -> Any:
@@ -39,7 +36,7 @@ def fitted(op: str, x: Any, value: Any) -> Any:
     return value.cast(x.dtype)
 
 
-def write_result(x: NDArray, function: Callable[[Any, Any], Any], other: Any) -> NDArray:
+def write_result(x: A, function: Callable[[Any, Any], Any], other: Any) -> A:
     """`x`, after `function(x, other)` was written into it.
 
     With gradients, x becomes the result in the graph as well, whose nodes keep the values from before. Raises
@@ -63,7 +60,7 @@ def write_result(x: NDArray, function: Callable[[Any, Any], Any], other: Any) ->
     return x
 
 
-def _check_unshared(op: str, x: NDArray) -> None:
+def _check_unshared(op: str, x: GraphArray) -> None:
     """Raise GradientError if another array shares the memory of `x`, except for a result that its node saved."""
     writes = x._version
     if writes is None:

@@ -11,9 +11,10 @@ from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.bases import HostValues
-from meta.eager.gradient_graph import Leaf, record_write, register_hook, set_requires_grad
+from meta.eager.gradient_graph import GradientNode, Leaf, record_write, register_hook, set_requires_grad
 from meta.eager.indexing import Index, assigned_dtype, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result
+from meta.eager.walk import backward_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
@@ -27,8 +28,6 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-_backward: Any = None
-"""The engine's `backward_of`, imported at the first call: the engine computes with arrays."""
 _UNSET: dict[str, Any] = {"_frozen": False, "_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
@@ -42,6 +41,7 @@ class NDArray(HostValues, TensorMethods):
 
     __slots__ = ("__weakref__", "_data", "_frozen", "_grad", "_hooks", "_index", "_node", "_type", "_version")
 
+    _node: GradientNode | None
     _index: int
     _version: list[int] | None
     _grad: NDArray | None
@@ -204,11 +204,7 @@ class NDArray(HostValues, TensorMethods):
         dy: gradient of this array, of the same shape and dtype; may be left out when there is one element.
         retain_graph: keep what backward needs, to call it again.  create_graph: record the gradients too.
         Raises GradientError (no graph, freed graph, dy needed) and TypeInferenceError (dy of another shape)."""
-        global _backward
-        if _backward is None:
-            from meta.eager.engine import backward_of as _backward
-
-        _backward(self, dy, retain_graph, create_graph)
+        backward_of(self, dy, retain_graph, create_graph)
 
     def detach(self) -> NDArray:
         """The same memory without its history; inside a traced function, the present value."""
@@ -228,6 +224,12 @@ class NDArray(HostValues, TensorMethods):
         out = self._alias()
         out._node, out._index = self._node, self._index
         return out
+
+    def _copied(self) -> NDArray:
+        """The same values in other memory, without history."""
+        data = allocation.empty(self.shape, self.dtype, self.device)
+        allocation.copy_into(self._data, data)
+        return NDArray(data, self._type)
 
     def register_hook(self, hook: Callable[[NDArray], NDArray | None]) -> Callable[[], None]:
         """Call `hook(gradient)` when this array's gradient is computed; a result replaces it. Returns a remover."""
@@ -296,9 +298,7 @@ def _as_constant(x: NDArray) -> NDArray:
 
 def copy_of(x: NDArray) -> NDArray:
     """The same values in other memory, without history."""
-    out = allocation.empty(x.shape, x.dtype, x.device)
-    allocation.copy_into(x._data, out)
-    return NDArray(out, x.type)
+    return x._copied()
 
 
 def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:

@@ -18,6 +18,7 @@ from meta.eager.gradient_graph import Edges, GradientNode, next_order
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import zeros_of
 from meta.eager.tape import link, versions_of
+from meta.eager.walk import mark_shared
 from meta.errors import GradientError, MetaError
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
@@ -48,8 +49,6 @@ class RecordedProgram:
 
     def gradients(self, values: Sequence[NDArray], dys: Sequence[NDArray]) -> list[NDArray | None]:
         """The gradients of the wanted parameters; those that share memory with other arrays are marked."""
-        from meta.eager.engine import mark_shared  # calls without gradients do without it
-
         with self.lock:
             if self.backward is None:
                 self.backward = self.compile(self._backward_record(), self.split.backward)
