@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import platform
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -196,9 +197,9 @@ def _rounded(work: float) -> int:
     return int(float(f"{work:.1e}"))
 
 
-def remeasure(device: str, ops: Sequence[str] | None, machine: str) -> Iterator[tuple[Limit, Limit]]:
+def remeasure(device: str, ops: Sequence[str] | None) -> Iterator[tuple[Limit, Limit]]:
     """Each limit of a device before and after."""
-    stamp = f"{machine}, {date.today().isoformat()}"
+    stamp = f"{_architecture(device)}, {date.today().isoformat()}"
     for limit in crossover.LIMITS:
         problem = PROBLEMS.get((limit.operators, limit.unit))
         if limit.device != device or problem is None or (ops and problem(limit.least or 1).op not in ops):
@@ -216,6 +217,16 @@ def remeasure(device: str, ops: Sequence[str] | None, machine: str) -> Iterator[
             if work is not None:
                 fresh = replace(fresh, **{end: work}, measured=stamp)
         yield limit, fresh
+
+
+def _architecture(device: str) -> str:
+    """The number of CPU cores, or the architecture of the GPU."""
+    if device == "cpu":
+        return f"{os.cpu_count()} cores"
+    import torch
+
+    major, minor = torch.cuda.get_device_capability()
+    return f"sm_{major}{minor}"
 
 
 def render(limit: Limit) -> str:
@@ -237,12 +248,8 @@ def write(limits: Sequence[Limit]) -> None:
     path.write_text(f"{head}LIMITS: tuple[Limit, ...] = (\n{''.join(map(render, limits))})  # fmt: skip\n{tail}")
 
 
-def machine_name(device: str) -> str:
-    """The name of the CPU or GPU that the measurements ran on."""
-    if device == "cpu":
-        lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
-        model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
-        return f"{model or platform.processor() or platform.machine()}"
-    import torch
-
-    return torch.cuda.get_device_name().removeprefix("NVIDIA ")
+def processor_name() -> str:
+    """The name of this machine's CPU."""
+    lines = Path("/proc/cpuinfo").read_text().splitlines() if Path("/proc/cpuinfo").exists() else []
+    model = next((line.partition(":")[2].strip() for line in lines if line.startswith("model name")), "")
+    return model or platform.processor() or platform.machine()

@@ -149,7 +149,7 @@ def _rewrite(device: str, ops: Sequence[str] | None) -> int:
     """Measure the crossover limits of a device again and write those that changed."""
     from benchmarks import crossovers
 
-    fresh = dict(crossovers.remeasure(device, ops, crossovers.machine_name(device)))
+    fresh = dict(crossovers.remeasure(device, ops))
     crossovers.write([fresh.get(limit, limit) for limit in crossovers.crossover.LIMITS])
     for old, new in fresh.items():
         print(f"{old.dialect} {old.operators} {old.unit}: {old.least}..{old.most} -> {new.least}..{new.most}")

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from benchmarks.crossovers import machine_name
+from benchmarks.crossovers import processor_name
 
 LIMIT = 1.5
 """Ratio above which a row is slow."""
@@ -64,7 +64,7 @@ def total(rows: Sequence[Measurement]) -> str:
 def page(rows: Sequence[Measurement], version: str, torch_version: str) -> str:
     """The page."""
     operators = {row.op for row in rows}
-    stamp = f"{machine_name('cpu')}, one thread, {date.today().isoformat()}, meta {version}, torch {torch_version}"
+    stamp = f"{processor_name()}, one thread, {date.today().isoformat()}, meta {version}, torch {torch_version}"
     sections = [
         "# Operators against torch",
         _INTRODUCTION.format(stamp=stamp, operators=len(operators)),

@@ -1,8 +1,8 @@
 """Matrix products of floats on GPUs with rows of whole 16 bytes.
 
 cuBLAS's fast kernels load and store 16 bytes at a time, and rows of another length run at a third of their speed (a
-vocabulary of 30522 words: 4096x768 by 768x30522 took 0.81 ms on an H200 in bfloat16, and 1.7 in float32 by TF32). Such
-sizes are padded with zeros, which add nothing to a sum, and the result is cut to size; both copies fuse with others.
+vocabulary of 30522 words: 4096x768 by 768x30522 took 0.81 ms in bfloat16, and 1.7 in float32 by TF32). Such sizes
+are padded with zeros, which add nothing to a sum, and the result is cut to size; both copies fuse with others.
 """
 
 from __future__ import annotations

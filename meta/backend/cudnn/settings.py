@@ -1,7 +1,7 @@
 """Settings of cuDNN.
 
-TF32: from Ampere on, float32 convolutions may multiply in TF32 (10 bits of mantissa, sums in float32). It is allowed by
-default, as in torch; `allow_tf32(False)` or META_CUDNN_TF32=0 in the environment disables it.
+TF32: from compute capability 8.0 on, float32 convolutions may multiply in TF32 (10 bits of mantissa, sums in float32).
+It is allowed by default, as in torch; `allow_tf32(False)` or META_CUDNN_TF32=0 in the environment disables it.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _width(columns: int) -> int:
 
 
 def _forward_tile(dtype: torch.dtype, width: int, precision: str) -> Tile:
-    """The fastest of those measured on an H200, as for `_backward_tile`. Others spill registers."""
+    """The fastest of those measured with compute capability 9.0, as for `_backward_tile`. Others spill registers."""
     if dtype != torch.float32:
         return Tile(64, 64, 4, 2)
     if precision == "tf32x3":

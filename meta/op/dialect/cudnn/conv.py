@@ -119,7 +119,7 @@ def unsuited(call: CallInfo) -> str | None:
         return reason
     conv_problem = problem(call, settings.tf32_allowed())
     if conv_problem.before != conv_problem.after:
-        # Some engines of 9.19 take it and give wrong gradients of grouped kernels (float64 and float16, H200).
+        # Some engines of 9.19 take it and give wrong gradients of grouped kernels (float64 and float16).
         return f"padding of {conv_problem.before} before and {conv_problem.after} after: cuDNN pads both sides alike"
     return None
 
