@@ -90,10 +90,10 @@ def _wrapper(types: Sequence[TensorType]) -> Callable[[Any], list[NDArray]]:
     return lambda result: [NDArray(x, _actual(t, x)) for x, t in zip(unpack(result), types, strict=True)]
 
 
-def unpacker(count: int) -> Callable[[Any], Sequence[Any]]:
+def unpacker(count: int) -> Callable[[Any], list[Any]]:
     """The value that a machine returns for `count` results -> a list of them."""
     if count < 2:
-        return lambda result: (result,)[:count]
+        return lambda result: [result][:count]
     item, positions = adapter.array_item, range(count)
     return lambda result: list(result) if type(result) in (list, tuple) else [item(result, i) for i in positions]
 

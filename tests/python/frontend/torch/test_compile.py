@@ -207,6 +207,11 @@ def test_dtypes():
         close(result, expected)
 
 
+def test_a_single_complex_result():
+    x = torch.randn(3, dtype=torch.complex64)
+    torch.testing.assert_close(compiled(lambda x: x * 2)(x), x * 2)
+
+
 def test_options_are_checked():
     def f(x):
         return x + 1
