@@ -64,7 +64,7 @@ _name_cache: dict[tuple[type, object], str] = {}
 
 def _canonical_name(dtype: object, where: str) -> str:
     if isinstance(dtype, type) and dtype in (bool, int, float, complex):
-        return {bool: "bool", int: "int64", float: "float32", complex: "complex64"}[dtype]  # type: ignore[index]
+        return {bool: "bool", int: "int64", float: "float32", complex: "complex64"}[dtype]
     if isinstance(dtype, int):
         name = value_text(dtype)
     else:

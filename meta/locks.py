@@ -48,7 +48,7 @@ _adding = threading.RLock()
 _held: list[Any] = []
 
 
-def new_lock(guarded: str) -> threading.RLock:  # type: ignore[valid-type]
+def new_lock(guarded: str) -> threading.RLock:
     """A reentrant lock that forks wait for. guarded: what it guards, one of `_ORDER`.
 
     Raises KeyError for anything else."""

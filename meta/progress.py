@@ -127,7 +127,7 @@ def advance() -> None:
 def enabled() -> bool:
     """Whether a compilation that starts now would be shown."""
     is_enabled = os.environ.get("META_PROGRESS", "1") != "0"
-    return is_enabled and sys.stderr is not None and sys.stderr.isatty() and find_spec("rich") is not None  # pyright: ignore[reportUnnecessaryComparison]
+    return is_enabled and sys.stderr is not None and sys.stderr.isatty() and find_spec("rich") is not None
 
 
 def _bar() -> Any:

@@ -113,11 +113,11 @@ def child_path(name: str, key: Any) -> str:
 def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
     """The kind of a container and its items by key; None for any other value."""
     if isinstance(value, dict):
-        return "dict", list(value.items())  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return "dict", list(value.items())  # pyright: ignore[reportUnknownArgumentType]
     if isinstance(value, tuple):
         fields: Any = getattr(value, "_fields", None)  # pyright: ignore[reportUnknownArgumentType]
         items: list[Any] = list(zip(fields or range(len(value)), value, strict=True))  # pyright: ignore[reportUnknownArgumentType]
         return "namedtuple" if fields is not None else "tuple", items
     if isinstance(value, list):
-        return "list", list(enumerate(value))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return "list", list(enumerate(value))  # pyright: ignore[reportUnknownArgumentType]
     return None

@@ -42,7 +42,7 @@ class Batched(Lifted):
 
     __bool__ = __int__ = __float__ = __index__ = _no_value
     item = tolist = _no_value
-    __hash__ = object.__hash__  # type: ignore[assignment]
+    __hash__ = object.__hash__
 
 
 class BatchLevel(Level):

@@ -106,13 +106,13 @@ class Lifted(TypedTensor):
             if getrefcount(self) > TEMPORARY:
                 check_whole(function.__name__, self)
             return function(self, other)
-        self.assign(fitted(function.__name__, self, function(self, other)))  # type: ignore[arg-type]
+        self.assign(fitted(function.__name__, self, function(self, other)))
         return self
 
     def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place."""
         check_whole("setitem", self)
-        self.assign(setitem(self, index, value))  # type: ignore[arg-type]
+        self.assign(setitem(self, index, value))
 
     def item(self) -> bool | int | float:
         """The value of a tensor with one element, as a Python number, through which no derivative flows."""

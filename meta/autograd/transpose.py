@@ -47,7 +47,7 @@ class Recorded:
     def run(self, values: Sequence[Any]) -> list[Any]:
         """The results for values of the inputs."""
         env: dict[Any, Any] = dict(zip(self.inputs, values, strict=True))
-        env |= {var: ones_of(var.type) for var in self.dys}  # type: ignore[arg-type]
+        env |= {var: ones_of(var.type) for var in self.dys}
 
         def read(atom: Any) -> Any:
             return atom.value if isinstance(atom, Constant) else env[atom] if isinstance(atom, Var) else atom
@@ -108,7 +108,7 @@ def _record(
                     seeds[g.atom] = add_up(seeds.get(g.atom), t)
         sources = [dy.atom for dy in dys if dy is not None]
         arrived = gradients(builder, seeds, sources)  # type: ignore[arg-type]
-        atoms = tuple(None if dy is None or dy.atom not in arrived else arrived[dy.atom].atom for dy in dys)  # type: ignore[index]
+        atoms = tuple(None if dy is None or dy.atom not in arrived else arrived[dy.atom].atom for dy in dys)
         bindings = _leading_to(op, builder.bindings, atoms)
     read = {atom for binding in bindings for atom in operands(binding.value)}
     return Recorded(tuple(inputs), tuple(v for v in sources if v in read), bindings, atoms)  # type: ignore[arg-type]

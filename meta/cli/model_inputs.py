@@ -137,7 +137,7 @@ def _draw(rng: np.random.RandomState, shape: tuple[int, ...], dtype: str, role: 
     if dtype == "bool":
         return rng.random_sample(shape) < 0.5
     if not is_float(dtype) and not is_complex(dtype):
-        whole: Any = rng.randint(0, 8, size=shape)  # pyright: ignore[reportUnknownVariableType]
+        whole: Any = rng.randint(0, 8, size=shape)
         return np.asarray(whole, dtype)
     x: Any = np.asarray(rng.standard_normal(shape))
     if is_complex(dtype):

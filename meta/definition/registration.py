@@ -64,7 +64,7 @@ def define(
     location = user_frame()
 
     def register(declare: TypeFunction) -> Callable[..., Any]:
-        if not callable(declare):  # pyright: ignore[reportUnnecessaryComparison]
+        if not callable(declare):
             raise RegistryError(name, f"its type function is {type(declare).__name__}", "a function")
         text = doc or (declare.__doc__ or "").strip() or name
         entry = UNDEFINED if gradient is None else gradient

@@ -60,7 +60,7 @@ class HostValues:
     @property
     def size(self) -> int:
         """Number of elements."""
-        return Count(self._type.size)  # type: ignore[arg-type]
+        return Count(self._type.size)
 
     @property
     def nbytes(self) -> int:
@@ -217,7 +217,7 @@ class TypedTensor(TensorMethods):
 
     def __getitem__(self, index: Index) -> Self:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""
-        return getitem(self, index)  # type: ignore[arg-type]
+        return getitem(self, index)
 
     def __len__(self) -> int:
         if not self.shape:

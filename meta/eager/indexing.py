@@ -249,7 +249,7 @@ def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
 def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
     """Begin, end, step and number of elements of one axis."""
     if isinstance(item, slice):
-        return _slice_bound(item, size)  # pyright: ignore[reportUnknownArgumentType]
+        return _slice_bound(item, size)
     position = item
     if isinstance(size, int):
         if not -size <= position < size:

@@ -138,7 +138,7 @@ def check_gradient(
 ) -> None:
     """Raise GradientError unless `gradient`, which a user's gradient function returned for an argument, is a tensor (of
     class `kind`) of type `expected`. Symbolic sizes may differ in form."""
-    actual = gradient.type if isinstance(gradient, kind) else None  # type: ignore[attr-defined]
+    actual = gradient.type if isinstance(gradient, kind) else None
     if actual is expected:
         return
     text = repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"

@@ -55,5 +55,5 @@ def _described(value: Any) -> str:
         return f"a tensor of shape {show(tensor.shape)}"
     if isinstance(value, (tuple, list)):
         count = len(value)  # pyright: ignore[reportUnknownArgumentType]
-        return f"a {type(value).__name__} of {count}"  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
+        return f"a {type(value).__name__} of {count}"  # pyright: ignore[reportUnknownArgumentType]
     return f"{value!r:.40}" if isinstance(value, (bool, int, float, str)) or value is None else type(value).__name__

@@ -56,7 +56,7 @@ def _least_work(
     inputs: tuple[Labels, ...], output: Labels, sizes: tuple[tuple[str, int], ...]
 ) -> tuple[tuple[int, int], ...]:
     # Not loaded before it is needed: one or two operands leave no choice.
-    from opt_einsum.paths import auto  # pyright: ignore[reportMissingTypeStubs, reportUnknownVariableType]
+    from opt_einsum.paths import auto  # pyright: ignore[reportMissingTypeStubs]
 
     first = list(range(len(inputs)))  # the first operand in each term
     path: list[tuple[int, int]] = []

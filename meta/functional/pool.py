@@ -145,7 +145,7 @@ def _fractional_max_pool(rank: int, x: Any, samples: Any, kernel: _Size, size: _
     values, places = meta.reshape(values, window), meta.reshape(places, window)
     best = meta.argmax(values, 3, True)
     shape = (*x.shape[:2], *counts)
-    return tuple(meta.reshape(meta.gather(t, 3, best), shape) for t in (values, places))  # type: ignore[return-value]
+    return tuple(meta.reshape(meta.gather(t, 3, best), shape) for t in (values, places))
 
 
 def _window_starts(u: Any, size: int, kernel: int, count: int) -> Any:

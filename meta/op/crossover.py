@@ -255,7 +255,7 @@ _KERNEL_AND_RESULT = {"": (1, 2), "epilogue": (1, -1), "dx": (0, 1), "dw": (2, 1
 def _convolution(call: CallInfo) -> Any:
     kernel, result = _KERNEL_AND_RESULT[call.op.name.partition("_")[2]]
     tensors = (*call.tensors(), *call.outputs())
-    return tensors[result].size * prod(tensors[kernel].shape[1:])  # type: ignore[arg-type]
+    return tensors[result].size * prod(tensors[kernel].shape[1:])
 
 
 _LEAST_LANES = 8

@@ -356,7 +356,7 @@ def _elementwise(to: _LayoutConverter, call: Call) -> _New | None:
     if not isinstance(call.type, TensorType) or not any(a in to.last for a in call.args if isinstance(a, Var)):
         return None
     ndim = call.type.ndim
-    if any(a.type.ndim != ndim for a in call.args if a in to.last):  # type: ignore[union-attr]
+    if any(a.type.ndim != ndim for a in call.args if a in to.last):
         return None
     args = [_broadcast(to, a, ndim) if is_atom(a) else a for a in call.args]
     return _New(to.builder.call_expr(call.op, args))  # type: ignore[arg-type]

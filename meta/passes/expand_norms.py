@@ -89,7 +89,7 @@ def _large(value: Any) -> Call | None:
         return None
     x = value.args[1 if value.op_name.endswith("dxwb") else 0].type
     assert isinstance(x, TensorType)
-    if not x.is_static or x.size < _LEAST_ELEMENTS or x.device.kind != "cuda":  # type: ignore[operator]
+    if not x.is_static or x.size < _LEAST_ELEMENTS or x.device.kind != "cuda":
         return None
     return value if value.args[-1] % x.ndim == x.ndim - 1 else None
 

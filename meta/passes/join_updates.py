@@ -95,7 +95,7 @@ def _step(
         v: Any = written[velocity]
         if kept is not None and kept[0] is v and v is not x and getattr(dx, "type", None) == kind == v.type:
             rate = scaled[1] if change.op_name == "subtract" else -scaled[1]
-            return _MomentumStep(velocity, new, (x, dx, v), rate, kept[1])  # type: ignore[arg-type]
+            return _MomentumStep(velocity, new, (x, dx, v), rate, kept[1])
     return None
 
 

@@ -53,7 +53,7 @@ class _Placer:
         """The atom with its new type, the same one for each use."""
         if atom not in self.moved:
             assert isinstance(atom, (Var, Constant, GlobalVar))
-            self.moved[atom] = replace(atom, type=self.type(atom.type))  # pyright: ignore[reportArgumentType]
+            self.moved[atom] = replace(atom, type=self.type(atom.type))
         return self.moved[atom]
 
     def function(self, function: FunctionExpr) -> FunctionExpr:
@@ -70,7 +70,7 @@ class _Placer:
         if isinstance(new, Call) and isinstance(new.op, LoopOp):
             if new.op.body is not None:
                 return with_rewritten_body(new, new.args, self.function)
-            placed = replace(new.op, result=self.type(new.op.result))  # pyright: ignore[reportArgumentType]
+            placed = replace(new.op, result=self.type(new.op.result))
             return replace(new, op=placed, type=placed.result)
         if isinstance(new, Call):
             args = tuple(self.device if isinstance(a, Device) else a for a in new.args)

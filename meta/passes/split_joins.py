@@ -29,7 +29,7 @@ def _split(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if not most or len(call.args[0]) <= most:
         return None
     assert isinstance(call.type, TensorType)
-    parts, axis, name = list(call.args[0]), call.args[1] % call.type.ndim, call.op.name  # type: ignore[union-attr]
+    parts, axis, name = list(call.args[0]), call.args[1] % call.type.ndim, call.op.name
     while len(parts) > 1:
         parts = [emit(scope, name, tuple(parts[i : i + most]), axis) for i in range(0, len(parts), most)]
         name = "concatenate"

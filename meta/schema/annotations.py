@@ -230,7 +230,7 @@ def _mapping(hints: Sequence[Any]) -> _Expected:
     key, item = (_expected(hint) for hint in hints)
 
     def accepts(value: Any) -> bool:
-        return isinstance(value, Mapping) and _items(value, key) and _items(value.values(), item)  # pyright: ignore[reportUnknownMemberType]
+        return isinstance(value, Mapping) and _items(value, key) and _items(value.values(), item)
 
     return _Expected(accepts, (f"a dict{_of(item)}",), f"dicts{_of(item)}")
 

@@ -76,9 +76,9 @@ def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5)
     Takes meta arrays, torch tensors, NumPy arrays, numbers, and lists or tuples of them. Shapes must agree; dtypes
     may differ. Integers and booleans compare exactly."""
     if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
-        if len(actual) != len(expected):  # pyright: ignore[reportUnknownArgumentType]
-            raise AssertionError(f"check: {len(actual)} values against {len(expected)}")  # pyright: ignore[reportUnknownArgumentType]
-        for a, b in zip(actual, expected, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if len(actual) != len(expected):
+            raise AssertionError(f"check: {len(actual)} values against {len(expected)}")
+        for a, b in zip(actual, expected, strict=True):
             check(a, b, rtol=rtol, atol=atol)
         return
     a, b = to_numpy(actual), to_numpy(expected)

@@ -34,7 +34,7 @@ class OperatorCall:
 
         def convert(value: Any) -> Any:
             if isinstance(value, (list, tuple)):
-                return [convert(v) for v in value] if any(map(is_array, value)) else value  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+                return [convert(v) for v in value] if any(map(is_array, value)) else value
             return function(value) if is_array(value) else value
 
         return OperatorCall(self.op, tuple(map(convert, self.args)), {k: convert(v) for k, v in self.kwargs.items()})
@@ -76,9 +76,9 @@ def is_array(value: Any) -> bool:
 
 
 def _items(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, (list, tuple)) else (value,)  # pyright: ignore[reportUnknownVariableType]
+    return value if isinstance(value, (list, tuple)) else (value,)
 
 
 def flat_results(value: Any) -> list[Any]:
     """The results of a call as a list."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]  # pyright: ignore[reportUnknownArgumentType]
+    return list(value) if isinstance(value, (list, tuple)) else [value]

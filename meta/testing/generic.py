@@ -125,4 +125,4 @@ def _comparable(value: Any) -> Any:
     """A plain result in comparable form: torch.Size and lists become tuples."""
     if is_array(value):
         return to_numpy(value).tolist()
-    return tuple(value) if isinstance(value, (list, tuple)) else value  # pyright: ignore[reportUnknownArgumentType]
+    return tuple(value) if isinstance(value, (list, tuple)) else value

@@ -110,7 +110,7 @@ def _tape_gradients(case: Case) -> tuple[list[Any], list[NDArray | None]]:
     used = [i for i, r in enumerate(results) if dys[i] is not None and r.requires_grad]
     assert used, "no result depends on the arguments that have gradients: its gradient is cut off"
     inputs = [arrays[i] for i in positions]
-    gradients = grad([results[i] for i in used], inputs, [dys[i] for i in used], allow_unused=True)  # type: ignore[misc]
+    gradients = grad([results[i] for i in used], inputs, [dys[i] for i in used], allow_unused=True)
     return [(dy, i in used) for i, dy in enumerate(dys) if dy is not None], list(gradients)
 
 

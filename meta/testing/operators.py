@@ -111,7 +111,7 @@ def _without_tf32(device: str) -> Generator[None, None, None]:
 
 def _skipped(skip: Any) -> dict[str, str]:
     """The reason of each check to leave out."""
-    listed = dict(skip) if isinstance(skip, Mapping) else dict.fromkeys((skip,) if isinstance(skip, str) else skip, "")  # type: ignore[arg-type]
+    listed = dict(skip) if isinstance(skip, Mapping) else dict.fromkeys((skip,) if isinstance(skip, str) else skip, "")
     names = ("docs", *CHECKS)
     for name in listed:
         if name not in names:
@@ -179,9 +179,9 @@ def _case(op: Op, index: int, sample: Any, device: str) -> Case:
         args, kwargs = sample.numpy()
         return Case(OperatorCall(op, args, kwargs), device, sample)
     if isinstance(sample, Mapping):
-        args, kwargs = (), {str(name): _drawn(value, str(name)) for name, value in sample.items()}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        args, kwargs = (), {str(name): _drawn(value, str(name)) for name, value in sample.items()}
     elif isinstance(sample, (tuple, list)):
-        args, kwargs = tuple(_drawn(value, str(i)) for i, value in enumerate(sample)), {}  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        args, kwargs = tuple(_drawn(value, str(i)) for i, value in enumerate(sample)), {}
     else:
         wrong = f"sample {index} is of class {type(sample).__name__}"
         expected = "a tuple of arguments, a dict of them by name, or a Sample"
@@ -195,8 +195,8 @@ def _drawn(value: Any, path: str) -> Any:
     """An argument with arrays in place of each T."""
     if isinstance(value, T):
         return value.values("", path)
-    if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):  # pyright: ignore[reportUnknownVariableType]
-        return [_drawn(v, f"{path}.{i}") for i, v in enumerate(value)]  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):
+        return [_drawn(v, f"{path}.{i}") for i, v in enumerate(value)]
     return value
 
 
@@ -263,6 +263,6 @@ def _describe(case: Case) -> str:
 def _shown(value: Any) -> str:
     if is_array(value):
         return repr(value.type)
-    if isinstance(value, (list, tuple)) and any(map(is_array, value)):  # pyright: ignore[reportUnknownArgumentType]
-        return f"[{', '.join(map(_shown, value))}]"  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, (list, tuple)) and any(map(is_array, value)):
+        return f"[{', '.join(map(_shown, value))}]"
     return repr(value)

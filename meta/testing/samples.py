@@ -225,7 +225,7 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
-        return "(" + ",".join(_text(v) for v in value) + ")"  # pyright: ignore[reportUnknownVariableType]
+        return "(" + ",".join(_text(v) for v in value) + ")"
     return repr(value)
 
 

@@ -228,7 +228,7 @@ def _output_gradients(rule: GradRule, var: Var, gradient: Any) -> list[Any] | No
     if all(g is None for g in incoming):
         return None
     dys = [
-        zeros_of(t) if g is None and flow and i not in rule.undefined else g  # type: ignore[arg-type]  # no nests
+        zeros_of(t) if g is None and flow and i not in rule.undefined else g  # no nests
         for i, (g, flow, t) in enumerate(zip(incoming, flows, kind.fields, strict=True))
     ]
     return [tuple(dys)] if rule.outputs < 0 else dys

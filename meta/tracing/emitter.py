@@ -221,7 +221,7 @@ class RandomKeys:
 def _offset(key: Symbol, offset: Any, device: Device) -> Symbol:
     """A key moved by an offset: int64 of shape (2,), or (n, 2) for a stack of keys."""
     constant = _constant(offset, device)
-    moved: Symbol = meta.add(key, Symbol(Constant(constant, constant.type)))  # type: ignore[arg-type]
+    moved: Symbol = meta.add(key, Symbol(Constant(constant, constant.type)))
     return moved
 
 

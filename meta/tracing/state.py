@@ -50,7 +50,7 @@ Held = tuple[Any, tuple[Any, ...]]
 
 def held(container: Any) -> Held:
     """A list, or the keys and values of a dict, as they are now."""
-    values = container.values() if isinstance(container, dict) else ()  # pyright: ignore[reportUnknownVariableType, reportUnknownMemberType]
+    values = container.values() if isinstance(container, dict) else ()  # pyright: ignore[reportUnknownVariableType]
     return cast("Held", (container, (*container, *values)))
 
 
@@ -264,7 +264,7 @@ class Trace(Emitter):
             new = self.current(x)
             if new is not old:
                 selected = meta.where(condition, Symbol(new), Symbol(old))  # type: ignore[arg-type]
-                self._overwrite("update", x, selected.stop_gradient())  # type: ignore[arg-type]
+                self._overwrite("update", x, selected.stop_gradient())
 
     def is_overwritten(self, x: NDArray) -> bool:
         """Whether the program has written an array so far."""

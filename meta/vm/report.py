@@ -213,4 +213,4 @@ def _zeros(kind: TensorType) -> NDArray:
     """Zeros, for the random key of a run that is only timed."""
     import numpy as np
 
-    return asarray(np.zeros(tuple(map(int, kind.shape)), kind.dtype))  # type: ignore[call-overload]
+    return asarray(np.zeros(tuple(map(int, kind.shape)), kind.dtype))

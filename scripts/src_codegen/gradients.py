@@ -125,4 +125,4 @@ def _text(value: Any) -> str:
     """`repr`, with sets in order."""
     if not isinstance(value, frozenset):
         return repr(value)
-    return f"frozenset({{{', '.join(map(str, sorted(value)))}}})" if value else "frozenset()"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    return f"frozenset({{{', '.join(map(str, sorted(value)))}}})" if value else "frozenset()"  # pyright: ignore[reportUnknownArgumentType]

@@ -74,7 +74,7 @@ def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
 
 def bind_view(t: TensorType) -> Callable[[Any], Any]:
     """A function that views a tensor with the shape and dtype of `t`; the objects for TVM are prepared in advance."""
-    create, (shape, dtype) = tvm.create_view, _prepared(t.shape, t.dtype)  # type: ignore[arg-type]
+    create, (shape, dtype) = tvm.create_view, _prepared(t.shape, t.dtype)
     return lambda data: create(data, shape, dtype, 0)
 
 

@@ -129,7 +129,7 @@ def _operands(kernels: _Kernels, call: CallInfo) -> Operands:
 
 
 def _is_list(arg: Any) -> bool:
-    return isinstance(arg, tuple) and any(isinstance(item, TensorType) for item in arg)  # pyright: ignore[reportUnknownVariableType]
+    return isinstance(arg, tuple) and any(isinstance(item, TensorType) for item in arg)
 
 
 def _text(value: Any) -> str:

@@ -207,8 +207,8 @@ class Number:
     def _needed(self, *_: Any) -> NoReturn:
         raise NeedsValueError(self._positions)
 
-    __float__ = __int__ = __index__ = __complex__ = __hash__ = __str__ = __format__ = _needed  # type: ignore[assignment]
-    __floor__ = __ceil__ = __round__ = __trunc__ = _needed  # type: ignore[assignment]
+    __float__ = __int__ = __index__ = __complex__ = __hash__ = __str__ = __format__ = _needed
+    __floor__ = __ceil__ = __round__ = __trunc__ = _needed
     __pow__ = __rpow__ = __mod__ = __rmod__ = __floordiv__ = __rfloordiv__ = __divmod__ = _needed
     __array__ = _needed
 

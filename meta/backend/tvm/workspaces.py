@@ -50,5 +50,5 @@ class _MemoryRanOut:
     """What TVM's runtime calls with the text of an error by workspaces.ll, for the exception to raise. A class, as it
     takes no function."""
 
-    def __new__(cls, problem: str) -> DeviceError:  # type: ignore[misc]
+    def __new__(cls, problem: str) -> DeviceError:
         return DeviceError("memory", problem, "as much as the device has free", "free arrays or use smaller ones")

@@ -247,7 +247,7 @@ def _is_moderate(op_type: str, inputs: Sequence[Any]) -> bool:
 def _as_known(result: Any) -> Any:
     """The result of a node on known inputs, as NumPy arrays."""
     if isinstance(result, tuple):
-        return tuple(map(_as_known, result))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return tuple(map(_as_known, result))
     if isinstance(result, list):
-        return list(map(_as_known, result))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-    return result.numpy() if isinstance(result, TensorLike) else result  # type: ignore[attr-defined]
+        return list(map(_as_known, result))
+    return result.numpy() if isinstance(result, TensorLike) else result

@@ -38,7 +38,7 @@ def dtype_of_element(number: int) -> str:
     """The dtype of a number of ONNX."""
     import onnx
 
-    name = str(onnx.TensorProto.DataType.Name(number)).lower()  # pyright: ignore[reportArgumentType]
+    name = str(onnx.TensorProto.DataType.Name(number)).lower()
     return _META_NAMES.get(name, name)
 
 

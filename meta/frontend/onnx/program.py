@@ -128,7 +128,7 @@ class OnnxProgram:
         free = (f"input{i}" for i in count() if f"input{i}" not in names_in_use)
         names = [name if _is_parameter(name) else next(free) for name in self.inputs]
         kinds = [inspect.Parameter(n, inspect.Parameter.POSITIONAL_ONLY) for n in names]
-        forward.__signature__ = inspect.Signature(kinds)  # type: ignore[attr-defined]
+        forward.__signature__ = inspect.Signature(kinds)
         return forward
 
     def _all(self, inputs: Sequence[Any]) -> list[Any]:
@@ -163,7 +163,7 @@ class OnnxProgram:
         if argument is None:
             return None
         if isinstance(argument, (list, tuple)):
-            return [self._eager(value, v) for v in argument]  # pyright: ignore[reportUnknownVariableType]
+            return [self._eager(value, v) for v in argument]
         if hasattr(argument, "dtype"):
             check_declared(value, argument, f"input '{value.name}'")
         if isinstance(argument, NDArray):
@@ -183,7 +183,7 @@ class OnnxProgram:
         if value is None or isinstance(value, TensorLike):
             return value
         if isinstance(value, list):
-            return [self._output(name, v) for v in value]  # pyright: ignore[reportUnknownVariableType]
+            return [self._output(name, v) for v in value]
         if value.dtype.kind == "U":
             return value
         return tensor(value)

@@ -46,11 +46,11 @@ def read(source: Source) -> SourceProgram:
     arrays: Arrays = {}
     value: Any = source
     if isinstance(value, (str, os.PathLike)):
-        path = os.fspath(value)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        path = os.fspath(value)
         name, folder = os.path.basename(path), os.path.dirname(os.path.abspath(path))
         value, arrays = _contents(path)
     if isinstance(value, (bytes, bytearray, memoryview)):
-        value = _parsed(bytes(value), name)  # pyright: ignore[reportUnknownArgumentType]
+        value = _parsed(bytes(value), name)
     if isinstance(value, ir.Model):
         model = value
     elif type(value).__name__ == "ModelProto" and hasattr(value, "opset_import"):

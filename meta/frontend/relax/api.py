@@ -115,7 +115,7 @@ def _by_name(program: RelaxProgram, params: Params) -> dict[str, Any]:
     listed: Any = params.get(program.entry)
     if not isinstance(listed, (list, tuple)) and type(listed).__name__ != "Array":
         return dict(params)
-    names, values = program.names, list(listed)  # pyright: ignore[reportUnknownArgumentType]
+    names, values = program.names, list(listed)
     if len(values) > len(names):
         problem = f"params has {len(values)} arrays for @{program.entry}"
         raise ArgumentError("relax", problem, f"at most {len(names)}: {', '.join(names)}")

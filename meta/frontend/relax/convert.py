@@ -140,9 +140,9 @@ class Converter:
         value, index = self.value(node.tuple_value, frame), int(node.index)
         if value is UNCONVERTED:
             return value
-        if not isinstance(value, tuple) or not 0 <= index < len(value):  # pyright: ignore[reportUnknownArgumentType]
+        if not isinstance(value, tuple) or not 0 <= index < len(value):
             raise RelaxError("relax", f"{frame.place}: field {index} of {describe(value)}", "a field of a tuple")
-        return value[index]  # pyright: ignore[reportUnknownVariableType]
+        return value[index]
 
     def conditional(self, node: Any, frame: FunctionFrame) -> Any:
         condition = self.value(node.cond, frame)
@@ -162,9 +162,9 @@ class Converter:
         if value is UNCONVERTED or name == "AnyType":
             return
         if name == "TupleType" and isinstance(value, tuple):
-            if len(kind.fields) != len(value):  # pyright: ignore[reportUnknownArgumentType]
+            if len(kind.fields) != len(value):
                 raise RelaxError("relax", f"{where} is {describe(value)}", f"{len(kind.fields)} fields")
-            for inner, each in zip(kind.fields, value, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            for inner, each in zip(kind.fields, value, strict=True):
                 self.match(inner, each, frame, where)
         elif name == "TensorType" and isinstance(value, Symbol):
             if dtype_of(kind) not in ("", value.dtype) or kind.ndim not in (-1, value.ndim):

@@ -20,14 +20,14 @@ def fields(value: Any, where: str) -> Mapping[str, Any]:
     """An object of JSON. where: as in `bad_file`. Raises TorchProgramError for another value."""
     if not isinstance(value, dict):
         raise _wrong(value, where, "an object")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def list_of(value: Any, where: str) -> Sequence[Any]:
     """A list. Raises TorchProgramError for another value."""
     if not isinstance(value, list):
         raise _wrong(value, where, "a list")
-    return value  # pyright: ignore[reportUnknownVariableType]
+    return value
 
 
 def text(value: Any, where: str) -> str:

@@ -111,10 +111,10 @@ class _FxReader:
         if isinstance(value, slice):
             return slice(*(self.argument(v) for v in (value.start, value.stop, value.step)))
         if isinstance(value, (tuple, list)):
-            items = [self.argument(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
+            items = [self.argument(item) for item in value]
             return items if isinstance(value, list) else tuple(items)
         if isinstance(value, Mapping):
-            return {key: self.argument(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {key: self.argument(item) for key, item in value.items()}
         if kind.__name__ == "Node":
             return self.subgraphs.get(value.name) or Ref(value.name)
         if kind.__name__ == "SymInt":

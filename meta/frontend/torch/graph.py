@@ -81,7 +81,7 @@ def convert(
 
     parameters = parameter_names([source.inputs[i].name for i in tensors])
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
-    program.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])  # type: ignore[attr-defined]
+    program.__signature__ = inspect.Signature([inspect.Parameter(name, kind) for name in parameters])
     return tracing.record(program, tuple(kinds[i] for i in tensors), {})
 
 

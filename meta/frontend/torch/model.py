@@ -127,13 +127,13 @@ class ExportedModel(Model):
     # --- calls -------------------------------------------------------------------------------------------------------
 
     @property
-    def forward(self) -> Any:  # type: ignore[override]
+    def forward(self) -> Any:
         """The program as a function with the signature of the exported module."""
 
         def forward(*args: Any, **kwargs: Any) -> Any:
             return self._run(args, kwargs)
 
-        forward.__signature__ = self._signature  # type: ignore[attr-defined]
+        forward.__signature__ = self._signature
         return forward
 
     def record(self, *args: Any, **kwargs: Any) -> tracing.Record:

@@ -90,10 +90,10 @@ def references(value: Any) -> Iterator[str]:
     if isinstance(value, Ref):
         yield value.name
     elif isinstance(value, (tuple, list)):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
+        for item in value:
             yield from references(item)
     elif isinstance(value, dict):
-        for item in value.values():  # pyright: ignore[reportUnknownVariableType]
+        for item in value.values():
             yield from references(item)
 
 

@@ -48,11 +48,11 @@ def _keys(context: Any, where: str) -> Sequence[Any] | None:
     """The keys of a mapping; None for other classes."""
     value = _json(context, where) if isinstance(context, str) else context
     if isinstance(value, dict):
-        value = value.get("dict_context")  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        value = value.get("dict_context")
     if not isinstance(value, list):
         return None
-    plain = all(isinstance(key, (str, int)) for key in value)  # pyright: ignore[reportUnknownVariableType]
-    return value if plain else None  # pyright: ignore[reportUnknownVariableType]
+    plain = all(isinstance(key, (str, int)) for key in value)
+    return value if plain else None
 
 
 def _json(source: str, where: str) -> Any:

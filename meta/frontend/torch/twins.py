@@ -38,7 +38,7 @@ def twin(name: str, function: Callable[..., Any] | None = None) -> Any:
     if namespace in ("aten", "prims"):
         raise RegistryError("twin", f"'{name}' is an operator of PyTorch", "operators of other namespaces")
     if function is None:
-        return lambda function: twin(name, function)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+        return lambda function: twin(name, function)
     if not callable(function):
         raise ArgumentError("twin", f"the twin of '{name}' is {function!r:.80}", "a function of meta's tensors")
     _twins[name] = function

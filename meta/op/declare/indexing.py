@@ -85,7 +85,7 @@ def argwhere(x: TensorType, size: tuple[Dim, ...] | None) -> TensorType:
         return x.with_shape((sym(f"argwhere{next(_unknown)}"), x.ndim)).with_dtype("int64")
     (rows,) = size if len(size) == 1 else (-1,)
     is_number = isinstance(rows, int)
-    rules.require(not is_number or rows >= 0, f"size is {size}", "one size of 0 and up")  # type: ignore[operator]
+    rules.require(not is_number or rows >= 0, f"size is {size}", "one size of 0 and up")
     return x.with_shape((rows, x.ndim)).with_dtype("int64")
 
 

@@ -20,7 +20,7 @@ def _smaller(m: Dim, n: Dim) -> Dim:
     rules.require(
         is_static, f"matrices of {m} rows and {n} columns", "known sizes, or a square", "trace with static sizes"
     )
-    return min(m, n)  # type: ignore[type-var]
+    return min(m, n)
 
 
 @matrices.declare("cholesky_ex", schema=schema.cholesky_ex, outputs=("factor", "info"), complex="as_is")

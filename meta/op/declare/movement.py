@@ -65,7 +65,7 @@ def pad(x: TensorType, pad_width: tuple[int, ...], pad_value: float, mode: str) 
         removed = min(before, 0) + min(after, 0) if mode == "wrap" else 0
         most = size if spare is None else size + spare + removed
         rules.require(
-            not is_checked or (size > 0 and (spare is None or max(before, after) <= most)),  # type: ignore[operator]
+            not is_checked or (size > 0 and (spare is None or max(before, after) <= most)),
             f"pad_width ({before}, {after}) of an axis of {size} elements, mode {mode!r}",
             "something to repeat" if spare is None else f"up to {most}",
         )

@@ -71,7 +71,7 @@ def parse_bytes(value: int | str, name: str) -> int:
     """The number of bytes: an int, or a text such as "2GiB" or "500 MB" (B; KB, MB, GB, TB; KiB, MiB, GiB, TiB).
 
     name: of the argument. Raises ArgumentError for anything else, and below 1."""
-    if isinstance(value, int) and not isinstance(value, bool) and value > 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(value, int) and not isinstance(value, bool) and value > 0:
         return value
     matched = _TEXT.fullmatch(value) if isinstance(value, str) else None
     count = int(float(matched[1]) * _UNITS.get(matched[2], 0)) if matched is not None else 0

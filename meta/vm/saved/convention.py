@@ -233,8 +233,8 @@ def _encode_plain(value: Any, what: str) -> Any:
 
 
 def _decode_plain(value: Any) -> Any:
-    if isinstance(value, dict) and list(value.values())[0:1] in (["nan"], ["inf"], ["-inf"]) and "float" in value:  # pyright: ignore[reportUnknownArgumentType, reportUnknownMemberType]
-        return float(value["float"])  # pyright: ignore[reportUnknownArgumentType]
+    if isinstance(value, dict) and list(value.values())[0:1] in (["nan"], ["inf"], ["-inf"]) and "float" in value:
+        return float(value["float"])
     if not isinstance(value, _PLAIN):
         raise _malformed(value)
     return value

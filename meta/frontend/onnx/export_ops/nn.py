@@ -186,7 +186,7 @@ def _is_trailing(call: OnnxSite, axis: tuple[int, ...]) -> bool:
 def _ones(call: OnnxSite, axis: tuple[int, ...]) -> str | None:
     """A scale of ones for the normalised axes, None if their sizes are open."""
     shape = call.types[0].shape[call.types[0].ndim - len(axis) :]
-    return call.graph.constant(np.ones(shape), call.dtype) if all(isinstance(d, int) for d in shape) else None  # type: ignore[arg-type]
+    return call.graph.constant(np.ones(shape), call.dtype) if all(isinstance(d, int) for d in shape) else None
 
 
 @row("layer_norm")
@@ -223,7 +223,7 @@ def attention(call: OnnxSite, q: str, k: str, v: str, causal: bool, scale: float
     features = queries.shape[-1]
     if scale is None and not isinstance(features, int):
         return None
-    factor = scale if scale is not None else float(features) ** -0.5  # type: ignore[arg-type]
+    factor = scale if scale is not None else float(features) ** -0.5
     if call.opset >= 23 and queries.ndim == 4 and queries.shape[:-2] == keys.shape[:-2]:
         return call.node("Attention", q, k, v, is_causal=int(causal), scale=factor), ""
     if causal:

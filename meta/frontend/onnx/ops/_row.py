@@ -88,7 +88,7 @@ class OperatorRow:
 
     def _operand(self, node: Node, name: str, value: Any) -> Any:
         if value is None or isinstance(value, (list, tuple)):
-            return value  # pyright: ignore[reportUnknownVariableType]
+            return value
         if name in self.constants:
             return value_of(node, value, name)
         return value if self.raw else tensor(value)

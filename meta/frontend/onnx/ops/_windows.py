@@ -69,7 +69,7 @@ def _same(op: str, window: Window, spatial: Sequence[Dim], auto_pad: str) -> tup
         if not isinstance(n, int) and stride != 1:
             raise NotSupportedError(op, f"auto_pad {auto_pad} of an axis of size {n} with stride {stride}",
                                     "a known size, or stride 1")  # fmt: skip
-        total = extent - 1 if stride == 1 else max((-(-n // stride) - 1) * stride + extent - n, 0)  # type: ignore[operator]
+        total = extent - 1 if stride == 1 else max((-(-n // stride) - 1) * stride + extent - n, 0)
         small = total // 2
         pads.append((small, total - small) if auto_pad == "SAME_UPPER" else (total - small, small))
     return tuple(pads)

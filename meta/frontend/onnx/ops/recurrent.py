@@ -79,7 +79,7 @@ class _RecurrentLayer:
         if self.b is None:
             return None, None
         joined = meta.select(self.b, 0, direction)
-        return tuple(meta.split(joined, 2, 0))  # type: ignore[return-value]
+        return tuple(meta.split(joined, 2, 0))
 
 
 def _layer(

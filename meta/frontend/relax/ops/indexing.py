@@ -98,7 +98,7 @@ def index_tensor(call: OpCall) -> Any:
 def index_put(call: OpCall) -> Any:
     x, values = tensor(call, 0), tensor(call, 2)
     indices = call.args[1]
-    indices = indices if isinstance(indices, tuple) else (indices,)  # pyright: ignore[reportUnknownVariableType]
+    indices = indices if isinstance(indices, tuple) else (indices,)
     return meta.index_put(x, indices, values, call.flag("accumulate"))
 
 

@@ -62,7 +62,7 @@ def _definitions(root: Var, builder: Builder) -> list[tuple[Var, Any]] | None:
 
 def _is_small(kind: Any) -> bool:
     if isinstance(kind, TensorType):
-        return kind.is_static and int(kind.size) <= _MAX_ELEMENTS  # type: ignore[arg-type]
+        return kind.is_static and int(kind.size) <= _MAX_ELEMENTS
     return all(map(_is_small, getattr(kind, "fields", ())))
 
 

@@ -76,7 +76,7 @@ def _gradients(
     dq, dk = meta.matmul(ds, keys) * factor, meta.matmul(ds, query, transpose_a=True) * factor
     dv = meta.matmul(p, grad, transpose_a=True)
     gradients = (dq, _per_head(dk, heads), _per_head(dv, heads))
-    return *(in_dtype(g, q.dtype) for g in gradients), ds  # type: ignore[return-value]
+    return *(in_dtype(g, q.dtype) for g in gradients), ds
 
 
 def _per_head(gradient: Any, heads: int) -> Any:

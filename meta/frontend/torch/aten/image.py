@@ -87,7 +87,7 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
         problem = f"the modes are {interpolation_mode} and {padding_mode}"
         raise ArgumentError("grid_sampler", problem, f"0 to 2, for {_INTERPOLATION} and {_PADDING}")
     method, padding = _INTERPOLATION[interpolation_mode], _PADDING[padding_mode]
-    return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)  # type: ignore[arg-type]
+    return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)
 
 
 @into(ROWS)

@@ -24,7 +24,7 @@ def _layers(
         the weights of a projection of the hidden state, where there are as many."""
     if not isinstance(has_biases, bool) or not isinstance(params, (list, tuple)):
         raise NotSupportedError("torch", "a recurrent layer has packed sequences", "padded ones, or torch's operators")
-    flat: list[Any] = list(params)  # pyright: ignore[reportUnknownArgumentType]
+    flat: list[Any] = list(params)
     directions, least = 1 + bidirectional, 4 if has_biases else 2
     count = len(flat) // max(num_layers * directions, 1)
     if len(flat) != num_layers * directions * count or count - least not in (0, 1):

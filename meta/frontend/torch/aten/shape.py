@@ -126,7 +126,7 @@ def _promoted(tensors: Sequence[Any]) -> str | None:
 @into(ROWS, "split", "split_copy", "unsafe_split")
 def split(self: Any, split_size: Any, dim: int = 0) -> Any:
     if isinstance(split_size, (list, tuple)):
-        return meta.split_with_sizes(self, split_size, dim)  # pyright: ignore[reportUnknownArgumentType]
+        return meta.split_with_sizes(self, split_size, dim)
     axis = position(dim, self.ndim)
     size = self.shape[axis]
     if not is_static((size, split_size)):

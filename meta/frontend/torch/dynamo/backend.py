@@ -114,7 +114,7 @@ def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:
 
 def _fresh_backend() -> Callable[..., Any]:
     """A new backend, for which Dynamo has compiled nothing yet."""
-    return lambda module, inputs: compile_backend(module, inputs)  # pyright: ignore[reportUnknownLambdaType, reportUnknownArgumentType]
+    return lambda module, inputs: compile_backend(module, inputs)
 
 
 def _leaves(results: Sequence[torch.Tensor]) -> list[torch.Tensor]:

@@ -208,10 +208,10 @@ class _GraphConverter:
         if isinstance(x, Node):
             return self.values[x]
         if isinstance(x, (list, tuple)):
-            items = [self._argument(item) for item in x]  # pyright: ignore[reportUnknownVariableType]
+            items = [self._argument(item) for item in x]
             return items if isinstance(x, list) else tuple(items)
         if isinstance(x, dict):
-            return {key: self._argument(item) for key, item in x.items()}  # pyright: ignore[reportUnknownVariableType]
+            return {key: self._argument(item) for key, item in x.items()}
         if isinstance(x, slice):
             return slice(*map(self._argument, (x.start, x.stop, x.step)))
         return self.sizes.number(x) if isinstance(x, (torch.SymInt, torch.SymFloat, torch.SymBool)) else x
@@ -370,8 +370,8 @@ def _as_declared(value: Any, expected: Any) -> Any:
     """Floating results in the dtype that the graph gives them. For mixed operands, torch's fake and real kernels differ
     in it, and the rest of the graph has the fake kernels' dtype."""
     if isinstance(value, (tuple, list)) and isinstance(expected, (tuple, list)):
-        pairs = list(zip(value, expected, strict=False))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-        return tuple(_as_declared(x, fake) for x, fake in pairs) if len(pairs) == len(value) else value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        pairs = list(zip(value, expected, strict=False))
+        return tuple(_as_declared(x, fake) for x, fake in pairs) if len(pairs) == len(value) else value
     x: Any = value
     kind = getattr(x, "type", None)
     if not isinstance(kind, TensorType) or not isinstance(expected, torch.Tensor):

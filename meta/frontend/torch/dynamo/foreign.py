@@ -48,7 +48,7 @@ def foreign_call(
     positions = iter(range(len(tensors)))
     template = [_KernelInput(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
     results = list(returned.values())
-    types: list[TensorType] = [*(x.type for x in tensors), *results]  # type: ignore[attr-defined]
+    types: list[TensorType] = [*(x.type for x in tensors), *results]
     sizes = _readers(types, template)
     facts = f"{spec} {[_text(x) for x in template]} {list(orders) if any(orders) else ''} {list(returned)}"
     views = {i: inverse(order) for i, order in enumerate(orders) if order is not None}

@@ -66,11 +66,11 @@ def read_options(mode: Any, options: Any) -> Options:
         raise ArgumentError("torch.compile", f"options is {type(settings).__name__}", "a dict such as {'fuse': False}")
     option_names = [each.name for each in fields(Options)]
     values: dict[str, Any] = {}
-    for name, value in settings.items():  # pyright: ignore[reportUnknownVariableType]
+    for name, value in settings.items():
         if name not in option_names:
-            hint = did_you_mean(str(name), option_names)  # pyright: ignore[reportUnknownArgumentType]
+            hint = did_you_mean(str(name), option_names)
             raise ArgumentError("torch.compile", f"meta has no option {name!r:.80}", ", ".join(option_names), hint)
-        values[name] = _checked(name, value)  # pyright: ignore[reportUnknownArgumentType]
+        values[name] = _checked(name, value)
     if mode == "max-autotune-no-cudagraphs":
         values.setdefault("graphs", False)
     return Options(**values)
@@ -79,10 +79,10 @@ def read_options(mode: Any, options: Any) -> Options:
 def _checked(name: str, value: Any) -> Any:
     if name == "dialects":
         names = (value,) if isinstance(value, str) else value
-        if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):  # pyright: ignore[reportUnknownVariableType]
+        if not isinstance(names, (list, tuple)) or not all(isinstance(n, str) for n in names):
             raise ArgumentError("torch.compile", f"dialects is {value!r:.80}", 'names such as ["tvm", "torch"]')
-        with with_dialect(tuple(names)):  # pyright: ignore[reportUnknownArgumentType]
-            return tuple(names)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        with with_dialect(tuple(names)):
+            return tuple(names)
     if name == "partition":
         if value not in PARTITIONS:
             raise ArgumentError("torch.compile", f"partition is {value!r:.80}", " or ".join(map(repr, PARTITIONS)))
