@@ -49,7 +49,8 @@ def as_pairs(array: Any) -> Any:
     import numpy as np
 
     part = dtypes.to_numpy(dtypes.real_dtype(dtypes.canonical(array.dtype)))
-    return np.ascontiguousarray(array).reshape((*array.shape, 1)).view(part)
+    compact: Any = np.ascontiguousarray(array)
+    return compact.reshape((*array.shape, 1)).view(part)
 
 
 def _is_sharable(array: Any) -> bool:
@@ -149,7 +150,8 @@ def to_numpy(data: Any, dtype: str, shape: tuple[int, ...], on: Device) -> Any:
     if on.kind != "cpu":
         data = copy_to(data, CPU)
     if dtypes.is_complex(dtype):
-        return np.from_dlpack(data).view(dtypes.to_numpy(dtype))[..., 0]
+        pairs: Any = np.from_dlpack(data)
+        return pairs.view(dtypes.to_numpy(dtype))[..., 0]
     if dtype != "bfloat16":
         return np.from_dlpack(data)
     words: Any = np.from_dlpack(view(data, shape, "uint16"))
