@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from heapq import heappop, heappush
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta.eager.gradient_graph import (
     A,
@@ -18,10 +18,13 @@ from meta.eager.gradient_graph import (
 )
 from meta.eager.seeds import check_replacement, check_seedless, freed, no_graph, ones_of, wrong_seed, zeros_of
 from meta.modes import modes, scopes
-from meta.op.grad.rule import GradRule
 from meta.parts import Writes
 from meta.records import record
 from meta.schema._dsl import TensorLike
+
+if TYPE_CHECKING:
+    # Arrays import this module, and `import meta` with an array imports no registry.
+    from meta.op.grad.rule import GradRule
 
 Slot = tuple[GradientNode, int]
 Pending = dict[GradientNode, dict[int, GraphArray]]
