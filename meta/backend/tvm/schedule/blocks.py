@@ -168,9 +168,10 @@ def list_loads(block: ComputeBlock) -> list[Any]:
 
 
 def list_readers(sch: Any, producer: ComputeBlock) -> list[ComputeBlock]:
-    """The blocks that load what a block writes. TVM's consumers leave out those with loops of their own, whose regions
-    are unknown."""
-    return [
+    """The blocks that load what a block writes. TVM does not find those with loops of their own, whose regions are
+    unknown; it finds others faster."""
+    known = [get_block(sch, rv) for rv in sch.get_consumers(producer.rv)]
+    return known or [
         block for block in list_blocks(sch) if block.node is not producer.node
         and any(load.source.same_as(w) for load in list_loads(block) for w in producer.written_buffers)
     ]  # fmt: skip
