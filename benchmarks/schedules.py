@@ -18,8 +18,7 @@ import torch
 
 from benchmarks.cuda import gpu_times
 from meta.backend.memory import allocation
-from meta.backend.tvm import library, shape_generic
-from meta.backend.tvm import spec as specs
+from meta.backend.tvm import library, shape_generic, spec
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
@@ -272,7 +271,7 @@ def column_conditions() -> Iterator[Condition]:
                     (_max(65536, 32, axis=0), _max(1 << 20, 32, axis=0)))  # fmt: skip
     yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
-    yield Condition("columns: class of vast sizes, symbolic", specs, "LEAST_SIZES", {"long": 1 << 8},
+    yield Condition("columns: class of vast sizes, symbolic", spec, "LEAST_SIZES", {"long": 1 << 8},
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
 
 
@@ -327,9 +326,9 @@ def scheduled_function(sample: Sample, device: str, symbolic: bool) -> tuple[Any
     types = tuple(map(as_type, op.schema.bind(op.name, args, kwargs)))
     info = CallInfo(op, types, op.declare(*types), on)
     payload = next(i.payload for i in implementations(op) if i.dialect.name == "tvm")
-    spec = shape_generic.spec(payload, info, symbolic=symbolic)
+    described = shape_generic.spec(payload, info, symbolic=symbolic)
     # Programs fuse operators, so their functions have no declared pattern.
-    function = patterns.schedule(prim_func(spec), spec.pattern if symbolic else "", targets.target(device))
+    function = patterns.schedule(prim_func(described), described.pattern if symbolic else "", targets.target(device))
     return function, tuple(flat_types((info.out,)))
 
 

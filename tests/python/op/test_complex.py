@@ -384,15 +384,6 @@ def test_errors_of_torch_name_the_operator(monkeypatch: pytest.MonkeyPatch) -> N
     op_state.forget()
 
 
-@pytest.mark.parametrize(
-    "name", ["add", "subtract", "multiply", "divide", "power", "equal", "not_equal", "logical_and"]
-)
-def test_a_bool_is_the_number_one(name: str) -> None:
-    x, function = meta.array([1 + 2j, 1]), getattr(meta, name)
-    np.testing.assert_array_equal(function(x, True).numpy(), function(x, 1).numpy())
-    np.testing.assert_array_equal(function(True, x).numpy(), function(1, x).numpy())
-
-
 @pytest.mark.parametrize("dtype", ["uint8", "uint16", "uint32", "uint64", "int64", "bool"])
 def test_choices_with_integers_of_every_dtype(dtype: str) -> None:
     x, y = meta.array([1 + 2j, 3]), meta.cast(meta.array([0, 1]), dtype)

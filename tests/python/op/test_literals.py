@@ -1,4 +1,5 @@
-"""Numbers beyond the range of a dtype: infinities in floating dtypes, refused in integer ones; eagerly as on the VM."""
+"""Python numbers as operands: beyond the range of a dtype they are infinities in floating dtypes and refused in integer
+ones, eagerly as on the VM; a bool beside complex numbers is the number one."""
 
 from __future__ import annotations
 
@@ -168,3 +169,12 @@ def test_ranges_without_a_finite_number_of_values():
     assert meta.arange(2**63, 5).shape == (0,)
     assert meta.arange(0, 5, 2**63).tolist() == [0]
     assert meta.arange(0, 2**64 - 1, 2**63, dtype="uint64").tolist() == [0, 2**63]
+
+
+@pytest.mark.parametrize(
+    "name", ["add", "subtract", "multiply", "divide", "power", "equal", "not_equal", "logical_and"]
+)
+def test_a_bool_beside_complex_numbers_is_the_number_one(name: str) -> None:
+    x, function = meta.array([1 + 2j, 1]), getattr(meta, name)
+    np.testing.assert_array_equal(function(x, True).numpy(), function(x, 1).numpy())
+    np.testing.assert_array_equal(function(True, x).numpy(), function(1, x).numpy())
