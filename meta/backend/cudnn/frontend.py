@@ -9,7 +9,6 @@ import atexit
 import ctypes
 import gc
 import importlib
-import time
 from collections.abc import Callable, Mapping, Sequence
 from functools import cache
 from importlib.util import find_spec
@@ -25,8 +24,6 @@ from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.cudnn.descriptors import channels_last_strides, row_major_strides
 from meta.backend.cudnn.handle import Handle, Workspace
 
-PlanChoice = tuple[int, dict[str, int]]
-"""A plan as the number of cuDNN's engine, and the engine's settings by name."""
 MAX_WORKSPACE = 4 << 30
 """Limit of a plan's scratch memory, in bytes."""
 _NAMES = {"float32": "FLOAT", "float64": "DOUBLE", "float16": "HALF", "bfloat16": "BFLOAT16"}
@@ -82,8 +79,6 @@ class OperationGraph:
         self._selected = 0
         self._built: int | None = None
         self._restored = False
-        self.build_seconds = 0.0
-        """How long the last plan took to build."""
         self._pointers: Any = None
         self._order: list[int] = []
         self._launch: Any = None
@@ -155,37 +150,14 @@ class OperationGraph:
         """Build the plan that `execute` launches from now on; returns the bytes of its scratch memory. The frontend
         compiles the kernels of some engines each time. Raises ValueError for a plan that needs too much memory."""
         if index != self._built:
-            self._built, start = None, time.perf_counter()
+            self._built = None
             self.graph.build_plan_at_index(index)
-            self._built, self.build_seconds = index, time.perf_counter() - start
+            self._built = index
         graph = self.graph
         size = int(graph.get_workspace_size() if self._restored else graph.get_workspace_size_plan_at_index(index))
         if size > MAX_WORKSPACE:
             raise ValueError(f"the plan needs more than {MAX_WORKSPACE} bytes of scratch memory")
         return size
-
-    def choice(self, index: int) -> PlanChoice | None:
-        """The choice from which `build_choice` builds a plan in another process; None for a plan that cannot be
-        rebuilt."""
-        try:
-            engine, knobs = self.graph.get_engine_and_knobs_at_index(index)
-            return int(engine), {knob.name: int(value) for knob, value in knobs.items()}
-        except _error_classes():
-            return None
-
-    def build_choice(self, choice: PlanChoice) -> list[int]:
-        """Build only the plan of an earlier choice; returns its index. Raises StatusError if it does not build."""
-        engine, knobs = choice
-        try:
-            self.graph.validate()
-            self.graph.build_operation_graph()
-            types = module().knob_type
-            self.graph.create_execution_plan(engine, {getattr(types, name): value for name, value in knobs.items()})
-            index = int(self.graph.get_execution_plan_count()) - 1
-            self._build_plan(index)
-        except (*_error_classes(), AttributeError, TypeError) as error:
-            raise StatusError(self.description, "the earlier plan does not build", _first_line(error)) from None
-        return [index]
 
     def compiled_plan(self) -> bytes | None:
         """The plan built last, with its kernels, for `restore`; None for one that cuDNN does not write."""

@@ -12,7 +12,7 @@ from typing import TypeVar
 from meta.backend.cuda import driver
 from meta.backend.cudnn import choices
 from meta.backend.cudnn.c_functions import StatusError
-from meta.backend.cudnn.frontend import OperationGraph, PlanChoice
+from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, Workspace, address
 from meta.errors import KernelError
 
@@ -29,89 +29,68 @@ class Solution:
         self._workspace: Workspace | None = None
         self._lock = RLock()
         self._limit = limit
+        self._avoid = avoid
         self._plans: Sequence[int] = ()
         self._build_graph = build_graph
-        self._restored: PlanChoice | None = None
-        """The choice of a plan that another process compiled, until it has run here."""
+        self._untried = False
+        """Whether the plan was stored by another process and has not run here."""
         try:
             self._graph = build_graph()
             self._key = choices.key(problem, self._graph.handle.device, limit, avoid)
-            choice = choices.read(self._key)
-            if choice and self._restore():
-                self._restored = choice
-                return
-            if choice and self._build(choice):
-                return
-            self._graph = build_graph() if choice else self._graph
-            self._plans = self._graph.build_plans(avoid)
+            self._untried = self._restore()
+            if not self._untried:
+                self._build()
         except StatusError as error:
             self.refusal = str(error)
-            return
-        if limit == 1 or len(self._plans) == 1:
-            self._select(self._plans[0])
 
     def _restore(self) -> bool:
-        """Load the plan that an earlier process compiled; returns whether there is one that loads."""
-        data = choices.read_compiled(self._key)
+        """Load the plan that an earlier process chose; returns whether there is one that loads."""
+        data = choices.read(self._key)
         if data is None:
             return False
         try:
-            self._plans = [self._graph.restore(data)]
-            self._workspace = self._graph.select(self._plans[0])
+            self._workspace = self._graph.select(self._graph.restore(data))
         except StatusError:
-            choices.remove_compiled(self._key)
+            choices.remove(self._key)
             return False
         return True
 
-    def _build(self, choice: PlanChoice) -> bool:
-        """Build the plan that an earlier process chose; returns whether it still builds."""
-        try:
-            self._plans = self._graph.build_choice(choice)
-            self._workspace = self._graph.select(self._plans[0])
-        except StatusError:
-            return False
-        self._keep_compiled()
-        return True
-
-    def _keep_compiled(self) -> None:
-        """Store the selected plan with its kernels, if cuDNN compiled them."""
-        data = self._graph.compiled_plan() if self._graph.build_seconds > _SLOW_BUILD else None
-        if data is not None:
-            choices.write_compiled(self._key, data)
+    def _build(self) -> None:
+        """Build the first plan, and choose it if no other is to be compared with it."""
+        self._plans = self._graph.build_plans(self._avoid)
+        if self._limit == 1 or len(self._plans) == 1:
+            self._select(self._plans[0])
 
     def _select(self, plan: int) -> Workspace:
-        """Launch `plan` from now on, in later processes too."""
+        """Launch `plan` from now on, in later processes too, if cuDNN writes it. (The engine and its settings would not
+        do: plans of some engines do not build from them.)"""
         self._workspace = self._graph.select(plan)
-        choice = self._graph.choice(plan)
-        if choice is not None:
-            choices.write(self._key, choice)
-            self._keep_compiled()
+        data = self._graph.compiled_plan()
+        if data is not None:
+            choices.write(self._key, data)
         return self._workspace
 
     def run(self, handle: Handle, addresses: Mapping[int, int]) -> None:
         """Launch the fastest plan. Raises StatusError, and KernelError if a capture runs before the plan is chosen."""
         workspace = self._workspace or self._choose_plan(handle, addresses)
-        if self._restored and not driver.is_capturing(handle.stream):
+        if self._untried and not driver.is_capturing(handle.stream):
             self._run_restored(handle, addresses, workspace)
             return
         scratch = workspace.take()
         self._graph.run(handle, addresses, address(scratch))
 
     def _run_restored(self, handle: Handle, addresses: Mapping[int, int], workspace: Workspace) -> None:
-        """The first run of a loaded plan, which is built here if it does not run."""
+        """The first run of a loaded plan; if it does not run, one is chosen here."""
         with self._lock:
-            choice, self._restored = self._restored, None
+            self._untried = False
             scratch = workspace.take()
             try:
                 self._graph.run(handle, addresses, address(scratch))
                 return
             except StatusError:
-                if choice is None:
-                    raise
-                choices.remove_compiled(self._key)
-                self._graph = self._build_graph()
-                if not self._build(choice):
-                    raise
+                choices.remove(self._key)
+                self._graph, self._workspace = self._build_graph(), None
+                self._build()
         self.run(handle, addresses)
 
     def _choose_plan(self, handle: Handle, addresses: Mapping[int, int]) -> Workspace:
@@ -130,8 +109,6 @@ class Solution:
         return self._workspace
 
 
-_SLOW_BUILD = 0.05
-"""Seconds from which on a plan was compiled while it was built; others have kernels that cuDNN ships."""
 LIMIT = 1024
 """Problems whose solutions are kept; beyond it, all are dropped. Kernels keep the solutions that they use."""
 _solutions: dict[Hashable, Solution] = {}

@@ -13,21 +13,20 @@ from meta.device import CPU
 
 
 class Graph:
-    """Three plans, of which the second is the fastest. engine: the one that `build_choice` builds.
-    compiled: what the plan is once compiled, which takes so long that it is stored.  loads: whether that loads."""
+    """Three plans, of which the second is the fastest. written: what cuDNN writes of a plan, if it does.
+    loads: whether a later process can load it."""
 
-    def __init__(self, engine: int = 11, compiled: bytes | None = None, loads: bool = True) -> None:
+    def __init__(self, written: bytes | None = b"kernels", loads: bool = True) -> None:
         self.handle = SimpleNamespace(device=CPU, stream=0)
-        self.engine, self.calls = engine, list[str]()
-        self.compiled, self.loads = compiled, loads
-        self.build_seconds = 0.001 if compiled is None else 0.3
+        self.calls = list[str]()
+        self.written, self.loads = written, loads
 
     def compiled_plan(self) -> bytes | None:
-        return self.compiled
+        return self.written
 
     def restore(self, data: bytes) -> int:
         self.calls.append("restore")
-        if not self.loads or data != self.compiled:
+        if not self.loads or data != self.written:
             raise StatusError("a graph", "another version")
         return 0
 
@@ -35,18 +34,9 @@ class Graph:
         self.calls.append("build_plans")
         return range(3)
 
-    def build_choice(self, choice: Any) -> list[int]:
-        self.calls.append("build_choice")
-        if choice != (self.engine, {"TILE_SIZE": 2}):
-            raise StatusError("a graph", "no such engine")
-        return [0]
-
     def fastest(self, *_: Any) -> int:
         self.calls.append("fastest")
         return 1
-
-    def choice(self, index: int) -> Any:
-        return 10 + index, {"TILE_SIZE": 2}
 
     def select(self, index: int) -> Any:
         return SimpleNamespace(take=lambda: None, index=index)
@@ -71,34 +61,32 @@ def run(graph: Graph, limit: int = 3) -> list[str]:
     return graph.calls
 
 
-def test_later_processes_build_the_chosen_plan_alone() -> None:
-    assert run(Graph()) == ["build_plans", "fastest", "run"]
-    assert run(Graph()) == ["build_choice", "run"]
+CHOSEN = ["build_plans", "fastest", "run"]
 
 
-def test_a_plan_that_no_longer_builds_is_chosen_again() -> None:
+def test_later_processes_load_the_chosen_plan() -> None:
+    assert run(Graph()) == CHOSEN
+    assert run(Graph()) == ["restore", "run"]
+
+
+def test_a_plan_that_does_not_load_is_chosen_and_stored_again() -> None:
     run(Graph())
-    assert run(Graph(engine=12)) == ["build_choice", "build_plans", "fastest", "run"]
+    assert run(Graph(loads=False)) == ["restore", *CHOSEN]
+    assert run(Graph()) == ["restore", "run"]
 
 
 def test_the_only_plan_of_a_problem_is_also_kept() -> None:
-    assert run(Graph(engine=10), limit=1) == ["build_plans", "run"]
-    assert run(Graph(engine=10), limit=1) == ["build_choice", "run"]
+    assert run(Graph(), limit=1) == ["build_plans", "run"]
+    assert run(Graph(), limit=1) == ["restore", "run"]
 
 
-def test_compiled_plans_are_loaded() -> None:
-    first, later = Graph(compiled=b"kernels"), Graph(compiled=b"kernels")
-    assert run(first) == ["build_plans", "fastest", "run"]
-    assert run(later) == ["restore", "run"]
+def test_plans_that_cudnn_does_not_write_are_chosen_in_each_process() -> None:
+    for _ in range(2):
+        assert run(Graph(written=None)) == CHOSEN
 
 
-def test_a_compiled_plan_that_does_not_load_is_built_and_stored_again() -> None:
-    run(Graph(compiled=b"kernels"))
-    assert run(Graph(compiled=b"kernels", loads=False)) == ["restore", "build_choice", "run"]
-    assert run(Graph(compiled=b"kernels")) == ["restore", "run"]
-
-
-def test_a_loaded_plan_that_does_not_run_is_built() -> None:
+@pytest.mark.parametrize(("limit", "again"), [(3, CHOSEN), (1, ["build_plans", "run"])])
+def test_a_loaded_plan_that_does_not_run_is_chosen_again(limit: int, again: list[str]) -> None:
     class Failing(Graph):
         restored = False
 
@@ -106,52 +94,28 @@ def test_a_loaded_plan_that_does_not_run_is_built() -> None:
             self.restored = True
             return super().restore(data)
 
-        def build_choice(self, choice: Any) -> list[int]:
+        def build_plans(self, avoid: Any) -> range:
             self.restored = False
-            return super().build_choice(choice)
+            return super().build_plans(avoid)
 
         def run(self, *_: Any) -> None:
             super().run()
             if self.restored:
                 raise StatusError("a graph", "launch failed")
 
-    run(Graph(compiled=b"kernels"))
-    assert run(Failing(compiled=b"kernels")) == ["restore", "run", "build_choice", "run"]
-
-
-def test_plans_that_cudnn_does_not_write_are_built() -> None:
-    graph = Graph()
-    graph.build_seconds = 0.3
-    run(graph)
-    assert run(Graph()) == ["build_choice", "run"]
+    run(Graph(), limit)
+    assert run(Failing(), limit) == ["restore", "run", *again]
+    assert run(Graph(), limit) == ["restore", "run"]
 
 
 @pytest.mark.parametrize("damage", [lambda data: data[:-1], lambda data: b"", lambda data: data + b"\0"])
-def test_damaged_compiled_plans_are_not_loaded(damage: Any, tmp_path: Any) -> None:
-    run(Graph(compiled=b"kernels"))
+def test_damaged_entries_are_not_loaded(damage: Any, tmp_path: Any) -> None:
+    run(Graph())
     (entry,) = tmp_path.rglob("*.compiled_plan")
     entry.write_bytes(damage(entry.read_bytes()))
-    assert choices.read_compiled("cudnn-conv") is None
-    assert run(Graph(compiled=b"kernels")) == ["build_choice", "run"]
-    assert choices.read_compiled("cudnn-conv") == b"kernels"
-
-
-ENTRIES = [
-    b"", b"[" * 9999, b"\xff", b'{"engine": 1}', b'{"engine": true, "knobs": {}}', b'{"engine": 1, "knobs": [1]}',
-    b'{"engine": 1, "knobs": {"A": "x"}}', b'{"engine": 1e400, "knobs": {}}',
-    b'{"engine": 9999999999999999999, "knobs": {}}',
-]  # fmt: skip
-
-
-@pytest.mark.parametrize("entry", ENTRIES)
-def test_entries_of_another_form_are_no_choices(entry: bytes) -> None:
-    assert choices.parse(entry) is None
-
-
-def test_reads_what_it_wrote() -> None:
-    choices.write("cudnn-a", (3, {"TILE_SIZE": 7}))
-    assert choices.read("cudnn-a") == (3, {"TILE_SIZE": 7})
-    assert choices.read("cudnn-b") is None
+    assert choices.read("cudnn-conv") is None
+    assert run(Graph()) == CHOSEN
+    assert choices.read("cudnn-conv") == b"kernels"
 
 
 class BuiltPlans:
@@ -171,7 +135,7 @@ def operation_graph(graph: Any, monkeypatch: pytest.MonkeyPatch) -> frontend.Ope
     monkeypatch.setattr(frontend, "_error_classes", lambda: (RuntimeError,))
     operation: Any = frontend.OperationGraph.__new__(frontend.OperationGraph)
     operation.graph, operation.handle, operation.description = graph, SimpleNamespace(device=CPU), "graph"
-    operation._built, operation._pointers, operation._restored, operation.build_seconds = None, None, False, 0.0
+    operation._built, operation._pointers, operation._restored = None, None, False
     return operation
 
 
