@@ -18,7 +18,7 @@ _OPTIMIZERS: Final = (
 _MODELS: Final = (
     "(meta.tanh(x @ p0 + p1) ** 2).mean()",
     "(meta.layer_norm(x @ p0, eps=0.01) * p1).mean() + (x @ p0 * p1).mean()",
-    "(meta.cond(x.sum() > 0.0, lambda: x @ p0, lambda: meta.tanh(x @ p0)) * p1).mean()",
+    "(meta.cond((x * p1).sum() > 0.25, lambda: x @ p0, lambda: meta.tanh(x @ p0)) * p1).mean()",
     "(meta.scan(lambda c, _: (meta.tanh(c @ p0 + p1), ()), x, length=3)[0] * x).mean()",
 )
 """Losses of a training step, which read the parameters p0 and p1."""

@@ -8,11 +8,13 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
+from sys import getrefcount
 from typing import Any, TypeVar
 
 import meta
 from meta import dtype as dtypes
 from meta.dim import Dim, same_dim
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.functional._axes import stacked, unstacked
 from meta.ir.expr import Atom, If, Tuple, TupleType, Var, user_span
@@ -34,13 +36,13 @@ def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *o
 
     predicate: a 0-d bool tensor, or a bool, which decides at once.
     A compiled program computes one branch per call. Both branches return nests of the same structure, with tensors of
-    the same shapes and dtypes; they may read tensors around them, and write none. Gradients flow through the branch
-    that was taken. Raises ArgumentError otherwise."""
+    the same shapes and dtypes; they may read tensors around them, and write none. Results share no memory with those.
+    Gradients flow through the branch that was taken. Raises ArgumentError otherwise."""
     if isinstance(predicate, bool):
         return (then if predicate else otherwise)(*operands)
     _check_flag("cond", "the predicate", predicate)
     if not _traced():
-        return (then if predicate.item() else otherwise)(*operands)
+        return _own_arrays([(then if predicate.item() else otherwise)(*operands)])
     if modes.transform is not None:
         return modes.transform.cond(predicate, then, otherwise, operands)
     emitter, span = current_emitter(), user_span()
@@ -170,7 +172,9 @@ def _while_eagerly(condition: Any, body: Any, state: tuple[Leaves, Tree], max_st
         if not flag:
             break
         carry, steps = _checked("while_loop", body, state, carry), steps + 1
-    return carry
+    held = [carry]
+    del carry
+    return _own_arrays(held)
 
 
 def _scan_eagerly(
@@ -178,10 +182,11 @@ def _scan_eagerly(
 ) -> tuple[Any, Any]:
     carry = state[1].build(x for _, x in state[0])
     if not length:
-        return carry, _no_items(step, state, elements)
+        return _own_arrays([carry]), _no_items(step, state, elements)
     parts = [unstacked(x) for _, x in elements[0]]
     stacks: list[list[Any]] = []
     first: tuple[Leaves, Tree] | None = None
+    new: Leaves = []
     for i in reversed(range(length)) if reverse else range(length):
         new, item = _stepped(step, carry, elements[1].build(part[i] for part in parts), state)
         carry = state[1].build(x for _, x in new)
@@ -191,7 +196,26 @@ def _scan_eagerly(
         stacks.append([x for _, x in items[0]])
     assert first is not None
     columns = zip(*(reversed(stacks) if reverse else stacks), strict=True)
-    return carry, first[1].build(stacked(column) for column in columns)
+    held = [carry]
+    new, carry = [], None
+    return _own_arrays(held), first[1].build(stacked(column) for column in columns)
+
+
+def _own_arrays(held: list[Any]) -> Any:
+    """The result of a branch or loop, the only item of `held`, with copies of the arrays that something else holds: in
+    a program it shares no memory and no gradient with what is around it either."""
+    leaves, tree = flatten(held.pop(), (NDArray,))
+    shared = [count > _UNSHARED for count in _references(leaves)]
+    own = [x.copy() if s or x._version is not None else x for s, (_, x) in zip(shared, leaves, strict=True)]
+    return tree.build(iter(own))
+
+
+def _references(leaves: Sequence[tuple[str, Any]]) -> list[int]:
+    return [getrefcount(x) for _, x in leaves]
+
+
+_UNSHARED = _references([("", object())])[0]
+"""References to an array that leaves alone hold."""
 
 
 def _no_items(step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree]) -> Any:

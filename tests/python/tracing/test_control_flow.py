@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -221,6 +222,52 @@ def test_cond_runs_one_branch_and_its_gradient() -> None:
     np.testing.assert_allclose(positive[1], np.exp([1.0, 2.0]), rtol=1e-6)
     np.testing.assert_allclose(_agree(run, meta.array([-1.0, -2.0]))[1], [3.0, 3.0])
     assert meta.cond(True, lambda: 1, lambda: 2) == 1
+
+
+SAME: dict[str, Callable[[Any], Any]] = {  # functions whose result has the values of w
+    "cond": lambda w: meta.cond(w.sum() > 0.0, lambda: w, lambda: w * 2.0),
+    "cond, another name": lambda w: meta.cond(w.sum() > 0.0, lambda: {"a": w.detach()}, lambda: {"a": w * 2.0})["a"],
+    "while_loop of no steps": lambda w: meta.while_loop(lambda c: c.sum() < 0.0, lambda c: c + 1.0, w),
+    "while_loop": lambda w: meta.while_loop(lambda c: c.sum() < 9.0, lambda _: w, w * 0.5, max_steps=2),
+    "scan of no steps": lambda w: meta.scan(lambda c, _: (c, ()), w, length=0)[0],
+    "scan": lambda w: meta.scan(lambda c, _: (w, ()), w * 2.0, length=2)[0],
+}
+
+
+@pytest.mark.parametrize("name", SAME)
+def test_results_share_no_memory_with_what_branches_and_bodies_read(name: str) -> None:
+    def write(w: Any) -> Any:
+        y = SAME[name](w)
+        y += 1.0
+        return y, w * 1.0
+
+    np.testing.assert_array_equal(_agree(write, meta.array([1.0, 2.0])), [[2.0, 3.0], [1.0, 2.0]])
+
+
+@pytest.mark.parametrize("name", [n for n in SAME if "name" not in n])
+def test_results_have_the_gradients_of_where_they_are_called(name: str) -> None:
+    def gradient(w: Any, in_graph: bool) -> Any:
+        w.requires_grad = True
+        with meta.enable_grad() if in_graph else meta.no_grad():
+            y = SAME[name](w)
+        return (meta.autograd.grad((y * w).sum(), w)[0],)
+
+    for flag, expected in ((False, [1.0, 2.0]), (True, [2.0, 4.0]))[: 1 if "no steps" in name else 2]:
+        np.testing.assert_array_equal(_agree(partial(gradient, in_graph=flag), meta.array([1.0, 2.0])), [expected])
+
+
+def test_results_that_a_branch_or_body_made_are_not_copied() -> None:
+    made: list[int] = []
+
+    def double(x: Any, _: Any = None) -> Any:
+        y = x * 2.0
+        made.append(id(y))
+        return y
+
+    x = meta.ones((2,))
+    assert id(meta.cond(x.sum() > 0.0, lambda: (double(x), x), lambda: (x, x))[0]) == made[-1]
+    assert id(meta.while_loop(lambda c: c.sum() < 9.0, double, x)) == made[-1]
+    assert id(meta.scan(lambda c, _: (double(c), ()), x, length=2)[0]) == made[-1]
 
 
 def _collatz(n: Any, **bound: Any) -> Any:
