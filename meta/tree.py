@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 from meta.records import record
@@ -121,3 +121,14 @@ def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
     if isinstance(value, list):
         return "list", list(enumerate(value))  # pyright: ignore[reportUnknownArgumentType]
     return None
+
+
+def paired(targets: Iterable[Any], values: Iterable[Any]) -> Iterator[tuple[Any, Any]]:
+    """Each target with its value, lists of targets item by item; without pairs that lack one of the two."""
+    for target, value in zip(targets, values, strict=True):
+        if target is None or value is None:
+            continue
+        if target.__class__ is list:
+            yield from paired(target, value)
+        else:
+            yield target, value

@@ -14,11 +14,11 @@ from typing import Any, NamedTuple
 
 from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
 from meta.autograd.lifted_calls import function_call
-from meta.autograd.tangents import flowing, rule_for
-from meta.eager.seeds import add_up, zeros_of
+from meta.eager.seeds import add_up
 from meta.modes import modes
-from meta.op.grad.rule import GradRule, as_tuple, gradient_rule
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rule, rule_for
 from meta.op.registry import Op, as_type
+from meta.tree import paired
 
 _next_order = count().__next__
 
@@ -54,21 +54,8 @@ class RecordedCall:
 
     def gradients(self, dys: dict[int, Any]) -> Iterator[tuple[Slot, Any]]:
         """The gradient of each parent. dys: gradients of the results that any arrived at."""
-        rule = self.rule
         needs = tuple(parent is not None for parent in self.parents)
-        for position, is_needed in zip(rule.differentiable, needs, strict=True):
-            if is_needed and position in rule.unavailable:
-                raise rule.unavailable_gradient(position)
-        filled = [
-            zeros_of(out) if i in self.flows and i not in dys and i not in rule.undefined else dys.get(i)
-            for i, out in enumerate(self.outs)
-        ]
-        rest = (self.outs, tuple(filled)) if rule.outputs < 0 else (*self.outs, *filled)
-        for parent, gradient in zip(self.parents, rule.function(needs, *self.args, *rest), strict=True):
-            if gradient is None:
-                continue
-            pairs = zip(parent, gradient, strict=True) if isinstance(parent, list) else ((parent, gradient),)
-            yield from ((slot, g) for slot, g in pairs if slot is not None and g is not None)
+        return paired(self.parents, self.rule.pull(needs, self.args, self.outs, dys))
 
 
 class Tracked(Lifted):
@@ -107,15 +94,14 @@ class ReverseLevel(Level):
     def recorded(self, rule: GradRule, args: Any, values: Any, results: tuple[Any, ...]) -> tuple[Any, ...]:
         """The results as tensors of this level. values: the arguments in the enclosing level."""
         parents = tuple(self._parent(args[p]) for p in rule.differentiable)
-        flows = flowing(rule, results)
+        flows = rule.flowing(results)
         if not flows or all(parent is None for parent in parents):
             return results
-        saved = range(len(results)) if rule.outputs < 0 and rule.saved_outputs else rule.saved_outputs
         node = RecordedCall(
             _next_order(),
             rule,
             tuple(a if i in rule.saved_args else as_type(a) for i, a in enumerate(values)),
-            tuple(y if i in saved else y.type for i, y in enumerate(results)),
+            tuple(y if rule.saves(i) else y.type for i, y in enumerate(results)),
             parents,
             flows,
         )

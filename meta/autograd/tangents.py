@@ -14,7 +14,7 @@ from meta.autograd.transpose import transposed
 from meta.eager.seeds import add_up, zeros_of
 from meta.errors import MetaError
 from meta.ir.type import TensorType
-from meta.op.grad.rule import GradRule, as_tuple, conjugated, gradient_rule
+from meta.op.grad.rule import GradRule, as_tuple, gradient_rule, rule_for
 from meta.op.registry import Op, as_type
 from meta.tree import leaves_of
 
@@ -28,40 +28,23 @@ def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) 
     if rule is None or not all(map(is_tensor, results)):
         return (None,) * len(results)
     with_tangents = [p for p in rule.differentiable if _any(tangents[p])]
-    flows = flowing(rule, results)
+    flows = rule.flowing(results)
     if not with_tangents or not flows:
         return (None,) * len(results)
-    for position in with_tangents:
-        if position in rule.unavailable:
-            raise rule.unavailable_gradient(position)
+    rule.check_available(tuple(p in with_tangents for p in rule.differentiable))
     if rule.forward == "linear":
         outgoing = as_tuple(_linear(op, rule, args, tangents))
     elif rule.forward == "multilinear":
         outgoing = as_tuple(_multilinear(op, args, tangents, with_tangents))
     elif rule.forward is not None:
-        outgoing = as_tuple(rule.forward(*args, *_outs(rule, results), *_filled(rule, args, tangents)))
+        outgoing = as_tuple(rule.forward(*args, *rule.arranged(results), *_filled(rule, args, tangents)))
     else:
         outgoing = _derived(op, rule, args, results, tangents, with_tangents)
     return [t if i in flows else None for i, t in enumerate(outgoing)]
 
 
-def flowing(rule: GradRule, results: Sequence[Any]) -> frozenset[int]:
-    """The indices of the results that derivatives flow to."""
-    indices = range(len(results)) if rule.outputs < 0 else rule.differentiable_outputs
-    return frozenset(i for i in indices if dtypes.is_inexact(results[i].dtype))
-
-
-def rule_for(rule: GradRule, results: Sequence[Any]) -> GradRule:
-    """The rule of a call with these results."""
-    return conjugated(rule) if any(dtypes.is_complex(y.dtype) for y in results) else rule
-
-
 def _any(tangent: Any) -> bool:
     return any(t is not None for t in leaves_of(tangent))
-
-
-def _outs(rule: GradRule, results: tuple[Any, ...]) -> tuple[Any, ...]:
-    return (results,) if rule.outputs < 0 else results
 
 
 def _or_zeros(x: Any, tangent: Any) -> Any:
@@ -107,7 +90,7 @@ def _derived(
             gradients = rule.function(needs, *spread, y, _spread(tangents[position], y.type))
             total = add_up(total, gradients[rule.differentiable.index(position)])
         return (total,)
-    return transposed(op, rule_for(rule, results), args, results, tangents, flowing(rule, results))
+    return transposed(op, rule_for(rule, results), args, results, tangents, rule.flowing(results))
 
 
 def is_elementwise(op: Op, args: Any, kind: TensorType) -> bool:

@@ -99,8 +99,7 @@ def _record(
         )
         dys = [Symbol(Var("", y.type)) if i in flows else None for i, y in enumerate(results)]
         needs = tuple(any(t is not None for t in leaves_of(tangents[p])) for p in rule.differentiable)
-        many = rule.outputs < 0
-        arg_gradients = rule.function(needs, *operands_of_rule, *((outs, tuple(dys)) if many else (*outs, *dys)))
+        arg_gradients = rule.function(needs, *operands_of_rule, *rule.arranged(outs), *rule.arranged(dys))
         seeds: dict[Atom, Any] = {}
         for position, gradient in zip(rule.differentiable, arg_gradients, strict=True):
             for g, t in zip(_leaves(gradient), _leaves(tangent_symbols[position]), strict=False):

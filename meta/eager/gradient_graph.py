@@ -19,7 +19,8 @@ if TYPE_CHECKING:
 
 Edge = tuple["GradientNode", int] | None
 """The node and output index a gradient goes to; None for an argument that is not tracked."""
-Edges = tuple["Edge | tuple[Edge, ...]", ...]
+Edges = tuple["Edge | list[Edge]", ...]
+"""The edge of each differentiable argument; a list for a list of tensors."""
 Hook = Callable[[Any], Any]
 """hook(gradient); what it returns, unless None, replaces the gradient."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from meta import dtype as dtypes
@@ -138,24 +138,17 @@ def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:
 
 
 def _record_many(node: GradientNode, rule: GradRule, results: tuple[NDArray, ...]) -> tuple[NDArray, ...]:
-    flows: Collection[int] = rule.differentiable_outputs
-    saved: Collection[int] = rule.saved_outputs
-    if rule.outputs < 0:  # the number of results depends on the call (split): all of them count
-        flows = range(len(results))
-        saved = flows if saved else ()
+    flows = rule.flowing([y._type for y in results])
     outs: list[Any] = []
     for i, y in enumerate(results):
         out: Any = y._type
-        flowing = i in flows
-        if flowing and out.dtype in _FLOATS:
+        if i in flows:
             y._node = node
             y._index = i
-        elif flowing and out.dtype in _COMPLEX:
-            node.rule = conjugated(rule)
-            y._node = node
-            y._index = i
-        if i in saved:
-            out = _alias(y) if flowing else y
+            if out.dtype in _COMPLEX:
+                node.rule = conjugated(rule)
+        if rule.saves(i):
+            out = _alias(y) if i in flows else y
             node.versions += ((out, version_of(out)),)
         outs.append(out)
     node.outs = tuple(outs)
@@ -182,7 +175,7 @@ def _edge(arg: Any) -> Edge:
 def _edge_of_list(arg: Any) -> Any:
     if arg.__class__ not in (tuple, list):
         return None
-    edges = edges_of(arg)
+    edges = [_edge(item) for item in arg]
     return edges if any(edges) else None
 
 

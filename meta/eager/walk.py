@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from heapq import heappop, heappush
 from typing import TYPE_CHECKING, Any
 
@@ -16,15 +16,16 @@ from meta.eager.gradient_graph import (
     accumulate_lock,
     modification_error,
 )
-from meta.eager.seeds import check_replacement, check_seedless, freed, no_graph, ones_of, wrong_seed, zeros_of
+from meta.eager.seeds import check_replacement, check_seedless, freed, no_graph, ones_of, wrong_seed
 from meta.modes import modes, scopes
 from meta.parts import Writes
 from meta.records import record
 from meta.schema._dsl import TensorLike
+from meta.tree import paired
 
 if TYPE_CHECKING:
     # Arrays import this module, and `import meta` with an array imports no registry.
-    from meta.op.grad.rule import GradRule
+    pass
 
 Slot = tuple[GradientNode, int]
 Pending = dict[GradientNode, dict[int, GraphArray]]
@@ -135,17 +136,12 @@ def _route(start: Iterable[GradientNode], slots: frozenset[Slot]) -> _Route:
     return route
 
 
-def _is_list(edge: Any) -> bool:
-    """Whether an entry of `GradientNode.edges` belongs to a list argument."""
-    return edge[0].__class__ is tuple or edge[0] is None
-
-
 def _flat_edges(node: GradientNode) -> list[Slot]:
     out: list[Slot] = []
     for edge in node.edges:
         if edge is None:
             continue
-        if _is_list(edge):
+        if edge.__class__ is list:
             out.extend(e for e in edge if e is not None)  # type: ignore[misc]
         else:
             out.append(edge)  # type: ignore[arg-type]
@@ -153,13 +149,11 @@ def _flat_edges(node: GradientNode) -> list[Slot]:
 
 
 _ALL = (True,)
-_NODES = (Leaf, GradientNode)
-"""The first item of the edge of an argument that is not a list."""
 
 
 def _apply(
     node: GradientNode, mine: dict[int, GraphArray], route: _Route | None, create: bool
-) -> Sequence[tuple[Slot, GraphArray]]:
+) -> Iterable[tuple[Slot, GraphArray]]:
     """The gradients of a node's inputs, each with where it goes."""
     rule, args, outs = node.rule, node.args, node.outs
     if args is None or outs is None:
@@ -170,65 +164,32 @@ def _apply(
             raise modification_error(rule.op, x, then)
     edges = node.edges if route is None else _pruned(node.edges, route)
     needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
-    if rule.unavailable:
-        _check_available(rule, needs)
     if create and rule.saved_outputs:
         outs = _connected(node, outs)
-    if rule.absent is not None:
-        gradients = rule.function(needs, *args, *outs, mine[0], *rule.absent)
-    elif rule.outputs > 0:
-        gradients = rule.function(needs, *args, *outs, *_output_gradients(rule, outs, mine))
-    else:
-        gradients = rule.function(needs, *args, outs, tuple(_output_gradients(rule, outs, mine)))
-    if needs is _ALL and gradients[0] is not None and edges[0][0].__class__ in _NODES:  # type: ignore[index]
+    if rule.absent is None or rule.unavailable:
+        return paired(edges, rule.pull(needs, args, outs, mine))
+    gradients = rule.function(needs, *args, *outs, mine[0], *rule.absent)
+    if needs is _ALL and gradients[0] is not None and edges[0].__class__ is not list:
         return ((edges[0], gradients[0]),)  # type: ignore[return-value]
-    return _paired(edges, gradients)
-
-
-def _output_gradients(rule: GradRule, outs: tuple[Any, ...], mine: dict[int, GraphArray]) -> Iterable[Any]:
-    """The gradients of all results of a node. Undefined ones are zeros, but None where the rule takes that and for
-    results that no gradient flows from."""
-    flows = range(len(outs)) if rule.outputs < 0 else rule.differentiable_outputs
-    if len(mine) < len(flows):
-        mine.update({i: zeros_of(outs[i]) for i in flows if i not in mine and i not in rule.undefined})
-    return map(mine.get, range(len(outs)))
-
-
-def _paired(edges: Edges, gradients: Sequence[Any]) -> list[tuple[Slot, GraphArray]]:
-    """Each defined gradient with the edge it goes along, lists flattened."""
-    out: list[tuple[Slot, GraphArray]] = []
-    for edge, gradient in zip(edges, gradients, strict=True):
-        if edge is None or gradient is None:
-            continue
-        if edge[0].__class__ in _NODES:
-            out.append((edge, gradient))  # type: ignore[arg-type]
-        else:
-            out.extend((e, g) for e, g in zip(edge, gradient, strict=True) if e is not None and g is not None)  # type: ignore[misc]
-    return out
+    return paired(edges, gradients)
 
 
 def _pruned(edges: Edges, route: _Route) -> Edges:
     """`edges` with None for those that lead to no wanted gradient."""
     out: list[Any] = []
     for edge in edges:
-        if edge is not None and _is_list(edge):
-            taken_edges = tuple(e if route.takes(e) else None for e in edge)  # type: ignore[arg-type]
+        if edge.__class__ is list:
+            taken_edges = [e if route.takes(e) else None for e in edge]  # type: ignore[arg-type,union-attr]
             out.append(taken_edges if any(taken_edges) else None)
         else:
             out.append(edge if route.takes(edge) else None)  # type: ignore[arg-type]
     return tuple(out)
 
 
-def _check_available(rule: GradRule, needs: tuple[bool, ...]) -> None:
-    for position, is_needed in zip(rule.differentiable, needs, strict=True):
-        if is_needed and position in rule.unavailable:
-            raise rule.unavailable_gradient(position)
-
-
 def _connected(node: GradientNode, outs: tuple[Any, ...]) -> tuple[Any, ...]:
     """Saved outputs that gradients flow from as part of the graph again, for gradients of gradients."""
     rule = node.rule
-    flows = range(len(outs)) if rule.outputs < 0 else rule.differentiable_outputs
+    flows = rule.flowing(outs)
     values = [i for i, saved in enumerate(outs) if i in flows and isinstance(saved, TensorLike)]
     return tuple(connected(node, i, saved) if i in values else saved for i, saved in enumerate(outs))
 

@@ -211,7 +211,7 @@ def pure_function(call: OperatorCall) -> Any:
     def run(*arrays: NDArray) -> Any:
         operands = [asarray(a, copy=True) if copy else a for a, copy in zip(arrays, copied, strict=True)]
         results = call.with_arrays(operands).run()
-        if rule.outputs <= 1:
+        if rule.outputs in (None, 1):
             return results
         return tuple(r for i, r in enumerate(results) if i in rule.differentiable_outputs)
 

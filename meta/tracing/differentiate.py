@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, cast
 
 from meta import dtype as dtypes
 from meta.eager.seeds import add_up, zeros_of
@@ -31,11 +31,11 @@ from meta.ir.expr import (
 from meta.ir.type import TensorType, TupleType, flat_types, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
-from meta.op.grad.rule import GradRule, conjugated, rule_of
+from meta.op.grad.rule import rule_for, rule_of
 from meta.records import mutable
 from meta.tracing.emitter import current_emitter, recording
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of, with_leaves
+from meta.tree import leaves_of, paired, with_leaves
 
 
 @mutable(eq=False)
@@ -171,67 +171,40 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     rule = rule_of(value.op)
     assert rule is not None  # the variable is active
     needs = tuple(sweep.is_active(value.args[p]) for p in rule.differentiable)
-    missing = [p for p, need in zip(rule.differentiable, needs, strict=True) if need and p in rule.unavailable]
-    if missing:
-        sweep.problems.append(rule.unavailable_gradient(missing[0], _location(binding)))
+    try:
+        rule.check_available(needs, str(binding.span) if binding.span else None)
+    except GradientError as error:
+        sweep.problems.append(error)
         for position in rule.differentiable:  # go on, to find what else is missing
             for atom in leaves_of(value.args[position]):
                 if sweep.is_active(atom):
                     sweep.add(atom, zeros_of(atom.type))
         return
-    dys = _output_gradients(rule, binding.var, gradient)
-    if dys is None:
+    types = flat_types((binding.var.type,))
+    flows = rule.flowing(types)
+    arrived = gradient if isinstance(binding.var.type, TupleType) else [gradient]
+    dys = {i: g for i, g in enumerate(arrived) if g is not None and i in flows}
+    if not dys:
         return
-    if any(dtypes.is_complex(t.dtype) for t in flat_types((binding.var.type,))):
-        rule = conjugated(rule)
     sweep.visited.append(binding)
     args = with_leaves(value.args, [_symbol(x) for x in leaves_of(value.args)])
-    results = rule.function(needs, *args, *_outputs(sweep, rule, binding.var), *dys)
-    for position, need, g in zip(rule.differentiable, needs, results, strict=True):
-        if not need or g is None:
-            continue
-        target = value.args[position]
-        if not isinstance(target, tuple):
-            sweep.add(target, g)
-            continue
-        for atom, part in zip(target, g, strict=True):  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
-            sweep.add(atom, part)  # pyright: ignore[reportUnknownArgumentType]
+    outs = [_result(sweep, binding.var, i) if rule.saves(i) else t for i, t in enumerate(types)]
+    targets = [_target(value.args[p]) if need else None for p, need in zip(rule.differentiable, needs, strict=True)]
+    for atom, g in paired(targets, rule_for(rule, types).pull(needs, args, outs, dys)):
+        sweep.add(atom, g)
 
 
-def _location(binding: Binding) -> str | None:
-    return str(binding.span) if binding.span else None
+def _target(arg: Any) -> Any:
+    return list(cast("tuple[Any, ...]", arg)) if isinstance(arg, tuple) else arg
 
 
-def _outputs(sweep: Sweep, rule: GradRule, var: Var) -> list[Any]:
-    """The results as the rule takes them: symbols where it reads the value, else types."""
-    kind = var.type
-    if not isinstance(kind, TupleType):
-        return [Symbol(var) if rule.saved_outputs else kind]
-    every = rule.outputs < 0 and bool(rule.saved_outputs)
-    outs = [_field(sweep, var, i) if every or i in rule.saved_outputs else t for i, t in enumerate(kind.fields)]
-    return [tuple(outs)] if rule.outputs < 0 else outs
-
-
-def _field(sweep: Sweep, var: Var, index: int) -> Symbol:
+def _result(sweep: Sweep, var: Var, index: int) -> Symbol:
+    """One of the results of a call, as a value."""
+    if not isinstance(var.type, TupleType):
+        return Symbol(var)
     if (var, index) not in sweep.fields:
         sweep.fields[var, index] = sweep.builder.get_item(var, index)
     return Symbol(sweep.fields[var, index])
-
-
-def _output_gradients(rule: GradRule, var: Var, gradient: Any) -> list[Any] | None:
-    """The gradients of the results as the rule takes them; None when none of them counts."""
-    kind = var.type
-    if not isinstance(kind, TupleType):
-        return [gradient]
-    flows = [rule.outputs < 0 or i in rule.differentiable_outputs for i in range(len(kind.fields))]
-    incoming = [g if flow else None for g, flow in zip(gradient, flows, strict=True)]
-    if all(g is None for g in incoming):
-        return None
-    dys = [
-        zeros_of(t) if g is None and flow and i not in rule.undefined else g  # no nests
-        for i, (g, flow, t) in enumerate(zip(incoming, flows, kind.fields, strict=True))
-    ]
-    return [tuple(dys)] if rule.outputs < 0 else dys
 
 
 def _symbol(arg: Any) -> Any:

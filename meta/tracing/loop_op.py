@@ -166,7 +166,7 @@ def _call(gradient: _LoopGradient, args: tuple[Atom, ...]) -> Call:
     name = f"{NAMESPACE}::{kind}_{carried}_{gradient.scanned}"
     schema = Schema(name, *(Arg(f"x{i}", Tensor) for i in range(len(args))))
     rule = GradRule(
-        name, gradient, tuple(i for i, a in enumerate(args) if _is_float(a.type)), outputs=-1,
+        name, gradient, tuple(i for i, a in enumerate(args) if _is_float(a.type)), outputs=None,
         saved_outputs=frozenset({0}), undefined=frozenset(range(len(result.fields))),
     )  # fmt: skip
     op = LoopOp(

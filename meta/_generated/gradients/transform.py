@@ -86,7 +86,7 @@ add_rules([
     GradRule("moveaxis", _moveaxis, (0,), forward="linear"),
     GradRule("reshape", _reshape, (0,), forward="linear"),
     GradRule("reshape_like", _reshape_like, (0,), forward="linear"),
-    GradRule("split", _split, (0,), outputs=-1, forward="linear"),
+    GradRule("split", _split, (0,), outputs=None, forward="linear"),
     GradRule("squeeze", _squeeze, (0,), forward="linear"),
     GradRule("stack", _stack, (0,), forward="linear"),
     GradRule("swap_axis", _swap_axis, (0,), forward="linear"),

@@ -194,8 +194,8 @@ def rule_facts(entry: GradientEntry) -> dict[str, Any]:
     op = entry.op
     values = {v for formula in (*entry.definitions.values(), *entry.formulas.values()) for v in formula.values}
     ys = result_names(op, "y")
-    count = -1 if op.outputs == ("*",) else len(ys)
-    flows = entry.outputs or (True,) * max(count, 1)
+    count = None if op.outputs == ("*",) else len(ys)
+    flows = entry.outputs or (True,) * (count or 1)
     facts: dict[str, Any] = {
         "saved_args": frozenset(i for i, n in enumerate(op.schema.names) if n in values),
         "saved_outputs": frozenset(i for i, n in enumerate(ys) if n in values),

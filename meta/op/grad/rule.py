@@ -1,12 +1,14 @@
-"""The gradient rules of the operators: what one says, and the table of all of them."""
+"""The gradient rules of the operators: GradRule, and the table of rules by operator."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, replace
 from importlib import import_module
 from typing import Any, Literal, cast
 
+import meta
+from meta import dtype as dtypes
 from meta._generated.table import FAMILIES
 from meta.errors import GradientError
 from meta.op.grad.support import conjugate
@@ -26,7 +28,9 @@ class GradRule:
         outputs in `saved_args` and `saved_outputs`; the others arrive as types.
     differentiable: positions in the schema of the arguments that have gradients.
     saved_args, saved_outputs: positions of the arguments and outputs whose values the function reads.
-    outputs: number of results.  differentiable_outputs: which of them gradients flow from.
+    outputs: number of results; None if it depends on the call (split): then gradients flow from all, all are saved or
+        none, and `function` takes the results as one tuple and their gradients as another.
+    differentiable_outputs: positions of the results that gradients flow from.
     undefined: results whose missing gradient is passed as None; other missing gradients are passed as zeros.
     forward: tangents of the results: "linear" if the operator is linear in its differentiable arguments together,
         "multilinear" if in each of them, or `forward(*args, *outputs, *tangents)`, where a missing tangent is zeros;
@@ -41,7 +45,7 @@ class GradRule:
     differentiable: tuple[int, ...]
     saved_args: frozenset[int] = frozenset()
     saved_outputs: frozenset[int] = frozenset()
-    outputs: int = 1
+    outputs: int | None = 1
     differentiable_outputs: frozenset[int] = frozenset({0})
     undefined: frozenset[int] = frozenset()
     unavailable: dict[int, str] = field(default_factory=dict[int, str])
@@ -50,8 +54,39 @@ class GradRule:
     absent: tuple[None, ...] | None = field(init=False)
 
     def __post_init__(self) -> None:
-        first_only = self.differentiable_outputs == frozenset({0}) and self.outputs > 0
-        object.__setattr__(self, "absent", (None,) * (self.outputs - 1) if first_only else None)
+        first_only = self.differentiable_outputs == frozenset({0})
+        absent = (None,) * (self.outputs - 1) if first_only and self.outputs is not None else None
+        object.__setattr__(self, "absent", absent)
+
+    def flowing(self, outs: Sequence[Any]) -> frozenset[int]:
+        """The positions of the results that gradients flow from; of these, only floating and complex ones. outs: the
+        results, or their types."""
+        declared = range(len(outs)) if self.outputs is None else self.differentiable_outputs
+        return frozenset([i for i in declared if dtypes.is_inexact(outs[i].dtype)])
+
+    def saves(self, position: int) -> bool:
+        """Whether `function` reads the value of a result."""
+        return bool(self.saved_outputs) if self.outputs is None else position in self.saved_outputs
+
+    def pull(self, needs: tuple[bool, ...], args: Iterable[Any], outs: Sequence[Any], dys: Mapping[int, Any]) -> Any:
+        """The gradient of each argument in `differentiable`, None where there is none.
+
+        args, outs: values where `function` reads them, else types.  dys: the gradients that arrived, by position of the
+        result. Raises GradientError for an argument that needs a gradient and has none."""
+        self.check_available(needs)
+        flows = self.flowing(outs) - self.undefined
+        filled = [_zeros(out) if i in flows and i not in dys else dys.get(i) for i, out in enumerate(outs)]
+        return self.function(needs, *args, *self.arranged(outs), *self.arranged(filled))
+
+    def arranged(self, values: Iterable[Any]) -> tuple[Any, ...]:
+        """Results, or their gradients, as `function` takes them."""
+        return (tuple(values),) if self.outputs is None else tuple(values)
+
+    def check_available(self, needs: tuple[bool, ...], location: str | None = None) -> None:
+        """Raise GradientError for an argument that needs a gradient and has none. location: of the call."""
+        for position, is_needed in zip(self.differentiable, needs, strict=True):
+            if is_needed and position in self.unavailable:
+                raise self.unavailable_gradient(position, location)
 
     def unavailable_gradient(self, position: int, location: str | None = None) -> GradientError:
         """The error about the argument at `position`, which has no gradient."""
@@ -90,12 +125,21 @@ def _conjugate_all(values: tuple[Any, ...]) -> tuple[Any, ...]:
 
 
 def _conjugated(rule: GradRule) -> GradientFunction:
-    count, function = max(rule.outputs, 1), rule.function
+    count, function = 1 if rule.outputs is None else rule.outputs, rule.function
 
     def run(needs: tuple[bool, ...], *values: Any) -> tuple[Any, ...]:
         return _conjugate_all(function(needs, *values[:-count], *_conjugate_all(values[-count:])))
 
     return run
+
+
+def rule_for(rule: GradRule, outs: Iterable[Any]) -> GradRule:
+    """The rule of a call with these results, or results of these types."""
+    return conjugated(rule) if any(dtypes.is_complex(y.dtype) for y in outs) else rule
+
+
+def _zeros(kind: Any) -> Any:
+    return meta.zeros(kind.shape, dtype=kind.dtype, device=kind.device)
 
 
 _rules: dict[str, GradRule] = {}
