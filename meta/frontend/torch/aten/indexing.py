@@ -21,12 +21,16 @@ ROWS: Rows = {
     "masked_fill": "masked_fill", "masked_scatter": direct("masked_scatter", **_SRC), "masked_select": "masked_select",
     "nonzero_numpy": "nonzero", "put": direct("put", **_SRC),
     "scatter_reduce": direct("scatter_reduce", reduce="reduction"), "take_along_dim": "take_along_dim",
+    "scatter_add": lambda self, dim, index, src: meta.scatter_reduce(self, dim, index, src, "sum"),
+    "diagonal_scatter": lambda self, src, offset=0, dim1=0, dim2=1:
+        meta.diagonal_scatter(self, in_dtype(src, self.dtype), offset, dim1, dim2),
+    "take": lambda self, index: meta.take(meta.reshape(self, (-1,)), index, 0),
+    **dict.fromkeys(("index", "_unsafe_index"),
+        lambda self, indices: self[tuple(slice(None) if i is None else i for i in indices)]),
+    **dict.fromkeys(("nonzero", "argwhere"),
+        lambda self: meta.argwhere(meta.not_equal(self, 0) if is_complex(self.dtype) else self)),
+    "embedding_renorm": direct("embedding_renorm", self="weight"),
 }  # fmt: skip
-
-
-@into(ROWS)
-def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
-    return meta.scatter_reduce(self, dim, index, src, "sum")
 
 
 @into(ROWS)
@@ -59,11 +63,6 @@ def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any
 
 
 @into(ROWS)
-def diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    return meta.diagonal_scatter(self, in_dtype(src, self.dtype), offset, dim1, dim2)
-
-
-@into(ROWS)
 def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Any:
     """For a single tensor: the positions 0, 1, ..., each repeated so often."""
     if repeats is None:
@@ -89,16 +88,6 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     x, where = (t if t.ndim else meta.reshape(t, (1,)) for t in (self, index))
     picked = meta.index_select(x, dim, where)
     return picked if self.ndim else meta.reshape(picked, ())
-
-
-@into(ROWS)
-def take(self: Any, index: Any) -> Any:
-    return meta.take(meta.reshape(self, (-1,)), index, 0)
-
-
-@into(ROWS, "index", "_unsafe_index")
-def index(self: Any, indices: Any) -> Any:
-    return self[tuple(slice(None) if i is None else i for i in indices)]
 
 
 @into(ROWS, "index_put", "_unsafe_index_put")
@@ -128,11 +117,6 @@ def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -
     return meta.index_add(self, dim, index, source, alpha)
 
 
-@into(ROWS, "nonzero", "argwhere")
-def nonzero(self: Any) -> Any:
-    return meta.argwhere(meta.not_equal(self, 0) if is_complex(self.dtype) else self)
-
-
 @into(ROWS)
 def embedding(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
@@ -140,11 +124,6 @@ def embedding(
     if weight.ndim != 2:
         raise ArgumentError("embedding", f"weight has shape {weight.shape}", "(rows, features)")
     return rows_of(weight, indices, None if padding_idx < 0 else padding_idx, scale_grad_by_freq)
-
-
-@into(ROWS)
-def embedding_renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    return meta.embedding_renorm(self, indices, max_norm, norm_type)
 
 
 @into(ROWS)

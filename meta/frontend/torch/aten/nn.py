@@ -14,6 +14,7 @@ from meta.frontend.torch.aten._values import per_axis
 ROWS: Rows = {
     "bilinear": direct("bilinear", input1="x1", input2="x2", weight="w"),
     "cosine_similarity": "cosine_similarity", "pairwise_distance": "pairwise_distance",
+    "constant_pad_nd": lambda self, pad, value=0: _padded(self, pad, "constant", value),
 }  # fmt: skip
 
 
@@ -132,11 +133,6 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
         return meta.dense(input, weight, bias)
     out = meta.matmul(input, weight, transpose_b=weight.ndim > 1)
     return out if bias is None else out + bias
-
-
-@into(ROWS)
-def constant_pad_nd(self: Any, pad: Sequence[int], value: Any = 0) -> Any:
-    return _padded(self, pad, "constant", value)
 
 
 @into(ROWS)

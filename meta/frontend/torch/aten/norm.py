@@ -10,7 +10,16 @@ from meta.dtype import accumulation_dtype, is_complex, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    "layer_norm": lambda input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True:
+        meta.layer_norm(input, weight, bias, _last(input, normalized_shape), eps),
+    "group_norm": lambda input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True:
+        meta.group_norm(input, num_groups, weight, bias, eps=eps),
+    # The results of native_batch_norm in training, and a reserve, which is empty.
+    "_batch_norm_with_update": lambda input, weight, bias, running_mean, running_var, momentum, eps:
+        (*native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), _reserve(input)),
+    "_weight_norm": lambda v, g, dim=0: _weight_norm_interface(v, g, dim)[0],
+}  # fmt: skip
 
 
 def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
@@ -19,14 +28,6 @@ def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         raise ArgumentError("layer_norm", f"normalized_shape is {shape} for shape {x.shape}", "its last sizes")
     return tuple(range(-len(shape), 0))
-
-
-@into(ROWS)
-def layer_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Any:  # fmt: skip
-    return meta.layer_norm(input, weight, bias, _last(input, normalized_shape), eps)
 
 
 @into(ROWS)
@@ -39,13 +40,6 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
         return meta.rms_norm(input, weight, axes, eps)
     out = input * meta.rsqrt(meta.mean(meta.square(input), axes, keepdims=True) + eps)
     return out if weight is None else out * weight
-
-
-@into(ROWS)
-def group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
-) -> Any:
-    return meta.group_norm(input, num_groups, weight, bias, eps=eps)
 
 
 @into(ROWS)
@@ -163,14 +157,6 @@ def _native_batch_norm_legit_functional(
 
 
 @into(ROWS)
-def _batch_norm_with_update(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> Any:
-    """The results of native_batch_norm in training, and a reserve, which is empty."""
-    return *native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), _reserve(input)
-
-
-@into(ROWS)
 def _batch_norm_with_update_functional(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
@@ -204,11 +190,6 @@ def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
     wide = accumulation_dtype(v.dtype)
     norm = meta.linalg.vector_norm(meta.cast(v, wide), 2, _other_axes(v, dim), True)
     return meta.cast(meta.cast(v, wide) * (meta.cast(g, wide) / norm), v.dtype), norm
-
-
-@into(ROWS)
-def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
-    return _weight_norm_interface(v, g, dim)[0]
 
 
 @into(ROWS)

@@ -1,4 +1,4 @@
-"""Elementwise operators."""
+"""Elementwise operators, and special functions (torch.special)."""
 
 from __future__ import annotations
 
@@ -34,25 +34,34 @@ ROWS: Rows = {
     "log10": "log10", "log1p": "log1p", "log2": "log2", "logical_and": "logical_and", "logical_not": "logical_not",
     "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum",
     "mul": "multiply", "multiply": "multiply", "ne": "not_equal", "neg": "negative", "negative": "negative",
-    "not_equal": "not_equal", "pow": "power", "reciprocal": "reciprocal", "remainder": "mod", "rsqrt": "rsqrt",
+    "not_equal": "not_equal", "pow": "power", "reciprocal": "reciprocal", "remainder": "mod", "round": "round",
+    "rsqrt": "rsqrt", "equal": "array_equal",
     "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
     "tan": "tan", "tanh": "tanh", "true_divide": "divide", "trunc": "trunc", "fix": "trunc",
+    "add": lambda self, other, *, alpha=1: meta.add(self, scaled(other, alpha)),
+    **dict.fromkeys(("sub", "subtract"), lambda self, other, *, alpha=1: meta.subtract(self, scaled(other, alpha))),
+    "rsub": lambda self, other, alpha=1: meta.subtract(other, scaled(self, alpha)),
+    "clamp_min": lambda self, min: clamp(self, min, None),
+    "clamp_max": lambda self, max: clamp(self, None, max),
+    "sign": lambda self: self if self.dtype == "bool" else meta.sign(self),
+    "sgn": lambda self: self if self.dtype == "bool" else meta.sgn(self),
+    **dict.fromkeys(("sigmoid", "special_expit"),
+        lambda self: meta.reciprocal(meta.exp(-self) + 1) if is_complex(self.dtype) else meta.sigmoid(self)),
+    "square": lambda self: meta.square(meta.cast(self, "int64") if self.dtype == "bool" else self),
+    "digamma": "digamma", "erfinv": "erfinv", "i0": "i0", "igamma": "igamma", "igammac": "igammac", "lgamma": "lgamma",
+    "mvlgamma": "mvlgamma", "special_digamma": "digamma", "special_entr": "entr", "special_erfc": "erfc",
+    "special_erfcx": "erfcx", "special_erfinv": "erfinv", "special_gammainc": "igamma", "special_gammaincc": "igammac",
+    "special_gammaln": "lgamma", "special_i0": "i0", "special_i0e": "i0e", "special_i1": "i1", "special_i1e": "i1e",
+    "special_log_ndtr": "log_ndtr", "special_logit": "logit", "special_multigammaln": "mvlgamma",
+    "special_ndtr": "ndtr", "special_ndtri": "ndtri", "special_psi": "digamma", "special_round": "round",
+    "special_xlog1py": "xlog1py", "special_xlogy": "xlogy",
+    "special_zeta": direct("zeta", self="x1", other="x2"),
+    "special_erf": "erf", "special_exp2": "exp2", "special_expm1": "expm1",
+    "special_log1p": "log1p",
+    # Overloads put the order first or, as a method, last.
+    **dict.fromkeys(("polygamma", "special_polygamma"),
+        lambda n, self: meta.polygamma(n, self) if isinstance(n, int) else meta.polygamma(self, n)),
 }  # fmt: skip
-
-
-@into(ROWS)
-def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    return meta.add(self, scaled(other, alpha))
-
-
-@into(ROWS, "sub", "subtract")
-def sub(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    return meta.subtract(self, scaled(other, alpha))
-
-
-@into(ROWS)
-def rsub(self: Any, other: Any, alpha: Any = 1) -> Any:
-    return meta.subtract(other, scaled(self, alpha))
 
 
 @into(ROWS, "div", "divide")
@@ -76,40 +85,10 @@ def clamp(self: Any, min: Any = None, max: Any = None) -> Any:
 
 
 @into(ROWS)
-def clamp_min(self: Any, min: Any) -> Any:
-    return clamp(self, min, None)
-
-
-@into(ROWS)
-def clamp_max(self: Any, max: Any) -> Any:
-    return clamp(self, None, max)
-
-
-@into(ROWS)
 def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     if self is None and other is None:
         return meta.nonzero(condition)
     return meta.where(condition, self, other)
-
-
-@into(ROWS)
-def round(self: Any, *, decimals: int = 0) -> Any:
-    return meta.round(self, decimals)
-
-
-@into(ROWS)
-def sign(self: Any) -> Any:
-    return self if self.dtype == "bool" else meta.sign(self)
-
-
-@into(ROWS)
-def sgn(self: Any) -> Any:
-    return self if self.dtype == "bool" else meta.sgn(self)
-
-
-@into(ROWS, "sigmoid", "special_expit")
-def sigmoid(self: Any) -> Any:
-    return meta.reciprocal(meta.exp(-self) + 1) if is_complex(self.dtype) else meta.sigmoid(self)
 
 
 @into(ROWS, "sinc", "special_sinc")
@@ -132,16 +111,6 @@ def logaddexp(self: Any, other: Any) -> Any:
     is_same = meta.logical_and(meta.isinf(real), meta.equal(real, meta.real(larger)))  # their difference would be NaN
     difference = meta.where(is_same, (meta.imag(smaller) - meta.imag(larger)) * 1j, smaller - larger)
     return larger + meta.log1p(meta.exp(difference))
-
-
-@into(ROWS)
-def square(self: Any) -> Any:
-    return meta.square(meta.cast(self, "int64") if self.dtype == "bool" else self)
-
-
-@into(ROWS)
-def equal(self: Any, other: Any) -> Any:
-    return meta.array_equal(self, other)
 
 
 @into(ROWS)

@@ -33,7 +33,17 @@ ROWS: Rows = {
     "unbind": "unbind", "unbind_copy": "unbind", "unflatten": "unflatten", "unsafe_chunk": "chunk",
     "unsafe_split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
     "unfold": direct("unfold", dimension="axis"), "unfold_copy": direct("unfold", dimension="axis"),
+    "numpy_T": "transpose", "unsqueeze": "expand_dims", "unsqueeze_copy": "expand_dims", "view_copy": "reshape",
     "view": "reshape", "view_as": "reshape_like", "vsplit": direct("vsplit", **_SECTIONS),
+    "broadcast_tensors": lambda tensors: meta.broadcast_tensors(*tensors),
+    "contiguous": lambda self: self,
+    **dict.fromkeys(("transpose", "transpose_copy"),
+        lambda self, dim0, dim1: meta.swap_axis(self, dim0, dim1) if self.ndim else _same(self, dim0, dim1)),
+    "atleast_1d": "atleast_1d", "atleast_2d": "atleast_2d", "atleast_3d": "atleast_3d", "column_stack": "column_stack",
+    "dstack": "dstack", "hstack": "hstack", "row_stack": "vstack", "vstack": "vstack",
+    "block_diag": lambda tensors: meta.block_diag(*tensors),
+    "cartesian_prod": lambda tensors: meta.cartesian_prod(*tensors),
+    "meshgrid": lambda tensors, **indexing: meta.meshgrid(*tensors, **indexing),
 }  # fmt: skip
 
 
@@ -45,35 +55,10 @@ def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
     return meta.sum_to_size(self if is_inexact(self.dtype) else in_dtype(self, "int64"), size)
 
 
-@into(ROWS)
-def view_copy(self: Any, size: Any) -> Any:
-    return meta.reshape(self, size)
-
-
-@into(ROWS)
-def broadcast_tensors(tensors: Sequence[Any]) -> Any:
-    return meta.broadcast_tensors(*tensors)
-
-
-@into(ROWS)
-def contiguous(self: Any) -> Any:
-    return self
-
-
-@into(ROWS, "transpose", "transpose_copy")
-def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    return meta.swap_axis(self, dim0, dim1) if self.ndim else _same(self, dim0, dim1)
-
-
 @into(ROWS, "t", "t_copy")
 def t(self: Any) -> Any:
     if self.ndim > 2:
         raise ArgumentError("t", f"x has {self.ndim} axes", "at most 2", "use permute")
-    return meta.transpose(self)
-
-
-@into(ROWS, "numpy_T")
-def numpy_t(self: Any) -> Any:
     return meta.transpose(self)
 
 
@@ -82,11 +67,6 @@ def matrix_transpose(self: Any) -> Any:
     if self.ndim < 2:
         raise ArgumentError("mT", f"x has {self.ndim} axes", "at least 2")
     return meta.swap_axis(self, -1, -2)
-
-
-@into(ROWS, "unsqueeze", "unsqueeze_copy")
-def unsqueeze(self: Any, dim: int) -> Any:
-    return meta.expand_dims(self, dim)
 
 
 @into(ROWS, "squeeze", "squeeze_copy")
@@ -189,3 +169,17 @@ def _same(x: Any, *dims: int) -> Any:
     for dim in dims:
         position(dim, 0)
     return meta.copy(x)
+
+
+@into(ROWS)
+def pad_sequence(
+    sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Any:
+    """Tensors of different lengths as one, filled up at one side."""
+    longest = max(x.shape[0] for x in sequences)
+    padded: list[Any] = []
+    for x in sequences:
+        missing = longest - x.shape[0]
+        width = (0, missing) if padding_side == "right" else (missing, 0)
+        padded.append(meta.pad(x, (*width, *(0,) * (2 * x.ndim - 2)), padding_value) if missing else x)
+    return meta.stack(padded, 0 if batch_first else 1)
