@@ -26,6 +26,8 @@ ROWS: Rows = {
     "slogdet": "slogdet",
     "_linalg_det": lambda A: (meta.det(A), *_factors(A)),
     "_linalg_slogdet": lambda A: (*meta.slogdet(A), *_factors(A)),
+    "linalg_eigh": lambda self, UPLO="L": meta.eigh(self, _reads_upper(UPLO)),
+    "linalg_eigvalsh": lambda self, UPLO="L": meta.linalg.eigvalsh(self, _reads_upper(UPLO)),
     "qr": lambda self, some=True: meta.qr(self, not some),
     "lu_solve": lambda self, LU_data, LU_pivots: meta.linalg.lu_solve(LU_data, LU_pivots, self),
     "cholesky_solve": lambda self, input2, upper=False: _solved(self, _with_whole_gradient(input2, upper), upper),
@@ -48,20 +50,11 @@ def _reads_upper(UPLO: str) -> bool:
 
 
 @into(ROWS)
-def linalg_eigh(self: Any, UPLO: str = "L") -> Any:
-    return meta.eigh(self, _reads_upper(UPLO))
-
-
-@into(ROWS)
-def linalg_eigvalsh(self: Any, UPLO: str = "L") -> Any:
-    return meta.linalg.eigvalsh(self, _reads_upper(UPLO))
-
-
-@into(ROWS)
 def _linalg_eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
+    upper = _reads_upper(UPLO)
     if compute_v:
-        return linalg_eigh(A, UPLO)
-    return linalg_eigvalsh(A, UPLO), meta.zeros((0,), A.dtype, A.device)
+        return meta.eigh(A, upper)
+    return meta.linalg.eigvalsh(A, upper), meta.zeros((0,), A.dtype, A.device)
 
 
 def _factors(x: Any) -> Any:

@@ -18,14 +18,10 @@ ROWS: Rows = {
     "rnn_tanh": lambda input, hx, params, *rest: _layers(tanh_step, input, (hx,), params, *rest),
     "rnn_relu": lambda input, hx, params, *rest: _layers(relu_step, input, (hx,), params, *rest),
     # The hidden and the cell state.
-    "lstm_cell": lambda input, hx, w_ih, w_hh, b_ih=None, b_hh=None:
-        _step(lstm_step, input, hx, w_ih, w_hh, b_ih, b_hh),
-    "gru_cell": lambda input, hx, w_ih, w_hh, b_ih=None, b_hh=None:
-        _step(gru_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0],
-    "rnn_tanh_cell": lambda input, hx, w_ih, w_hh, b_ih=None, b_hh=None:
-        _step(tanh_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0],
-    "rnn_relu_cell": lambda input, hx, w_ih, w_hh, b_ih=None, b_hh=None:
-        _step(relu_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0],
+    "lstm_cell": lambda input, hx, *weights, **biases: _step(lstm_step, input, hx, *weights, **biases),
+    "gru_cell": lambda input, hx, *weights, **biases: _step(gru_step, input, (hx,), *weights, **biases)[0],
+    "rnn_tanh_cell": lambda input, hx, *weights, **biases: _step(tanh_step, input, (hx,), *weights, **biases)[0],
+    "rnn_relu_cell": lambda input, hx, *weights, **biases: _step(relu_step, input, (hx,), *weights, **biases)[0],
 }  # fmt: skip
 
 

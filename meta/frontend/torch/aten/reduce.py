@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import meta
@@ -14,6 +15,28 @@ from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
 from meta.frontend.torch.aten.pointwise import logaddexp
 from meta.frontend.torch.aten.shape import meta_slice
 
+
+def _logical(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether all or any elements are true, as uint8 for uint8."""
+
+    def run(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        out = function(self, dim, keepdim)
+        return meta.cast(out, "uint8") if self.dtype == "uint8" else out
+
+    return run
+
+
+def _extremum(pairwise: Any, reduced: Any, with_indices: Any) -> Callable[..., Any]:
+    """The extremes of two tensors, of all elements, or along an axis with their positions."""
+
+    def run(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if is_tensor(dim):
+            return pairwise(self, dim)
+        return reduced(self) if dim is None else with_indices(self, dim, keepdim)
+
+    return run
+
+
 ROWS: Rows = {
     "argmax": "argmax", "argmin": "argmin", "aminmax": "aminmax", "cummax": "cummax", "cummin": "cummin",
     "_is_all_true": "all", "_is_any_true": "any", "cumulative_trapezoid": "cumulative_trapezoid",
@@ -22,6 +45,9 @@ ROWS: Rows = {
         in_dtype(meta.sum(in_dtype(self, dtype), axes(dim), keepdim), dtype),
     "prod": lambda self, dim=None, keepdim=False, *, dtype=None:
         in_dtype(meta.prod(in_dtype(self, dtype), dim, keepdim), dtype),
+    "all": _logical(meta.all), "any": _logical(meta.any),
+    "max": _extremum(meta.maximum, meta.max, meta.max_with_indices),
+    "min": _extremum(meta.minimum, meta.min, meta.min_with_indices),
     "amax": lambda self, dim=(), keepdim=False: meta.max(self, axes(dim), keepdim),
     "amin": lambda self, dim=(), keepdim=False: meta.min(self, axes(dim), keepdim),
     "cumsum": lambda self, dim, *, dtype=None: in_dtype(meta.cumsum(in_dtype(self, dtype), dim), dtype),
@@ -45,18 +71,6 @@ def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     if not is_inexact(dtype or self.dtype):
         raise ArgumentError("mean", f"x is {self.dtype}, dtype {dtype}", "a floating or complex dtype", "pass dtype")
     return meta.mean(in_dtype(self, dtype), axes(dim), keepdim)
-
-
-@into(ROWS)
-def all(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    out = meta.all(self, dim, keepdim)
-    return meta.cast(out, "uint8") if self.dtype == "uint8" else out
-
-
-@into(ROWS)
-def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    out = meta.any(self, dim, keepdim)
-    return meta.cast(out, "uint8") if self.dtype == "uint8" else out
 
 
 @into(ROWS, "logsumexp", "special_logsumexp")
@@ -137,20 +151,6 @@ def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
         dim, unbiased = None, dim
     lost = int(unbiased) if correction is None else correction
     return axes(dim), int(lost) if lost == int(lost) else lost
-
-
-@into(ROWS)
-def max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if is_tensor(dim):
-        return meta.maximum(self, dim)
-    return meta.max(self) if dim is None else meta.max_with_indices(self, dim, keepdim)
-
-
-@into(ROWS)
-def min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if is_tensor(dim):
-        return meta.minimum(self, dim)
-    return meta.min(self) if dim is None else meta.min_with_indices(self, dim, keepdim)
 
 
 def _mean(x: Any, dim: Any, keepdim: bool) -> Any:
