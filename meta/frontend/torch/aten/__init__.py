@@ -13,8 +13,9 @@ one row) to one of
   name or by `@into(ROWS, "max")` under others. It serves all overloads of the name, and sees no argument that only
   places memory (`_row.PLACEMENT`): those are dropped.
 
-Nothing here imports torch: dtypes and devices of torch are converted when a row is called. A new operator needs one
-line in the file of its family; a test checks every row against the registry and against torch.
+Nothing here imports torch: dtypes and devices of torch are converted when a row is called. Operators that torch could
+decompose have rows as well: `.pt2` files hold them whole and are read without torch. A new operator needs one line in
+the file of its family; a test checks every row against the registry and against torch.
 """
 
 from __future__ import annotations

@@ -35,10 +35,10 @@ ROWS: Rows = {
 
 @into(ROWS)
 def scatter(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
-    modes = {None: "update", "add": "sum", "multiply": "prod"}
+    modes: dict[Any, Any] = {None: "update", "add": "sum", "multiply": "prod"}
     if reduce not in modes:
         raise ArgumentError("scatter", f"reduce is {reduce!r}", "None, 'add' or 'multiply'")
-    return meta.scatter(self, dim, index, value if src is None else src, modes[reduce])  # type: ignore[arg-type]
+    return meta.scatter(self, dim, index, value if src is None else src, modes[reduce])
 
 
 @into(ROWS)

@@ -155,9 +155,9 @@ for _rank in (1, 2, 3):
     into(ROWS, f"replication_pad{_rank}d")(_bordered("edge"))
 
 
-def _padded(x: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
+def _padded(x: Any, pad: Sequence[int], mode: Any, value: Any) -> Any:
     """x with two widths for each of the last axes, the last first."""
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ArgumentError("pad", f"{len(pad)} widths for {x.ndim} axes", "two for each of the last axes")
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1]
-    return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)  # type: ignore[arg-type]
+    return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)

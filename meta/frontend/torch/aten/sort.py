@@ -33,11 +33,10 @@ def sort(self: Any, dim: Any = -1, descending: bool = False, *, stable: bool | N
 
 @into(ROWS)
 def searchsorted(
-    sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None,
+    sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: Any = None,
     sorter: Any = None,
 ) -> Any:  # fmt: skip
-    dtype = "int32" if out_int32 else "int64"
-    return meta.searchsorted(sorted_sequence, self, right, side, sorter, dtype)  # type: ignore[arg-type]
+    return meta.searchsorted(sorted_sequence, self, right, side, sorter, "int32" if out_int32 else "int64")
 
 
 @into(ROWS, "unique_dim")
