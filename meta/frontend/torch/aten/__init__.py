@@ -7,7 +7,8 @@ The modules of this package hold the rows, by family: each has a dict `ROWS` fro
 one row) to one of
 
 - a name, `"tanh"`: the function `meta.tanh` has ATen's order of arguments, and their names up to the common
-  renames of `_row.RENAMES` (`self` is `x`, `dim` is `axis`, ...). Dots are allowed: `"special.lgamma"`;
+  renames of `_row.RENAMES` (`self` is `x`, `dim` is `axis`, ...). Dots are allowed: `"special.lgamma"`; names that are
+  the same in meta are listed by `same("tanh", ...)`;
 - `direct("conv2d", weight="w")`: the same with further renames; a number of a reduction of losses becomes its name;
 - a function with ATen's names of arguments: a lambda if it is one call, else entered by `@into(ROWS)` under its own
   name or by `@into(ROWS, "max")` under others. It serves all overloads of the name, and sees no argument that only

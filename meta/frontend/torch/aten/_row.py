@@ -91,6 +91,11 @@ def direct(function: str, /, **renames: str) -> Direct:
     return Direct(function, renames)
 
 
+def same(*names: str) -> Rows:
+    """Rows of functions that have ATen's names in meta as well."""
+    return {name: name for name in names}
+
+
 def into(table: Rows, *names: str) -> Callable[[F], F]:
     """Enter the decorated function into `table` under `names`, or under its own name."""
 

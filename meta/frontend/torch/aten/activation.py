@@ -6,14 +6,13 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import Rows, direct, into, same
 from meta.frontend.torch.aten._values import in_dtype
 
 ROWS: Rows = {
-    "celu": "celu", "gelu": "gelu", "leaky_relu": direct("leaky_relu", negative_slope="alpha"),
-    "hardshrink": "hardshrink", "hardsigmoid": "hardsigmoid", "hardswish": "hardswish", "log_sigmoid": "logsigmoid",
-    "glu": "glu", "mish": "mish", "prelu": "prelu", "relu6": "relu6", "selu": "selu", "softshrink": "softshrink",
-    "relu": "relu", "silu": "silu", "threshold": "threshold",
+    **same("celu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "mish", "prelu", "relu", "relu6", "selu",
+           "silu", "softshrink", "threshold"),
+    "leaky_relu": direct("leaky_relu", negative_slope="alpha"), "log_sigmoid": "logsigmoid",
     "softplus": lambda self, beta=1, threshold=20: meta.softplus(self, beta, threshold),
     **dict.fromkeys(("softmax", "special_softmax"),
         lambda self, dim, dtype=None: meta.softmax(in_dtype(self, dtype), dim)),

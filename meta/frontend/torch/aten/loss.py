@@ -7,20 +7,20 @@ from typing import Any
 import meta
 from meta.dtype import is_complex, is_float
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into, reduction_name
+from meta.frontend.torch.aten._row import Rows, direct, into, reduction_name, same
 
 _PAIRED = {"input1": "x1", "input2": "x2"}
 
 ROWS: Rows = {
-    "binary_cross_entropy": "binary_cross_entropy",
-    "binary_cross_entropy_with_logits": "binary_cross_entropy_with_logits",
+    **same(
+        "binary_cross_entropy", "binary_cross_entropy_with_logits", "hinge_embedding_loss", "huber_loss", "kl_div",
+        "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "nll_loss", "poisson_nll_loss", "soft_margin_loss",
+        "triplet_margin_loss",
+    ),
     "cosine_embedding_loss": direct("cosine_embedding_loss", **_PAIRED),
-    "ctc_loss": direct("ctc_loss", log_probs="x", targets="target"), "hinge_embedding_loss": "hinge_embedding_loss",
-    "huber_loss": "huber_loss", "kl_div": "kl_div", "margin_ranking_loss": direct("margin_ranking_loss", **_PAIRED),
-    "mse_loss": "mse_loss", "multi_margin_loss": "multi_margin_loss",
-    "multilabel_margin_loss": "multilabel_margin_loss", "nll_loss": "nll_loss", "nll_loss2d": "nll_loss",
-    "nll_loss_nd": "nll_loss", "poisson_nll_loss": "poisson_nll_loss", "soft_margin_loss": "soft_margin_loss",
-    "triplet_margin_loss": "triplet_margin_loss",
+    "ctc_loss": direct("ctc_loss", log_probs="x", targets="target"),
+    "margin_ranking_loss": direct("margin_ranking_loss", **_PAIRED), "nll_loss2d": "nll_loss",
+    "nll_loss_nd": "nll_loss",
 }  # fmt: skip
 
 

@@ -10,7 +10,7 @@ import meta
 from meta.dim import is_static, product
 from meta.dtype import is_complex, is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, into, same
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
 from meta.frontend.torch.aten.pointwise import logaddexp
 from meta.frontend.torch.aten.shape import meta_slice
@@ -38,9 +38,8 @@ def _extremum(pairwise: Any, reduced: Any, with_indices: Any) -> Callable[..., A
 
 
 ROWS: Rows = {
-    "argmax": "argmax", "argmin": "argmin", "aminmax": "aminmax", "cummax": "cummax", "cummin": "cummin",
-    "_is_all_true": "all", "_is_any_true": "any", "cumulative_trapezoid": "cumulative_trapezoid",
-    "trapezoid": "trapezoid", "trapz": "trapezoid",
+    **same("aminmax", "argmax", "argmin", "cummax", "cummin", "cumulative_trapezoid", "trapezoid"),
+    "_is_all_true": "all", "_is_any_true": "any", "trapz": "trapezoid",
     "sum": lambda self, dim=None, keepdim=False, *, dtype=None:
         in_dtype(meta.sum(in_dtype(self, dtype), axes(dim), keepdim), dtype),
     "prod": lambda self, dim=None, keepdim=False, *, dtype=None:

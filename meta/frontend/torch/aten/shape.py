@@ -9,38 +9,39 @@ import meta
 from meta.dim import is_static
 from meta.dtype import is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import Rows, direct, into, same
 from meta.frontend.torch.aten._values import bounds, in_dtype, is_tensor, position, sliced_places
 
 _SECTIONS = dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections")
 
 ROWS: Rows = {
-    "_reshape_copy": "reshape", "_unsafe_view": "reshape", "alias": "copy", "alias_copy": "copy",
-    "broadcast_to": "broadcast_to", "chunk": "chunk", "clone": "copy", "concat": "concatenate",
-    "detach": "stop_gradient", "detach_copy": "stop_gradient", "diag": direct("diag", diagonal="offset"),
-    "diag_embed": direct("diag_embed", dim1="axis1", dim2="axis2"), "diagflat": "diagflat",
+    **same(
+        "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "chunk", "column_stack", "diagflat", "dstack",
+        "expand", "expand_as", "flatten", "flip", "fliplr", "flipud", "hstack", "moveaxis", "narrow", "ravel",
+        "reshape", "stack", "unbind", "unflatten", "vstack",
+    ),
+    "_reshape_copy": "reshape", "_unsafe_view": "reshape", "alias": "copy", "alias_copy": "copy", "clone": "copy",
+    "concat": "concatenate", "detach": "stop_gradient", "detach_copy": "stop_gradient",
+    "diag": direct("diag", diagonal="offset"), "diag_embed": direct("diag_embed", dim1="axis1", dim2="axis2"),
     "diagonal": direct("diagonal", dim1="axis1", dim2="axis2"),
     "diagonal_copy": direct("diagonal", dim1="axis1", dim2="axis2"), "dsplit": direct("dsplit", **_SECTIONS),
-    "expand": "expand", "expand_as": "expand_as", "expand_copy": "expand", "flatten": "flatten", "flip": "flip",
-    "fliplr": "fliplr", "flipud": "flipud", "hsplit": direct("hsplit", **_SECTIONS), "lift_fresh_copy": "copy",
-    "moveaxis": "moveaxis", "movedim": "moveaxis", "narrow": "narrow", "narrow_copy": "narrow", "permute": "transpose",
-    "permute_copy": "transpose", "ravel": "ravel", "reshape": "reshape", "reshape_as": "reshape_like",
-    "rot90": direct("rot90", dims="axes"), "split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
-    "split_with_sizes_copy": direct("split_with_sizes", split_sizes="sizes"), "stack": "stack",
+    "expand_copy": "expand", "hsplit": direct("hsplit", **_SECTIONS), "lift_fresh_copy": "copy", "movedim": "moveaxis",
+    "narrow_copy": "narrow", "numpy_T": "transpose", "permute": "transpose", "permute_copy": "transpose",
+    "reshape_as": "reshape_like", "rot90": direct("rot90", dims="axes"), "row_stack": "vstack",
+    "split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
+    "split_with_sizes_copy": direct("split_with_sizes", split_sizes="sizes"),
     "swapaxes": direct("swap_axis", axis0="axis1", axis1="axis2"),
     "swapdims": direct("swap_axis", dim0="axis1", dim1="axis2"), "tensor_split": direct("tensor_split", **_SECTIONS),
     "tile": direct("tile", dims="reps"), "tril": direct("tril", diagonal="k"), "triu": direct("triu", diagonal="k"),
-    "unbind": "unbind", "unbind_copy": "unbind", "unflatten": "unflatten", "unsafe_chunk": "chunk",
-    "unsafe_split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
-    "unfold": direct("unfold", dimension="axis"), "unfold_copy": direct("unfold", dimension="axis"),
-    "numpy_T": "transpose", "unsqueeze": "expand_dims", "unsqueeze_copy": "expand_dims", "view_copy": "reshape",
-    "view": "reshape", "view_as": "reshape_like", "vsplit": direct("vsplit", **_SECTIONS),
+    "unbind_copy": "unbind", "unfold": direct("unfold", dimension="axis"),
+    "unfold_copy": direct("unfold", dimension="axis"), "unsafe_chunk": "chunk",
+    "unsafe_split_with_sizes": direct("split_with_sizes", split_sizes="sizes"), "unsqueeze": "expand_dims",
+    "unsqueeze_copy": "expand_dims", "view": "reshape", "view_as": "reshape_like", "view_copy": "reshape",
+    "vsplit": direct("vsplit", **_SECTIONS),
     "broadcast_tensors": lambda tensors: meta.broadcast_tensors(*tensors),
     "contiguous": lambda self: self,
     **dict.fromkeys(("transpose", "transpose_copy"),
         lambda self, dim0, dim1: meta.swap_axis(self, dim0, dim1) if self.ndim else _same(self, dim0, dim1)),
-    "atleast_1d": "atleast_1d", "atleast_2d": "atleast_2d", "atleast_3d": "atleast_3d", "column_stack": "column_stack",
-    "dstack": "dstack", "hstack": "hstack", "row_stack": "vstack", "vstack": "vstack",
     "block_diag": lambda tensors: meta.block_diag(*tensors),
     "cartesian_prod": lambda tensors: meta.cartesian_prod(*tensors),
     "meshgrid": lambda tensors, **indexing: meta.meshgrid(*tensors, **indexing),

@@ -5,11 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, into, same
 
 ROWS: Rows = {
-    "bincount": "bincount", "histc": "histc", "kthvalue": "kthvalue", "median": "median", "mode": "mode",
-    "nanmedian": "nanmedian", "nanquantile": "nanquantile", "quantile": "quantile",
+    **same("bincount", "histc", "kthvalue", "median", "mode", "nanmedian", "nanquantile", "quantile"),
     "argsort": lambda self, dim=-1, descending=False, *, stable=None: meta.argsort(self, dim, descending),
     "msort": lambda self: meta.sort(self, 0),
     "topk": lambda self, k, dim=-1, largest=True, sorted=True: meta.topk(self, k, dim, largest),
