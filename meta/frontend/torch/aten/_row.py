@@ -67,16 +67,16 @@ class Direct:
 
     def rename(self, name: str) -> str:
         """The function's name of ATen's argument; the same name if it has none."""
-        parameters = _parameters(self.resolve())
+        parameters = _signature(self.resolve()).parameters
         candidates = (*filter(None, (self.renames.get(name),)), name, *RENAMES.get(name, ()))
         return next((candidate for candidate in candidates if candidate in parameters), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         function = self.resolve()
         keywords = {self.rename(name): value for name, value in kwargs.items()}
-        if "reduction" not in _parameters(function):
+        if "reduction" not in _signature(function).parameters:
             return function(*args, **keywords)
-        bound = inspect.signature(function).bind(*args, **keywords)
+        bound = _signature(function).bind(*args, **keywords)
         if isinstance(number := bound.arguments.get("reduction"), int):
             bound.arguments["reduction"] = reduction_name(number)
         return function(*bound.args, **bound.kwargs)
@@ -109,8 +109,8 @@ def into(table: Rows, *names: str) -> Callable[[F], F]:
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
 
 
 def check_operands(name: str, operands: tuple[Any, ...]) -> None:
