@@ -7,7 +7,7 @@ from types import MappingProxyType
 from typing import Any
 
 import meta
-from meta.frontend.torch.aten.grouped import rows_by_group, sums_by_group
+from meta.frontend.torch.aten.linalg import rows_by_group, sums_by_group
 
 
 def _grouped_mm(input: Any, weight: Any, offs: Any) -> Any:

@@ -209,14 +209,6 @@ def _copied(self: Any, src: Any, non_blocking: bool = False) -> Any:
     return value if value.shape == self.shape else meta.broadcast_to(value, self.shape)
 
 
-def _bernoulli(self: Any, p: Any = 0.5, generator: Any = None) -> Any:
-    return _row("bernoulli")(self, p)
-
-
-def _normal(self: Any, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Any:
-    return _row("normal_functional")(self, mean, std)
-
-
 def _row(name: str) -> Function:
     row = aten.find(name)
     assert row is not None
@@ -224,7 +216,9 @@ def _row(name: str) -> Function:
 
 
 WRITES: Mapping[str, Function] = {
-    "bernoulli": _bernoulli, "copy": _copied, "fill_diagonal": fill_diagonal, "normal": _normal
+    "bernoulli": lambda self, p=0.5, generator=None: _row("bernoulli")(self, p), "copy": _copied,
+    "fill_diagonal": fill_diagonal,
+    "normal": lambda self, mean=0.0, std=1.0, generator=None: _row("normal_functional")(self, mean, std),
 }  # fmt: skip
 """Operators in place whose row computes something else out of place, or that have none."""
 
@@ -232,28 +226,14 @@ WRITES: Mapping[str, Function] = {
 # --- overloads -------------------------------------------------------------------------------------------------------
 
 
-def _to_dtype(self: Any, dtype: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Any:
-    del non_blocking, memory_format
-    return _converted(self, dtype=dtype, copy=copy)
-
-
-def _to_device(
-    self: Any, device: Any, dtype: Any = None, non_blocking: bool = False, copy: bool = False, memory_format: Any = None
-) -> Any:
-    del non_blocking, memory_format
-    return _converted(self, dtype=dtype, device=device, copy=copy)
-
-
-def _to_other(self: Any, other: Any, non_blocking: bool = False, copy: bool = False, memory_format: Any = None) -> Any:
-    del non_blocking, memory_format
-    return _converted(self, dtype=other.dtype, device=other.device, copy=copy)
-
-
-def _converted(x: Any, **placement: Any) -> Any:
-    return _row("to")(x, **placement)
-
-
-OVERLOADS: Mapping[str, Function] = {"to.device": _to_device, "to.dtype": _to_dtype, "to.other": _to_other}
+OVERLOADS: Mapping[str, Function] = {
+    "to.device": lambda self, device, dtype=None, non_blocking=False, copy=False, memory_format=None:
+        _row("to")(self, dtype=dtype, device=device, copy=copy),
+    "to.dtype": lambda self, dtype, non_blocking=False, copy=False, memory_format=None:
+        _row("to")(self, dtype=dtype, copy=copy),
+    "to.other": lambda self, other, non_blocking=False, copy=False, memory_format=None:
+        _row("to")(self, dtype=other.dtype, device=other.device, copy=copy),
+}  # fmt: skip
 """Overloads whose positions mean different arguments, so that a row for all of them cannot tell."""
 
 

@@ -311,22 +311,7 @@ def _operator(target: str) -> str:
     return target.removeprefix("torch.ops.").removeprefix("_") if not target.startswith("torch.ops.") else target[10:]
 
 
-def _tensor(reader: _SchemaReader, value: Any, where: str) -> Ref:
-    del reader
-    return Ref(_tensor_name(value, where))
-
-
-def _none(reader: _SchemaReader, value: Any, where: str) -> None:
-    del reader, value, where
-
-
-def _int(reader: _SchemaReader, value: Any, where: str) -> int:
-    del reader
-    return integer(value, where)
-
-
-def _bool(reader: _SchemaReader, value: Any, where: str) -> bool:
-    del reader
+def _bool(value: Any, where: str) -> bool:
     if not isinstance(value, bool):
         raise bad_file(where, f"a value is {repr(value)[:80]}", "true or false")
     return value
@@ -335,18 +320,12 @@ def _bool(reader: _SchemaReader, value: Any, where: str) -> bool:
 _SPECIAL = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
-def _float(reader: _SchemaReader, value: Any, where: str) -> float:
-    del reader
+def _float(value: Any, where: str) -> float:
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1.8e308:
         raise bad_file(where, f"a value is {repr(value)[:80]}", "a number")
     return float(value)
-
-
-def _string(reader: _SchemaReader, value: Any, where: str) -> str:
-    del reader
-    return text(value, where)
 
 
 def _symbolic(reader: _SchemaReader, value: Any, where: str) -> Any:
@@ -356,43 +335,46 @@ def _symbolic(reader: _SchemaReader, value: Any, where: str) -> Any:
     return reader.argument({tag: inner}, where)
 
 
-def _dtype(reader: _SchemaReader, value: Any, where: str) -> str:
-    del reader
+def _dtype(value: Any, where: str) -> str:
     dtype = DTYPES.get(integer(value, where))
     if dtype is None:
         raise UnsupportedError("torch", f"{where}: the dtype number {value} is not supported", "dtypes of meta")
     return dtype
 
 
-def _device(reader: _SchemaReader, value: Any, where: str) -> str:
-    return reader.named_device(value, where)
-
-
 def _graph(reader: _SchemaReader, value: Any, where: str) -> Graph:
     return _SchemaReader(reader.source, reader.device, reader.depth + 1).graph(fields(value, where).get("graph"))
 
 
-def _optional(reader: _SchemaReader, value: Any, where: str) -> Any:
-    return reader.argument(value, where)
-
-
-def _complex(reader: _SchemaReader, value: Any, where: str) -> complex:
+def _complex(value: Any, where: str) -> complex:
     parts = fields(value, where)
-    return complex(_float(reader, parts.get("real"), where), _float(reader, parts.get("imag"), where))
+    return complex(_float(parts.get("real"), where), _float(parts.get("imag"), where))
 
 
-def _many(item: Callable[[_SchemaReader, Any, str], Any]) -> Callable[[_SchemaReader, Any, str], Any]:
+_Item = Callable[[_SchemaReader, Any, str], Any]
+
+
+def _plain(item: Callable[[Any, str], Any]) -> _Item:
+    return lambda _, value, where: item(value, where)
+
+
+def _many(item: _Item) -> _Item:
     return lambda reader, value, where: [item(reader, each, where) for each in list_of(value, where)]
 
 
-_ARGUMENTS: Mapping[str, Callable[[_SchemaReader, Any, str], Any]] = {
-    "as_none": _none, "as_tensor": _tensor, "as_tensors": _many(_tensor), "as_int": _int, "as_ints": _many(_int),
-    "as_float": _float, "as_floats": _many(_float), "as_string": _string, "as_strings": _many(_string),
-    "as_sym_int": _symbolic, "as_sym_ints": _many(_symbolic), "as_scalar_type": _dtype, "as_memory_format": _none,
-    "as_layout": _none, "as_device": _device, "as_bool": _bool, "as_bools": _many(_bool), "as_sym_bool": _symbolic,
-    "as_sym_bools": _many(_symbolic), "as_sym_float": _symbolic, "as_sym_floats": _many(_symbolic),
-    "as_optional_tensor": _optional, "as_optional_tensors": _many(_optional), "as_graph": _graph,
-    "as_complex": _complex, "as_nested_tensors": _many(_many(_tensor)), "as_int_lists": _many(_many(_int)),
-    "as_float_lists": _many(_many(_float)),
+_TENSOR = _plain(lambda value, where: Ref(_tensor_name(value, where)))
+_INT, _FLOAT, _BOOL, _STRING = map(_plain, (integer, _float, _bool, text))
+_NONE = _plain(lambda value, where: None)
+
+_ARGUMENTS: Mapping[str, _Item] = {
+    "as_none": _NONE, "as_tensor": _TENSOR, "as_tensors": _many(_TENSOR), "as_int": _INT, "as_ints": _many(_INT),
+    "as_float": _FLOAT, "as_floats": _many(_FLOAT), "as_string": _STRING, "as_strings": _many(_STRING),
+    "as_sym_int": _symbolic, "as_sym_ints": _many(_symbolic), "as_scalar_type": _plain(_dtype),
+    "as_memory_format": _NONE, "as_layout": _NONE, "as_device": _SchemaReader.named_device, "as_bool": _BOOL,
+    "as_bools": _many(_BOOL), "as_sym_bool": _symbolic, "as_sym_bools": _many(_symbolic), "as_sym_float": _symbolic,
+    "as_sym_floats": _many(_symbolic), "as_optional_tensor": _SchemaReader.argument,
+    "as_optional_tensors": _many(_SchemaReader.argument), "as_graph": _graph, "as_complex": _plain(_complex),
+    "as_nested_tensors": _many(_many(_TENSOR)), "as_int_lists": _many(_many(_INT)),
+    "as_float_lists": _many(_many(_FLOAT)),
 }  # fmt: skip
 """Tags of arguments -> (reader, value, where) -> the argument."""

@@ -7,14 +7,16 @@ The modules of this package hold the rows, by family: each has a dict `ROWS` fro
 one row) to one of
 
 - a name, `"tanh"`: the function `meta.tanh` has ATen's order of arguments, and their names up to the common
-  renames of `_row.RENAMES` (`self` is `x`, `dim` is `axis`, ...). Dots are allowed: `"special.lgamma"`;
-- `direct("conv2d", weight="w")`: the same with further renames;
-- a function with ATen's names of arguments, entered by `@into(ROWS)` under its own name or by `@into(ROWS, "max")`
-  under others. It serves all overloads of the name, and sees no argument that only places memory
-  (`_row.PLACEMENT`): those are dropped.
+  renames of `_row.RENAMES` (`self` is `x`, `dim` is `axis`, ...). Dots are allowed: `"special.lgamma"`; names that are
+  the same in meta are listed by `same("tanh", ...)`;
+- `direct("conv2d", weight="w")`: the same with further renames; a number of a reduction of losses becomes its name;
+- a function with ATen's names of arguments: a lambda if it is one call, else entered by `@into(ROWS)` under its own
+  name or by `@into(ROWS, "max")` under others. It serves all overloads of the name, and sees no argument that only
+  places memory (`_row.PLACEMENT`): those are dropped.
 
-Nothing here imports torch: dtypes and devices of torch are converted when a row is called. A new operator needs one
-line in the file of its family; a test checks every row against the registry and against torch.
+Nothing here imports torch: dtypes and devices of torch are converted when a row is called. Operators that torch could
+decompose have rows as well: `.pt2` files hold them whole and are read without torch. A new operator needs one line in
+the file of its family; a test checks every row against the registry and against torch.
 """
 
 from __future__ import annotations

@@ -6,12 +6,12 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache, reduce
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 
 import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._operands import check_operands
+from meta.schema._dsl import TensorLike
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -27,9 +27,34 @@ PLACEMENT = frozenset({"layout", "pin_memory", "memory_format", "non_blocking", 
 """Arguments of ATen that choose memory and not values. meta's arrays are compact and draw from one generator."""
 
 
+NUMBER_FIRST = frozenset({
+    "bitwise_and", "bitwise_left_shift", "bitwise_or", "bitwise_right_shift", "bitwise_xor", "bucketize",
+    "float_power", "isin", "pow", "remainder", "special_xlog1py", "special_xlogy", "special_zeta", "xlogy",
+})  # fmt: skip
+"""Operators that take a number as `self` if another operand is a tensor."""
+
+TENSOR_PAIRS = frozenset({
+    "allclose", "arctan2", "atan2", "complex", "dist", "equal", "fmax", "fmin", "gcd", "heaviside", "hypot", "igamma",
+    "igammac", "inner", "isclose", "kron", "lcm", "ldexp", "logaddexp", "logaddexp2", "logical_and", "logical_or",
+    "logical_xor", "maximum", "minimum", "nextafter", "polar", "special_gammainc", "special_gammaincc",
+})  # fmt: skip
+"""Operators whose first two operands are tensors."""
+
+Reduction = Literal["none", "mean", "sum"]
+REDUCTIONS: tuple[Reduction, ...] = ("none", "mean", "sum")
+"""Names of the reductions of losses, in the order of ATen's numbers."""
+
+
+def reduction_name(number: int) -> Reduction:
+    """The name of a reduction of losses. Raises ArgumentError for a number that ATen does not define."""
+    if number not in range(len(REDUCTIONS)):
+        raise ArgumentError("aten", f"the reduction is {number!r}", "0 (none), 1 (mean) or 2 (sum)")
+    return REDUCTIONS[number]
+
+
 @dataclass(frozen=True, slots=True)
 class Direct:
-    """A public function of meta with ATen's order of arguments.
+    """A public function of meta with ATen's order of arguments. An int for its `reduction` is ATen's number of one.
 
     function: its name below `meta`.  renames: ATen's names of arguments -> the function's, before RENAMES."""
 
@@ -42,12 +67,19 @@ class Direct:
 
     def rename(self, name: str) -> str:
         """The function's name of ATen's argument; the same name if it has none."""
-        parameters = _parameters(self.resolve())
+        parameters = _signature(self.resolve()).parameters
         candidates = (*filter(None, (self.renames.get(name),)), name, *RENAMES.get(name, ()))
         return next((candidate for candidate in candidates if candidate in parameters), name)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.resolve()(*args, **{self.rename(name): value for name, value in kwargs.items()})
+        function = self.resolve()
+        keywords = {self.rename(name): value for name, value in kwargs.items()}
+        if "reduction" not in _signature(function).parameters:
+            return function(*args, **keywords)
+        bound = _signature(function).bind(*args, **keywords)
+        if isinstance(number := bound.arguments.get("reduction"), int):
+            bound.arguments["reduction"] = reduction_name(number)
+        return function(*bound.args, **bound.kwargs)
 
 
 Row = str | Direct | Callable[..., Any]
@@ -57,6 +89,11 @@ Rows = dict[str, Row]
 def direct(function: str, /, **renames: str) -> Direct:
     """A row of data with its own renames."""
     return Direct(function, renames)
+
+
+def same(*names: str) -> Rows:
+    """Rows of functions that have ATen's names in meta as well."""
+    return {name: name for name in names}
 
 
 def into(table: Rows, *names: str) -> Callable[[F], F]:
@@ -72,8 +109,20 @@ def into(table: Rows, *names: str) -> Callable[[F], F]:
 
 
 @cache
-def _parameters(function: Callable[..., Any]) -> frozenset[str]:
-    return frozenset(inspect.signature(function).parameters)
+def _signature(function: Callable[..., Any]) -> inspect.Signature:
+    return inspect.signature(function)
+
+
+def check_operands(name: str, operands: tuple[Any, ...]) -> None:
+    """Raise ArgumentError for numbers where the operator's overloads have tensors."""
+    if not operands or isinstance(operands[0], (TensorLike, list, tuple)):
+        if name in TENSOR_PAIRS and len(operands) > 1 and isinstance(operands[1], (bool, int, float, complex)):
+            raise ArgumentError(name, f"the second operand is {operands[1]!r}", "a tensor", "use meta.array(x)")
+        return
+    if not isinstance(operands[0], (bool, int, float, complex)):
+        return
+    if name not in NUMBER_FIRST or not any(isinstance(x, TensorLike) for x in operands[1:]):
+        raise ArgumentError(name, f"the first operand is {operands[0]!r}", "a tensor", "use meta.array(x)")
 
 
 def runnable(name: str, row: Row, strict: bool = False) -> Callable[..., Any]:

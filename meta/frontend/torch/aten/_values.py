@@ -11,9 +11,6 @@ from meta.errors import ArgumentError
 from meta.op.declare.indexing import WHOLE
 from meta.schema._dsl import TensorLike
 
-REDUCTIONS = ("none", "mean", "sum")
-"""Names of the reductions that ATen numbers."""
-
 
 def is_tensor(value: Any) -> bool:
     return isinstance(value, TensorLike)
@@ -42,13 +39,6 @@ def position(dim: int, rank: int) -> int:
     if not -rank <= dim < rank:
         raise ArgumentError("aten", f"the axis is {dim}", f"one in [-{rank}, {rank - 1}]")
     return dim % rank
-
-
-def reduction(number: int) -> str:
-    """The name of a reduction of losses. Raises ArgumentError for a number that ATen does not define."""
-    if number not in range(len(REDUCTIONS)):
-        raise ArgumentError("aten", f"the reduction is {number!r}", "0 (none), 1 (mean) or 2 (sum)")
-    return REDUCTIONS[number]
 
 
 def per_axis(value: Any, count: int) -> tuple[Any, ...]:

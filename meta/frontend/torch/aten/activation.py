@@ -6,14 +6,31 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import Rows, direct, into, same
 from meta.frontend.torch.aten._values import in_dtype
 
 ROWS: Rows = {
-    "celu": "celu", "gelu": "gelu", "leaky_relu": direct("leaky_relu", negative_slope="alpha"),
-    "hardshrink": "hardshrink", "hardsigmoid": "hardsigmoid", "hardswish": "hardswish", "log_sigmoid": "logsigmoid",
-    "glu": "glu", "mish": "mish", "prelu": "prelu", "relu6": "relu6", "selu": "selu", "softshrink": "softshrink",
-    "relu": "relu", "silu": "silu", "threshold": "threshold",
+    **same("celu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "mish", "prelu", "relu", "relu6", "selu",
+           "silu", "softshrink", "threshold"),
+    "leaky_relu": direct("leaky_relu", negative_slope="alpha"), "log_sigmoid": "logsigmoid",
+    "softplus": lambda self, beta=1, threshold=20: meta.softplus(self, beta, threshold),
+    **dict.fromkeys(("softmax", "special_softmax"),
+        lambda self, dim, dtype=None: meta.softmax(in_dtype(self, dtype), dim)),
+    **dict.fromkeys(("log_softmax", "special_log_softmax"),
+        lambda self, dim, dtype=None: meta.log_softmax(in_dtype(self, dtype), dim)),
+    "_softmax": lambda self, dim, half_to_float:
+        meta.softmax(in_dtype(self, "float32" if half_to_float else None), dim),
+    "_log_softmax": lambda self, dim, half_to_float:
+        meta.log_softmax(in_dtype(self, "float32" if half_to_float else None), dim),
+    "_softmax_backward_data": lambda grad_output, output, dim, input_dtype:
+        in_dtype(meta.softmax_dx(output, grad_output, dim), input_dtype),
+    "_log_softmax_backward_data": lambda grad_output, output, dim, input_dtype:
+        in_dtype(meta.log_softmax_dx(output, grad_output, dim), input_dtype),
+    "_prelu_kernel": lambda self, weight: meta.where(meta.greater(self, 0), self, self * weight),
+    # The result, and exp(-|x|).
+    "log_sigmoid_forward": lambda self: (meta.logsigmoid(self), meta.exp(meta.negative(meta.abs(self)))),
+    "rrelu": lambda self, lower=1 / 8, upper=1 / 3, training=False:
+        meta.rrelu(self, meta.random.next_key(self.device) if training else None, lower, upper),
 }  # fmt: skip
 
 
@@ -29,54 +46,3 @@ def elu(self: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     if scale == 1 and input_scale == 1:
         return meta.elu(self, alpha)
     return meta.where(meta.greater(self, 0), self * scale, meta.expm1(self * input_scale) * (alpha * scale))
-
-
-@into(ROWS)
-def softplus(self: Any, beta: Any = 1, threshold: Any = 20) -> Any:
-    return meta.softplus(self, beta, threshold)
-
-
-@into(ROWS, "softmax", "special_softmax")
-def softmax(self: Any, dim: int, dtype: Any = None) -> Any:
-    return meta.softmax(in_dtype(self, dtype), dim)
-
-
-@into(ROWS, "log_softmax", "special_log_softmax")
-def log_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
-    return meta.log_softmax(in_dtype(self, dtype), dim)
-
-
-@into(ROWS)
-def _softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    return meta.softmax(in_dtype(self, "float32" if half_to_float else None), dim)
-
-
-@into(ROWS)
-def _log_softmax(self: Any, dim: int, half_to_float: bool) -> Any:
-    return meta.log_softmax(in_dtype(self, "float32" if half_to_float else None), dim)
-
-
-@into(ROWS)
-def _softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    return in_dtype(meta.softmax_dx(output, grad_output, dim), input_dtype)
-
-
-@into(ROWS)
-def _log_softmax_backward_data(grad_output: Any, output: Any, dim: int, input_dtype: Any) -> Any:
-    return in_dtype(meta.log_softmax_dx(output, grad_output, dim), input_dtype)
-
-
-@into(ROWS)
-def _prelu_kernel(self: Any, weight: Any) -> Any:
-    return meta.where(meta.greater(self, 0), self, self * weight)
-
-
-@into(ROWS)
-def log_sigmoid_forward(self: Any) -> Any:
-    """The result, and exp(-|x|)."""
-    return meta.logsigmoid(self), meta.exp(meta.negative(meta.abs(self)))
-
-
-@into(ROWS)
-def rrelu(self: Any, lower: Any = 1 / 8, upper: Any = 1 / 3, training: bool = False) -> Any:
-    return meta.rrelu(self, meta.random.next_key(self.device) if training else None, lower, upper)

@@ -17,7 +17,14 @@ from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
 from meta.functional.attention import masked_scores, shared_heads
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    "_scaled_dot_product_flash_attention_for_cpu":
+        lambda query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None:
+            _attended(query, key, value, attn_mask, is_causal, scale, dropout_p),
+    "_scaled_dot_product_flash_attention_for_cpu_backward":
+        lambda grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None:
+            _gradients(grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale, dropout_p)[:3],
+}  # fmt: skip
 
 
 @into(ROWS)
@@ -85,22 +92,6 @@ def _per_head(gradient: Any, heads: int) -> Any:
     if several == heads:
         return gradient
     return meta.sum(meta.reshape(gradient, (*batch, heads, several // heads, length, features)), -3)
-
-
-@into(ROWS)
-def _scaled_dot_product_flash_attention_for_cpu(
-    query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, *, attn_mask: Any = None,
-    scale: float | None = None,
-) -> Any:  # fmt: skip
-    return _attended(query, key, value, attn_mask, is_causal, scale, dropout_p)
-
-
-@into(ROWS)
-def _scaled_dot_product_flash_attention_for_cpu_backward(
-    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, dropout_p: float, is_causal: bool, *,
-    attn_mask: Any = None, scale: float | None = None,
-) -> Any:  # fmt: skip
-    return _gradients(grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale, dropout_p)[:3]
 
 
 def _nothing(like: Any, dtype: str = "int64") -> Any:

@@ -1,4 +1,4 @@
-"""Backward operators of ATen, as the gradients of the rows of their forward operators or as operators of meta."""
+"""Backward operators of ATen, as operators of meta or as the gradients of the rows of their forward operators."""
 
 from __future__ import annotations
 
@@ -7,10 +7,7 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
-from meta.frontend.torch.aten._values import reduction as named
-
-ROWS: Rows = {}
+from meta.frontend.torch.aten._row import Rows, into, reduction_name
 
 
 def pullback(function: Callable[..., Any], xs: Sequence[Any], dy: Any) -> tuple[Any, ...]:
@@ -46,43 +43,48 @@ def forward(name: str) -> Callable[..., Any]:
     return row
 
 
-def _gradient(function: Callable[[Any], Any], x: Any, dy: Any) -> Any:
-    return pullback(function, (x,), dy)[0]
+def _gradient(name: str, dy: Any, x: Any, *args: Any, **keywords: Any) -> Any:
+    """The gradient of x in the row of a forward operator. args, keywords: its further arguments."""
+    return pullback(lambda x: forward(name)(x, *args, **keywords), (x,), dy)[0]
 
 
-def _zeros(like: Any, sizes: Sequence[Any]) -> Any:
-    return meta.zeros(tuple(sizes), like.dtype, like.device)
+def _gradient_row(name: str) -> Callable[..., Any]:
+    """The row of a backward operator that has the arguments of the forward operator after the gradient."""
+
+    def backward(grad_output: Any, self: Any, *args: Any, **keywords: Any) -> Any:
+        return _gradient(name, grad_output, self, *args, **keywords)
+
+    return backward
 
 
-@into(ROWS)
-def sigmoid_backward(grad_output: Any, output: Any) -> Any:
-    return meta.sigmoid_dx(output, grad_output)
-
-
-@into(ROWS)
-def tanh_backward(grad_output: Any, output: Any) -> Any:
-    return meta.tanh_dx(output, grad_output)
-
-
-@into(ROWS)
-def gelu_backward(grad_output: Any, self: Any, *, approximate: str = "none") -> Any:
-    return meta.gelu_dx(self, grad_output, approximate)  # type: ignore[arg-type]
-
-
-@into(ROWS)
-def silu_backward(grad_output: Any, self: Any) -> Any:
-    return meta.silu_dx(self, grad_output)
-
-
-@into(ROWS)
-def threshold_backward(grad_output: Any, self: Any, threshold: Any) -> Any:
-    return meta.threshold_dx(self, grad_output, threshold)
-
-
-@into(ROWS)
-def leaky_relu_backward(grad_output: Any, self: Any, negative_slope: Any, self_is_result: bool) -> Any:
-    """The result has the sign of its argument, so that either may be given."""
-    return meta.leaky_relu_dx(self, grad_output, negative_slope)
+ROWS: Rows = {
+    **{f"{name}_backward": _gradient_row(name) for name in (
+        "binary_cross_entropy", "glu", "hardshrink", "huber_loss", "logit", "mish", "multi_margin_loss",
+        "soft_margin_loss", "softplus", "softshrink",
+    )},
+    "gelu_backward": lambda grad_output, self, **approximate: meta.gelu_dx(self, grad_output, **approximate),
+    "hardsigmoid_backward": lambda grad_output, self: meta.hardsigmoid_dx(self, grad_output),
+    "hardswish_backward": lambda grad_output, self: meta.hardswish_dx(self, grad_output),
+    "hardtanh_backward": lambda grad_output, self, min_val, max_val:
+        meta.hardtanh_dx(self, grad_output, min_val, max_val),
+    # The result has the sign of its argument, so that either may be given.
+    "leaky_relu_backward": lambda grad_output, self, negative_slope, self_is_result:
+        meta.leaky_relu_dx(self, grad_output, negative_slope),
+    "log_sigmoid_backward": lambda grad_output, self, buffer: _gradient("log_sigmoid", grad_output, self),
+    "mse_loss_backward": lambda grad_output, self, target, reduction:
+        meta.mse_loss_dx(self, target, grad_output, reduction_name(reduction)),
+    "multilabel_margin_loss_backward": lambda grad_output, self, target, reduction, is_target:
+        _gradient("multilabel_margin_loss", grad_output, self, target, reduction),
+    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"),
+        lambda grad_output, self, target, weight, reduction, ignore_index, total_weight:
+            meta.nll_loss_dx(grad_output, target, weight, self.shape, reduction_name(reduction), ignore_index)),
+    "sigmoid_backward": lambda grad_output, output: meta.sigmoid_dx(output, grad_output),
+    "silu_backward": lambda grad_output, self: meta.silu_dx(self, grad_output),
+    "smooth_l1_loss_backward": lambda grad_output, self, target, reduction, beta:
+        meta.smooth_l1_loss_dx(self, target, grad_output, reduction_name(reduction), beta),
+    "tanh_backward": lambda grad_output, output: meta.tanh_dx(output, grad_output),
+    "threshold_backward": lambda grad_output, self, threshold: meta.threshold_dx(self, grad_output, threshold),
+}  # fmt: skip
 
 
 @into(ROWS)
@@ -90,36 +92,9 @@ def elu_backward(
     grad_output: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: Any
 ) -> Any:
     if not is_result:
-        return _gradient(lambda x: forward("elu")(x, alpha, scale, input_scale), self_or_result, grad_output)
+        return _gradient("elu", grad_output, self_or_result, alpha, scale, input_scale)
     slope = (self_or_result + alpha * scale) * input_scale
     return meta.where(meta.greater(self_or_result, 0), grad_output * scale, grad_output * slope)
-
-
-@into(ROWS)
-def hardtanh_backward(grad_output: Any, self: Any, min_val: Any, max_val: Any) -> Any:
-    return meta.hardtanh_dx(self, grad_output, min_val, max_val)
-
-
-@into(ROWS)
-def softplus_backward(grad_output: Any, self: Any, beta: Any, threshold: Any) -> Any:
-    return _gradient(lambda x: forward("softplus")(x, beta, threshold), self, grad_output)
-
-
-@into(ROWS)
-def mse_loss_backward(grad_output: Any, self: Any, target: Any, reduction: int) -> Any:
-    return meta.mse_loss_dx(self, target, grad_output, named(reduction))  # type: ignore[arg-type]
-
-
-@into(ROWS)
-def smooth_l1_loss_backward(grad_output: Any, self: Any, target: Any, reduction: int, beta: float) -> Any:
-    return meta.smooth_l1_loss_dx(self, target, grad_output, named(reduction), beta)  # type: ignore[arg-type]
-
-
-@into(ROWS, "nll_loss_backward", "nll_loss2d_backward")
-def nll_loss_backward(
-    grad_output: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
-) -> Any:
-    return meta.nll_loss_dx(grad_output, target, weight, self.shape, named(reduction), ignore_index)  # type: ignore[arg-type]
 
 
 @into(ROWS)
@@ -129,81 +104,12 @@ def embedding_dense_backward(
     dy = grad_output
     if scale_grad_by_freq:
         ones = meta.ones_like(meta.reshape(indices, (-1,)), dy.dtype)
-        counts = meta.scatter_add(_zeros(dy, (num_weights,)), 0, meta.reshape(indices, (-1,)), ones)
+        nothing = meta.zeros((num_weights,), dy.dtype, dy.device)
+        counts = meta.scatter_add(nothing, 0, meta.reshape(indices, (-1,)), ones)
         dy = dy / meta.expand_dims(meta.take(counts, indices, 0), -1)
     if padding_idx >= 0:
         dy = meta.where(meta.expand_dims(meta.equal(indices, padding_idx), -1), 0, dy)
     return meta.embedding_dx(dy, indices, num_weights)
-
-
-@into(ROWS)
-def hardsigmoid_backward(grad_output: Any, self: Any) -> Any:
-    return meta.hardsigmoid_dx(self, grad_output)
-
-
-@into(ROWS)
-def hardswish_backward(grad_output: Any, self: Any) -> Any:
-    return meta.hardswish_dx(self, grad_output)
-
-
-@into(ROWS)
-def mish_backward(grad_output: Any, self: Any) -> Any:
-    return _gradient(forward("mish"), self, grad_output)
-
-
-@into(ROWS)
-def hardshrink_backward(grad_out: Any, self: Any, lambd: Any) -> Any:
-    return _gradient(lambda x: forward("hardshrink")(x, lambd), self, grad_out)
-
-
-@into(ROWS)
-def softshrink_backward(grad_output: Any, self: Any, lambd: Any) -> Any:
-    return _gradient(lambda x: forward("softshrink")(x, lambd), self, grad_output)
-
-
-@into(ROWS)
-def log_sigmoid_backward(grad_output: Any, self: Any, buffer: Any) -> Any:
-    return _gradient(forward("log_sigmoid"), self, grad_output)
-
-
-@into(ROWS)
-def logit_backward(grad_output: Any, self: Any, eps: float | None = None) -> Any:
-    return _gradient(lambda x: forward("logit")(x, eps), self, grad_output)
-
-
-@into(ROWS)
-def glu_backward(grad_output: Any, self: Any, dim: int) -> Any:
-    return _gradient(lambda x: forward("glu")(x, dim), self, grad_output)
-
-
-@into(ROWS)
-def huber_loss_backward(grad_output: Any, self: Any, target: Any, reduction: int, delta: float) -> Any:
-    return _gradient(lambda x: forward("huber_loss")(x, target, reduction, delta), self, grad_output)
-
-
-@into(ROWS)
-def soft_margin_loss_backward(grad_output: Any, self: Any, target: Any, reduction: int) -> Any:
-    return _gradient(lambda x: forward("soft_margin_loss")(x, target, reduction), self, grad_output)
-
-
-@into(ROWS)
-def binary_cross_entropy_backward(
-    grad_output: Any, self: Any, target: Any, weight: Any = None, reduction: int = 1
-) -> Any:
-    return _gradient(lambda x: forward("binary_cross_entropy")(x, target, weight, reduction), self, grad_output)
-
-
-@into(ROWS)
-def multi_margin_loss_backward(
-    grad_output: Any, self: Any, target: Any, p: Any, margin: Any, weight: Any = None, reduction: int = 1
-) -> Any:
-    row = forward("multi_margin_loss")
-    return _gradient(lambda x: row(x, target, p, margin, weight, reduction), self, grad_output)
-
-
-@into(ROWS)
-def multilabel_margin_loss_backward(grad_output: Any, self: Any, target: Any, reduction: int, is_target: Any) -> Any:
-    return _gradient(lambda x: forward("multilabel_margin_loss")(x, target, reduction), self, grad_output)
 
 
 @into(ROWS)

@@ -14,28 +14,83 @@ from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.backward import forward, pullback
 
-ROWS: Rows = {}
 
-
-def _moved(name: str, dy: Any, sizes: Sequence[Any], *args: Any) -> Any:
+def _moved(name: str, dy: Any, sizes: Sequence[Any], *args: Any, **keywords: Any) -> Any:
     """The gradient of a row that only moves elements, which depends only on the sizes of its argument."""
     x = meta.zeros(tuple(sizes), dy.dtype, dy.device)
-    return pullback(lambda *v: forward(name)(*v, *args), (x,), dy)[0]
+    return pullback(lambda x: forward(name)(x, *args, **keywords), (x,), dy)[0]
 
 
-@into(ROWS)
-def select_backward(grad_output: Any, input_sizes: Any, dim: int, index: int) -> Any:
-    return _moved("select", grad_output, input_sizes, dim, index)
+def _view(name: str) -> Callable[..., Any]:
+    """The row of a view's gradient. args: as of the view."""
+
+    def backward(grad_output: Any, input_sizes: Any, *args: Any, **keywords: Any) -> Any:
+        return _moved(name, grad_output, input_sizes, *args, **keywords)
+
+    return backward
 
 
-@into(ROWS)
-def slice_backward(grad_output: Any, input_sizes: Any, dim: int, start: int, end: int, step: int) -> Any:
-    return _moved("slice", grad_output, input_sizes, dim, start, end, step)
+def _padding(mode: str) -> Callable[..., Any]:
+    return lambda grad_output, self, padding: _moved("pad", grad_output, self.shape, padding, mode)
 
 
-@into(ROWS)
-def diagonal_backward(grad_output: Any, input_sizes: Any, offset: int, dim1: int, dim2: int) -> Any:
-    return _moved("diagonal", grad_output, input_sizes, offset, dim1, dim2)
+def _average(rank: int) -> Callable[..., Any]:
+    """args: the window, as of the pooling."""
+
+    def backward(grad_output: Any, self: Any, *args: Any, **keywords: Any) -> Any:
+        return _moved(f"avg_pool{rank}d", grad_output, self.shape, *args, **keywords)
+
+    return backward
+
+
+def _adaptive_average(rank: int) -> Callable[..., Any]:
+    return lambda grad_output, self: _moved(
+        f"adaptive_avg_pool{rank}d", grad_output, self.shape, grad_output.shape[-rank:]
+    )
+
+
+def _at_indices(rank: int) -> Callable[..., Any]:
+    """Gradients added at the places that pooling picked: positions in the flattened image, its last argument."""
+
+    def place(grad_output: Any, self: Any, *window: Any, indices: Any = None) -> Any:
+        lead = grad_output.shape[: grad_output.ndim - rank]
+        image, picked = (math.prod(x.shape[-rank:]) for x in (self, grad_output))
+        flat = meta.zeros((*lead, image), grad_output.dtype, grad_output.device)
+        places = window[-1] if indices is None else indices
+        flat_dy, flat_indices = (meta.reshape(x, (*lead, picked)) for x in (grad_output, places))
+        return meta.reshape(meta.scatter_add(flat, -1, flat_indices, flat_dy), self.shape)
+
+    return place
+
+
+def _resized(name: str) -> Callable[..., Any]:
+    """args: `align_corners` where the mode has it, and the scales."""
+
+    def backward(grad_output: Any, output_size: Any, input_size: Any, *args: Any, **keywords: Any) -> Any:
+        return _moved(name, grad_output, input_size, output_size, *args, **keywords)
+
+    return backward
+
+
+_RESIZED = (
+    *(f"{mode}{rank}d" for mode in ("upsample_nearest", "_upsample_nearest_exact") for rank in (1, 2, 3)),
+    "upsample_linear1d", "upsample_bilinear2d", "upsample_trilinear3d", "upsample_bicubic2d",
+    "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
+)  # fmt: skip
+
+ROWS: Rows = {
+    **{f"{name}_backward": _view(name) for name in ("diagonal", "select", "slice")},
+    **{f"{name}_backward": _resized(name) for name in _RESIZED},
+    **{f"reflection_pad{rank}d_backward": _padding("reflect") for rank in (1, 2, 3)},
+    **{f"replication_pad{rank}d_backward": _padding("replicate") for rank in (1, 2, 3)},
+    **{f"avg_pool{rank}d_backward": _average(rank) for rank in (2, 3)},
+    **{f"_adaptive_avg_pool{rank}d_backward": _adaptive_average(rank) for rank in (2, 3)},
+    **{f"adaptive_max_pool{rank}d_backward": _at_indices(rank) for rank in (2, 3)},
+    **{f"fractional_max_pool{rank}d_backward": _at_indices(rank) for rank in (2, 3)},
+    "max_pool3d_with_indices_backward": _at_indices(3),
+    "_cdist_backward": lambda grad, x1, x2, p, cdist: pullback(lambda x: forward("cdist")(x, x2, p), (x1,), grad)[0],
+    "_pdist_backward": lambda grad, self, p, pdist: pullback(lambda x: forward("pdist")(x, p), (self,), grad)[0],
+}  # fmt: skip
 
 
 @into(ROWS)
@@ -55,119 +110,6 @@ def masked_scatter_backward(grad_output: Any, mask: Any, sizes: Any) -> Any:
     source = meta.zeros(tuple(sizes), grad_output.dtype, grad_output.device)
     x = meta.zeros_like(grad_output)
     return pullback(lambda *v: forward("masked_scatter")(x, mask, *v), (source,), grad_output)[0]
-
-
-def _padding(mode: str) -> Callable[..., Any]:
-    def backward(grad_output: Any, self: Any, padding: Any) -> Any:
-        return _moved("pad", grad_output, self.shape, padding, mode)
-
-    return backward
-
-
-def _average(rank: int) -> Callable[..., Any]:
-    def backward(
-        grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, ceil_mode: bool,
-        count_include_pad: bool, divisor_override: Any,
-    ) -> Any:  # fmt: skip
-        settings = (kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
-        return _moved(f"avg_pool{rank}d", grad_output, self.shape, *settings)
-
-    return backward
-
-
-def _adaptive_average(rank: int) -> Callable[..., Any]:
-    def backward(grad_output: Any, self: Any) -> Any:
-        return _moved(f"adaptive_avg_pool{rank}d", grad_output, self.shape, grad_output.shape[-rank:])
-
-    return backward
-
-
-def _at_indices(rank: int) -> Callable[..., Any]:
-    """Gradients added at the places that pooling picked: positions in the flattened image."""
-
-    def place(grad_output: Any, self: Any, indices: Any) -> Any:
-        lead = grad_output.shape[: grad_output.ndim - rank]
-        image, picked = (math.prod(x.shape[-rank:]) for x in (self, grad_output))
-        flat = meta.zeros((*lead, image), grad_output.dtype, grad_output.device)
-        flat_dy, flat_indices = (meta.reshape(x, (*lead, picked)) for x in (grad_output, indices))
-        return meta.reshape(meta.scatter_add(flat, -1, flat_indices, flat_dy), self.shape)
-
-    return place
-
-
-def _maximum(rank: int) -> Callable[..., Any]:
-    def backward(
-        grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-        indices: Any,
-    ) -> Any:  # fmt: skip
-        return _at_indices(rank)(grad_output, self, indices)
-
-    return backward
-
-
-def _fractional(rank: int) -> Callable[..., Any]:
-    def backward(grad_output: Any, self: Any, kernel_size: Any, output_size: Any, indices: Any) -> Any:
-        return _at_indices(rank)(grad_output, self, indices)
-
-    return backward
-
-
-def _nearest(rank: int, name: str) -> Callable[..., Any]:
-    def scaled(grad_output: Any, output_size: Any, input_size: Any, *scales: Any, **keywords: Any) -> Any:
-        return _moved(name, grad_output, input_size, output_size, *scales, *keywords.values())
-
-    def one(grad_output: Any, output_size: Any, input_size: Any, scales: Any = None) -> Any:
-        return scaled(grad_output, output_size, input_size, scales)
-
-    def two(grad_output: Any, output_size: Any, input_size: Any, scales_h: Any = None, scales_w: Any = None) -> Any:
-        return scaled(grad_output, output_size, input_size, scales_h, scales_w)
-
-    def three(
-        grad_output: Any, output_size: Any, input_size: Any, scales_d: Any = None, scales_h: Any = None,
-        scales_w: Any = None,
-    ) -> Any:  # fmt: skip
-        return scaled(grad_output, output_size, input_size, scales_d, scales_h, scales_w)
-
-    return (one, two, three)[rank - 1]
-
-
-def _smooth(rank: int, name: str) -> Callable[..., Any]:
-    def scaled(grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, *scales: Any) -> Any:
-        return _moved(name, grad_output, input_size, output_size, align_corners, *scales)
-
-    def one(grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, scales: Any = None) -> Any:
-        return scaled(grad_output, output_size, input_size, align_corners, scales)
-
-    def two(
-        grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, scales_h: Any = None,
-        scales_w: Any = None,
-    ) -> Any:  # fmt: skip
-        return scaled(grad_output, output_size, input_size, align_corners, scales_h, scales_w)
-
-    def three(
-        grad_output: Any, output_size: Any, input_size: Any, align_corners: bool, scales_d: Any = None,
-        scales_h: Any = None, scales_w: Any = None,
-    ) -> Any:  # fmt: skip
-        return scaled(grad_output, output_size, input_size, align_corners, scales_d, scales_h, scales_w)
-
-    return (one, two, three)[rank - 1]
-
-
-for _rank in (1, 2, 3):
-    ROWS[f"reflection_pad{_rank}d_backward"] = _padding("reflect")
-    ROWS[f"replication_pad{_rank}d_backward"] = _padding("replicate")
-    ROWS[f"upsample_nearest{_rank}d_backward"] = _nearest(_rank, f"upsample_nearest{_rank}d")
-    ROWS[f"_upsample_nearest_exact{_rank}d_backward"] = _nearest(_rank, f"_upsample_nearest_exact{_rank}d")
-for _rank in (2, 3):
-    ROWS[f"avg_pool{_rank}d_backward"] = _average(_rank)
-    ROWS[f"_adaptive_avg_pool{_rank}d_backward"] = _adaptive_average(_rank)
-    ROWS[f"adaptive_max_pool{_rank}d_backward"] = _at_indices(_rank)
-    ROWS[f"fractional_max_pool{_rank}d_backward"] = _fractional(_rank)
-ROWS["max_pool3d_with_indices_backward"] = _maximum(3)
-for _rank, _name in ((1, "linear1d"), (2, "bilinear2d"), (3, "trilinear3d"), (2, "bicubic2d")):
-    ROWS[f"upsample_{_name}_backward"] = _smooth(_rank, f"upsample_{_name}")
-for _name in ("bilinear2d", "bicubic2d"):
-    ROWS[f"_upsample_{_name}_aa_backward"] = _smooth(2, f"_upsample_{_name}_aa")
 
 
 def _masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
@@ -267,13 +209,3 @@ def grid_sampler_backward(
         return forward("grid_sampler")(x, where, interpolation_mode, padding_mode, align_corners)
 
     return _masked(pullback(sample, (input, grid), grad_output), output_mask)
-
-
-@into(ROWS)
-def _cdist_backward(grad: Any, x1: Any, x2: Any, p: float, cdist: Any) -> Any:
-    return pullback(lambda *x: forward("cdist")(*x, x2, p), (x1,), grad)[0]
-
-
-@into(ROWS)
-def _pdist_backward(grad: Any, self: Any, p: float, pdist: Any) -> Any:
-    return pullback(lambda *x: forward("pdist")(*x, p), (self,), grad)[0]

@@ -24,6 +24,16 @@ ROWS: Rows = {
     "linalg_tensorsolve": direct("linalg.tensorsolve", self="a", other="b", dims="axes"), "logdet": "linalg.logdet",
     "lu_unpack": direct("linalg.lu_unpack", LU_data="factors", LU_pivots="pivots"),
     "slogdet": "slogdet",
+    "_linalg_det": lambda A: (meta.det(A), *_factors(A)),
+    "_linalg_slogdet": lambda A: (*meta.slogdet(A), *_factors(A)),
+    "linalg_eigh": lambda self, UPLO="L": meta.eigh(self, _reads_upper(UPLO)),
+    "linalg_eigvalsh": lambda self, UPLO="L": meta.linalg.eigvalsh(self, _reads_upper(UPLO)),
+    "qr": lambda self, some=True: meta.qr(self, not some),
+    "lu_solve": lambda self, LU_data, LU_pivots: meta.linalg.lu_solve(LU_data, LU_pivots, self),
+    "cholesky_solve": lambda self, input2, upper=False: _solved(self, _with_whole_gradient(input2, upper), upper),
+    "linalg_pinv": lambda self, rcond=None, hermitian=False, *, atol=None, rtol=None:
+        meta.linalg.pinv(self, atol, rtol if rcond is None else rcond, hermitian),
+    "pinverse": lambda self, rcond=1e-15: meta.linalg.pinv(self, rtol=rcond),
 }  # fmt: skip
 
 
@@ -40,35 +50,16 @@ def _reads_upper(UPLO: str) -> bool:
 
 
 @into(ROWS)
-def linalg_eigh(self: Any, UPLO: str = "L") -> Any:
-    return meta.eigh(self, _reads_upper(UPLO))
-
-
-@into(ROWS)
-def linalg_eigvalsh(self: Any, UPLO: str = "L") -> Any:
-    return meta.linalg.eigvalsh(self, _reads_upper(UPLO))
-
-
-@into(ROWS)
 def _linalg_eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
+    upper = _reads_upper(UPLO)
     if compute_v:
-        return linalg_eigh(A, UPLO)
-    return linalg_eigvalsh(A, UPLO), meta.zeros((0,), A.dtype, A.device)
+        return meta.eigh(A, upper)
+    return meta.linalg.eigvalsh(A, upper), meta.zeros((0,), A.dtype, A.device)
 
 
 def _factors(x: Any) -> Any:
     """The LU factors and pivots that ATen keeps for the gradient. meta's gradients compute their own."""
     return meta.lu_factor_ex(meta.stop_gradient(x))[:2]
-
-
-@into(ROWS)
-def _linalg_det(A: Any) -> Any:
-    return meta.det(A), *_factors(A)
-
-
-@into(ROWS)
-def _linalg_slogdet(A: Any) -> Any:
-    return *meta.slogdet(A), *_factors(A)
 
 
 @into(ROWS)
@@ -132,21 +123,6 @@ def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @into(ROWS)
-def qr(self: Any, some: bool = True) -> Any:
-    return meta.qr(self, not some)
-
-
-@into(ROWS)
-def lu_solve(self: Any, LU_data: Any, LU_pivots: Any) -> Any:
-    return meta.linalg.lu_solve(LU_data, LU_pivots, self)
-
-
-@into(ROWS)
-def cholesky_solve(self: Any, input2: Any, upper: bool = False) -> Any:
-    return _solved(self, _with_whole_gradient(input2, upper), upper)
-
-
-@into(ROWS)
 def cholesky_inverse(self: Any, upper: bool = False) -> Any:
     factor = _with_whole_gradient(self, upper)
     return _solved(meta.eye(self.shape[-1], None, self.dtype, self.device), factor, upper)
@@ -172,16 +148,6 @@ def triangular_solve(
 ) -> tuple[Any, Any]:
     a, is_upper = (meta.swap_axis(A, -2, -1), not upper) if transpose else (A, upper)
     return meta.solve_triangular(a, self, is_upper, unitriangular), A
-
-
-@into(ROWS)
-def linalg_pinv(self: Any, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Any:
-    return meta.linalg.pinv(self, atol, rtol if rcond is None else rcond, hermitian)
-
-
-@into(ROWS)
-def pinverse(self: Any, rcond: float = 1e-15) -> Any:
-    return meta.linalg.pinv(self, rtol=rcond)
 
 
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")

@@ -34,16 +34,10 @@ def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Calla
         return meta.interpolate(x, tuple(output_size), None, mode, align_corners, antialias=antialias)
 
     if aligns:
-
-        def aligned(self: Any, output_size: Any, align_corners: bool, *scales: Any, **keywords: Any) -> Any:
-            return run(self, output_size, align_corners, _scales(scales, keywords))
-
-        return aligned
-
-    def plain(self: Any, output_size: Any, *scales: Any, **keywords: Any) -> Any:
-        return run(self, output_size, False, _scales(scales, keywords))
-
-    return plain
+        return lambda self, output_size, align_corners, *scales, **named: run(
+            self, output_size, align_corners, _scales(scales, named)
+        )
+    return lambda self, output_size, *scales, **named: run(self, output_size, False, _scales(scales, named))
 
 
 def _cropped(x: Any, size: tuple[int, ...], factors: tuple[float, ...], mode: Any, antialias: bool) -> Any:

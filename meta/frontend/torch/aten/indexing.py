@@ -21,20 +21,24 @@ ROWS: Rows = {
     "masked_fill": "masked_fill", "masked_scatter": direct("masked_scatter", **_SRC), "masked_select": "masked_select",
     "nonzero_numpy": "nonzero", "put": direct("put", **_SRC),
     "scatter_reduce": direct("scatter_reduce", reduce="reduction"), "take_along_dim": "take_along_dim",
+    "scatter_add": lambda self, dim, index, src: meta.scatter_reduce(self, dim, index, src, "sum"),
+    "diagonal_scatter": lambda self, src, offset=0, dim1=0, dim2=1:
+        meta.diagonal_scatter(self, in_dtype(src, self.dtype), offset, dim1, dim2),
+    "take": lambda self, index: meta.take(meta.reshape(self, (-1,)), index, 0),
+    **dict.fromkeys(("index", "_unsafe_index"),
+        lambda self, indices: self[tuple(slice(None) if i is None else i for i in indices)]),
+    **dict.fromkeys(("nonzero", "argwhere"),
+        lambda self: meta.argwhere(meta.not_equal(self, 0) if is_complex(self.dtype) else self)),
+    "embedding_renorm": direct("embedding_renorm", self="weight"),
 }  # fmt: skip
 
 
 @into(ROWS)
-def scatter_add(self: Any, dim: int, index: Any, src: Any) -> Any:
-    return meta.scatter_reduce(self, dim, index, src, "sum")
-
-
-@into(ROWS)
 def scatter(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
-    modes = {None: "update", "add": "sum", "multiply": "prod"}
+    modes: dict[Any, Any] = {None: "update", "add": "sum", "multiply": "prod"}
     if reduce not in modes:
         raise ArgumentError("scatter", f"reduce is {reduce!r}", "None, 'add' or 'multiply'")
-    return meta.scatter(self, dim, index, value if src is None else src, modes[reduce])  # type: ignore[arg-type]
+    return meta.scatter(self, dim, index, value if src is None else src, modes[reduce])
 
 
 @into(ROWS)
@@ -56,11 +60,6 @@ def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any
     if step == 1 and isinstance(first, int) and first == 0 and last == size:
         return value
     return meta.index_copy(self, axis, sliced_places(first, last, step, self.device), value)
-
-
-@into(ROWS)
-def diagonal_scatter(self: Any, src: Any, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Any:
-    return meta.diagonal_scatter(self, in_dtype(src, self.dtype), offset, dim1, dim2)
 
 
 @into(ROWS)
@@ -91,16 +90,6 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     return picked if self.ndim else meta.reshape(picked, ())
 
 
-@into(ROWS)
-def take(self: Any, index: Any) -> Any:
-    return meta.take(meta.reshape(self, (-1,)), index, 0)
-
-
-@into(ROWS, "index", "_unsafe_index")
-def index(self: Any, indices: Any) -> Any:
-    return self[tuple(slice(None) if i is None else i for i in indices)]
-
-
 @into(ROWS, "index_put", "_unsafe_index_put")
 def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """A mask of a program, whose number of true elements is unknown, chooses between the values and the old ones."""
@@ -128,11 +117,6 @@ def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -
     return meta.index_add(self, dim, index, source, alpha)
 
 
-@into(ROWS, "nonzero", "argwhere")
-def nonzero(self: Any) -> Any:
-    return meta.argwhere(meta.not_equal(self, 0) if is_complex(self.dtype) else self)
-
-
 @into(ROWS)
 def embedding(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
@@ -140,11 +124,6 @@ def embedding(
     if weight.ndim != 2:
         raise ArgumentError("embedding", f"weight has shape {weight.shape}", "(rows, features)")
     return rows_of(weight, indices, None if padding_idx < 0 else padding_idx, scale_grad_by_freq)
-
-
-@into(ROWS)
-def embedding_renorm(self: Any, indices: Any, max_norm: float, norm_type: float) -> Any:
-    return meta.embedding_renorm(self, indices, max_norm, norm_type)
 
 
 @into(ROWS)

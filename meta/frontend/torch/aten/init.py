@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import meta
@@ -14,22 +13,33 @@ from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
 from meta.functional.sequences import spaced
 
-ROWS: Rows = {}
-
-
-@into(ROWS, "zeros", "empty")
-def zeros(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.zeros(tuple(size), dtype or "float32", device or "cpu")
-
-
-@into(ROWS)
-def ones(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.ones(tuple(size), dtype or "float32", device or "cpu")
-
-
-@into(ROWS)
-def full(size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.full(tuple(size), fill_value, dtype or _number_dtype(fill_value), device or "cpu")
+ROWS: Rows = {
+    **dict.fromkeys(("zeros", "empty"),
+        lambda size, *, dtype=None, device=None: meta.zeros(tuple(size), dtype or "float32", device or "cpu")),
+    "ones": lambda size, *, dtype=None, device=None: meta.ones(tuple(size), dtype or "float32", device or "cpu"),
+    "full": lambda size, fill_value, *, dtype=None, device=None:
+        meta.full(tuple(size), fill_value, dtype or _number_dtype(fill_value), device or "cpu"),
+    **dict.fromkeys(("zeros_like", "empty_like"),
+        lambda self, *, dtype=None, device=None: _placed(meta.zeros_like(self, dtype), device)),
+    "ones_like": lambda self, *, dtype=None, device=None: _placed(meta.ones_like(self, dtype), device),
+    "full_like": lambda self, fill_value, *, dtype=None, device=None:
+        _placed(meta.full_like(self, fill_value, dtype), device),
+    **dict.fromkeys(("new_zeros", "new_empty"),
+        lambda self, size, *, dtype=None, device=None:
+            meta.zeros(tuple(size), dtype or self.dtype, device or self.device)),
+    "new_ones": lambda self, size, *, dtype=None, device=None:
+        meta.ones(tuple(size), dtype or self.dtype, device or self.device),
+    "new_full": lambda self, size, fill_value, *, dtype=None, device=None:
+        meta.full(tuple(size), fill_value, dtype or self.dtype, device or self.device),
+    "zero": "zeros_like",
+    "triu_indices": lambda row, col, offset=0, *, dtype=None, device=None:
+        meta.triu_indices(row, col, offset, dtype or "int64", device or "cpu"),
+    "tril_indices": lambda row, col, offset=0, *, dtype=None, device=None:
+        meta.tril_indices(row, col, offset, dtype or "int64", device or "cpu"),
+    "eye": lambda n, m=None, *, dtype=None, device=None: meta.eye(n, m, dtype or "float32", device or "cpu"),
+    "type_as": lambda self, other: _placed(in_dtype(self, other.dtype), other.device),
+    "item": lambda self: self.item(),
+}  # fmt: skip
 
 
 @into(ROWS)
@@ -39,46 +49,11 @@ def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Any:
     return meta.full((), s, dtype or "float32", device or "cpu")
 
 
-@into(ROWS, "zeros_like", "empty_like")
-def zeros_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return _placed(meta.zeros_like(self, dtype), device)
-
-
-@into(ROWS)
-def ones_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return _placed(meta.ones_like(self, dtype), device)
-
-
-@into(ROWS)
-def full_like(self: Any, fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return _placed(meta.full_like(self, fill_value, dtype), device)
-
-
-@into(ROWS, "new_zeros", "new_empty")
-def new_zeros(self: Any, size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.zeros(tuple(size), dtype or self.dtype, device or self.device)
-
-
-@into(ROWS)
-def new_ones(self: Any, size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.ones(tuple(size), dtype or self.dtype, device or self.device)
-
-
-@into(ROWS)
-def new_full(self: Any, size: Sequence[int], fill_value: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.full(tuple(size), fill_value, dtype or self.dtype, device or self.device)
-
-
 @into(ROWS)
 def fill(self: Any, value: Any) -> Any:
     if is_tensor(value):
         return meta.broadcast_to(in_dtype(value, self.dtype), self.shape)
     return meta.full_like(self, value)
-
-
-@into(ROWS)
-def zero(self: Any) -> Any:
-    return meta.zeros_like(self)
 
 
 @into(ROWS)
@@ -138,37 +113,12 @@ def _spaced(name: str, start: Any, end: Any, steps: int, device: Any) -> Any:
     return meta.complex(real, imaginary)
 
 
-@into(ROWS)
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.triu_indices(row, col, offset, dtype or "int64", device or "cpu")
-
-
-@into(ROWS)
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.tril_indices(row, col, offset, dtype or "int64", device or "cpu")
-
-
-@into(ROWS)
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None) -> Any:
-    return meta.eye(n, m, dtype or "float32", device or "cpu")
-
-
 @into(ROWS, "to", "_to_copy")
 def to(self: Any, dtype: Any = None, device: Any = None, copy: bool = False, other: Any = None) -> Any:
     """`dtype` may be a device, or a tensor whose dtype and device are meant, as in ATen's overloads."""
     if is_tensor(dtype):
         return _placed(in_dtype(self, dtype.dtype), dtype.device)
     return _placed(in_dtype(self, dtype), device)
-
-
-@into(ROWS)
-def type_as(self: Any, other: Any) -> Any:
-    return _placed(in_dtype(self, other.dtype), other.device)
-
-
-@into(ROWS)
-def item(self: Any) -> Any:
-    return self.item()
 
 
 def _placed(x: Any, device: Any) -> Any:

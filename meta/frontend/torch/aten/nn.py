@@ -14,6 +14,7 @@ from meta.frontend.torch.aten._values import per_axis
 ROWS: Rows = {
     "bilinear": direct("bilinear", input1="x1", input2="x2", weight="w"),
     "cosine_similarity": "cosine_similarity", "pairwise_distance": "pairwise_distance",
+    "constant_pad_nd": lambda self, pad, value=0: _padded(self, pad, "constant", value),
 }  # fmt: skip
 
 
@@ -135,11 +136,6 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @into(ROWS)
-def constant_pad_nd(self: Any, pad: Sequence[int], value: Any = 0) -> Any:
-    return _padded(self, pad, "constant", value)
-
-
-@into(ROWS)
 def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
@@ -159,9 +155,9 @@ for _rank in (1, 2, 3):
     into(ROWS, f"replication_pad{_rank}d")(_bordered("edge"))
 
 
-def _padded(x: Any, pad: Sequence[int], mode: str, value: Any) -> Any:
+def _padded(x: Any, pad: Sequence[int], mode: Any, value: Any) -> Any:
     """x with two widths for each of the last axes, the last first."""
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ArgumentError("pad", f"{len(pad)} widths for {x.ndim} axes", "two for each of the last axes")
     pairs = [(pad[i], pad[i + 1]) for i in range(0, len(pad), 2)][::-1]
-    return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)  # type: ignore[arg-type]
+    return meta.pad(x, [(0, 0)] * (x.ndim - len(pairs)) + pairs, value, mode)

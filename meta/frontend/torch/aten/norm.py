@@ -10,7 +10,18 @@ from meta.dtype import accumulation_dtype, is_complex, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    "layer_norm": lambda input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True:
+        meta.layer_norm(input, weight, bias, _last(input, normalized_shape), eps),
+    "group_norm": lambda input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True:
+        meta.group_norm(input, num_groups, weight, bias, eps=eps),
+    # The results of native_batch_norm in training, and a reserve, which is empty.
+    "_batch_norm_with_update": lambda input, weight, bias, running_mean, running_var, momentum, eps:
+        (*native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), _reserve(input)),
+    "_batch_norm_no_update": lambda input, *moments, **settings:
+        (*_native_batch_norm_legit_no_training(input, *moments, **settings), _reserve(input)),
+    "_weight_norm": lambda v, g, dim=0: _weight_norm_interface(v, g, dim)[0],
+}  # fmt: skip
 
 
 def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
@@ -19,14 +30,6 @@ def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
         raise ArgumentError("layer_norm", f"normalized_shape is {shape} for shape {x.shape}", "its last sizes")
     return tuple(range(-len(shape), 0))
-
-
-@into(ROWS)
-def layer_norm(
-    input: Any, normalized_shape: Sequence[int], weight: Any = None, bias: Any = None, eps: float = 1e-5,
-    cudnn_enable: bool = True,
-) -> Any:  # fmt: skip
-    return meta.layer_norm(input, weight, bias, _last(input, normalized_shape), eps)
 
 
 @into(ROWS)
@@ -41,11 +44,15 @@ def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, ep
     return out if weight is None else out * weight
 
 
-@into(ROWS)
-def group_norm(
-    input: Any, num_groups: int, weight: Any = None, bias: Any = None, eps: float = 1e-5, cudnn_enabled: bool = True
-) -> Any:
-    return meta.group_norm(input, num_groups, weight, bias, eps=eps)
+def _trained(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> tuple[Any, ...]:
+    """Output, mean and reciprocal deviation of the batch, which have no gradient, and the new running statistics."""
+    channels = (x.shape[1],)
+    kind = weight.dtype if weight is not None else x.dtype
+    old = mean if mean is not None else meta.zeros(channels, kind, x.device)
+    spread = var if var is not None else meta.ones(channels, kind, x.device)
+    out, new_mean, new_var, *batch = meta.batch_norm_train(x, old, spread, weight, bias, momentum, eps)
+    saved = _statistics(x, weight, bias)
+    return out, *(meta.cast(_detached(statistic), saved) for statistic in batch), new_mean, new_var
 
 
 @into(ROWS)
@@ -58,20 +65,7 @@ def batch_norm(
         return input
     if not training:
         return meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
-    return _trained(input, weight, bias, running_mean, running_var, momentum, eps)[0]
-
-
-def _trained(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: float, eps: float) -> tuple[Any, Any, Any]:
-    """Output, mean and reciprocal deviation of the batch."""
-    channels = (x.shape[1],)
-    kind = weight.dtype if weight is not None else x.dtype
-    old = mean if mean is not None else meta.zeros(channels, kind, x.device)
-    spread = var if var is not None else meta.ones(channels, kind, x.device)
-    out, new_mean, new_var, batch_mean, inverse = meta.batch_norm_train(x, old, spread, weight, bias, momentum, eps)
-    for running, value in ((mean, new_mean), (var, new_var)):
-        if running is not None:
-            running.update(value.detach() if hasattr(value, "detach") else value)
-    return out, batch_mean, inverse
+    return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
 @into(ROWS)
@@ -132,9 +126,11 @@ def native_batch_norm(
         running_mean, running_var, training, momentum, eps = None, None, running_mean, running_var, training
     if not training:
         return _native_batch_norm_legit_no_training(input, weight, bias, running_mean, running_var, momentum, eps)
-    kind = _statistics(input, weight, bias)
-    out, mean, inverse = _trained(input, weight, bias, running_mean, running_var, momentum, eps)
-    return out, meta.cast(_detached(mean), kind), meta.cast(_detached(inverse), kind)
+    *out, new_mean, new_var = _trained(input, weight, bias, running_mean, running_var, momentum, eps)
+    for running, value in ((running_mean, new_mean), (running_var, new_var)):
+        if running is not None:
+            running.update(value.detach() if hasattr(value, "detach") else value)
+    return tuple(out)
 
 
 @into(ROWS)
@@ -153,21 +149,8 @@ def _native_batch_norm_legit_functional(
     """The results of native_batch_norm, and the new running statistics: nothing is written."""
     if not training:
         moments = (running_mean, running_var)
-        out = _native_batch_norm_legit_no_training(input, weight, bias, *moments, momentum, eps)
-        return *out, *moments
-    kind = _statistics(input, weight, bias)
-    out, new_mean, new_var, mean, inverse = meta.batch_norm_train(
-        input, meta.copy(running_mean), meta.copy(running_var), weight, bias, momentum, eps
-    )
-    return out, meta.cast(_detached(mean), kind), meta.cast(_detached(inverse), kind), new_mean, new_var
-
-
-@into(ROWS)
-def _batch_norm_with_update(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> Any:
-    """The results of native_batch_norm in training, and a reserve, which is empty."""
-    return *native_batch_norm(input, weight, bias, running_mean, running_var, True, momentum, eps), _reserve(input)
+        return *_native_batch_norm_legit_no_training(input, weight, bias, *moments, momentum, eps), *moments
+    return _trained(input, weight, bias, meta.copy(running_mean), meta.copy(running_var), momentum, eps)
 
 
 @into(ROWS)
@@ -179,14 +162,6 @@ def _batch_norm_with_update_functional(
         input, weight, bias, running_mean, running_var, True, momentum, eps
     )
     return *out, _reserve(input), new_mean, new_var
-
-
-@into(ROWS)
-def _batch_norm_no_update(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> Any:
-    moments = (running_mean, running_var, momentum, eps)
-    return *_native_batch_norm_legit_no_training(input, weight, bias, *moments), _reserve(input)
 
 
 def _reserve(x: Any) -> Any:
@@ -204,11 +179,6 @@ def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
     wide = accumulation_dtype(v.dtype)
     norm = meta.linalg.vector_norm(meta.cast(v, wide), 2, _other_axes(v, dim), True)
     return meta.cast(meta.cast(v, wide) * (meta.cast(g, wide) / norm), v.dtype), norm
-
-
-@into(ROWS)
-def _weight_norm(v: Any, g: Any, dim: int = 0) -> Any:
-    return _weight_norm_interface(v, g, dim)[0]
 
 
 @into(ROWS)

@@ -1,4 +1,4 @@
-"""Elementwise operators."""
+"""Elementwise operators, and special functions (torch.special)."""
 
 from __future__ import annotations
 
@@ -9,50 +9,46 @@ import meta
 from meta.dim import SymDim
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import Rows, direct, into, same
 from meta.frontend.torch.aten._values import is_tensor, scaled
 
 ROWS: Rows = {
-    "abs": "abs", "absolute": "abs", "allclose": "allclose",
-    "addcdiv": direct("addcdiv", tensor1="x1", tensor2="x2"), "addcmul": direct("addcmul", tensor1="x1", tensor2="x2"),
-    "copysign": "copysign", "deg2rad": "deg2rad", "erfc": "erfc", "fmax": "fmax",
-    "fmin": "fmin", "float_power": "float_power",
-    "frac": "frac", "frexp": "frexp", "gcd": "gcd", "isneginf": "isneginf", "isposinf": "isposinf",
-    "lcm": "lcm", "ldexp": "ldexp", "logaddexp2": "logaddexp2",
-    "logit": "logit", "nan_to_num": "nan_to_num", "nextafter": "nextafter",
-    "positive": "positive", "rad2deg": "rad2deg", "signbit": "signbit", "xlogy": "xlogy",
-    "acos": "acos", "acosh": "acosh", "arccos": "acos", "arccosh": "acosh",
-    "arcsin": "asin", "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh",
-    "asin": "asin", "asinh": "asinh", "atan": "atan", "atan2": "atan2", "atanh": "atanh",
-    "bitwise_and": "bitwise_and", "bitwise_left_shift": "left_shift", "bitwise_not": "bitwise_not",
-    "bitwise_or": "bitwise_or", "bitwise_right_shift": "right_shift", "bitwise_xor": "bitwise_xor",
-    "ceil": "ceil", "cos": "cos", "cosh": "cosh", "eq": "equal", "erf": "erf", "exp": "exp", "exp2": "exp2",
-    "expm1": "expm1", "floor": "floor", "floor_divide": "floor_divide", "fmod": "trunc_mod", "ge": "greater_equal",
-    "greater": "greater", "greater_equal": "greater_equal", "gt": "greater", "hypot": "hypot", "isfinite": "isfinite",
-    "isclose": "isclose",
-    "isinf": "isinf", "isnan": "isnan", "le": "less_equal", "less": "less", "less_equal": "less_equal", "log": "log",
-    "log10": "log10", "log1p": "log1p", "log2": "log2", "logical_and": "logical_and", "logical_not": "logical_not",
-    "logical_or": "logical_or", "logical_xor": "logical_xor", "lt": "less", "maximum": "maximum", "minimum": "minimum",
-    "mul": "multiply", "multiply": "multiply", "ne": "not_equal", "neg": "negative", "negative": "negative",
-    "not_equal": "not_equal", "pow": "power", "reciprocal": "reciprocal", "remainder": "mod", "rsqrt": "rsqrt",
-    "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
-    "tan": "tan", "tanh": "tanh", "true_divide": "divide", "trunc": "trunc", "fix": "trunc",
+    **same(
+        "abs", "acos", "acosh", "allclose", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
+        "bitwise_or", "bitwise_xor", "ceil", "copysign", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv",
+        "exp", "exp2", "expm1", "float_power", "floor", "floor_divide", "fmax", "fmin", "frac", "frexp", "gcd",
+        "greater", "greater_equal", "hypot", "i0", "igamma", "igammac", "isclose", "isfinite", "isinf", "isnan",
+        "isneginf", "isposinf", "lcm", "ldexp", "less", "less_equal", "lgamma", "log", "log10", "log1p", "log2",
+        "logaddexp2", "logical_and", "logical_not", "logical_or", "logical_xor", "logit", "maximum", "minimum",
+        "multiply", "mvlgamma", "nan_to_num", "negative", "nextafter", "not_equal", "positive", "rad2deg", "reciprocal",
+        "round", "rsqrt", "signbit", "sin", "sinh", "sqrt", "tan", "tanh", "trunc", "xlogy",
+    ),
+    **{f"special_{name}": name for name in (
+        "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expm1", "i0", "i0e", "i1", "i1e", "log1p",
+        "log_ndtr", "logit", "ndtr", "ndtri", "round", "xlog1py", "xlogy",
+    )},
+    "absolute": "abs", "addcdiv": direct("addcdiv", tensor1="x1", tensor2="x2"),
+    "addcmul": direct("addcmul", tensor1="x1", tensor2="x2"), "arccos": "acos", "arccosh": "acosh", "arcsin": "asin",
+    "arcsinh": "asinh", "arctan": "atan", "arctan2": "atan2", "arctanh": "atanh", "bitwise_left_shift": "left_shift",
+    "bitwise_right_shift": "right_shift", "eq": "equal", "equal": "array_equal", "fix": "trunc", "fmod": "trunc_mod",
+    "ge": "greater_equal", "gt": "greater", "le": "less_equal", "lt": "less", "mul": "multiply", "ne": "not_equal",
+    "neg": "negative", "pow": "power", "remainder": "mod", "special_gammainc": "igamma", "special_gammaincc": "igammac",
+    "special_gammaln": "lgamma", "special_multigammaln": "mvlgamma", "special_psi": "digamma",
+    "special_zeta": direct("zeta", self="x1", other="x2"), "true_divide": "divide",
+    "add": lambda self, other, *, alpha=1: meta.add(self, scaled(other, alpha)),
+    **dict.fromkeys(("sub", "subtract"), lambda self, other, *, alpha=1: meta.subtract(self, scaled(other, alpha))),
+    "rsub": lambda self, other, alpha=1: meta.subtract(other, scaled(self, alpha)),
+    "clamp_min": lambda self, min: clamp(self, min, None),
+    "clamp_max": lambda self, max: clamp(self, None, max),
+    "sign": lambda self: self if self.dtype == "bool" else meta.sign(self),
+    "sgn": lambda self: self if self.dtype == "bool" else meta.sgn(self),
+    **dict.fromkeys(("sigmoid", "special_expit"),
+        lambda self: meta.reciprocal(meta.exp(-self) + 1) if is_complex(self.dtype) else meta.sigmoid(self)),
+    "square": lambda self: meta.square(meta.cast(self, "int64") if self.dtype == "bool" else self),
+    # Overloads put the order first or, as a method, last.
+    **dict.fromkeys(("polygamma", "special_polygamma"),
+        lambda n, self: meta.polygamma(n, self) if isinstance(n, int) else meta.polygamma(self, n)),
 }  # fmt: skip
-
-
-@into(ROWS)
-def add(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    return meta.add(self, scaled(other, alpha))
-
-
-@into(ROWS, "sub", "subtract")
-def sub(self: Any, other: Any, *, alpha: Any = 1) -> Any:
-    return meta.subtract(self, scaled(other, alpha))
-
-
-@into(ROWS)
-def rsub(self: Any, other: Any, alpha: Any = 1) -> Any:
-    return meta.subtract(other, scaled(self, alpha))
 
 
 @into(ROWS, "div", "divide")
@@ -76,40 +72,10 @@ def clamp(self: Any, min: Any = None, max: Any = None) -> Any:
 
 
 @into(ROWS)
-def clamp_min(self: Any, min: Any) -> Any:
-    return clamp(self, min, None)
-
-
-@into(ROWS)
-def clamp_max(self: Any, max: Any) -> Any:
-    return clamp(self, None, max)
-
-
-@into(ROWS)
 def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     if self is None and other is None:
         return meta.nonzero(condition)
     return meta.where(condition, self, other)
-
-
-@into(ROWS)
-def round(self: Any, *, decimals: int = 0) -> Any:
-    return meta.round(self, decimals)
-
-
-@into(ROWS)
-def sign(self: Any) -> Any:
-    return self if self.dtype == "bool" else meta.sign(self)
-
-
-@into(ROWS)
-def sgn(self: Any) -> Any:
-    return self if self.dtype == "bool" else meta.sgn(self)
-
-
-@into(ROWS, "sigmoid", "special_expit")
-def sigmoid(self: Any) -> Any:
-    return meta.reciprocal(meta.exp(-self) + 1) if is_complex(self.dtype) else meta.sigmoid(self)
 
 
 @into(ROWS, "sinc", "special_sinc")
@@ -132,16 +98,6 @@ def logaddexp(self: Any, other: Any) -> Any:
     is_same = meta.logical_and(meta.isinf(real), meta.equal(real, meta.real(larger)))  # their difference would be NaN
     difference = meta.where(is_same, (meta.imag(smaller) - meta.imag(larger)) * 1j, smaller - larger)
     return larger + meta.log1p(meta.exp(difference))
-
-
-@into(ROWS)
-def square(self: Any) -> Any:
-    return meta.square(meta.cast(self, "int64") if self.dtype == "bool" else self)
-
-
-@into(ROWS)
-def equal(self: Any, other: Any) -> Any:
-    return meta.array_equal(self, other)
 
 
 @into(ROWS)

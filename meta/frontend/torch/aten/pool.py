@@ -37,10 +37,7 @@ def _average(rank: int) -> Callable[..., Any]:
         self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
         count_include_pad: bool = True, divisor_override: int | None = None,
     ) -> Any:  # fmt: skip
-        kernel = per_axis(kernel_size, rank)
-        steps = per_axis(stride, rank) if stride not in (None, (), []) else kernel
-        width = per_axis(padding, rank)
-        _check_width(kernel, width)
+        kernel, steps, width = _window(rank, kernel_size, stride, padding)
         if divisor_override == 0:
             raise ArgumentError("avg_pool", "divisor_override is 0", "another number")
 
@@ -57,9 +54,12 @@ def _average(rank: int) -> Callable[..., Any]:
     return avg_pool
 
 
-def _check_width(kernel: tuple[int, ...], padding: tuple[int, ...]) -> None:
-    if any(p < 0 or p > k // 2 for k, p in zip(kernel, padding, strict=True)):
-        raise ArgumentError("pool", f"padding {padding} for a kernel of {kernel}", "at most half of the kernel")
+def _window(rank: int, kernel_size: Any, stride: Any, padding: Any) -> tuple[Any, Any, Any]:
+    """Kernel, steps and padding of each axis; without steps, windows follow one another."""
+    kernel, width = per_axis(kernel_size, rank), per_axis(padding, rank)
+    if any(p < 0 or p > k // 2 for k, p in zip(kernel, width, strict=True)):
+        raise ArgumentError("pool", f"padding {width} for a kernel of {kernel}", "at most half of the kernel")
+    return kernel, per_axis(stride, rank) if stride not in (None, (), []) else kernel, width
 
 
 def _maximum(rank: int, indices: bool) -> Callable[..., Any]:
@@ -70,11 +70,8 @@ def _maximum(rank: int, indices: bool) -> Callable[..., Any]:
     def max_pool(
         self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
     ) -> Any:
-        kernel = per_axis(kernel_size, rank)
-        steps = per_axis(stride, rank) if stride not in (None, (), []) else kernel
-        width, spread = per_axis(padding, rank), per_axis(dilation, rank)
-        _check_width(kernel, width)
-        return _batched(rank, lambda x: _int64(function(x, kernel, steps, width, spread, ceil_mode)), self)
+        window = (*_window(rank, kernel_size, stride, padding), per_axis(dilation, rank), ceil_mode)
+        return _batched(rank, lambda x: _int64(function(x, *window)), self)
 
     return max_pool
 
@@ -112,13 +109,10 @@ def max_pool2d_with_indices_backward(
     indices: Any,
 ) -> Any:  # fmt: skip
     if self.ndim == 3:
-        lifted = (meta.expand_dims(t, 0) for t in (grad_output, self, indices))
-        dy, x, places = lifted
+        dy, x, places = (meta.expand_dims(t, 0) for t in (grad_output, self, indices))
         window = kernel_size, stride, padding, dilation, ceil_mode
         return meta.squeeze(max_pool2d_with_indices_backward(dy, x, *window, places), 0)
-    kernel = per_axis(kernel_size, 2)
-    steps = per_axis(stride, 2) if stride not in (None, (), []) else kernel
-    window = kernel, steps, per_axis(padding, 2), per_axis(dilation, 2), ceil_mode
+    window = (*_window(2, kernel_size, stride, padding), per_axis(dilation, 2), ceil_mode)
     return meta.max_pool2d_dx(grad_output, indices, self.shape, *window)
 
 

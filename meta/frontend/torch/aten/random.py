@@ -9,10 +9,35 @@ from typing import Any
 import meta
 from meta.dtype import canonical, int_range, is_complex, is_float, real_dtype, significand_bits
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    "rand": lambda size, *, dtype=None, device=None:
+        _uniform(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu"),
+    "rand_like": lambda self, *, dtype=None, device=None:
+        _uniform(self.shape, 0.0, 1.0, canonical(dtype or self.dtype), device or self.device),
+    "randn": lambda size, *, dtype=None, device=None:
+        _normal(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu"),
+    "randn_like": lambda self, *, dtype=None, device=None:
+        _normal(self.shape, 0.0, 1.0, canonical(dtype or self.dtype), device or self.device),
+    # With the probability p, or with those in the tensor itself.
+    "bernoulli": lambda self, p=None:
+        meta.random.bernoulli(self.shape, self if p is None else p, self.dtype, self.device),
+    "uniform": lambda self, low=0.0, to=1.0, **ends:
+        _uniform(self.shape, ends.get("from", low), to, self.dtype, self.device),
+    "exponential": lambda self, lambd=1.0: meta.random.exponential(self.shape, lambd, self.dtype, self.device),
+    "normal_functional": lambda self, mean=0.0, std=1.0: _normal(self.shape, mean, std, self.dtype, self.device),
+    "multinomial": direct("random.multinomial", self="weights", num_samples="count"),
+    "poisson": direct("random.poisson", self="rate"), "_standard_gamma": direct("random.standard_gamma", self="alpha"),
+    # The exact derivative; torch's approximation has relative errors up to 1e-3, and 2e-2 below alpha = 0.1.
+    "_standard_gamma_grad": lambda self, output: meta.standard_gamma_grad(self, output),
+    # The order of random numbers: a permutation drawn on the host cannot be traced.
+    "randperm": lambda n, *, dtype=None, device=None:
+        in_dtype(meta.argsort(meta.random.uniform((n,), dtype="float64", device=device or "cpu")), dtype or "int64"),
+    "native_dropout_backward": lambda grad_output, mask, scale:
+        meta.multiply(grad_output, meta.multiply(meta.cast(mask, grad_output.dtype), scale)),
+}  # fmt: skip
 
 
 def _uniform(shape: Sequence[Any], low: float, high: float, dtype: Any, device: Any) -> Any:
@@ -29,26 +54,6 @@ def _drawn(draw: Any, shape: Sequence[Any], first: float, second: float, dtype: 
     if not is_complex(dtype):
         return draw(tuple(shape), first, second, dtype, device)
     return meta.view_as_complex(draw((*shape, 2), first, second, real_dtype(dtype), device))
-
-
-@into(ROWS)
-def rand(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return _uniform(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu")
-
-
-@into(ROWS)
-def rand_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return _uniform(self.shape, 0.0, 1.0, canonical(dtype or self.dtype), device or self.device)
-
-
-@into(ROWS)
-def randn(size: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    return _normal(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu")
-
-
-@into(ROWS)
-def randn_like(self: Any, *, dtype: Any = None, device: Any = None) -> Any:
-    return _normal(self.shape, 0.0, 1.0, canonical(dtype or self.dtype), device or self.device)
 
 
 @into(ROWS)
@@ -75,22 +80,6 @@ def random(self: Any, *ends: Any, **named: Any) -> Any:
         last = (2 ** significand_bits(self.dtype) if is_float(self.dtype) else int_range(self.dtype)[1]) + 1
     drawn = meta.random.randint(self.shape, first, min(last, 2**63 - 1), device=self.device)
     return meta.cast(drawn, self.dtype)
-
-
-@into(ROWS)
-def bernoulli(self: Any, p: Any = None) -> Any:
-    """With the probability p, or with those in the tensor itself."""
-    return meta.random.bernoulli(self.shape, self if p is None else p, self.dtype, self.device)
-
-
-@into(ROWS)
-def uniform(self: Any, low: float = 0.0, to: float = 1.0, **ends: float) -> Any:
-    return _uniform(self.shape, ends.get("from", low), to, self.dtype, self.device)
-
-
-@into(ROWS)
-def exponential(self: Any, lambd: float = 1.0) -> Any:
-    return meta.random.exponential(self.shape, lambd, self.dtype, self.device)
 
 
 @into(ROWS)
@@ -140,43 +129,11 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, de
     return _normal(shape, 0.0, 1.0, like.dtype, like.device) * std + mean
 
 
-@into(ROWS)
-def normal_functional(self: Any, mean: float = 0.0, std: float = 1.0) -> Any:
-    return _normal(self.shape, mean, std, self.dtype, self.device)
-
-
-@into(ROWS)
-def multinomial(self: Any, num_samples: int, replacement: bool = False) -> Any:
-    return meta.random.multinomial(self, num_samples, replacement)
-
-
-@into(ROWS)
-def poisson(self: Any) -> Any:
-    return meta.random.poisson(self)
-
-
-@into(ROWS, "_standard_gamma")
-def standard_gamma(self: Any) -> Any:
-    return meta.random.standard_gamma(self)
-
-
-@into(ROWS, "_standard_gamma_grad")
-def standard_gamma_grad(self: Any, output: Any) -> Any:
-    """The exact derivative; torch's approximation has relative errors up to 1e-3, and 2e-2 below alpha = 0.1."""
-    return meta.standard_gamma_grad(self, output)
-
-
 @into(ROWS, "_sample_dirichlet")
 def sample_dirichlet(self: Any) -> Any:
     """Numbers of gamma distributions, divided by their sum."""
     drawn = meta.random.standard_gamma(self)
     return drawn / meta.sum(drawn, -1, True)
-
-
-@into(ROWS)
-def randperm(n: int, *, dtype: Any = None, device: Any = None) -> Any:
-    """The order of random numbers: a permutation drawn on the host cannot be traced."""
-    return in_dtype(meta.argsort(meta.random.uniform((n,), dtype="float64", device=device or "cpu")), dtype or "int64")
 
 
 @into(ROWS)
@@ -194,11 +151,6 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
         return input, meta.ones_like(input, "bool")
     out, mask = meta.dropout(input, meta.random.next_key(input.device), p)
     return out, meta.cast(mask, "bool")
-
-
-@into(ROWS)
-def native_dropout_backward(grad_output: Any, mask: Any, scale: float) -> Any:
-    return meta.multiply(grad_output, meta.multiply(meta.cast(mask, grad_output.dtype), scale))
 
 
 def _channels(name: str) -> None:

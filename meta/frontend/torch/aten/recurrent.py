@@ -7,11 +7,22 @@ from typing import Any
 
 import meta
 from meta.errors import NotSupportedError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows
 from meta.frontend.torch.aten.backward import forward
 from meta.nn.recurrent import Step, gru_step, lstm_step, recurrent_layers, relu_step, tanh_step
 
-ROWS: Rows = {}
+ROWS: Rows = {
+    # The hidden states, and the last hidden and cell states.
+    "lstm": lambda input, hx, params, *rest: _layers(lstm_step, input, hx, params, *rest),
+    "gru": lambda input, hx, params, *rest: _layers(gru_step, input, (hx,), params, *rest),
+    "rnn_tanh": lambda input, hx, params, *rest: _layers(tanh_step, input, (hx,), params, *rest),
+    "rnn_relu": lambda input, hx, params, *rest: _layers(relu_step, input, (hx,), params, *rest),
+    # The hidden and the cell state.
+    "lstm_cell": lambda input, hx, *weights, **biases: _step(lstm_step, input, hx, *weights, **biases),
+    "gru_cell": lambda input, hx, *weights, **biases: _step(gru_step, input, (hx,), *weights, **biases)[0],
+    "rnn_tanh_cell": lambda input, hx, *weights, **biases: _step(tanh_step, input, (hx,), *weights, **biases)[0],
+    "rnn_relu_cell": lambda input, hx, *weights, **biases: _step(relu_step, input, (hx,), *weights, **biases)[0],
+}  # fmt: skip
 
 
 def _layers(
@@ -56,27 +67,6 @@ def _projected(step: Step) -> Step:
     return projected
 
 
-@into(ROWS)
-def lstm(input: Any, hx: Any, params: Any, *rest: Any) -> Any:
-    """The hidden states, and the last hidden and cell states."""
-    return _layers(lstm_step, input, hx, params, *rest)
-
-
-@into(ROWS)
-def gru(input: Any, hx: Any, params: Any, *rest: Any) -> Any:
-    return _layers(gru_step, input, (hx,), params, *rest)
-
-
-@into(ROWS)
-def rnn_tanh(input: Any, hx: Any, params: Any, *rest: Any) -> Any:
-    return _layers(tanh_step, input, (hx,), params, *rest)
-
-
-@into(ROWS)
-def rnn_relu(input: Any, hx: Any, params: Any, *rest: Any) -> Any:
-    return _layers(relu_step, input, (hx,), params, *rest)
-
-
 # --- cells -----------------------------------------------------------------------------------------------------------
 
 
@@ -85,24 +75,3 @@ def _step(
 ) -> tuple[Any, ...]:
     """The states after one step."""
     return tuple(step(tuple(states), meta.dense(input, w_ih, b_ih), w_hh, b_hh))
-
-
-@into(ROWS)
-def lstm_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    """The hidden and the cell state."""
-    return _step(lstm_step, input, hx, w_ih, w_hh, b_ih, b_hh)
-
-
-@into(ROWS)
-def gru_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    return _step(gru_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
-
-
-@into(ROWS)
-def rnn_tanh_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    return _step(tanh_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]
-
-
-@into(ROWS)
-def rnn_relu_cell(input: Any, hx: Any, w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None) -> Any:
-    return _step(relu_step, input, (hx,), w_ih, w_hh, b_ih, b_hh)[0]

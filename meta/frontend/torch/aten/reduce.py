@@ -3,25 +3,66 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import meta
 from meta.dim import is_static, product
 from meta.dtype import is_complex, is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, into, same
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
 from meta.frontend.torch.aten.pointwise import logaddexp
 from meta.frontend.torch.aten.shape import meta_slice
 
+
+def _logical(function: Callable[..., Any]) -> Callable[..., Any]:
+    """Whether all or any elements are true, as uint8 for uint8."""
+
+    def run(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        out = function(self, dim, keepdim)
+        return meta.cast(out, "uint8") if self.dtype == "uint8" else out
+
+    return run
+
+
+def _extremum(pairwise: Any, reduced: Any, with_indices: Any) -> Callable[..., Any]:
+    """The extremes of two tensors, of all elements, or along an axis with their positions."""
+
+    def run(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+        if is_tensor(dim):
+            return pairwise(self, dim)
+        return reduced(self) if dim is None else with_indices(self, dim, keepdim)
+
+    return run
+
+
 ROWS: Rows = {
-    "argmax": "argmax", "argmin": "argmin", "aminmax": "aminmax", "cummax": "cummax", "cummin": "cummin",
+    **same("aminmax", "argmax", "argmin", "cummax", "cummin", "cumulative_trapezoid", "trapezoid"),
+    "_is_all_true": "all", "_is_any_true": "any", "trapz": "trapezoid",
+    "sum": lambda self, dim=None, keepdim=False, *, dtype=None:
+        in_dtype(meta.sum(in_dtype(self, dtype), axes(dim), keepdim), dtype),
+    "prod": lambda self, dim=None, keepdim=False, *, dtype=None:
+        in_dtype(meta.prod(in_dtype(self, dtype), dim, keepdim), dtype),
+    "all": _logical(meta.all), "any": _logical(meta.any),
+    "max": _extremum(meta.maximum, meta.max, meta.max_with_indices),
+    "min": _extremum(meta.minimum, meta.min, meta.min_with_indices),
+    "amax": lambda self, dim=(), keepdim=False: meta.max(self, axes(dim), keepdim),
+    "amin": lambda self, dim=(), keepdim=False: meta.min(self, axes(dim), keepdim),
+    "cumsum": lambda self, dim, *, dtype=None: in_dtype(meta.cumsum(in_dtype(self, dtype), dim), dtype),
+    "cumprod": lambda self, dim, *, dtype=None: in_dtype(meta.cumprod(in_dtype(self, dtype), dim), dtype),
+    "count_nonzero": lambda self, dim=None: meta.count_nonzero(self, axes(dim)),
+    "nansum": lambda self, dim=None, keepdim=False, *, dtype=None:
+        in_dtype(meta.nansum(in_dtype(self, dtype), axes(dim), keepdim), dtype),
+    "nanmean": lambda self, dim=None, keepdim=False, *, dtype=None:
+        meta.nanmean(in_dtype(self, dtype), axes(dim), keepdim),
+    "var_mean": lambda self, dim=None, unbiased=True, keepdim=False, *, correction=None:
+        (var(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)),
+    "std_mean": lambda self, dim=None, unbiased=True, keepdim=False, *, correction=None:
+        (std(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)),
+    "gradient": lambda self, *, spacing=None, dim=None, edge_order=1:
+        meta.gradient(self, 1 if spacing is None else spacing, dim, edge_order),
 }  # fmt: skip
-
-
-@into(ROWS)
-def sum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return in_dtype(meta.sum(in_dtype(self, dtype), axes(dim), keepdim), dtype)
 
 
 @into(ROWS)
@@ -29,43 +70,6 @@ def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
     if not is_inexact(dtype or self.dtype):
         raise ArgumentError("mean", f"x is {self.dtype}, dtype {dtype}", "a floating or complex dtype", "pass dtype")
     return meta.mean(in_dtype(self, dtype), axes(dim), keepdim)
-
-
-@into(ROWS)
-def prod(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return in_dtype(meta.prod(in_dtype(self, dtype), dim, keepdim), dtype)
-
-
-@into(ROWS)
-def all(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    out = meta.all(self, dim, keepdim)
-    return meta.cast(out, "uint8") if self.dtype == "uint8" else out
-
-
-@into(ROWS)
-def any(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    out = meta.any(self, dim, keepdim)
-    return meta.cast(out, "uint8") if self.dtype == "uint8" else out
-
-
-@into(ROWS)
-def _is_all_true(self: Any) -> Any:
-    return meta.all(self)
-
-
-@into(ROWS)
-def _is_any_true(self: Any) -> Any:
-    return meta.any(self)
-
-
-@into(ROWS)
-def amax(self: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    return meta.max(self, axes(dim), keepdim)
-
-
-@into(ROWS)
-def amin(self: Any, dim: Any = (), keepdim: bool = False) -> Any:
-    return meta.min(self, axes(dim), keepdim)
 
 
 @into(ROWS, "logsumexp", "special_logsumexp")
@@ -118,16 +122,6 @@ def _largest_real(x: Any, axes: Any) -> Any:
 
 
 @into(ROWS)
-def cumsum(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    return in_dtype(meta.cumsum(in_dtype(self, dtype), dim), dtype)
-
-
-@into(ROWS)
-def cumprod(self: Any, dim: int, *, dtype: Any = None) -> Any:
-    return in_dtype(meta.cumprod(in_dtype(self, dtype), dim), dtype)
-
-
-@into(ROWS)
 def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
     axis, lost = _spread(dim, unbiased, correction)
     if isinstance(lost, int):
@@ -158,45 +152,6 @@ def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
     return axes(dim), int(lost) if lost == int(lost) else lost
 
 
-@into(ROWS)
-def max(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if is_tensor(dim):
-        return meta.maximum(self, dim)
-    return meta.max(self) if dim is None else meta.max_with_indices(self, dim, keepdim)
-
-
-@into(ROWS)
-def min(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
-    if is_tensor(dim):
-        return meta.minimum(self, dim)
-    return meta.min(self) if dim is None else meta.min_with_indices(self, dim, keepdim)
-
-
-@into(ROWS)
-def count_nonzero(self: Any, dim: Any = None) -> Any:
-    return meta.count_nonzero(self, axes(dim))
-
-
-@into(ROWS)
-def nansum(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return in_dtype(meta.nansum(in_dtype(self, dtype), axes(dim), keepdim), dtype)
-
-
-@into(ROWS)
-def nanmean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
-    return meta.nanmean(in_dtype(self, dtype), axes(dim), keepdim)
-
-
-@into(ROWS)
-def var_mean(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
-    return var(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)
-
-
-@into(ROWS)
-def std_mean(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
-    return std(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)
-
-
 def _mean(x: Any, dim: Any, keepdim: bool) -> Any:
     return meta.mean(x, None if isinstance(dim, bool) else axes(dim), keepdim)
 
@@ -211,18 +166,3 @@ def diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any 
     for _ in range(n):
         out = meta_slice(out, axis, 1) - meta_slice(out, axis, 0, -1)
     return out
-
-
-@into(ROWS, "trapezoid", "trapz")
-def trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
-    return meta.trapezoid(y, x, dx, dim)
-
-
-@into(ROWS)
-def cumulative_trapezoid(y: Any, x: Any = None, *, dx: Any = 1, dim: int = -1) -> Any:
-    return meta.cumulative_trapezoid(y, x, dx, dim)
-
-
-@into(ROWS)
-def gradient(self: Any, *, spacing: Any = 1, dim: Any = None, edge_order: int = 1) -> Any:
-    return meta.gradient(self, 1 if spacing is None else spacing, dim, edge_order)

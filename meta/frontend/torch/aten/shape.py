@@ -9,31 +9,42 @@ import meta
 from meta.dim import is_static
 from meta.dtype import is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import Rows, direct, into, same
 from meta.frontend.torch.aten._values import bounds, in_dtype, is_tensor, position, sliced_places
 
 _SECTIONS = dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections")
 
 ROWS: Rows = {
-    "_reshape_copy": "reshape", "_unsafe_view": "reshape", "alias": "copy", "alias_copy": "copy",
-    "broadcast_to": "broadcast_to", "chunk": "chunk", "clone": "copy", "concat": "concatenate",
-    "detach": "stop_gradient", "detach_copy": "stop_gradient", "diag": direct("diag", diagonal="offset"),
-    "diag_embed": direct("diag_embed", dim1="axis1", dim2="axis2"), "diagflat": "diagflat",
+    **same(
+        "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "chunk", "column_stack", "diagflat", "dstack",
+        "expand", "expand_as", "flatten", "flip", "fliplr", "flipud", "hstack", "moveaxis", "narrow", "ravel",
+        "reshape", "stack", "unbind", "unflatten", "vstack",
+    ),
+    "_reshape_copy": "reshape", "_unsafe_view": "reshape", "alias": "copy", "alias_copy": "copy", "clone": "copy",
+    "concat": "concatenate", "detach": "stop_gradient", "detach_copy": "stop_gradient",
+    "diag": direct("diag", diagonal="offset"), "diag_embed": direct("diag_embed", dim1="axis1", dim2="axis2"),
     "diagonal": direct("diagonal", dim1="axis1", dim2="axis2"),
     "diagonal_copy": direct("diagonal", dim1="axis1", dim2="axis2"), "dsplit": direct("dsplit", **_SECTIONS),
-    "expand": "expand", "expand_as": "expand_as", "expand_copy": "expand", "flatten": "flatten", "flip": "flip",
-    "fliplr": "fliplr", "flipud": "flipud", "hsplit": direct("hsplit", **_SECTIONS), "lift_fresh_copy": "copy",
-    "moveaxis": "moveaxis", "movedim": "moveaxis", "narrow": "narrow", "narrow_copy": "narrow", "permute": "transpose",
-    "permute_copy": "transpose", "ravel": "ravel", "reshape": "reshape", "reshape_as": "reshape_like",
-    "rot90": direct("rot90", dims="axes"), "split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
-    "split_with_sizes_copy": direct("split_with_sizes", split_sizes="sizes"), "stack": "stack",
+    "expand_copy": "expand", "hsplit": direct("hsplit", **_SECTIONS), "lift_fresh_copy": "copy", "movedim": "moveaxis",
+    "narrow_copy": "narrow", "numpy_T": "transpose", "permute": "transpose", "permute_copy": "transpose",
+    "reshape_as": "reshape_like", "rot90": direct("rot90", dims="axes"), "row_stack": "vstack",
+    "split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
+    "split_with_sizes_copy": direct("split_with_sizes", split_sizes="sizes"),
     "swapaxes": direct("swap_axis", axis0="axis1", axis1="axis2"),
     "swapdims": direct("swap_axis", dim0="axis1", dim1="axis2"), "tensor_split": direct("tensor_split", **_SECTIONS),
     "tile": direct("tile", dims="reps"), "tril": direct("tril", diagonal="k"), "triu": direct("triu", diagonal="k"),
-    "unbind": "unbind", "unbind_copy": "unbind", "unflatten": "unflatten", "unsafe_chunk": "chunk",
-    "unsafe_split_with_sizes": direct("split_with_sizes", split_sizes="sizes"),
-    "unfold": direct("unfold", dimension="axis"), "unfold_copy": direct("unfold", dimension="axis"),
-    "view": "reshape", "view_as": "reshape_like", "vsplit": direct("vsplit", **_SECTIONS),
+    "unbind_copy": "unbind", "unfold": direct("unfold", dimension="axis"),
+    "unfold_copy": direct("unfold", dimension="axis"), "unsafe_chunk": "chunk",
+    "unsafe_split_with_sizes": direct("split_with_sizes", split_sizes="sizes"), "unsqueeze": "expand_dims",
+    "unsqueeze_copy": "expand_dims", "view": "reshape", "view_as": "reshape_like", "view_copy": "reshape",
+    "vsplit": direct("vsplit", **_SECTIONS),
+    "broadcast_tensors": lambda tensors: meta.broadcast_tensors(*tensors),
+    "contiguous": lambda self: self,
+    **dict.fromkeys(("transpose", "transpose_copy"),
+        lambda self, dim0, dim1: meta.swap_axis(self, dim0, dim1) if self.ndim else _same(self, dim0, dim1)),
+    "block_diag": lambda tensors: meta.block_diag(*tensors),
+    "cartesian_prod": lambda tensors: meta.cartesian_prod(*tensors),
+    "meshgrid": lambda tensors, **indexing: meta.meshgrid(*tensors, **indexing),
 }  # fmt: skip
 
 
@@ -45,35 +56,10 @@ def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
     return meta.sum_to_size(self if is_inexact(self.dtype) else in_dtype(self, "int64"), size)
 
 
-@into(ROWS)
-def view_copy(self: Any, size: Any) -> Any:
-    return meta.reshape(self, size)
-
-
-@into(ROWS)
-def broadcast_tensors(tensors: Sequence[Any]) -> Any:
-    return meta.broadcast_tensors(*tensors)
-
-
-@into(ROWS)
-def contiguous(self: Any) -> Any:
-    return self
-
-
-@into(ROWS, "transpose", "transpose_copy")
-def transpose(self: Any, dim0: int, dim1: int) -> Any:
-    return meta.swap_axis(self, dim0, dim1) if self.ndim else _same(self, dim0, dim1)
-
-
 @into(ROWS, "t", "t_copy")
 def t(self: Any) -> Any:
     if self.ndim > 2:
         raise ArgumentError("t", f"x has {self.ndim} axes", "at most 2", "use permute")
-    return meta.transpose(self)
-
-
-@into(ROWS, "numpy_T")
-def numpy_t(self: Any) -> Any:
     return meta.transpose(self)
 
 
@@ -82,11 +68,6 @@ def matrix_transpose(self: Any) -> Any:
     if self.ndim < 2:
         raise ArgumentError("mT", f"x has {self.ndim} axes", "at least 2")
     return meta.swap_axis(self, -1, -2)
-
-
-@into(ROWS, "unsqueeze", "unsqueeze_copy")
-def unsqueeze(self: Any, dim: int) -> Any:
-    return meta.expand_dims(self, dim)
 
 
 @into(ROWS, "squeeze", "squeeze_copy")
@@ -189,3 +170,17 @@ def _same(x: Any, *dims: int) -> Any:
     for dim in dims:
         position(dim, 0)
     return meta.copy(x)
+
+
+@into(ROWS)
+def pad_sequence(
+    sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
+) -> Any:
+    """Tensors of different lengths as one, filled up at one side."""
+    longest = max(x.shape[0] for x in sequences)
+    padded: list[Any] = []
+    for x in sequences:
+        missing = longest - x.shape[0]
+        width = (0, missing) if padding_side == "right" else (missing, 0)
+        padded.append(meta.pad(x, (*width, *(0,) * (2 * x.ndim - 2)), padding_value) if missing else x)
+    return meta.stack(padded, 0 if batch_first else 1)

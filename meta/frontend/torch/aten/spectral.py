@@ -1,4 +1,4 @@
-"""Short-time Fourier transforms and their windows."""
+"""Complex numbers and their parts, Fourier transforms and windows. The conjugate of a real tensor is the tensor."""
 
 from __future__ import annotations
 
@@ -10,10 +10,29 @@ import numpy as np
 import meta
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import Rows, direct, into
 from meta.frontend.torch.aten.backward import forward
 
-ROWS: Rows = {}
+_TRANSFORMS = ("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn",
+               "ifftshift", "ihfft", "ihfft2", "ihfftn", "irfft", "irfft2", "irfftn", "rfft", "rfft2", "rfftfreq",
+               "rfftn")  # fmt: skip
+_SCALES: tuple[Any, ...] = ("none", "root", "size")
+"""Names of the scales that ATen numbers."""
+
+ROWS: Rows = {
+    **{f"fft_{name}": f"fft.{name}" for name in _TRANSFORMS},
+    "angle": "angle", "complex": direct("complex", real="re", imag="im"), "conj": "conj", "conj_physical": "conj",
+    "_conj": "conj", "_conj_physical": "conj", "imag": "imag", "isreal": "isreal", "linalg_eig": "eig",
+    "polar": direct("polar", abs="radius", angle="phase"), "real": "real", "resolve_conj": "copy",
+    "resolve_neg": "copy", "view_as_complex": "view_as_complex", "view_as_real": "view_as_real",
+    "_fft_c2c": lambda self, dim, normalization, forward: meta.fft_c2c(self, dim, _SCALES[normalization], forward),
+    "_fft_r2c": lambda self, dim, normalization, onesided: meta.fft_r2c(self, dim, _SCALES[normalization], onesided),
+    "_fft_c2r": lambda self, dim, normalization, last_dim_size:
+        meta.fft_c2r(self, dim, last_dim_size, _SCALES[normalization]),
+    "linalg_eigvals": lambda self: meta.eig(self)[0],
+    # The conjugate transpose of matrices.
+    **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda self: meta.conj(meta.swap_axis(self, -2, -1))),
+}  # fmt: skip
 _Shape = Callable[[int], "np.ndarray[Any, Any]"]
 """The symmetric window of a number of points, in float64."""
 
@@ -24,19 +43,16 @@ def _window(shape: _Shape, window_length: int, periodic: bool, dtype: Any, devic
     return meta.array(points, dtype or "float32", device=device or "cpu")
 
 
-@into(ROWS)
-def hann_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
-    return _window(np.hanning, window_length, periodic, dtype, device)
+def _plain_window(shape: _Shape) -> Callable[..., Any]:
+    def row(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
+        return _window(shape, window_length, periodic, dtype, device)
+
+    return row
 
 
-@into(ROWS)
-def bartlett_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
-    return _window(np.bartlett, window_length, periodic, dtype, device)
-
-
-@into(ROWS)
-def blackman_window(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
-    return _window(np.blackman, window_length, periodic, dtype, device)
+into(ROWS, "hann_window")(_plain_window(np.hanning))
+into(ROWS, "bartlett_window")(_plain_window(np.bartlett))
+into(ROWS, "blackman_window")(_plain_window(np.blackman))
 
 
 @into(ROWS)

@@ -13,29 +13,19 @@ from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
 
-ROWS: Rows = {"lift": "copy", "lift_fresh": "copy"}
+ROWS: Rows = {
+    "lift": "copy", "lift_fresh": "copy",
+    # The values of `src` with shape and dtype of `self`.
+    "copy": lambda self, src, non_blocking=False: meta.broadcast_to(in_dtype(src, self.dtype), self.shape),
+    # Zeros: arrays are compact, whatever their strides or the order of their axes in torch.
+    **dict.fromkeys(("empty_strided", "empty_permuted"),
+        lambda size, order, *, dtype=None, device=None: meta.zeros(tuple(size), dtype or "float32", device or "cpu")),
+    "new_empty_strided": lambda self, size, stride, *, dtype=None, device=None:
+        meta.zeros(tuple(size), dtype or self.dtype, device or self.device),
+}  # fmt: skip
 
 BY_STRIDES = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 """Rows that read the memory of a tensor: right for tensors that are contiguous in torch, which their callers check."""
-
-
-@into(ROWS)
-def copy(self: Any, src: Any, non_blocking: bool = False) -> Any:
-    """The values of `src` with shape and dtype of `self`."""
-    return meta.broadcast_to(in_dtype(src, self.dtype), self.shape)
-
-
-@into(ROWS, "empty_strided", "empty_permuted")
-def empty_strided(size: Sequence[Any], order: Sequence[int], *, dtype: Any = None, device: Any = None) -> Any:
-    """Zeros: arrays are compact, whatever their strides or the order of their axes in torch."""
-    return meta.zeros(tuple(size), dtype or "float32", device or "cpu")
-
-
-@into(ROWS)
-def new_empty_strided(
-    self: Any, size: Sequence[Any], stride: Sequence[int], *, dtype: Any = None, device: Any = None
-) -> Any:
-    return meta.zeros(tuple(size), dtype or self.dtype, device or self.device)
 
 
 @into(ROWS, "as_strided", "as_strided_copy")

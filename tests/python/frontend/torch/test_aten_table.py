@@ -17,8 +17,7 @@ import meta
 from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten import _table
-from meta.frontend.torch.aten._operands import NUMBER_FIRST, TENSOR_PAIRS
-from meta.frontend.torch.aten._row import PLACEMENT, Direct, direct, runnable
+from meta.frontend.torch.aten._row import NUMBER_FIRST, PLACEMENT, TENSOR_PAIRS, Direct, direct, runnable
 
 _OUTPUTS = {"out", "out0", "out1", "indices", "values", "grad_input"}
 

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.export import default_decompositions
 from torch.nn.utils.rnn import pad_sequence
 
 import meta
-from meta.frontend.torch import from_exported
+from meta.frontend.torch import examine, from_exported
 from meta.tree import leaves_of
 
 X = torch.linspace(-1, 1, 24).sin().reshape(4, 6)
@@ -76,6 +77,28 @@ def test_files_have_them_whole(name: str, tmp_path: Path) -> None:
             assert isinstance(ours, meta.NDArray)
             assert ours.dtype == str(theirs.dtype).removeprefix("torch.")
             np.testing.assert_allclose(ours.numpy(), theirs.detach().resolve_neg().numpy(), rtol=1e-4, atol=1e-5)
+
+
+DECOMPOSED: dict[str, Callable[[torch.Tensor], torch.Tensor]] = {
+    "diff": torch.diff, "glu": nn.functional.glu, "hardswish": nn.functional.hardswish,
+    "huber_loss": lambda x: nn.functional.huber_loss(x, x.flip(0), delta=0.3),
+    "linalg_cross": lambda x: torch.linalg.cross(x[:, :3], x[:, 3:]), "logit": lambda x: torch.logit(x, 0.1),
+    "mish": nn.functional.mish, "pixel_shuffle": lambda x: nn.functional.pixel_shuffle(x.reshape(1, 4, 2, 3), 2),
+    "renorm": lambda x: torch.renorm(x, 2, 0, 0.5), "rot90": torch.rot90, "special_entr": torch.special.entr,
+}  # fmt: skip
+
+
+def test_files_have_operators_whole_that_torch_decomposes(tmp_path: Path) -> None:
+    """So the table has rows for them: a file is read without torch."""
+    decomposed = {operator.name().removeprefix("aten::").partition(".")[0] for operator in default_decompositions()}
+    program = torch.export.export(Function(lambda x: [function(x) for function in DECOMPOSED.values()]), (X,))
+    torch.export.save(program, tmp_path / "program.pt2")
+    whole = {use.name.split(".")[1] for use in examine(tmp_path / "program.pt2").operators}
+    assert whole & decomposed >= DECOMPOSED.keys()
+    with meta.with_dialect(["reference", "tvm"]):  # compiles nothing
+        results = from_exported(tmp_path / "program.pt2")(meta.from_dlpack(X))
+    for result, function in zip(results, DECOMPOSED.values(), strict=True):
+        np.testing.assert_allclose(result.numpy(), function(X).numpy(), rtol=1e-5, atol=1e-6)
 
 
 def signals(x: torch.Tensor) -> Any:
