@@ -12,9 +12,8 @@ from meta.frontend.onnx.errors import GUIDE, OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
 from meta.frontend.onnx.ops._refused import REASONS
-from meta.frontend.onnx.ops._row import OperatorRow
+from meta.frontend.onnx.ops._row import OperatorRow, domain_of, qualified, table
 from meta.frontend.onnx.source import SourceProgram
-from meta.frontend.onnx.table import domain_of, find, first_opset
 from meta.frontend.onnx.tensors import tensor_dtype
 
 
@@ -62,14 +61,14 @@ def check_supported(program: SourceProgram) -> None:
 
 
 def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey) -> None:
-    name = f"{domain}::{node.op_type}" if domain else node.op_type
+    name = qualified(node.op_type, domain)
     survey.places.setdefault(name, []).append(node.name or next((f"<{v.name}>" for v in node.outputs if v.name), "<>"))
     version = opsets.get(domain, 0)
-    row = find(node.op_type, domain, version)
+    row = table.find(name, version)
     if row is not None:
         survey.problems += _unknown_attributes(node, row)
     elif not has_body(node.op_type, domain, version):
-        first = first_opset(node.op_type, domain)
+        first = min(table.versions(name), default=None)
         late = first is not None and 0 < version < first
         survey.reasons.setdefault(
             name,

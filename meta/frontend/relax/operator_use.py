@@ -7,7 +7,7 @@ from typing import Any
 
 from meta.frontend.examination import OperatorUse, operator_uses
 from meta.frontend.relax.convert import KERNEL_CALLS, PACKED_CALLS, PREFIX, span_of
-from meta.frontend.relax.ops._table import find
+from meta.frontend.relax.ops._table import table
 from meta.frontend.relax.sizes import variable_name
 
 _REASONS = {
@@ -61,7 +61,7 @@ def _use(call: Any, kind: str, by_name: Mapping[str, Any], functions: Mapping[st
     if name in PACKED_CALLS:
         packed = str(getattr(target, "global_symbol", target))
         return packed, packed in functions, "a packed function"
-    return name, find(name) is not None, _REASONS.get(name, "")
+    return name, table.find(name) is not None, _REASONS.get(name, "")
 
 
 def _calls(function: Any) -> Iterator[tuple[int | str, Any]]:

@@ -18,10 +18,9 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import Dim
-from meta.frontend._row_table import Row as Row
-from meta.frontend._row_table import RowTable
 from meta.frontend.onnx.export_graph import ExportGraph
 from meta.frontend.onnx.export_types import element_type
+from meta.frontend.rows import RowTable
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
 
@@ -88,7 +87,6 @@ class OnnxSite:
         return self.cast(value, kind.dtype, dtype) if isinstance(kind, TensorType) else self.number(value, dtype)
 
 
-_table = RowTable("meta.frontend.onnx.export_ops")
-_complex_table = RowTable("meta.frontend.onnx.export_ops")
-row, rows = _table.row, _table.rows
-complex_row, complex_rows = _complex_table.row, _complex_table.rows
+table = RowTable("meta.frontend.onnx.export_ops")
+complex_table = RowTable("meta.frontend.onnx.export_ops")
+row, complex_row = table.row, complex_table.row

@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.rows import Function
 from meta.ir.type import operand_dtype
 
 _ARITHMETIC: Final = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "maximum": "Max", "minimum": "Min"}
@@ -23,7 +24,7 @@ def _operands(call: OnnxSite, x1: Any, x2: Any, dtype: str = "") -> tuple[str, s
     return call.operand(0, x1, dtype or call.dtype), call.operand(1, x2, dtype or call.dtype)
 
 
-def _arithmetic(kind: str) -> Row:
+def _arithmetic(kind: str) -> Function:
     def convert(call: OnnxSite, x1: Any, x2: Any) -> str | None:
         node = _OF_FLAGS.get(kind) if call.dtype == "bool" else kind
         return None if node is None else call.node(node, *_operands(call, x1, x2))
@@ -31,7 +32,7 @@ def _arithmetic(kind: str) -> Row:
     return convert
 
 
-def _comparison(kind: str) -> Row:
+def _comparison(kind: str) -> Function:
     def convert(call: OnnxSite, x1: Any, x2: Any) -> str:
         dtype = operand_dtype(*call.args)
         if dtype == "bool" and kind != "Equal":

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.rows import Function
 
 
 def _coordinates_last(call: OnnxSite, indices: str, ndim: int) -> str:
@@ -71,7 +72,7 @@ _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic"}
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 
 
-def _resize(rank: int) -> Row:
+def _resize(rank: int) -> Function:
     def convert(
         call: OnnxSite, x: str, size: Any, method: str, coordinates: str, rounding: str, cubic_alpha: float
     ) -> str | None:

@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.rows import Function
 from meta.op import windows
 
 _Ints = Sequence[int]
@@ -138,7 +139,7 @@ def max_pool_with_indices(
     return values, call.cast(call.node("Mod", positions, plane), "int64", call.results[1].dtype)
 
 
-def _adaptive(kind: str) -> Row:
+def _adaptive(kind: str) -> Function:
     def convert(call: OnnxSite, x: str, size: tuple[int, ...]) -> str | None:
         spatial = call.types[0].shape[2:]
         if all(s == 1 for s in size):

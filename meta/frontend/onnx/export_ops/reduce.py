@@ -6,7 +6,8 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.dim import product
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.rows import Function
 
 _KINDS: Final = {
     "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
@@ -21,7 +22,7 @@ def _reduced(call: OnnxSite, kind: str, x: str, axis: _Axes, keepdims: bool) -> 
     return call.node(kind, x, axes, keepdims=int(keepdims), noop_with_empty_axes=int(axis == ()))
 
 
-def _reduction(kind: str) -> Row:
+def _reduction(kind: str) -> Function:
     def convert(call: OnnxSite, x: str, axis: _Axes, keepdims: bool) -> str | None:
         if call.dtype == "bool":
             return quantified(call, x, axis, keepdims)

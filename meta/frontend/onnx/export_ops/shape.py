@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.dim import Dim, SymDim
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.rows import Function
 from meta.ir.type import TensorType
 
 _END: Final = (1 << 63) - 1
@@ -196,7 +197,7 @@ def scatter_add(call: OnnxSite, x: str, axis: int, indices: str, src: str) -> st
     return scatter_elements(call, x, axis, indices, src, "add")
 
 
-def _filled(value: float) -> Row:
+def _filled(value: float) -> Function:
     def convert(call: OnnxSite, *_: Any) -> str:
         return call.node("Expand", call.number(value), call.shape(call.result.shape))
 

@@ -7,7 +7,8 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.rows import Function
 
 _FLOATING: Final = {
     "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
@@ -19,11 +20,11 @@ _ROUNDING: Final = {"ceil": "Ceil", "floor": "Floor"}
 _SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign", "relu": "Relu"}
 
 
-def _composed(*names: str) -> Callable[[Row], Row]:
+def _composed(*names: str) -> Callable[[Function], Function]:
     """A row for a floating tensor, and for integers, which are cast, where the operator makes floats or flags of
     them."""
 
-    def enter(function: Row) -> Row:
+    def enter(function: Function) -> Function:
         def convert(call: OnnxSite, x: str, *rest: Any) -> Any:
             source = call.types[0].dtype
             if dtypes.is_float(source):

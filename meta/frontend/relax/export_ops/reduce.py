@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.frontend.relax.export_ops._table import RelaxSite, Row, row
+from meta.frontend.relax.export_ops._table import RelaxSite, row
+from meta.frontend.rows import Function
 
 
-def _reduction(name: str) -> Row:
+def _reduction(name: str) -> Function:
     def convert(call: RelaxSite, x: Any, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
         if not call.is_wide or call.types[0].ndim == 0 or axis == ():
             return None

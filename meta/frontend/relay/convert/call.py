@@ -1,4 +1,10 @@
-"""`OpCall`: the call of a Relay operator that a converter is given. Every attribute is read or refused."""
+"""`OpCall`: the call of a Relay operator that a converter is given. Every attribute is read or refused.
+
+The modules in `ops/` fill the table of converters:
+
+    @converter("nn.dense")
+    def dense(call: OpCall) -> Any: ...
+"""
 
 from __future__ import annotations
 
@@ -12,10 +18,15 @@ from meta.errors import NotSupportedError, TypeInferenceError
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.values import describe, scalar_value
+from meta.frontend.rows import RowTable
 from meta.ir.builder import Builder
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
 from meta.tracing.symbol import Symbol
+
+converters = RowTable("meta.frontend.relay.ops")
+"""The converters by Relay's names of operators."""
+converter = converters.row
 
 _INERT = {
     "auto_scheduler_rewritten_layout": "",

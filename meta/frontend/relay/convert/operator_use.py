@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
 from meta.frontend.relay import ast
-from meta.frontend.relay.convert.table import supported
+from meta.frontend.relay.convert.call import converters
 from meta.frontend.relay.convert.traversal import nodes
 from meta.frontend.relay.errors import UnsupportedError
 
@@ -23,7 +23,7 @@ def operators(program: ast.RelayProgram) -> tuple[OperatorUse, ...]:
             elif isinstance(node, ast.OpRef) and node not in called:
                 places.setdefault(node.name, []).append(node.place)
     in_order = {name: sorted(where, key=lambda place: (place.line, place.column)) for name, where in places.items()}
-    return operator_uses({name: map(_position, where) for name, where in in_order.items()}, supported())
+    return operator_uses({name: map(_position, where) for name, where in in_order.items()}, converters.names())
 
 
 def _position(place: ast.Place) -> int | str:

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 
 _MAX_NEIGHBOURS = 255
 """Channels in the window of a local response normalisation."""

@@ -9,8 +9,7 @@ import numpy as np
 import meta
 from meta.dim import SymDim, is_static, product
 from meta.errors import TypeInferenceError
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout
 from meta.frontend.relay.convert.type_mapping import dtype_of
 

@@ -7,8 +7,7 @@ from typing import Any
 
 import meta
 from meta.dtype import int_range, is_float
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
 
 
