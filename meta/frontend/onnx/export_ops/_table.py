@@ -1,8 +1,6 @@
 """The table of ONNX nodes by the names of meta's operators. The modules of this folder fill it.
 
-    @row("softmax")
-    def softmax(call: OnnxSite, x: str, axis: int) -> str | None:
-        return call.node("Softmax", x, axis=axis)
+    rows({"softmax": lambda call, x, axis: call.node("Softmax", x, axis=axis)})
 
 A row receives the arguments of a call in the order of the schema, with the names of values for tensors, adds nodes and
 returns the name of the result, a tuple of names for several; or None where ONNX cannot express these arguments.
@@ -89,4 +87,5 @@ class OnnxSite:
 
 table = RowTable("meta.frontend.onnx.export_ops")
 complex_table = RowTable("meta.frontend.onnx.export_ops")
-row, complex_row = table.row, complex_table.row
+row, rows = table.row, table.enter
+complex_row, complex_rows = complex_table.row, complex_table.enter

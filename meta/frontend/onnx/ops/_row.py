@@ -133,7 +133,7 @@ def qualified(name: str, domain: str) -> str:
 
 table = RowTable("meta.frontend.onnx.ops", OperatorRow)
 """Rows by qualified name; their versions are opsets of the operator's domain."""
-row = table.row
+row, rows = table.row, table.enter
 
 
 def refuse(node: Node, problem: str, expected: str = "", remedy: str = "") -> NoReturn:
