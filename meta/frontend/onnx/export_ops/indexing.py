@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
 from meta.frontend.rows import Function
 
 
@@ -45,14 +45,11 @@ def argwhere(call: OnnxSite, x: str, size: Any) -> str | None:
     return call.node("Slice", filled, call.integers([0]), call.integers([size[0]]), call.integers([0]))
 
 
-@row("linspace")
-def linspace(call: OnnxSite, start: float, stop: float, num: int, dtype: str, device: Any) -> str:
-    return call.number(np.linspace(start, stop, num))
-
-
-@row("eye")
-def eye(call: OnnxSite, n: int, m: int | None, dtype: str, device: Any) -> str:
-    return call.number(np.eye(n, m))
+rows({
+    "det": lambda call, x: call.node("Det", x) if call.dtype in ("float32", "float64") else None,
+    "eye": lambda call, n, m, dtype, device: call.number(np.eye(n, m)),
+    "linspace": lambda call, start, stop, num, dtype, device: call.number(np.linspace(start, stop, num)),
+})  # fmt: skip
 
 
 @row("trunc_divide")
@@ -61,11 +58,6 @@ def trunc_divide(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     if dtypes.is_float(call.dtype) or call.dtype == "bool":
         return None
     return call.node("Div", call.operand(0, x1, call.dtype), call.operand(1, x2, call.dtype))
-
-
-@row("det")
-def det(call: OnnxSite, x: str) -> str | None:
-    return call.node("Det", x) if call.dtype in ("float32", "float64") else None
 
 
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic"}

@@ -25,9 +25,7 @@ def array_feature_extractor(node: Node, X: Any, Y: Any) -> Any:
     return meta.reshape(out, (1, -1)) if X.ndim == 1 else out
 
 
-@row(f"{_DOMAIN}::Binarizer")
-def binarizer(node: Node, X: Any, *, threshold: float = 0.0) -> Any:
-    return meta.cast(meta.greater(X, threshold), X.dtype)
+row(f"{_DOMAIN}::Binarizer")(lambda node, X, *, threshold=0.0: meta.cast(meta.greater(X, threshold), X.dtype))
 
 
 @row(f"{_DOMAIN}::FeatureVectorizer")

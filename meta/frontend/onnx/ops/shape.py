@@ -39,9 +39,7 @@ def size(node: Node, data: Any) -> Any:
     return sizes([product(data.shape)]).reshape(())
 
 
-@row("Identity", raw=True)
-def identity(node: Node, input: Any) -> Any:  # ONNX's name
-    return input
+row("Identity", raw=True)(lambda node, input: input)
 
 
 # --- changing --------------------------------------------------------------------------------------------------------
@@ -85,9 +83,7 @@ def reshape(node: Node, data: Any, shape: Any, *, allowzero: int = 0) -> Any:
     return meta.reshape(data, _new_shape(data.shape, shape, allowzero))
 
 
-@row("Reshape")
-def reshape_1(node: Node, data: Any, *, shape: Any = ()) -> Any:
-    return meta.reshape(data, _new_shape(data.shape, shape, 0))
+row("Reshape")(lambda node, data, *, shape=(): meta.reshape(data, _new_shape(data.shape, shape, 0)))
 
 
 @row(
@@ -265,9 +261,7 @@ def slice_10(node: Node, data: Any, starts: Any, ends: Any, axes: Any = None, st
     return _sliced(data, value_of(node, starts, "starts"), value_of(node, ends, "ends"), *options)
 
 
-@row("Slice", raw=True)
-def slice_1(node: Node, data: Any, *, starts: Any, ends: Any, axes: Any = None) -> Any:
-    return _sliced(data, starts, ends, axes, None)
+row("Slice", raw=True)(lambda node, data, *, starts, ends, axes=None: _sliced(data, starts, ends, axes, None))
 
 
 # --- padding ---------------------------------------------------------------------------------------------------------

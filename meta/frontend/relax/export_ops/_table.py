@@ -73,4 +73,4 @@ class RelaxSite:
 
 
 table = RowTable("meta.frontend.relax.export_ops")
-row = table.row
+row, rows = table.row, table.enter

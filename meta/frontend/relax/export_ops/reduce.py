@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.frontend.relax.export_ops._table import RelaxSite, row
+from meta.frontend.relax.export_ops._table import RelaxSite, rows
 from meta.frontend.rows import Function
 
 
@@ -17,5 +17,4 @@ def _reduction(name: str) -> Function:
     return convert
 
 
-for _name in ("mean", "prod", "sum"):
-    row(_name)(_reduction(_name))
+rows({name: _reduction(name) for name in ("mean", "prod", "sum")})

@@ -18,7 +18,7 @@ from meta.frontend.rows import RowTable
 from meta.tracing.symbol import Symbol
 
 table = RowTable("meta.frontend.relax.ops")
-row = table.row
+row, rows = table.row, table.enter
 
 
 @dataclass(frozen=True, slots=True)

@@ -66,9 +66,7 @@ def pad(call: OpCall) -> Any:
     return meta.pad(x, width, value) if mode == "constant" else meta.pad(x, width, mode=names.get(mode, mode))
 
 
-@row("nn.pixel_shuffle")
-def pixel_shuffle(call: OpCall) -> Any:
-    return meta.pixel_shuffle(tensor(call, 0), call.int("upscale_factor"))
+row("nn.pixel_shuffle")(lambda call: meta.pixel_shuffle(tensor(call, 0), call.int("upscale_factor")))
 
 
 @row("nn.dropout")
