@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
+from meta.frontend.examination import OperatorUse, operator_uses, problem_text
 from meta.frontend.onnx.errors import GUIDE, OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
@@ -15,6 +15,9 @@ from meta.frontend.onnx.ops._refused import REASONS
 from meta.frontend.onnx.ops._row import OperatorRow, domain_of, qualified, table
 from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.tensors import tensor_dtype
+from meta.frontend.reader import Reader
+
+READER = Reader("onnx", OnnxError, UnsupportedError, "tensors or attributes", GUIDE, GUIDE)
 
 
 @dataclass(slots=True, eq=False)
@@ -49,15 +52,7 @@ def examined(program: SourceProgram) -> tuple[tuple[OperatorUse, ...], tuple[str
 def check_supported(program: SourceProgram) -> None:
     """Raise UnsupportedError about everything in a model that is known not to be supported."""
     uses, problems = examined(program)
-    missing = [use for use in uses if not use.supported]
-    if missing:
-        counts = {use.name: use.count for use in missing}
-        raise UnsupportedError("onnx", missing_operators(missing), remedy=GUIDE, operators=counts, problems=problems)
-    if len(problems) == 1:
-        raise UnsupportedError("onnx", problems[0])
-    if problems:
-        problem = f"{len(problems)} tensors or attributes are not supported"
-        raise UnsupportedError("onnx", problem, remedy=GUIDE, problems=problems)
+    READER.check_supported(uses, [UnsupportedError("onnx", problem) for problem in problems])
 
 
 def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey) -> None:
@@ -90,7 +85,7 @@ def _tensors(graph: Any, survey: _Survey) -> None:
         try:
             name = tensor_dtype(holder, where)
         except OnnxError as error:
-            survey.problems.append(error.summary.removeprefix("[onnx] "))
+            survey.problems.append(problem_text(error))
             continue
         if name != "text" and name not in dtypes.ALL:
             survey.problems.append(f"{where} has dtype {name}")

@@ -6,7 +6,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meta.frontend.examination import OperatorUse, operator_uses
+from meta.frontend.reader import Reader
 from meta.frontend.relax.convert import KERNEL_CALLS, PACKED_CALLS, PREFIX, span_of
+from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.ops._table import table
 from meta.frontend.relax.sizes import variable_name
 
@@ -16,6 +18,11 @@ _REASONS = {
     "print": "it has an effect",
     "assert_op": "it has an effect",
 }
+
+READER = Reader(
+    "relax", RelaxError, UnsupportedError, "calls",
+    "docs/relax.md lists the supported ones; functions={...} gives what computes others",
+)  # fmt: skip
 
 
 def operators(module: Any, entry: str, functions: Mapping[str, Any]) -> tuple[OperatorUse, ...]:
