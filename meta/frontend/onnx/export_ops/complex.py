@@ -55,6 +55,7 @@ complex_rows({
     "complex": lambda call, re, im: _broadcast(call, re, im),
     "conj": lambda call, x: call.node("Mul", x, call.number([1.0, -1.0], dtypes.real_dtype(call.dtype))),
     "imag": lambda call, x: _part(call, x, 1),
+    "real": lambda call, x: _part(call, x, 0),
 })  # fmt: skip
 complex_row("view_as_real", "view_as_complex", "copy", "stop_gradient")(lambda call, x, *_: call.node("Identity", x))
 
@@ -62,11 +63,6 @@ complex_row("view_as_real", "view_as_complex", "copy", "stop_gradient")(lambda c
 @complex_row("polar")
 def polar(call: OnnxSite, radius: str, phase: str) -> str:
     return _broadcast(call, *(call.node("Mul", radius, call.node(kind, phase)) for kind in ("Cos", "Sin")))
-
-
-@complex_row("real")
-def real(call: OnnxSite, x: str) -> str:
-    return _part(call, x, 0)
 
 
 @complex_row("cast")

@@ -36,9 +36,7 @@ def _scaled(x: Any, factor: float) -> Any:
     return as_dtype(meta.multiply(meta.cast(x, "float64"), factor), x.dtype)
 
 
-@row("Einsum", since=12)
-def einsum(node: Node, *Inputs: Any, equation: str) -> Any:
-    return meta.einsum(equation.replace(" ", ""), *Inputs)
+row("Einsum", since=12)(lambda node, *Inputs, equation: meta.einsum(equation.replace(" ", ""), *Inputs))
 
 
 @row("MatMulInteger", since=10)

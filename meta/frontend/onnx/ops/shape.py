@@ -29,14 +29,8 @@ from meta.limits import MAX_FOLDED
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@row("Shape", raw=True)
-def shape(node: Node, data: Any, *, start: int = 0, end: int | None = None) -> Any:
-    return sizes(tuple(data.shape)[slice(start, end)])
-
-
-@row("Size", raw=True)
-def size(node: Node, data: Any) -> Any:
-    return sizes([product(data.shape)]).reshape(())
+row("Shape", raw=True)(lambda node, data, *, start=0, end=None: sizes(tuple(data.shape)[slice(start, end)]))
+row("Size", raw=True)(lambda node, data: sizes([product(data.shape)]).reshape(()))
 
 
 row("Identity", raw=True)(lambda node, input: input)

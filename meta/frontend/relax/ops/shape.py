@@ -40,6 +40,8 @@ rows({
     "inspect.tensor_ndim": lambda call: tensor(call, 0).ndim,
     "inspect.tensor_shape_i": lambda call: tensor(call, 0).shape[int(call.args[1])],
     "reshape": lambda call: _with_shape(meta.reshape, call),
+    "shape_of": lambda call: Shape(tensor(call, 0).shape),
+    "size": lambda call: _size_tensor(call, product(tensor(call, 0).shape)),
     "squeeze": lambda call: meta.squeeze(tensor(call, 0), call.axes()),
     "tensor_to_shape": lambda call: Shape(call.ints(tensor(call, 0), "the shape")),
     "tile": lambda call: meta.tile(tensor(call, 0), call.sizes("repeats")),
@@ -77,16 +79,6 @@ def layout_transform(call: OpCall) -> Any:
     if sorted(initial) != sorted(final):
         call.refuse(f"the map of indices {index_map}", "a permutation of the axes")
     return meta.transpose(x, tuple(initial.index(i) for i in final))
-
-
-@row("shape_of")
-def sizes(call: OpCall) -> Any:
-    return Shape(tensor(call, 0).shape)
-
-
-@row("size")
-def size(call: OpCall) -> Any:
-    return _size_tensor(call, product(tensor(call, 0).shape))
 
 
 @row("shape_to_tensor")

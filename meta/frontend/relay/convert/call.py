@@ -4,12 +4,14 @@ The modules in `ops/` fill the table of converters:
 
     @converter("nn.dense")
     def dense(call: OpCall) -> Any: ...
+
+    rows({"tile": lambda call: meta.tile(call.argument, call.sizes("reps"))})
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -78,6 +80,11 @@ class OpCall:
             if not isinstance(arg, Symbol):
                 raise TypeInferenceError(self.name, f"an argument is {describe(arg)}", "a tensor")
         return self.args
+
+    @property
+    def argument(self) -> Any:
+        """The argument of a call that has one, a tensor."""
+        return self.tensors(1)[0]
 
     def tuple(self, index: int = 0) -> tuple[Any, ...]:
         """Argument `index`, a tuple of tensors."""
@@ -199,6 +206,11 @@ class OpCall:
     def refuse(self, problem: str, expected: str = "") -> NoReturn:
         """Raise NotSupportedError about the call."""
         raise NotSupportedError(self.name, problem, expected)
+
+
+def rows(functions: Mapping[str, Callable[[OpCall], Any]]) -> None:
+    """Enter a converter for each operator."""
+    converters.enter(functions)
 
 
 def constant(value: np.ndarray[Any, Any], dtype: str | None = None) -> Symbol:

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall, converters, operands
+from meta.frontend.relay.convert.call import OpCall, operands, rows
 from meta.op.registry import get
 
 OPERATORS = {
@@ -37,4 +37,4 @@ def one_operator(name: str) -> Callable[[OpCall], Any]:
     return lambda call: function(*operands(call))
 
 
-converters.enter({relay_name: one_operator(name) for relay_name, name in OPERATORS.items()})
+rows({relay_name: one_operator(name) for relay_name, name in OPERATORS.items()})
