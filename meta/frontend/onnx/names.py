@@ -27,8 +27,10 @@ COMPARISONS: Final = {
     "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
     "less_equal": "LessOrEqual",
 }  # fmt: skip
+"""Operators of two tensors of one dtype, whose results are flags."""
 
 LOGICAL: Final = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
+"""Operators of flags."""
 
 BITWISE: Final = {"bitwise_and": "BitwiseAnd", "bitwise_or": "BitwiseOr", "bitwise_xor": "BitwiseXor"}
 
