@@ -27,7 +27,7 @@ import numpy as np
 
 import meta
 from meta.errors import MetaError
-from meta.frontend._incoming import ConvertedProgram
+from meta.frontend.reader import ConvertedProgram
 from meta.frontend.relay.api import imported
 from meta.interpreter.run import run as interpret
 from meta.ir.printer import to_text

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from meta.frontend.relay.convert.table import supported
+from meta.frontend.relay.convert.call import converters
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "from-relay.md"
 _MARKED = re.compile(r"(<!-- supported -->\n).*?(<!-- /supported -->)", re.S)
@@ -14,7 +14,7 @@ _MARKED = re.compile(r"(<!-- supported -->\n).*?(<!-- /supported -->)", re.S)
 def operator_table() -> str:
     """The operators by the part of their names before the dot, as Markdown."""
     families: dict[str, list[str]] = {}
-    for name in supported():
+    for name in converters.names():
         family, _, _ = name.rpartition(".")
         families.setdefault(family, []).append(f"`{name}`")
     rows = [f"| {family or 'tensors'} | {', '.join(names)} |" for family, names in sorted(families.items())]

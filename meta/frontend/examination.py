@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
+from meta.errors import MetaError, NotSupportedError
+
 _FILE_AND_LINE = re.compile(r"\.\w+:\d+$")
 _SHOWN = 5
 """Places of an operator that a text lists."""
@@ -118,6 +120,26 @@ def problem_lines(problems: Sequence[str]) -> str:
     if len(problems) > _MOST_PROBLEMS:
         lines.append(f"    and {len(problems) - _MOST_PROBLEMS} more: the error's `problems`")
     return "\n".join(lines)
+
+
+class UnsupportedProgramError(NotSupportedError):
+    """A program that can be read but not converted. Each reader has a class of its own, below its class of errors.
+
+    operators: the operators that are not supported, with the number of their uses.
+    problems: what else cannot be converted, each with its place."""
+
+    def __init__(
+        self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = (),
+        location: str | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(*parts, remedy=remedy, details=problem_lines(problems), location=location)
+        self.operators: Mapping[str, int] = operators or {}
+        self.problems = tuple(problems) if problems or self.operators else (problem_text(self),)
+
+
+def problem_text(error: MetaError) -> str:
+    """An error as a problem of a program: without the format, which is known."""
+    return error.summary.removeprefix(f"[{error.subject}] ")
 
 
 def missing_operators(missing: Iterable[OperatorUse]) -> str:

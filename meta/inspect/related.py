@@ -45,12 +45,10 @@ class Samples:
 @cache
 def relay_names() -> Mapping[str, tuple[RelayConverter, ...]]:
     """Operator -> the Relay operators whose converters call it, from the table that the frontend has filled."""
-    from meta.frontend.relay.convert.table import find, supported
+    from meta.frontend.relay.convert.call import converters
 
     table: dict[str, list[RelayConverter]] = {}
-    for name in supported():
-        converter = find(name)
-        assert converter is not None
+    for name, converter in sorted(converters.rows().items()):
         for called in operators_called(converter):
             table.setdefault(called, []).append(RelayConverter(name, location_of_function(converter)))
     return {name: tuple(converted) for name, converted in table.items()}

@@ -10,9 +10,9 @@ from meta.device import device as parse_device
 from meta.dim import Dim
 from meta.errors import ArgumentError, did_you_mean
 from meta.frontend.examination import Examination
-from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
+from meta.frontend.onnx.errors import UndecidedError
 from meta.frontend.onnx.model import OnnxModel
-from meta.frontend.onnx.operator_use import check_supported, examined
+from meta.frontend.onnx.operator_use import READER, check_supported, examined
 from meta.frontend.onnx.program import OnnxProgram
 from meta.frontend.onnx.source import Source, SourceProgram, read
 from meta.frontend.relay.model import MOMENTUM
@@ -73,14 +73,9 @@ def examine(
     Raises OnnxError for something other than a model."""
     program = read(source)
     uses, problems = examined(program)
-    if not problems and all(use.supported for use in uses):
-        try:
-            _converted(program, constants, shapes, CPU)
-        except UnsupportedError as error:
-            problems = error.problems
-        except OnnxError as error:
-            problems = (error.summary.removeprefix("[onnx] "),)
-    return Examination(program.name, uses, problems)
+    if problems or not all(use.supported for use in uses):
+        return Examination(program.name, uses, problems)
+    return READER.examination(program.name, uses, lambda: _converted(program, constants, shapes, CPU))
 
 
 def _converted(

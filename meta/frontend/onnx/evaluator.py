@@ -14,8 +14,8 @@ from meta.frontend.onnx.attributes import attributes, check_against_definition
 from meta.frontend.onnx.errors import GUIDE, OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.functions import default_attributes, function_body, model_function
 from meta.frontend.onnx.node import NodeView, describe
+from meta.frontend.onnx.ops._row import domain_of, qualified, table
 from meta.frontend.onnx.source import SourceProgram
-from meta.frontend.onnx.table import domain_of, find
 from meta.frontend.onnx.tensors import read_tensor
 from meta.limits import MAX_FOLDED
 from meta.modes import suspended
@@ -159,7 +159,7 @@ class NodeEvaluator:
             raise OnnxError("onnx", f"{where} is of a domain that the model does not import", "an opset_import of it")
         check_against_definition(node, where, version, domain)
         attrs = self._attributes(node, where, frame)
-        row = find(node.op_type, domain, version)
+        row = table.find(qualified(node.op_type, domain), version)
         if row is None:
             body = self._body(node, where, version, domain, inputs)
             return self._call(body, inputs, default_attributes(node, version, domain) | attrs, frame)

@@ -16,7 +16,7 @@ from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.export_graph import ExportGraph, size_sources, value_info
 from meta.frontend.onnx.export_loops import write_loop
-from meta.frontend.onnx.export_ops._table import OnnxSite, complex_rows, rows
+from meta.frontend.onnx.export_ops._table import OnnxSite, complex_table, table
 from meta.frontend.onnx.export_types import UnwritableError, held_array, held_type
 from meta.ir.builder import Builder
 from meta.ir.expr import ATOMS, Atom, Block, Call, Constant, FunctionExpr, If, Tuple, TupleGetItem, Var, arg_types
@@ -229,7 +229,7 @@ class _GraphWriter:
     def call(self, graph: ExportGraph, var: Var, call: Call) -> Any:
         if isinstance(call.op, LoopOp):
             return self.loop(graph, var, call, call.op)
-        row = (complex_rows() if _has_complex(call) else rows()).get(call.op_name)
+        row = (complex_table if _has_complex(call) else table).find(call.op_name)
         graph.label = call.op_name
         result = None
         if row is not None:

@@ -7,15 +7,17 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
+from meta.frontend.examination import OperatorUse, operator_uses, problem_text
 from meta.frontend.onnx.errors import GUIDE, OnnxError, UnsupportedError
 from meta.frontend.onnx.functions import has_body, model_function
 from meta.frontend.onnx.node import describe
 from meta.frontend.onnx.ops._refused import REASONS
-from meta.frontend.onnx.ops._row import OperatorRow
+from meta.frontend.onnx.ops._row import OperatorRow, domain_of, qualified, table
 from meta.frontend.onnx.source import SourceProgram
-from meta.frontend.onnx.table import domain_of, find, first_opset
 from meta.frontend.onnx.tensors import tensor_dtype
+from meta.frontend.reader import Reader
+
+READER = Reader("onnx", OnnxError, UnsupportedError, "tensors or attributes", GUIDE, GUIDE)
 
 
 @dataclass(slots=True, eq=False)
@@ -50,26 +52,18 @@ def examined(program: SourceProgram) -> tuple[tuple[OperatorUse, ...], tuple[str
 def check_supported(program: SourceProgram) -> None:
     """Raise UnsupportedError about everything in a model that is known not to be supported."""
     uses, problems = examined(program)
-    missing = [use for use in uses if not use.supported]
-    if missing:
-        counts = {use.name: use.count for use in missing}
-        raise UnsupportedError("onnx", missing_operators(missing), remedy=GUIDE, operators=counts, problems=problems)
-    if len(problems) == 1:
-        raise UnsupportedError("onnx", problems[0])
-    if problems:
-        problem = f"{len(problems)} tensors or attributes are not supported"
-        raise UnsupportedError("onnx", problem, remedy=GUIDE, problems=problems)
+    READER.check_supported(uses, [UnsupportedError("onnx", problem) for problem in problems])
 
 
 def _operator(node: Any, domain: str, opsets: Mapping[str, int], survey: _Survey) -> None:
-    name = f"{domain}::{node.op_type}" if domain else node.op_type
+    name = qualified(node.op_type, domain)
     survey.places.setdefault(name, []).append(node.name or next((f"<{v.name}>" for v in node.outputs if v.name), "<>"))
     version = opsets.get(domain, 0)
-    row = find(node.op_type, domain, version)
+    row = table.find(name, version)
     if row is not None:
         survey.problems += _unknown_attributes(node, row)
     elif not has_body(node.op_type, domain, version):
-        first = first_opset(node.op_type, domain)
+        first = min(table.versions(name), default=None)
         late = first is not None and 0 < version < first
         survey.reasons.setdefault(
             name,
@@ -91,7 +85,7 @@ def _tensors(graph: Any, survey: _Survey) -> None:
         try:
             name = tensor_dtype(holder, where)
         except OnnxError as error:
-            survey.problems.append(error.summary.removeprefix("[onnx] "))
+            survey.problems.append(problem_text(error))
             continue
         if name != "text" and name not in dtypes.ALL:
             survey.problems.append(f"{where} has dtype {name}")

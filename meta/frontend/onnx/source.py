@@ -9,8 +9,8 @@ from typing import Any, TypeAlias, cast
 
 from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend.onnx.errors import OnnxError
+from meta.frontend.onnx.ops._row import domain_of
 from meta.frontend.onnx.structure import check_structure
-from meta.frontend.onnx.table import domain_of
 from meta.frontend.onnx.weights import Arrays, read_model
 from meta.limits import MAX_SOURCE
 

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
-from meta.frontend.onnx.table import domain_of
+from meta.frontend.onnx.ops._row import domain_of
 from meta.limits import MAX_DEPTH, MAX_NAME
 
 

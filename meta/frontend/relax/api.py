@@ -8,18 +8,14 @@ from typing import Any
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.errors import ArgumentError
-from meta.frontend._incoming import ConvertedProgram
 from meta.frontend.examination import Examination
+from meta.frontend.reader import ConvertedProgram
 from meta.frontend.relax.convert import Functions
-from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.model import RelaxModel
-from meta.frontend.relax.operator_use import operators
+from meta.frontend.relax.operator_use import READER, operators
 from meta.frontend.relax.program import RelaxProgram, Shapes, convert, read
 from meta.frontend.relay.model import MOMENTUM
 from meta.ir.module import Module
-from meta.ir.verifier import verify_once
-from meta.passes.composites import composites
-from meta.passes.place import place
 
 Params = Mapping[str, Any]
 """Arrays by the names of parameters, or what `tvm.relax.frontend.detach_params` returns: lists by function."""
@@ -86,14 +82,8 @@ def examine(
     """The operators that a function of a module uses, each with its support and its bindings, and everything else that
     prevents a conversion with these arguments (see `from_relax`)."""
     program = read(module, entry)
-    problems: tuple[str, ...] = ()
-    try:
-        _imported(program, params, shapes, functions, CPU)
-    except UnsupportedError as error:
-        problems = tuple(p for p in error.problems if not error.operators or error.details)
-    except RelaxError as error:
-        problems = (error.summary.removeprefix("[relax] "),)
-    return Examination(f"@{program.entry}", operators(program.module, program.entry, functions or {}), problems)
+    uses = operators(program.module, program.entry, functions or {})
+    return READER.examination(f"@{program.entry}", uses, lambda: _imported(program, params, shapes, functions, CPU))
 
 
 def _imported(
@@ -103,11 +93,7 @@ def _imported(
     functions: Functions | None,
     device: Device | str,
 ) -> ConvertedProgram:
-    imported = convert(program, _by_name(program, params or {}), shapes or {}, functions or {})
-    result = composites(imported.module)
-    result = result if parse_device(device) is CPU else place(device)(result)
-    verify_once(result)
-    return ConvertedProgram(result, imported.inputs)
+    return convert(program, _by_name(program, params or {}), shapes or {}, functions or {}).finished(device)
 
 
 def _by_name(program: RelaxProgram, params: Params) -> dict[str, Any]:

@@ -17,7 +17,7 @@ from meta.dtype import ALL
 from meta.errors import MetaError, NotSupportedError
 from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.kernels import call_kernel
-from meta.frontend.relax.ops._table import find
+from meta.frontend.relax.ops._table import table
 from meta.frontend.relax.sizes import Float, Shape, Sizes, dim_of, key, variable_name
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.branches import Branches
@@ -239,7 +239,7 @@ class Converter:
         return str(span) if span else None
 
     def operator(self, node: Any, name: str, args: list[Any], _: FunctionFrame) -> Any:
-        row = find(name)
+        row = table.find(name)
         if row is None:
             raise UnsupportedError("relax", f"the operator {name} is not supported", operators={name: 1})
         call = OpCall(name, tuple(args), attributes(node.attrs), _NOWHERE, self.emission.builder)

@@ -12,7 +12,7 @@ from meta.dtype import is_complex
 from meta.errors import DispatchError, NotSupportedError
 from meta.frontend._outgoing import Outgoing, outgoing, refuse_loops
 from meta.frontend.relax._portable import portable
-from meta.frontend.relax.export_ops._table import RelaxSite, rows
+from meta.frontend.relax.export_ops._table import RelaxSite, table
 from meta.ir.expr import ATOMS, Atom, Call, Constant
 from meta.ir.module import Module
 from meta.ir.type import Type, flat_types
@@ -94,7 +94,7 @@ class _Standard(Lowering):
 
     def standard(self, scope: Scope, call: Call) -> Any:
         """The Relax operator for a call, None without one that returns exactly its type."""
-        row = rows().get(call.op_name)
+        row = table.find(call.op_name)
         if row is None:
             return None
         position = len(scope.bindings)

@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from meta.frontend.examination import OperatorUse, operator_uses
+from meta.frontend.reader import Reader
 from meta.frontend.relax.convert import KERNEL_CALLS, PACKED_CALLS, PREFIX, span_of
-from meta.frontend.relax.ops._table import find
+from meta.frontend.relax.errors import RelaxError, UnsupportedError
+from meta.frontend.relax.ops._table import table
 from meta.frontend.relax.sizes import variable_name
 
 _REASONS = {
@@ -16,6 +18,11 @@ _REASONS = {
     "print": "it has an effect",
     "assert_op": "it has an effect",
 }
+
+READER = Reader(
+    "relax", RelaxError, UnsupportedError, "calls",
+    "docs/relax.md lists the supported ones; functions={...} gives what computes others",
+)  # fmt: skip
 
 
 def operators(module: Any, entry: str, functions: Mapping[str, Any]) -> tuple[OperatorUse, ...]:
@@ -61,7 +68,7 @@ def _use(call: Any, kind: str, by_name: Mapping[str, Any], functions: Mapping[st
     if name in PACKED_CALLS:
         packed = str(getattr(target, "global_symbol", target))
         return packed, packed in functions, "a packed function"
-    return name, find(name) is not None, _REASONS.get(name, "")
+    return name, table.find(name) is not None, _REASONS.get(name, "")
 
 
 def _calls(function: Any) -> Iterator[tuple[int | str, Any]]:

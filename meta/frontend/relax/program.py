@@ -8,15 +8,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
-from meta.dim import Dim, SymDim, find, names, sym, unify
+from meta.dim import Dim, SymDim, names, sym
 from meta.dtype import ALL
 from meta.errors import ArgumentError, did_you_mean
-from meta.frontend._incoming import ConvertedProgram
 from meta.frontend._located import errors_located
-from meta.frontend.examination import missing_operators
+from meta.frontend.reader import ConvertedProgram
 from meta.frontend.relax.convert import Converter, Functions, dtype_of
 from meta.frontend.relax.errors import RelaxError, UnsupportedError
-from meta.frontend.relax.operator_use import operators
+from meta.frontend.relax.operator_use import READER, operators
 from meta.frontend.relax.sizes import Shape, dim_of, key, size_name, variable_name
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.values import OpaqueError, describe, identifier, leaves
@@ -82,20 +81,10 @@ def convert(program: RelaxProgram, params: Arrays, shapes: Shapes, functions: Fu
     except UnsupportedError:
         raise
     except RelaxError:
-        tied = _tied_sizes(program, params, shapes, functions)
+        tied = READER.tied_sizes(lambda: _converted(program, params, shapes, functions, {}))
         if not tied:
             raise
     return _converted(program, params, shapes, functions, tied)
-
-
-def _tied_sizes(program: RelaxProgram, params: Arrays, shapes: Shapes, functions: Functions) -> dict[Any, Dim]:
-    """The sizes that must be equal to another one for the program to be valid, with that size."""
-    with unify() as parent:
-        try:
-            _converted(program, params, shapes, functions, {})
-        except RelaxError:
-            return {}
-        return {size: find(size, parent) for size in parent}
 
 
 def _converted(
@@ -131,18 +120,8 @@ def _evaluated(program: RelaxProgram, params: Arrays, entry: _MainParameters, co
 
 
 def _check_supported(program: RelaxProgram, converter: Converter) -> None:
-    """Raise UnsupportedError about everything that is not supported."""
-    errors = [e for e in converter.unsupported.values() if not e.operators]
-    problems = [problem for error in errors for problem in error.problems]
-    missing = [use for use in operators(program.module, program.entry, converter.functions) if not use.supported]
-    if missing:
-        counts = {use.name: use.count for use in missing}
-        remedy = "docs/relax.md lists the supported ones; functions={...} gives what computes others"
-        raise UnsupportedError("relax", missing_operators(missing), remedy=remedy, operators=counts, problems=problems)
-    if len(errors) == 1:
-        raise errors[0]
-    if errors:
-        raise UnsupportedError("relax", f"{len(errors)} calls are not supported", problems=problems)
+    uses = operators(program.module, program.entry, converter.functions)
+    READER.check_supported(uses, converter.unsupported.values())
 
 
 def _check_result(program: RelaxProgram, value: Any) -> None:

@@ -7,21 +7,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meta.device import CPU, Device
-from meta.device import device as parse_device
-from meta.frontend._incoming import ConvertedProgram
 from meta.frontend.examination import Examination
-from meta.frontend.relay.convert.operator_use import operators
+from meta.frontend.reader import ConvertedProgram
+from meta.frontend.relay.convert.operator_use import READER, operators
 from meta.frontend.relay.convert.parameter_names import matched
 from meta.frontend.relay.convert.program import convert
-from meta.frontend.relay.errors import RelayError, UnsupportedError
 from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.frontend.relay.params import read_params
 from meta.frontend.relay.source import Source, read
 from meta.ir.module import Module
-from meta.ir.verifier import verify_once
-from meta.passes.composites import composites
 from meta.passes.manager import Pass
-from meta.passes.place import place
 
 Params = Any
 """A dict of arrays, the bytes of `relay.save_param_dict`, or a path to a file of those or to an `.npz`."""
@@ -74,7 +69,7 @@ def load(
     train mode normalises by them. The other arguments and the errors are the same as for `from_relay`."""
     values = read_params(params)
     parsed = read(source)
-    program = _finished(convert(parsed, None, shapes, _name(source)), device)
+    program = convert(parsed, None, shapes, _name(source)).finished(device)
     users = {name: key for key, name in matched(parsed, values, "params").items()}
     names = tuple(users.get(name, name) for name in program.inputs)
     return RelayModel(program.module, names, values, momentum)
@@ -89,14 +84,8 @@ def examine(
     Raises RelaySyntaxError for text that does not parse."""
     program = read(source)
     values = None if params is None else read_params(params)
-    problems: tuple[str, ...] = ()
-    try:
-        convert(program, values, shapes, _name(source))
-    except UnsupportedError as error:
-        problems = error.problems
-    except RelayError as error:
-        problems = (error.summary,)
-    return Examination(_name(source), operators(program), problems)
+    name = _name(source)
+    return READER.examination(name, operators(program), lambda: convert(program, values, shapes, name))
 
 
 def imported(
@@ -107,15 +96,7 @@ def imported(
 ) -> ConvertedProgram:
     """`from_relay`, with Relay's names of the remaining parameters."""
     values = None if params is None else read_params(params)
-    return _finished(convert(read(source), values, shapes, _name(source)), device)
-
-
-def _finished(program: ConvertedProgram, device: Device | str) -> ConvertedProgram:
-    """The program with composites, on a device, checked."""
-    module = composites(program.module)
-    module = module if parse_device(device) is CPU else place(device)(module)
-    verify_once(module)
-    return ConvertedProgram(module, program.inputs)
+    return convert(read(source), values, shapes, _name(source)).finished(device)
 
 
 def _name(source: Source) -> str:

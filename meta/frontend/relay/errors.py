@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from meta.errors import MetaError, NotSupportedError
-from meta.frontend.examination import problem_lines
+from meta.errors import MetaError
+from meta.frontend.examination import UnsupportedProgramError
 from meta.frontend.relay.ast import Place
 
 
@@ -55,18 +53,8 @@ def _excerpt(text: str, line: int, column: int) -> str:
     return f"    {'...' if left else ''}{visible}\n    {' ' * (3 * bool(left) + caret)}^"
 
 
-class UnsupportedError(RelayError, NotSupportedError):
-    """A Relay program that can be read but not converted.
-
-    operators: the operators without a converter, with the number of their calls.
-    problems: what else cannot be converted: each with its place, what is expected, and the remedy."""
-
-    def __init__(
-        self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = ()
-    ) -> None:
-        super().__init__(*parts, remedy=remedy, details=problem_lines(problems))
-        self.operators: Mapping[str, int] = operators or {}
-        self.problems = tuple(problems) if problems or self.operators else (self.summary.removeprefix("[relay] "),)
+class UnsupportedError(RelayError, UnsupportedProgramError):
+    """A Relay program that can be read but not converted."""
 
 
 def located(place: Place, problem: str) -> str:

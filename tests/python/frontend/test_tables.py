@@ -11,13 +11,13 @@ from pkgutil import iter_modules
 import pytest
 
 import meta
-from meta.frontend._row_table import RowTable
-from meta.frontend.onnx import table as onnx_table
 from meta.frontend.onnx.compositions._table import compositions
-from meta.frontend.onnx.export_ops._table import rows as onnx_nodes
-from meta.frontend.onnx.ops import _row as onnx_rows
-from meta.frontend.relay.convert import table as relay
+from meta.frontend.onnx.export_ops._table import table as onnx_nodes
+from meta.frontend.onnx.ops._row import domain_of, qualified
+from meta.frontend.onnx.ops._row import table as onnx_table
+from meta.frontend.relay.convert.call import converters
 from meta.frontend.relay.ops import one_to_one
+from meta.frontend.rows import RowTable
 from meta.frontend.torch import aten
 from meta.op.registry import names
 
@@ -62,15 +62,15 @@ def test_missing_names_are_noticed() -> None:
 def test_operators_that_tables_name_are_in_the_registry() -> None:
     entries = names()
     assert set(one_to_one.OPERATORS.values()) <= entries
-    assert set(onnx_nodes()) | set(compositions()) <= entries
-    assert not set(onnx_nodes()) & {"no_such_operator"}
+    assert set(onnx_nodes.names()) | set(compositions()) <= entries
+    assert not set(onnx_nodes.names()) & {"no_such_operator"}
 
 
 def test_operators_of_relay_have_one_converter() -> None:
-    assert len(relay.supported()) > 250
+    assert len(converters.names()) > 250
     for name in ("nn.conv2d", "add"):
         with pytest.raises(AssertionError, match=name):
-            relay.converter(name)(lambda call: call)
+            converters.row(name)(lambda call: call)
 
 
 def test_a_table_has_one_row_for_an_operator() -> None:
@@ -80,29 +80,39 @@ def test_a_table_has_one_row_for_an_operator() -> None:
         table.row("abs")(len)
 
 
+def test_a_table_finds_the_row_of_a_version() -> None:
+    table = RowTable("meta.frontend.relax.ops", lambda name, since, function, **options: (name, since, options))
+    table.enter({"abs": len, "exp": len}, since=2, folds=True)
+    table.row("abs", since=5)(len)
+    assert [table.find("abs", version) for version in (1, 4, 5)] == [
+        None, ("abs", 2, {"folds": True}), ("abs", 5, {}),
+    ]  # fmt: skip
+    assert (list(table.versions("abs")), list(table.versions("log"))) == ([5, 2], [])
+    assert table.rows() == {"abs": ("abs", 5, {}), "exp": ("exp", 2, {"folds": True})}
+    assert table.names() == ["abs", "exp"]
+
+
 def test_operators_of_onnx_have_one_row_for_an_opset() -> None:
-    table = onnx_table.rows()
-    assert len(table) > 150
-    for key, rows in table.items():
-        opsets = [row.since for row in rows]
-        assert opsets == sorted(set(opsets), reverse=True), key
-    with pytest.raises(AssertionError, match="two rows for opset"):
-        onnx_rows.row("Relu", since=table["", "Relu"][0].since)(lambda node, x: x)
+    assert len(onnx_table.names()) > 150
+    for name in onnx_table.names():
+        opsets = [row.since for row in onnx_table.versions(name).values()]
+        assert opsets == sorted(set(opsets), reverse=True), name
+    with pytest.raises(AssertionError, match="two rows for version"):
+        onnx_table.row("Relu")(lambda node, x: x)
 
 
 def test_rows_of_onnx_are_operators_of_the_standard() -> None:
     defs = pytest.importorskip("onnx.defs")
-    lines: dict[tuple[str, str], set[str]] = {}
+    lines: dict[str, set[str]] = {}
     for schema in defs.get_all_schemas_with_history():
-        domain = onnx_table.domain_of(schema.domain)
-        lines.setdefault((domain, schema.name), set()).update(schema.attributes)
-    standard = ("", "ai.onnx.ml", "ai.onnx.preview.training")
-    rows = [row for (domain, _), rows in onnx_table.rows().items() if domain in standard for row in rows]
+        lines.setdefault(qualified(schema.name, domain_of(schema.domain)), set()).update(schema.attributes)
+    standard = [name for name in onnx_table.names() if not name.startswith("ai.onnx.preview::")]
+    rows = [row for name in standard for row in onnx_table.versions(name).values()]
     shared: dict[object, set[str]] = {}  # one function may serve several operators
     for row in rows:
-        assert (row.domain, row.name) in lines, row.name
+        assert row.name in lines, row.name
         assert row.since <= defs.onnx_opset_version(), row.name
-        shared.setdefault(row.function.__code__, set()).update(lines[row.domain, row.name])
+        shared.setdefault(row.function.__code__, set()).update(lines[row.name])
     for row in rows:
         assert row.attributes <= shared[row.function.__code__], row.name
 

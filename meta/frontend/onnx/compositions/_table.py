@@ -13,7 +13,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend._row_table import RowTable
+from meta.frontend.rows import RowTable
 from meta.schema._dsl import TensorLike
 
 _table = RowTable("meta.frontend.onnx.compositions")

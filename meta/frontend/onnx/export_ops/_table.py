@@ -1,8 +1,6 @@
 """The table of ONNX nodes by the names of meta's operators. The modules of this folder fill it.
 
-    @row("softmax")
-    def softmax(call: OnnxSite, x: str, axis: int) -> str | None:
-        return call.node("Softmax", x, axis=axis)
+    rows({"softmax": lambda call, x, axis: call.node("Softmax", x, axis=axis)})
 
 A row receives the arguments of a call in the order of the schema, with the names of values for tensors, adds nodes and
 returns the name of the result, a tuple of names for several; or None where ONNX cannot express these arguments.
@@ -18,10 +16,9 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import Dim
-from meta.frontend._row_table import Row as Row
-from meta.frontend._row_table import RowTable
 from meta.frontend.onnx.export_graph import ExportGraph
 from meta.frontend.onnx.export_types import element_type
+from meta.frontend.rows import RowTable
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
 
@@ -88,7 +85,7 @@ class OnnxSite:
         return self.cast(value, kind.dtype, dtype) if isinstance(kind, TensorType) else self.number(value, dtype)
 
 
-_table = RowTable("meta.frontend.onnx.export_ops")
-_complex_table = RowTable("meta.frontend.onnx.export_ops")
-row, rows = _table.row, _table.rows
-complex_row, complex_rows = _complex_table.row, _complex_table.rows
+table = RowTable("meta.frontend.onnx.export_ops")
+complex_table = RowTable("meta.frontend.onnx.export_ops")
+row, rows = table.row, table.enter
+complex_row, complex_rows = complex_table.row, complex_table.enter

@@ -5,17 +5,12 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.onnx.names import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, VARIADIC
+from meta.frontend.rows import Function
 from meta.ir.type import operand_dtype
 
-_ARITHMETIC: Final = {"add": "Add", "multiply": "Mul", "subtract": "Sub", "maximum": "Max", "minimum": "Min"}
 _OF_FLAGS: Final = {"Add": "Or", "Max": "Or", "Mul": "And", "Min": "And"}
-_COMPARISONS: Final = {
-    "equal": "Equal", "greater": "Greater", "greater_equal": "GreaterOrEqual", "less": "Less",
-    "less_equal": "LessOrEqual",
-}  # fmt: skip
-_LOGICAL: Final = {"logical_and": "And", "logical_or": "Or", "logical_xor": "Xor"}
-_BITWISE: Final = {"bitwise_and": "And", "bitwise_or": "Or", "bitwise_xor": "Xor"}
 
 
 def _operands(call: OnnxSite, x1: Any, x2: Any, dtype: str = "") -> tuple[str, str]:
@@ -23,7 +18,7 @@ def _operands(call: OnnxSite, x1: Any, x2: Any, dtype: str = "") -> tuple[str, s
     return call.operand(0, x1, dtype or call.dtype), call.operand(1, x2, dtype or call.dtype)
 
 
-def _arithmetic(kind: str) -> Row:
+def _arithmetic(kind: str) -> Function:
     def convert(call: OnnxSite, x1: Any, x2: Any) -> str | None:
         node = _OF_FLAGS.get(kind) if call.dtype == "bool" else kind
         return None if node is None else call.node(node, *_operands(call, x1, x2))
@@ -31,7 +26,7 @@ def _arithmetic(kind: str) -> Row:
     return convert
 
 
-def _comparison(kind: str) -> Row:
+def _comparison(kind: str) -> Function:
     def convert(call: OnnxSite, x1: Any, x2: Any) -> str:
         dtype = operand_dtype(*call.args)
         if dtype == "bool" and kind != "Equal":
@@ -41,33 +36,28 @@ def _comparison(kind: str) -> Row:
     return convert
 
 
-for _name, _kind in _ARITHMETIC.items():
-    row(_name)(_arithmetic(_kind))
-for _name, _kind in _COMPARISONS.items():
-    row(_name)(_comparison(_kind))
-for _name, _kind in _LOGICAL.items():
-    row(_name)(lambda call, x1, x2, kind=_kind: call.node(kind, *_operands(call, x1, x2, "bool")))
-for _name, _kind in _BITWISE.items():
-    row(_name)(
-        lambda call, x1, x2, kind=_kind: call.node(
-            kind if call.dtype == "bool" else f"Bitwise{kind}", *_operands(call, x1, x2)
-        )
+def _bitwise(name: str) -> Function:
+    return lambda call, x1, x2: call.node(
+        LOGICAL[f"logical_{name}"] if call.dtype == "bool" else BITWISE[f"bitwise_{name}"], *_operands(call, x1, x2)
     )
 
 
-@row("not_equal")
-def not_equal(call: OnnxSite, x1: Any, x2: Any) -> str:
-    return call.node("Not", _comparison("Equal")(call, x1, x2))
+def _logical(kind: str) -> Function:
+    return lambda call, x1, x2: call.node(kind, *_operands(call, x1, x2, "bool"))
 
 
-@row("divide")
-def divide(call: OnnxSite, x1: Any, x2: Any) -> str:
-    return call.node("Div", *_operands(call, x1, x2))
-
-
-@row("power")
-def power(call: OnnxSite, x1: Any, x2: Any) -> str | None:
-    return call.node("Pow", *_operands(call, x1, x2)) if dtypes.is_float(call.dtype) else None
+rows({name: _arithmetic(kind) for name, kind in {**ARITHMETIC, **VARIADIC}.items()})
+rows({name: _comparison(kind) for name, kind in COMPARISONS.items()})
+rows({name: _logical(kind) for name, kind in LOGICAL.items()})
+rows({f"bitwise_{name}": _bitwise(name) for name in ("and", "or", "xor")})
+rows({
+    "divide": lambda call, x1, x2: call.node("Div", *_operands(call, x1, x2)),
+    "not_equal": lambda call, x1, x2: call.node("Not", _comparison("Equal")(call, x1, x2)),
+    "power": lambda call, x1, x2: call.node("Pow", *_operands(call, x1, x2)) if dtypes.is_float(call.dtype) else None,
+    "trunc_mod": lambda call, x1, x2: (
+        call.node("Mod", *_operands(call, x1, x2), fmod=1) if call.dtype != "bool" else None
+    ),
+})  # fmt: skip
 
 
 @row("floor_divide")
@@ -89,11 +79,6 @@ def mod(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     zero = call.number(0.0)
     opposite = call.node("Less", call.node("Mul", call.node("Sign", rest), call.node("Sign", b)), zero)
     return call.node("Where", opposite, call.node("Add", rest, b), rest)
-
-
-@row("trunc_mod")
-def trunc_mod(call: OnnxSite, x1: Any, x2: Any) -> str | None:
-    return call.node("Mod", *_operands(call, x1, x2), fmod=1) if call.dtype != "bool" else None
 
 
 @row("where")

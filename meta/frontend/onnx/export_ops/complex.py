@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import is_static
-from meta.frontend.onnx.export_ops._table import OnnxSite, complex_row
+from meta.frontend.onnx.export_ops._table import OnnxSite, complex_row, complex_rows
 from meta.ir.type import TensorType
 
 _PARTS = 2
@@ -50,39 +50,19 @@ def _zero(call: OnnxSite) -> str:
 # --- parts -----------------------------------------------------------------------------------------------------------
 
 
-@complex_row("complex")
-def complex_(call: OnnxSite, re: str, im: str) -> str:
-    return _broadcast(call, re, im)
+complex_rows({
+    "abs": lambda call, x: call.node("ReduceL2", x, call.integers([-1]), keepdims=0),
+    "complex": lambda call, re, im: _broadcast(call, re, im),
+    "conj": lambda call, x: call.node("Mul", x, call.number([1.0, -1.0], dtypes.real_dtype(call.dtype))),
+    "imag": lambda call, x: _part(call, x, 1),
+    "real": lambda call, x: _part(call, x, 0),
+})  # fmt: skip
+complex_row("view_as_real", "view_as_complex", "copy", "stop_gradient")(lambda call, x, *_: call.node("Identity", x))
 
 
 @complex_row("polar")
 def polar(call: OnnxSite, radius: str, phase: str) -> str:
     return _broadcast(call, *(call.node("Mul", radius, call.node(kind, phase)) for kind in ("Cos", "Sin")))
-
-
-@complex_row("real")
-def real(call: OnnxSite, x: str) -> str:
-    return _part(call, x, 0)
-
-
-@complex_row("imag")
-def imag(call: OnnxSite, x: str) -> str:
-    return _part(call, x, 1)
-
-
-@complex_row("abs")
-def abs_(call: OnnxSite, x: str) -> str:
-    return call.node("ReduceL2", x, call.integers([-1]), keepdims=0)
-
-
-@complex_row("conj")
-def conj(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", x, call.number([1.0, -1.0], dtypes.real_dtype(call.dtype)))
-
-
-@complex_row("view_as_real", "view_as_complex", "copy", "stop_gradient")
-def same(call: OnnxSite, x: str, *_: Any) -> str:
-    return call.node("Identity", x)
 
 
 @complex_row("cast")
@@ -121,9 +101,7 @@ def multiply(call: OnnxSite, x1: Any, x2: Any) -> str:
     return _broadcast(call, real_part, call.node("Add", call.node("Mul", a, d), call.node("Mul", b, c)))
 
 
-@complex_row("negative")
-def negative(call: OnnxSite, x: str) -> str:
-    return call.node("Neg", x)
+complex_row("negative")(lambda call, x: call.node("Neg", x))
 
 
 # --- shapes ----------------------------------------------------------------------------------------------------------

@@ -7,7 +7,8 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.rows import Function
 
 
 def _coordinates_last(call: OnnxSite, indices: str, ndim: int) -> str:
@@ -44,14 +45,11 @@ def argwhere(call: OnnxSite, x: str, size: Any) -> str | None:
     return call.node("Slice", filled, call.integers([0]), call.integers([size[0]]), call.integers([0]))
 
 
-@row("linspace")
-def linspace(call: OnnxSite, start: float, stop: float, num: int, dtype: str, device: Any) -> str:
-    return call.number(np.linspace(start, stop, num))
-
-
-@row("eye")
-def eye(call: OnnxSite, n: int, m: int | None, dtype: str, device: Any) -> str:
-    return call.number(np.eye(n, m))
+rows({
+    "det": lambda call, x: call.node("Det", x) if call.dtype in ("float32", "float64") else None,
+    "eye": lambda call, n, m, dtype, device: call.number(np.eye(n, m)),
+    "linspace": lambda call, start, stop, num, dtype, device: call.number(np.linspace(start, stop, num)),
+})  # fmt: skip
 
 
 @row("trunc_divide")
@@ -62,16 +60,11 @@ def trunc_divide(call: OnnxSite, x1: Any, x2: Any) -> str | None:
     return call.node("Div", call.operand(0, x1, call.dtype), call.operand(1, x2, call.dtype))
 
 
-@row("det")
-def det(call: OnnxSite, x: str) -> str | None:
-    return call.node("Det", x) if call.dtype in ("float32", "float64") else None
-
-
 _MODES = {"nearest": "nearest", "linear": "linear", "cubic": "cubic"}
 _COORDINATES = ("half_pixel", "pytorch_half_pixel", "align_corners", "asymmetric")
 
 
-def _resize(rank: int) -> Row:
+def _resize(rank: int) -> Function:
     def convert(
         call: OnnxSite, x: str, size: Any, method: str, coordinates: str, rounding: str, cubic_alpha: float
     ) -> str | None:

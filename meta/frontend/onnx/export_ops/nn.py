@@ -9,7 +9,8 @@ from typing import Any, Final
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.rows import Function
 from meta.op import windows
 
 _Ints = Sequence[int]
@@ -49,14 +50,10 @@ def bias_add(call: OnnxSite, x: str, bias: str, axis: int) -> str:
     return call.node("Add", x, call.node("Unsqueeze", bias, call.integers(range(1, after + 1))) if after else bias)
 
 
-@row("softmax")
-def softmax(call: OnnxSite, x: str, axis: int) -> str | None:
-    return call.node("Softmax", x, axis=axis) if call.result.ndim else None
-
-
-@row("log_softmax")
-def log_softmax(call: OnnxSite, x: str, axis: int) -> str | None:
-    return call.node("LogSoftmax", x, axis=axis) if call.result.ndim else None
+rows({
+    "log_softmax": lambda call, x, axis: call.node("LogSoftmax", x, axis=axis) if call.result.ndim else None,
+    "softmax": lambda call, x, axis: call.node("Softmax", x, axis=axis) if call.result.ndim else None,
+})  # fmt: skip
 
 
 def _channels(call: OnnxSite, x: str, *, last: bool) -> str:
@@ -138,7 +135,7 @@ def max_pool_with_indices(
     return values, call.cast(call.node("Mod", positions, plane), "int64", call.results[1].dtype)
 
 
-def _adaptive(kind: str) -> Row:
+def _adaptive(kind: str) -> Function:
     def convert(call: OnnxSite, x: str, size: tuple[int, ...]) -> str | None:
         spatial = call.types[0].shape[2:]
         if all(s == 1 for s in size):

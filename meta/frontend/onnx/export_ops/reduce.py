@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from meta import dtype as dtypes
 from meta.dim import product
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.onnx.names import REDUCTIONS
+from meta.frontend.rows import Function
 
-_KINDS: Final = {
-    "sum": "ReduceSum", "mean": "ReduceMean", "max": "ReduceMax", "min": "ReduceMin", "prod": "ReduceProd",
-    "logsumexp": "ReduceLogSumExp",
-}  # fmt: skip
 _Axes = tuple[int, ...] | None
 
 
@@ -21,7 +19,7 @@ def _reduced(call: OnnxSite, kind: str, x: str, axis: _Axes, keepdims: bool) -> 
     return call.node(kind, x, axes, keepdims=int(keepdims), noop_with_empty_axes=int(axis == ()))
 
 
-def _reduction(kind: str) -> Row:
+def _reduction(kind: str) -> Function:
     def convert(call: OnnxSite, x: str, axis: _Axes, keepdims: bool) -> str | None:
         if call.dtype == "bool":
             return quantified(call, x, axis, keepdims)
@@ -32,8 +30,7 @@ def _reduction(kind: str) -> Row:
     return convert
 
 
-for _name, _kind in _KINDS.items():
-    row(_name)(_reduction(_kind))
+rows({name: _reduction(kind) for name, kind in REDUCTIONS.items()})
 
 
 @row("all", "any")

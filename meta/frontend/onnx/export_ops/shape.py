@@ -6,21 +6,24 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.dim import Dim, SymDim
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.rows import Function
 from meta.ir.type import TensorType
 
 _END: Final = (1 << 63) - 1
 _BEGIN: Final = -(1 << 63) + 1
 
 
-@row("reshape", "reshape_like")
-def reshape(call: OnnxSite, x: str, *_: Any) -> str:
-    return call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
-
-
-@row("expand_dims", "squeeze")
-def axes_of_one(call: OnnxSite, x: str, *_: Any) -> str:
-    return call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
+rows({
+    "concatenate": lambda call, xs, axis: call.node("Concat", *_common(call, xs), axis=axis),
+    "embedding": lambda call, weight, indices: call.node("Gather", weight, _positions(call, indices, 1), axis=0),
+    "index_select": lambda call, x, axis, indices: call.node("Gather", x, _positions(call, indices, 2), axis=axis),
+    "scatter_add": lambda call, x, axis, indices, src: scatter_elements(call, x, axis, indices, src, "add"),
+})  # fmt: skip
+row("reshape", "reshape_like", "expand_dims", "squeeze")(
+    lambda call, x, *_: call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
+)
+row("broadcast_to", "broadcast_to_like")(lambda call, x, *_: call.node("Expand", x, call.shape(call.result.shape)))
 
 
 @row("transpose")
@@ -44,11 +47,6 @@ def moveaxis(call: OnnxSite, x: str, source: tuple[int, ...], destination: tuple
     return call.node("Transpose", x, perm=[moved[i] if i in moved else next(others) for i in range(ndim)])
 
 
-@row("concatenate")
-def concatenate(call: OnnxSite, xs: Sequence[str], axis: int) -> str:
-    return call.node("Concat", *_common(call, xs), axis=axis)
-
-
 @row("stack")
 def stack(call: OnnxSite, xs: Sequence[str], axis: int) -> str:
     place = call.integers([axis])
@@ -65,11 +63,6 @@ def split(call: OnnxSite, x: str, sections: Any, axis: int) -> Any:
     if len(sizes) == 1:
         return (call.node("Identity", x),)
     return call.node("Split", x, call.shape(sizes), outputs=len(sizes), axis=axis)
-
-
-@row("broadcast_to", "broadcast_to_like")
-def broadcast_to(call: OnnxSite, x: str, *_: Any) -> str:
-    return call.node("Expand", x, call.shape(call.result.shape))
 
 
 @row("tile")
@@ -149,16 +142,6 @@ def triangle(call: OnnxSite, x: str, k: int) -> str:
     return call.node("Trilu", x, call.number(k, "int64"), upper=int(call.call.op_name == "triu"))
 
 
-@row("embedding")
-def embedding(call: OnnxSite, weight: str, indices: str) -> str:
-    return call.node("Gather", weight, _positions(call, indices, 1), axis=0)
-
-
-@row("index_select")
-def index_select(call: OnnxSite, x: str, axis: int, indices: str) -> str:
-    return call.node("Gather", x, _positions(call, indices, 2), axis=axis)
-
-
 @row("take")
 def take(call: OnnxSite, x: str, indices: str, axis: int | None, mode: str) -> str | None:
     if mode != "raise":
@@ -191,12 +174,7 @@ def scatter_elements(call: OnnxSite, x: str, axis: int, indices: str, src: str, 
     return call.node("ScatterElements", x, positions, src, axis=axis, reduction=_REDUCTIONS[reduction])
 
 
-@row("scatter_add")
-def scatter_add(call: OnnxSite, x: str, axis: int, indices: str, src: str) -> str | None:
-    return scatter_elements(call, x, axis, indices, src, "add")
-
-
-def _filled(value: float) -> Row:
+def _filled(value: float) -> Function:
     def convert(call: OnnxSite, *_: Any) -> str:
         return call.node("Expand", call.number(value), call.shape(call.result.shape))
 

@@ -3,159 +3,78 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from typing import Any, Final
 
-from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, Row, row
-
-_FLOATING: Final = {
-    "acos": "Acos", "acosh": "Acosh", "asin": "Asin", "asinh": "Asinh", "atan": "Atan", "atanh": "Atanh", "cos": "Cos",
-    "cosh": "Cosh", "erf": "Erf", "exp": "Exp", "log": "Log", "sigmoid": "Sigmoid", "sin": "Sin", "sinh": "Sinh",
-    "sqrt": "Sqrt", "tan": "Tan", "tanh": "Tanh", "reciprocal": "Reciprocal", "softsign": "Softsign", "mish": "Mish",
-    "selu": "Selu", "hardswish": "HardSwish", "isnan": "IsNaN", "isinf": "IsInf",
-}  # fmt: skip
-_ROUNDING: Final = {"ceil": "Ceil", "floor": "Floor"}
-_SAME: Final = {"abs": "Abs", "negative": "Neg", "sign": "Sign", "relu": "Relu"}
+from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.onnx.names import UNARY
+from meta.frontend.rows import Function
 
 
-def _composed(*names: str) -> Callable[[Row], Row]:
-    """A row for a floating tensor, and for integers, which are cast, where the operator makes floats or flags of
-    them."""
-
-    def enter(function: Row) -> Row:
-        def convert(call: OnnxSite, x: str, *rest: Any) -> Any:
-            source = call.types[0].dtype
-            if dtypes.is_float(source):
-                return function(call, x, *rest)
-            if call.dtype != "bool" and not dtypes.is_float(call.dtype):
-                return None
-            return function(call, call.cast(x, source, "float32" if call.dtype == "bool" else call.dtype), *rest)
-
-        row(*names)(convert)
-        return function
-
-    return enter
+def _node(kind: str) -> Function:
+    return lambda call, x: call.node(kind, x)
 
 
-for _name, _kind in _FLOATING.items():
-    _composed(_name)(lambda call, x, kind=_kind: call.node(kind, x))
-for _name, _kind in _ROUNDING.items():
-    row(_name)(lambda call, x, kind=_kind: call.node(kind, x) if call.is_float else call.node("Identity", x))
-for _name, _kind in _SAME.items():
-    row(_name)(lambda call, x, kind=_kind: None if call.dtype == "bool" else call.node(kind, x))
+_ROWS: Final[dict[str, Function]] = {
+    **{name: _node(kind) for name, kind in UNARY.items()},
+    "celu": lambda call, x, alpha: call.node("Celu", x, alpha=alpha) if call.dtype == "float32" else None,
+    "deg2rad": lambda call, x: call.node("Mul", x, call.number(math.pi / 180)),
+    "elu": lambda call, x, alpha: call.node("Elu", x, alpha=alpha),
+    "erfc": lambda call, x: call.node("Sub", call.number(1.0), call.node("Erf", x)),
+    "exp2": lambda call, x: call.node("Pow", call.number(2.0), x),
+    "expm1": lambda call, x: call.node("Sub", call.node("Exp", x), call.number(1.0)),
+    "frac": lambda call, x: call.node("Sub", x, _whole(call, x)),
+    "hardshrink": lambda call, x, lambd: call.node("Shrink", x, lambd=lambd, bias=0.0),
+    "hardsigmoid": lambda call, x: call.node("HardSigmoid", x, alpha=1 / 6, beta=0.5),
+    "isfinite": lambda call, x: call.node("Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x))),
+    "isinf": _node("IsInf"),
+    "isneginf": lambda call, x: call.node("IsInf", x, detect_positive=0),
+    "isposinf": lambda call, x: call.node("IsInf", x, detect_negative=0),
+    "leaky_relu": lambda call, x, alpha: call.node("LeakyRelu", x, alpha=alpha),
+    "log10": lambda call, x: call.node("Mul", call.node("Log", x), call.number(1 / math.log(10))),
+    "log1p": lambda call, x: call.node("Log", call.node("Add", x, call.number(1.0))),
+    "log2": lambda call, x: call.node("Mul", call.node("Log", x), call.number(1 / math.log(2))),
+    "logsigmoid": lambda call, x: call.node("Neg", call.node("Softplus", call.node("Neg", x))),
+    "rad2deg": lambda call, x: call.node("Mul", x, call.number(180 / math.pi)),
+    "rsqrt": lambda call, x: call.node("Reciprocal", call.node("Sqrt", x)),
+    "selu": _node("Selu"),
+    "silu": lambda call, x: call.node("Mul", x, call.node("Sigmoid", x)),
+    "softshrink": lambda call, x, lambd: call.node("Shrink", x, lambd=lambd, bias=lambd),
+    "square": lambda call, x: call.node("Mul", x, x),
+    "tanhshrink": lambda call, x: call.node("Sub", x, call.node("Tanh", x)),
+    "threshold": lambda call, x, limit, value: call.node(
+        "Where", call.node("Greater", x, call.number(limit)), x, call.number(value)
+    ),
+    "trunc": lambda call, x: _whole(call, x),
+}
+_ROUNDINGS: Final = ("ceil", "floor", "trunc")
 
 
-@row("copy", "stop_gradient", "device_copy", "real", "conj")
-def copy(call: OnnxSite, x: str, *_: Any) -> str:
-    return call.node("Identity", x)
+def _with_operand(function: Function, *, rounds: bool) -> Function:
+    """A row whose tensor has the result's dtype; where the results are flags, a floating one. rounds: integers stay."""
+
+    def convert(call: OnnxSite, x: str, *rest: Any) -> Any:
+        source = call.types[0].dtype
+        if rounds and not call.is_float:
+            return call.node("Identity", x)
+        dtype = call.dtype if call.dtype != "bool" else source if call.is_float else "float32"
+        return function(call, call.cast(x, source, dtype), *rest)
+
+    return convert
 
 
-@row("square")
-def square(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", x, x)
-
-
-@_composed("rsqrt")
-def rsqrt(call: OnnxSite, x: str) -> str:
-    return call.node("Reciprocal", call.node("Sqrt", x))
-
-
-@_composed("silu")
-def silu(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", x, call.node("Sigmoid", x))
-
-
-@_composed("logsigmoid")
-def logsigmoid(call: OnnxSite, x: str) -> str:
-    return call.node("Neg", call.node("Softplus", call.node("Neg", x)))
-
-
-@_composed("hardsigmoid")
-def hardsigmoid(call: OnnxSite, x: str) -> str:
-    return call.node("HardSigmoid", x, alpha=1 / 6, beta=0.5)
-
-
-@_composed("tanhshrink")
-def tanhshrink(call: OnnxSite, x: str) -> str:
-    return call.node("Sub", x, call.node("Tanh", x))
-
-
-@_composed("exp2")
-def exp2(call: OnnxSite, x: str) -> str:
-    return call.node("Pow", call.number(2.0), x)
-
-
-@_composed("expm1")
-def expm1(call: OnnxSite, x: str) -> str:
-    return call.node("Sub", call.node("Exp", x), call.number(1.0))
-
-
-@_composed("log1p")
-def log1p(call: OnnxSite, x: str) -> str:
-    return call.node("Log", call.node("Add", x, call.number(1.0)))
-
-
-@_composed("log2")
-def log2(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", call.node("Log", x), call.number(1 / math.log(2)))
-
-
-@_composed("log10")
-def log10(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", call.node("Log", x), call.number(1 / math.log(10)))
-
-
-@_composed("erfc")
-def erfc(call: OnnxSite, x: str) -> str:
-    return call.node("Sub", call.number(1.0), call.node("Erf", x))
-
-
-@_composed("deg2rad")
-def deg2rad(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", x, call.number(math.pi / 180))
-
-
-@_composed("rad2deg")
-def rad2deg(call: OnnxSite, x: str) -> str:
-    return call.node("Mul", x, call.number(180 / math.pi))
-
-
-@row("trunc")
-def trunc(call: OnnxSite, x: str) -> str:
-    if not call.is_float:
-        return call.node("Identity", x)
+def _whole(call: OnnxSite, x: str) -> str:
+    """Numbers without their fractions."""
     return call.node("Mul", call.node("Sign", x), call.node("Floor", call.node("Abs", x)))
 
 
-@_composed("frac")
-def frac(call: OnnxSite, x: str) -> str:
-    return call.node("Sub", x, trunc(call, x))
-
-
-@_composed("isfinite")
-def isfinite(call: OnnxSite, x: str) -> str:
-    return call.node("Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x)))
-
-
-@_composed("isposinf")
-def isposinf(call: OnnxSite, x: str) -> str:
-    return call.node("IsInf", x, detect_negative=0)
-
-
-@_composed("isneginf")
-def isneginf(call: OnnxSite, x: str) -> str:
-    return call.node("IsInf", x, detect_positive=0)
-
-
-@row("logical_not")
-def logical_not(call: OnnxSite, x: str) -> str:
-    return call.node("Not", call.cast(x, call.types[0].dtype, "bool"))
-
-
-@row("bitwise_not")
-def bitwise_not(call: OnnxSite, x: str) -> str:
-    return call.node("Not" if call.dtype == "bool" else "BitwiseNot", x)
+rows({name: _with_operand(function, rounds=name in _ROUNDINGS) for name, function in _ROWS.items()})
+rows({
+    "bitwise_not": lambda call, x: call.node("Not" if call.dtype == "bool" else "BitwiseNot", x),
+    "cast": lambda call, x, dtype: call.cast(x, call.types[0].dtype, dtype),
+    "cast_like": lambda call, x, like: call.node("CastLike", x, like),
+    "logical_not": lambda call, x: call.node("Not", call.cast(x, call.types[0].dtype, "bool")),
+})  # fmt: skip
+row("copy", "stop_gradient", "device_copy", "real", "conj")(lambda call, x, *_: call.node("Identity", x))
 
 
 @row("round")
@@ -163,16 +82,6 @@ def round_(call: OnnxSite, x: str, decimals: int) -> str | None:
     if not call.is_float:
         return call.node("Identity", x)
     return call.node("Round", x) if decimals == 0 else None
-
-
-@row("cast")
-def cast(call: OnnxSite, x: str, dtype: str) -> str:
-    return call.cast(x, call.types[0].dtype, dtype)
-
-
-@row("cast_like")
-def cast_like(call: OnnxSite, x: str, like: str) -> str:
-    return call.node("CastLike", x, like)
 
 
 @row("gelu")
@@ -189,21 +98,6 @@ def gelu(call: OnnxSite, x: str, approximate: str) -> str:
     return call.node("Mul", call.node("Mul", x, half), call.node("Add", gate, one))
 
 
-@row("elu")
-def elu(call: OnnxSite, x: str, alpha: float) -> str:
-    return call.node("Elu", x, alpha=alpha)
-
-
-@row("celu")
-def celu(call: OnnxSite, x: str, alpha: float) -> str | None:
-    return call.node("Celu", x, alpha=alpha) if call.dtype == "float32" else None
-
-
-@row("leaky_relu")
-def leaky_relu(call: OnnxSite, x: str, alpha: float) -> str:
-    return call.node("LeakyRelu", x, alpha=alpha)
-
-
 @row("softplus")
 def softplus(call: OnnxSite, x: str, beta: float, threshold: float | None) -> str | None:
     if threshold is not None and threshold * 1.0 < 15:  # where softplus(x) is not yet x
@@ -212,21 +106,6 @@ def softplus(call: OnnxSite, x: str, beta: float, threshold: float | None) -> st
         return call.node("Softplus", x)
     scale = call.number(beta)
     return call.node("Div", call.node("Softplus", call.node("Mul", x, scale)), scale)
-
-
-@row("hardshrink")
-def hardshrink(call: OnnxSite, x: str, lambd: float) -> str:
-    return call.node("Shrink", x, lambd=lambd, bias=0.0)
-
-
-@row("softshrink")
-def softshrink(call: OnnxSite, x: str, lambd: float) -> str:
-    return call.node("Shrink", x, lambd=lambd, bias=lambd)
-
-
-@row("threshold")
-def threshold(call: OnnxSite, x: str, limit: float, value: float) -> str:
-    return call.node("Where", call.node("Greater", x, call.number(limit)), x, call.number(value))
 
 
 @row("clip", "hardtanh")

@@ -1,4 +1,4 @@
-"""Rows of the table of operators: functions of a node's inputs and attributes."""
+"""The table of ONNX's operators: functions of a node's inputs and attributes. The modules of this folder fill it."""
 
 from __future__ import annotations
 
@@ -6,14 +6,14 @@ import inspect
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
-from typing import Any, Final, NoReturn, Protocol, TypeVar
+from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
 from meta.errors import NotSupportedError, TypeInferenceError
 from meta.frontend.onnx.ops._values import is_host, tensor, value_of
+from meta.frontend.rows import RowTable
 
-F = TypeVar("F", bound=Callable[..., Any])
 Fold = Callable[..., Any]
 
 MAX_UNROLLED: Final = 1 << 10
@@ -46,6 +46,7 @@ class Node(Protocol):
 class OperatorRow:
     """How one operator is converted, from one opset on.
 
+    name: with its domain (see `qualified`).
     function: (node, *inputs, **attributes) -> a value, or a tuple of one value an output; absent optional inputs are
         None. Its keyword-only parameters are the attributes, without defaults if they are required.
     since: the first opset.  constants: names of inputs whose values must be known at conversion: NumPy arrays.
@@ -56,12 +57,11 @@ class OperatorRow:
     """
 
     name: str
-    domain: str
     since: int
     function: Callable[..., Any]
-    constants: frozenset[str]
-    raw: bool
-    fold: Fold | None
+    constants: Sequence[str] = ()
+    raw: bool = False
+    fold: Fold | None = None
     folds: bool = True
 
     @property
@@ -75,7 +75,7 @@ class OperatorRow:
         Raises NotSupportedError for unknown attributes, TypeInferenceError for missing ones and missing inputs."""
         parameters = _parameters(self.function)
         values = [p for p in parameters.values() if p.kind in (p.POSITIONAL_OR_KEYWORD, p.VAR_POSITIONAL)][1:]
-        self._check(inputs, values, attributes)
+        self._check(node, inputs, values, attributes)
         variadic = bool(values) and values[-1].kind is inspect.Parameter.VAR_POSITIONAL
         names = [p.name for p in (*values, *values[-1:] * len(inputs) * variadic)]
         if self.fold is not None and inputs and all(value is None or is_host(value) for value in inputs):
@@ -93,21 +93,23 @@ class OperatorRow:
             return value_of(node, value, name)
         return value if self.raw else tensor(value)
 
-    def _check(self, inputs: Sequence[Any], values: list[inspect.Parameter], attributes: dict[str, Any]) -> None:
+    def _check(
+        self, node: Node, inputs: Sequence[Any], values: list[inspect.Parameter], attributes: dict[str, Any]
+    ) -> None:
         parameters = _parameters(self.function)
         names = {p.name: p for p in parameters.values() if p.kind is p.KEYWORD_ONLY}
         unknown = [name for name in attributes if name not in names]
         if unknown:
-            raise NotSupportedError(self.name, f"attribute {unknown[0]} is set", f"{', '.join(names) or 'none'}")
+            raise NotSupportedError(node.op_type, f"attribute {unknown[0]} is set", f"{', '.join(names) or 'none'}")
         for name, parameter in names.items():
             if parameter.default is parameter.empty and name not in attributes:
-                raise TypeInferenceError(self.name, f"attribute {name} is missing", "a value")
+                raise TypeInferenceError(node.op_type, f"attribute {name} is missing", "a value")
         fixed = [p for p in values if p.kind is p.POSITIONAL_OR_KEYWORD]
         if len(inputs) > len(fixed) and len(fixed) == len(values):
-            raise TypeInferenceError(self.name, f"{len(inputs)} inputs", f"at most {len(fixed)}")
+            raise TypeInferenceError(node.op_type, f"{len(inputs)} inputs", f"at most {len(fixed)}")
         for i, parameter in enumerate(fixed):
             if parameter.default is parameter.empty and (i >= len(inputs) or inputs[i] is None):
-                raise TypeInferenceError(self.name, f"input {parameter.name} is missing", "a tensor")
+                raise TypeInferenceError(node.op_type, f"input {parameter.name} is missing", "a tensor")
 
 
 @cache
@@ -115,25 +117,23 @@ def _parameters(function: Callable[..., Any]) -> Mapping[str, inspect.Parameter]
     return inspect.signature(function).parameters
 
 
-ROWS: dict[tuple[str, str], list[OperatorRow]] = {}
-"""Rows by domain ("" for the standard one) and operator, newest opset first."""
+STANDARD = frozenset({"", "ai.onnx"})
+"""Names of the domain of the standard operators."""
 
 
-def row(
-    *names: str, since: int = 1, domain: str = "", constants: Sequence[str] = (), raw: bool = False,
-    fold: Fold | None = None, folds: bool = True,
-) -> Callable[[F], F]:  # fmt: skip
-    """Enter the decorated function as the operators `names`, from opset `since` on (see OperatorRow)."""
+def domain_of(name: str) -> str:
+    """A domain as the table has it: "" for the standard operators."""
+    return "" if name in STANDARD else name
 
-    def enter(function: F) -> F:
-        for name in names:
-            rows = ROWS.setdefault((domain, name), [])
-            assert all(r.since != since for r in rows), f"{name} has two rows for opset {since}"
-            rows.append(OperatorRow(name, domain, since, function, frozenset(constants), raw, fold, folds))
-            rows.sort(key=lambda r: -r.since)
-        return function
 
-    return enter
+def qualified(name: str, domain: str) -> str:
+    """An operator as the table has it: `Relu`, `ai.onnx.ml::Scaler`."""
+    return f"{domain}::{name}" if domain else name
+
+
+table = RowTable("meta.frontend.onnx.ops", OperatorRow)
+"""Rows by qualified name; their versions are opsets of the operator's domain."""
+row, rows = table.row, table.enter
 
 
 def refuse(node: Node, problem: str, expected: str = "", remedy: str = "") -> NoReturn:

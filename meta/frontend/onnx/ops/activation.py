@@ -7,39 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
-from meta.frontend.onnx.ops._row import Node, refuse, row
+from meta.frontend.onnx.ops._row import Node, refuse, row, rows
 from meta.frontend.onnx.ops._values import axis_of, number
 
-_PLAIN: dict[str, Callable[[Any], Any]] = {
-    "Relu": meta.relu, "Sigmoid": meta.sigmoid, "Tanh": meta.tanh, "Softplus": meta.softplus,
-    "Softsign": meta.softsign, "HardSwish": meta.hardswish, "Mish": meta.mish,
-}  # fmt: skip
+rows({
+    "Elu": lambda node, X, *, alpha=1.0: meta.elu(X, alpha),
+    "LeakyRelu": lambda node, X, *, alpha=0.01: meta.leaky_relu(X, alpha),
+})  # fmt: skip
+row("ThresholdedRelu", since=10)(lambda node, X, *, alpha=1.0: meta.threshold(X, alpha, 0.0))
+row("Celu", since=12)(lambda node, X, *, alpha=1.0: meta.celu(X, alpha))
 
 
-def _plain(name: str, function: Callable[[Any], Any]) -> None:
-    def convert(node: Node, X: Any) -> Any:
-        return function(X)
-
-    row(name)(convert)
-
-
-for _name, _function in _PLAIN.items():
-    _plain(_name, _function)
-
-
-@row("LeakyRelu")
-def leaky_relu(node: Node, X: Any, *, alpha: float = 0.01) -> Any:
-    return meta.leaky_relu(X, alpha)
-
-
-@row("Elu")
-def elu(node: Node, X: Any, *, alpha: float = 1.0) -> Any:
-    return meta.elu(X, alpha)
-
-
-@row("Celu", since=12)
-def celu(node: Node, X: Any, *, alpha: float = 1.0) -> Any:
-    return meta.celu(X, alpha)
+@row("Gelu", since=20)
+def gelu(node: Node, X: Any, *, approximate: Any = "none") -> Any:
+    return meta.gelu(X, approximate)
 
 
 _SELU = (1.67326319217681884765625, 1.05070102214813232421875)
@@ -60,24 +41,12 @@ def hard_sigmoid(node: Node, X: Any, *, alpha: float = 0.2, beta: float = 0.5) -
     return meta.clip(meta.add(meta.multiply(X, alpha), beta), 0.0, 1.0)
 
 
-@row("ThresholdedRelu", since=10)
-def thresholded_relu(node: Node, X: Any, *, alpha: float = 1.0) -> Any:
-    return meta.threshold(X, alpha, 0.0)
-
-
-@row("Gelu", since=20)
-def gelu(node: Node, X: Any, *, approximate: str = "none") -> Any:
-    return meta.gelu(X, approximate)  # type: ignore[arg-type]  # meta checks the name
-
-
 @row("Swish", since=24)
 def swish(node: Node, X: Any, *, alpha: float = 1.0) -> Any:
     return meta.silu(X) if alpha == 1.0 else meta.multiply(X, meta.sigmoid(meta.multiply(X, alpha)))
 
 
-@row("SwiGLU", since=28)
-def swiglu(node: Node, A: Any, B: Any, *, alpha: float = 1.0) -> Any:
-    return meta.multiply(swish(node, A, alpha=alpha), B)
+row("SwiGLU", since=28)(lambda node, A, B, *, alpha=1.0: meta.multiply(swish(node, A, alpha=alpha), B))
 
 
 # --- along an axis ---------------------------------------------------------------------------------------------------
@@ -92,38 +61,20 @@ def _flattened(function: Callable[..., Any], x: Any, axis: int) -> Any:
     return meta.reshape(function(meta.reshape(x, (rows, math.prod(x.shape[axis:]))), 1), x.shape)
 
 
-@row("Softmax", since=13)
-def softmax(node: Node, input: Any, *, axis: int = -1) -> Any:  # ONNX's name
-    return meta.softmax(input, axis_of("Softmax", axis, input.ndim))
-
-
-@row("Softmax")
-def softmax_1(node: Node, input: Any, *, axis: int = 1) -> Any:
-    return _flattened(meta.softmax, input, axis)
-
-
-@row("LogSoftmax", since=13)
-def log_softmax(node: Node, input: Any, *, axis: int = -1) -> Any:
-    return meta.log_softmax(input, axis_of("LogSoftmax", axis, input.ndim))
-
-
-@row("LogSoftmax")
-def log_softmax_1(node: Node, input: Any, *, axis: int = 1) -> Any:
-    return _flattened(meta.log_softmax, input, axis)
+rows({
+    "Hardmax": lambda node, input, *, axis=1: _flattened(_hardmax, input, axis),
+    "LogSoftmax": lambda node, input, *, axis=1: _flattened(meta.log_softmax, input, axis),
+    "Softmax": lambda node, input, *, axis=1: _flattened(meta.softmax, input, axis),
+})  # fmt: skip
+rows({
+    "Hardmax": lambda node, input, *, axis=-1: _hardmax(input, axis_of("Hardmax", axis, input.ndim)),
+    "LogSoftmax": lambda node, input, *, axis=-1: meta.log_softmax(input, axis_of("LogSoftmax", axis, input.ndim)),
+    "Softmax": lambda node, input, *, axis=-1: meta.softmax(input, axis_of("Softmax", axis, input.ndim)),
+}, since=13)  # fmt: skip
 
 
 def _hardmax(x: Any, axis: int) -> Any:
     return meta.one_hot(meta.argmax(x, axis), x.shape[axis], x.dtype, axis)
-
-
-@row("Hardmax", since=13)
-def hardmax(node: Node, input: Any, *, axis: int = -1) -> Any:
-    return _hardmax(input, axis_of("Hardmax", axis, input.ndim))
-
-
-@row("Hardmax")
-def hardmax_1(node: Node, input: Any, *, axis: int = 1) -> Any:
-    return _flattened(_hardmax, input, axis)
 
 
 # --- dropout ---------------------------------------------------------------------------------------------------------

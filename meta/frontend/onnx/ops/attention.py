@@ -146,7 +146,7 @@ def _by_steps(
     return meta.matmul(weights, _shared(q, v)), stages[mode]
 
 
-@row("FlexAttention", domain="ai.onnx.preview")
+@row("ai.onnx.preview::FlexAttention")
 def flex_attention(
     node: Node, Q: Any, K: Any, V: Any, *, score_mod: Any = None, prob_mod: Any = None, scale: float | None = None,
     softmax_precision: int | None = None,

@@ -11,32 +11,28 @@ import numpy as np
 import meta
 from meta.dtype import is_float, itemsize
 from meta.errors import TypeInferenceError
+from meta.frontend.onnx.names import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, UNARY, VARIADIC
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import number, row_shape, wide
 from meta.functional._checks import as_dtype
 
-_UNARY: dict[str, str] = {
-    "Abs": "abs", "Acos": "acos", "Acosh": "acosh", "Asin": "asin", "Asinh": "asinh", "Atan": "atan", "Atanh": "atanh",
-    "BitwiseNot": "bitwise_not", "Ceil": "ceil", "Cos": "cos", "Cosh": "cosh", "Erf": "erf", "Exp": "exp",
-    "Floor": "floor", "IsNaN": "isnan", "Log": "log", "Neg": "negative", "Not": "logical_not",
-    "Reciprocal": "reciprocal", "Round": "round", "Sign": "sign", "Sin": "sin", "Sinh": "sinh", "Sqrt": "sqrt",
-    "Tan": "tan",
-}  # fmt: skip
-_FOLDED: dict[str, Callable[..., Any]] = {
-    "Abs": np.abs, "Ceil": np.ceil, "Floor": np.floor, "Neg": np.negative, "Not": np.logical_not, "Sqrt": np.sqrt,
-    "Round": np.round,
-}  # fmt: skip
+_FOLDED = frozenset({"abs", "ceil", "floor", "negative", "sqrt"})
+"""Names in meta and NumPy of the operators that sizes are computed with."""
 
 
-def _unary(name: str, function: Callable[..., Any]) -> None:
+def _unary(function: Callable[[Any], Any]) -> Callable[..., Any]:
     def convert(node: Node, X: Any) -> Any:
         return function(X)
 
-    row(name, fold=_FOLDED.get(name))(convert)
+    return convert
 
 
-for _name, _function in _UNARY.items():
-    _unary(_name, getattr(meta, _function))
+for _name, _kind in UNARY.items():
+    row(_kind, fold=getattr(np, _name) if _name in _FOLDED else None)(_unary(getattr(meta, _name)))
+row("BitwiseNot")(_unary(meta.bitwise_not))
+row("Not", fold=np.logical_not)(_unary(meta.logical_not))
+row("Round", fold=np.round)(_unary(meta.round))
+row("Softplus")(_unary(meta.softplus))
 
 
 # --- two operands ----------------------------------------------------------------------------------------------------
@@ -86,21 +82,13 @@ def _compared(function: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
     return lambda a, b: np.asarray(function(a, b)).astype(bool)
 
 
-_binary("Add", meta.add, np.add)
-_binary("Sub", meta.subtract, np.subtract)
-_binary("Mul", meta.multiply, np.multiply)
+for _name, _kind in {**ARITHMETIC, **LOGICAL}.items():
+    _binary(_kind, getattr(meta, _name), getattr(np, _name))
+for _name, _kind in COMPARISONS.items():
+    _binary(_kind, getattr(meta, _name), _compared(getattr(np, _name)))
+for _name, _kind in BITWISE.items():
+    _binary(_kind, getattr(meta, _name))
 _binary("Div", _divide, _divided)
-_binary("Equal", meta.equal, _compared(np.equal))
-_binary("Greater", meta.greater, _compared(np.greater))
-_binary("Less", meta.less, _compared(np.less))
-_binary("GreaterOrEqual", meta.greater_equal, _compared(np.greater_equal))
-_binary("LessOrEqual", meta.less_equal, _compared(np.less_equal))
-_binary("And", meta.logical_and, np.logical_and)
-_binary("Or", meta.logical_or, np.logical_or)
-_binary("Xor", meta.logical_xor, np.logical_xor)
-_binary("BitwiseAnd", meta.bitwise_and)
-_binary("BitwiseOr", meta.bitwise_or)
-_binary("BitwiseXor", meta.bitwise_xor)
 
 
 @row("Pow", since=7)
@@ -113,9 +101,7 @@ def power(node: Node, X: Any, Y: Any) -> Any:
     return as_dtype(meta.power(X, Y), X.dtype)
 
 
-@row("Pow")
-def power_1(node: Node, X: Any, Y: Any, *, broadcast: int = 0, axis: int | None = None) -> Any:
-    return power(node, X, _aligned(X, Y, broadcast, axis))
+row("Pow")(lambda node, X, Y, *, broadcast=0, axis=None: power(node, X, _aligned(X, Y, broadcast, axis)))
 
 
 @row("Mod", since=10, fold=lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b))
@@ -175,14 +161,11 @@ def _chain(name: str, function: Callable[[Any, Any], Any], fold: Callable[[Any, 
     row(name, fold=lambda *inputs: np.asarray(reduce(fold, inputs)))(convert)
 
 
-_chain("Max", meta.maximum, np.maximum)
-_chain("Min", meta.minimum, np.minimum)
-_chain("Sum", meta.add, np.add)
+for _name, _kind in {**VARIADIC, "add": "Sum"}.items():
+    _chain(_kind, getattr(meta, _name), getattr(np, _name))
 
 
-@row("Mean")
-def mean(node: Node, *inputs: Any) -> Any:
-    return meta.divide(reduce(meta.add, inputs), float(len(inputs)))
+row("Mean")(lambda node, *inputs: meta.divide(reduce(meta.add, inputs), float(len(inputs))))
 
 
 # --- limits and infinities -------------------------------------------------------------------------------------------
@@ -202,9 +185,9 @@ def clip(node: Node, input: Any, min: Any = None, max: Any = None) -> Any:  # ON
     return x
 
 
-@row("Clip")
-def clip_1(node: Node, input: Any, *, min: float | None = None, max: float | None = None) -> Any:
-    return meta.clip(input, min, max) if (min, max) != (None, None) else input
+row("Clip")(
+    lambda node, input, *, min=None, max=None: meta.clip(input, min, max) if (min, max) != (None, None) else input
+)
 
 
 @row("IsInf", since=10)

@@ -158,9 +158,7 @@ def topk(node: Node, X: Any, K: Any, *, axis: int = -1, largest: int = 1, sorted
     return values, as_dtype(positions, "int64")
 
 
-@row("TopK")
-def topk_1(node: Node, X: Any, *, k: int, axis: int = -1) -> Any:
-    return topk(node, X, np.array(k), axis=axis)
+row("TopK")(lambda node, X, *, k, axis=-1: topk(node, X, np.array(k), axis=axis))
 
 
 @row("ReverseSequence", since=10)

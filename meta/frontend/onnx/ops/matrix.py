@@ -9,10 +9,8 @@ from meta.dtype import is_float
 from meta.frontend.onnx.ops._row import Node, row
 from meta.functional._checks import as_dtype
 
-
-@row("MatMul")
-def matmul(node: Node, A: Any, B: Any) -> Any:
-    return meta.matmul(A, B)
+row("MatMul")(lambda node, A, B: meta.matmul(A, B))
+row("Det", since=11)(lambda node, X: meta.linalg.det(X))
 
 
 @row("Gemm")
@@ -38,14 +36,7 @@ def _scaled(x: Any, factor: float) -> Any:
     return as_dtype(meta.multiply(meta.cast(x, "float64"), factor), x.dtype)
 
 
-@row("Einsum", since=12)
-def einsum(node: Node, *Inputs: Any, equation: str) -> Any:
-    return meta.einsum(equation.replace(" ", ""), *Inputs)
-
-
-@row("Det", since=11)
-def det(node: Node, X: Any) -> Any:
-    return meta.linalg.det(X)
+row("Einsum", since=12)(lambda node, *Inputs, equation: meta.einsum(equation.replace(" ", ""), *Inputs))
 
 
 @row("MatMulInteger", since=10)

@@ -18,19 +18,17 @@ from meta.functional._checks import as_dtype
 _DOMAIN = "ai.onnx.ml"
 
 
-@row("ArrayFeatureExtractor", domain=_DOMAIN)
+@row(f"{_DOMAIN}::ArrayFeatureExtractor")
 def array_feature_extractor(node: Node, X: Any, Y: Any) -> Any:
     """Elements of the last axis; of one axis, as a row."""
     out = meta.take(X, meta.reshape(Y, (-1,)), X.ndim - 1)
     return meta.reshape(out, (1, -1)) if X.ndim == 1 else out
 
 
-@row("Binarizer", domain=_DOMAIN)
-def binarizer(node: Node, X: Any, *, threshold: float = 0.0) -> Any:
-    return meta.cast(meta.greater(X, threshold), X.dtype)
+row(f"{_DOMAIN}::Binarizer")(lambda node, X, *, threshold=0.0: meta.cast(meta.greater(X, threshold), X.dtype))
 
 
-@row("FeatureVectorizer", domain=_DOMAIN)
+@row(f"{_DOMAIN}::FeatureVectorizer")
 def feature_vectorizer(node: Node, *X: Any, inputdimensions: Any = ()) -> Any:
     parts: list[Any] = []
     for i, x in enumerate(X):
@@ -43,7 +41,7 @@ def feature_vectorizer(node: Node, *X: Any, inputdimensions: Any = ()) -> Any:
     return meta.concatenate(parts, 1)
 
 
-@row("Imputer", domain=_DOMAIN)
+@row(f"{_DOMAIN}::Imputer")
 def imputer(
     node: Node, X: Any, *, imputed_value_floats: Any = (), imputed_value_int64s: Any = (),
     replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
@@ -55,7 +53,7 @@ def imputer(
     return meta.where(is_old, meta.array(np.asarray(values, host_dtype(X.dtype))), X)
 
 
-@row("Scaler", domain=_DOMAIN)
+@row(f"{_DOMAIN}::Scaler")
 def scaler(node: Node, X: Any, *, offset: Any = (), scale: Any = ()) -> Any:
     """(x - offset) * scale, of all columns or of each."""
     x = as_dtype(X, "float32")
@@ -63,7 +61,7 @@ def scaler(node: Node, X: Any, *, offset: Any = (), scale: Any = ()) -> Any:
     return meta.multiply(x, meta.array(np.asarray(scale, "float32"))) if len(scale) else x
 
 
-@row("OneHotEncoder", domain=_DOMAIN)
+@row(f"{_DOMAIN}::OneHotEncoder")
 def one_hot_encoder(node: Node, X: Any, *, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Any:
     if cats_strings or not zeros:
         refuse(node, "categories are text, or others are errors", "cats_int64s and zeros=1")
@@ -71,7 +69,7 @@ def one_hot_encoder(node: Node, X: Any, *, cats_int64s: Any = (), cats_strings: 
     return meta.cast(meta.equal(meta.expand_dims(meta.cast(X, "int64"), X.ndim), table), "float32")
 
 
-@row("LabelEncoder", domain=_DOMAIN, since=2)
+@row(f"{_DOMAIN}::LabelEncoder", since=2)
 def label_encoder(
     node: Node, X: Any, *, keys_int64s: Any = None, keys_floats: Any = None, keys_tensor: Any = None,
     keys_strings: Any = None, values_int64s: Any = None, values_floats: Any = None, values_tensor: Any = None,
@@ -102,7 +100,7 @@ def _first_present(lists: dict[str, Any]) -> Any:
     return None
 
 
-@row("LinearRegressor", domain=_DOMAIN)
+@row(f"{_DOMAIN}::LinearRegressor")
 def linear_regressor(
     node: Node, X: Any, *, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
 ) -> Any:
@@ -141,7 +139,7 @@ _COMPARE: tuple[Callable[[Any, Any], Any], ...] = (
 _MEMBER = 6
 
 
-@row("TreeEnsemble", domain=_DOMAIN, since=5)
+@row(f"{_DOMAIN}::TreeEnsemble", since=5)
 def tree_ensemble(
     node: Node, X: Any, *, nodes_featureids: Any, nodes_modes: Any, nodes_splits: Any, nodes_truenodeids: Any,
     nodes_falsenodeids: Any, nodes_trueleafs: Any, nodes_falseleafs: Any, leaf_targetids: Any, leaf_weights: Any,

@@ -75,9 +75,9 @@ def batch_normalization_1(
     return batch_normalization_7(node, X, scale, B, mean, var, epsilon=epsilon, spatial=spatial)
 
 
-@row("InstanceNormalization")
-def instance_normalization(node: Node, input: Any, scale: Any, B: Any, *, epsilon: float = 1e-5) -> Any:
-    return meta.instance_norm(input, scale, B, epsilon)
+row("InstanceNormalization")(
+    lambda node, input, scale, B, *, epsilon=1e-5: meta.instance_norm(input, scale, B, epsilon)
+)
 
 
 # --- groups and layers -----------------------------------------------------------------------------------------------

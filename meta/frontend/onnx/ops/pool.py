@@ -8,7 +8,7 @@ import numpy as np
 
 import meta
 from meta.dim import product
-from meta.frontend.onnx.ops._row import Node, refuse, row
+from meta.frontend.onnx.ops._row import Node, refuse, row, rows
 from meta.frontend.onnx.ops._values import ints, static
 from meta.frontend.onnx.ops._windows import Window, padded, window_of
 from meta.frontend.onnx.ops.conv import spatial_rank
@@ -130,19 +130,11 @@ def _spatial(x: Any) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
-@row("GlobalAveragePool")
-def global_average_pool(node: Node, X: Any) -> Any:
-    return meta.mean(X, _spatial(X), True) if X.ndim > 2 else X
-
-
-@row("GlobalMaxPool")
-def global_max_pool(node: Node, X: Any) -> Any:
-    return meta.max(X, _spatial(X), True) if X.ndim > 2 else X
-
-
-@row("GlobalLpPool")
-def global_lp_pool(node: Node, X: Any, *, p: int = 2) -> Any:
-    return _root(meta.sum(_power(X, int(p)), _spatial(X), True), int(p))
+rows({
+    "GlobalAveragePool": lambda node, X: meta.mean(X, _spatial(X), True) if X.ndim > 2 else X,
+    "GlobalLpPool": lambda node, X, *, p=2: _root(meta.sum(_power(X, int(p)), _spatial(X), True), int(p)),
+    "GlobalMaxPool": lambda node, X: meta.max(X, _spatial(X), True) if X.ndim > 2 else X,
+})  # fmt: skip
 
 
 # --- columns of windows ----------------------------------------------------------------------------------------------

@@ -12,20 +12,9 @@ from meta.frontend.onnx.errors import OnnxError
 from meta.frontend.onnx.ops._row import MAX_UNROLLED, Node, refuse, row
 from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
 
-
-@row("SequenceEmpty", raw=True, folds=False)
-def sequence_empty(node: Node, *, dtype: int = 1) -> Any:
-    return []
-
-
-@row("SequenceConstruct", raw=True, folds=False)
-def sequence_construct(node: Node, *inputs: Any) -> Any:
-    return list(inputs)
-
-
-@row("SequenceLength", raw=True)
-def sequence_length(node: Node, input_sequence: Any) -> Any:
-    return np.asarray(len(_items(node, input_sequence)), np.int64)
+row("SequenceEmpty", raw=True, folds=False)(lambda node, *, dtype=1: [])
+row("SequenceConstruct", raw=True, folds=False)(lambda node, *inputs: list(inputs))
+row("SequenceLength", raw=True)(lambda node, input_sequence: np.asarray(len(_items(node, input_sequence)), np.int64))
 
 
 @row("SequenceAt", raw=True)
@@ -109,14 +98,8 @@ def sequence_map(node: Node, input_sequence: Any, *others: Any, body: Any) -> An
 # --- optional values -------------------------------------------------------------------------------------------------
 
 
-@row("Optional", raw=True, folds=False)
-def optional(node: Node, input: Any = None, *, type: Any = None) -> Any:
-    return input
-
-
-@row("OptionalHasElement", raw=True)
-def optional_has_element(node: Node, input: Any = None) -> Any:
-    return np.asarray(input is not None)
+row("Optional", raw=True, folds=False)(lambda node, input=None, *, type=None: input)
+row("OptionalHasElement", raw=True)(lambda node, input=None: np.asarray(input is not None))
 
 
 @row("OptionalGetElement", raw=True, folds=False)

@@ -29,19 +29,11 @@ from meta.limits import MAX_FOLDED
 # --- reading ---------------------------------------------------------------------------------------------------------
 
 
-@row("Shape", raw=True)
-def shape(node: Node, data: Any, *, start: int = 0, end: int | None = None) -> Any:
-    return sizes(tuple(data.shape)[slice(start, end)])
+row("Shape", raw=True)(lambda node, data, *, start=0, end=None: sizes(tuple(data.shape)[slice(start, end)]))
+row("Size", raw=True)(lambda node, data: sizes([product(data.shape)]).reshape(()))
 
 
-@row("Size", raw=True)
-def size(node: Node, data: Any) -> Any:
-    return sizes([product(data.shape)]).reshape(())
-
-
-@row("Identity", raw=True)
-def identity(node: Node, input: Any) -> Any:  # ONNX's name
-    return input
+row("Identity", raw=True)(lambda node, input: input)
 
 
 # --- changing --------------------------------------------------------------------------------------------------------
@@ -85,9 +77,7 @@ def reshape(node: Node, data: Any, shape: Any, *, allowzero: int = 0) -> Any:
     return meta.reshape(data, _new_shape(data.shape, shape, allowzero))
 
 
-@row("Reshape")
-def reshape_1(node: Node, data: Any, *, shape: Any = ()) -> Any:
-    return meta.reshape(data, _new_shape(data.shape, shape, 0))
+row("Reshape")(lambda node, data, *, shape=(): meta.reshape(data, _new_shape(data.shape, shape, 0)))
 
 
 @row(
@@ -265,9 +255,7 @@ def slice_10(node: Node, data: Any, starts: Any, ends: Any, axes: Any = None, st
     return _sliced(data, value_of(node, starts, "starts"), value_of(node, ends, "ends"), *options)
 
 
-@row("Slice", raw=True)
-def slice_1(node: Node, data: Any, *, starts: Any, ends: Any, axes: Any = None) -> Any:
-    return _sliced(data, starts, ends, axes, None)
+row("Slice", raw=True)(lambda node, data, *, starts, ends, axes=None: _sliced(data, starts, ends, axes, None))
 
 
 # --- padding ---------------------------------------------------------------------------------------------------------

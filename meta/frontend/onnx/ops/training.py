@@ -28,7 +28,7 @@ def _in_runs(results: list[tuple[Any, ...]]) -> tuple[Any, ...]:
     return tuple(value for run in zip(*results, strict=True) for value in run)
 
 
-@row("Adagrad", domain=_DOMAIN)
+@row(f"{_DOMAIN}::Adagrad")
 def adagrad(
     node: Node, R: Any, T: Any, *inputs: Any, decay_factor: float = 0.0, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
@@ -44,7 +44,7 @@ def adagrad(
     return _in_runs(results)
 
 
-@row("Adam", domain=_DOMAIN)
+@row(f"{_DOMAIN}::Adam")
 def adam(
     node: Node, R: Any, T: Any, *inputs: Any, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0,
@@ -65,7 +65,7 @@ def adam(
     return _in_runs(results)
 
 
-@row("Momentum", domain=_DOMAIN)
+@row(f"{_DOMAIN}::Momentum")
 def momentum(
     node: Node, R: Any, T: Any, *inputs: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
 ) -> Any:

@@ -17,8 +17,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
 from meta.dim import Dim
-from meta.frontend._row_table import Row as Row
-from meta.frontend._row_table import RowTable
+from meta.frontend.rows import RowTable
 from meta.ir.expr import Call, arg_types
 from meta.ir.type import TensorType, flat_types
 from meta.vm.lower.translate import RelaxTypes
@@ -73,5 +72,5 @@ class RelaxSite:
         return tvm.relax_const(value, dtype) if isinstance(value, (bool, int, float)) else value
 
 
-_table = RowTable("meta.frontend.relax.export_ops")
-row, rows = _table.row, _table.rows
+table = RowTable("meta.frontend.relax.export_ops")
+row, rows = table.row, table.enter

@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta import dtype as dtypes
-from meta.frontend.relax.export_ops._table import RelaxSite, row
+from meta.frontend.relax.export_ops._table import RelaxSite, row, rows
 
-_UNARY: Final = {
-    "abs": "abs", "acos": "acos", "acosh": "acosh", "asin": "asin", "asinh": "asinh", "atan": "atan", "atanh": "atanh",
-    "ceil": "ceil", "cos": "cos", "cosh": "cosh", "erf": "erf", "exp": "exp", "floor": "floor", "log": "log",
-    "negative": "negative", "rsqrt": "rsqrt", "sigmoid": "sigmoid", "sin": "sin", "sinh": "sinh", "sqrt": "sqrt",
-    "square": "square", "tan": "tan", "tanh": "tanh", "trunc": "trunc",
-}  # fmt: skip
+_UNARY: Final = (
+    "abs", "acos", "acosh", "asin", "asinh", "atan", "atanh", "ceil", "cos", "cosh", "erf", "exp", "floor", "log",
+    "negative", "rsqrt", "sigmoid", "sin", "sinh", "sqrt", "square", "tan", "tanh", "trunc",
+)  # fmt: skip
 _COMPARISONS: Final = ("equal", "greater", "greater_equal", "less", "less_equal", "not_equal")
 _ARITHMETIC: Final = ("add", "multiply", "subtract")
 
@@ -52,13 +50,10 @@ def _compares(call: RelaxSite) -> bool:
     return call.types[0].dtype in ("float32", "float64", "int32", "int64")
 
 
-for _name, _relax in _UNARY.items():
-    row(_name)(_unary(_relax))
-for _name in _ARITHMETIC:
-    row(_name)(_binary(_name, _is_arithmetic))
-for _name in _COMPARISONS:
-    row(_name)(_binary(_name, _compares))
-row("divide")(_binary("divide", lambda call: call.is_wide))
+rows({name: _unary(name) for name in _UNARY})
+rows({name: _binary(name, _is_arithmetic) for name in _ARITHMETIC})
+rows({name: _binary(name, _compares) for name in _COMPARISONS})
+rows({"divide": _binary("divide", lambda call: call.is_wide)})
 
 
 @row("where")
@@ -79,9 +74,10 @@ def cast(call: RelaxSite, x: Any, dtype: str) -> Any:
     return call.op.astype(x, dtype) if source in kinds and dtype in kinds and exact and dtype != "bool" else None
 
 
-@row("silu")
-def silu(call: RelaxSite, x: Any) -> Any:
-    return call.op.nn.silu(x) if call.is_wide else None
+rows({
+    "leaky_relu": lambda call, x, alpha: call.op.nn.leakyrelu(x, alpha) if call.is_wide else None,
+    "silu": lambda call, x: call.op.nn.silu(x) if call.is_wide else None,
+})  # fmt: skip
 
 
 @row("gelu")
@@ -89,8 +85,3 @@ def gelu(call: RelaxSite, x: Any, approximate: str) -> Any:
     if not call.is_wide:
         return None
     return call.op.nn.gelu_tanh(x) if approximate == "tanh" else call.op.nn.gelu(x)
-
-
-@row("leaky_relu")
-def leaky_relu(call: RelaxSite, x: Any, alpha: float) -> Any:
-    return call.op.nn.leakyrelu(x, alpha) if call.is_wide else None

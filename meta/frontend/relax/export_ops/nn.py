@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from meta.frontend._by_rank import AXES
-from meta.frontend.relax.export_ops._table import RelaxSite, Row, row
+from meta.frontend.relax.export_ops._table import RelaxSite, row
+from meta.frontend.rows import Function
 from meta.op import windows
 
 
@@ -52,7 +53,7 @@ def _window(rank: int, stride: Any, padding: Any, dilation: Any) -> dict[str, li
     return {"strides": list(steps), "padding": [*before, *after], "dilation": list(gaps)}
 
 
-def _convolution(rank: int) -> Row:
+def _convolution(rank: int) -> Function:
     name = f"conv{rank}d"
     data, kernel = f"NC{AXES[rank]}", f"OI{AXES[rank]}"
 
@@ -71,7 +72,7 @@ for _rank in (1, 2, 3):
     row(f"conv{_rank}d")(_convolution(_rank))
 
 
-def _average(rank: int) -> Row:
+def _average(rank: int) -> Function:
     def convert(
         call: RelaxSite,
         x: Any,

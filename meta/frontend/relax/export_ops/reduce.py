@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta.frontend.relax.export_ops._table import RelaxSite, Row, row
+from meta.frontend.relax.export_ops._table import RelaxSite, rows
+from meta.frontend.rows import Function
 
 
-def _reduction(name: str) -> Row:
+def _reduction(name: str) -> Function:
     def convert(call: RelaxSite, x: Any, axis: tuple[int, ...] | None, keepdims: bool) -> Any:
         if not call.is_wide or call.types[0].ndim == 0 or axis == ():
             return None
@@ -16,5 +17,4 @@ def _reduction(name: str) -> Row:
     return convert
 
 
-for _name in ("mean", "prod", "sum"):
-    row(_name)(_reduction(_name))
+rows({name: _reduction(name) for name in ("mean", "prod", "sum")})

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from meta.frontend.relax.export_ops._table import RelaxSite, row
+from meta.frontend.relax.export_ops._table import RelaxSite, row, rows
 
-
-@row("transpose")
-def transpose(call: RelaxSite, x: Any, axes: tuple[int, ...] | None) -> Any:
-    return call.op.permute_dims(x, None if axes is None else list(axes))
+rows({
+    "broadcast_to": lambda call, x, shape: call.op.broadcast_to(x, call.shape(call.result.shape)),
+    "concatenate": lambda call, xs, axis: call.op.concat(list(xs), axis) if call.is_uniform else None,
+    "stack": lambda call, xs, axis: call.op.stack(list(xs), axis) if call.is_uniform else None,
+    "transpose": lambda call, x, axes: call.op.permute_dims(x, None if axes is None else list(axes)),
+    "tril": lambda call, x, k: call.op.tril(x, k) if call.is_wide else None,
+    "triu": lambda call, x, k: call.op.triu(x, k) if call.is_wide else None,
+})  # fmt: skip
+row("copy", "stop_gradient", "device_copy")(lambda call, x, *_: x)
 
 
 @row("swap_axis")
@@ -20,42 +24,12 @@ def swap_axis(call: RelaxSite, x: Any, axis1: int, axis2: int) -> Any:
     return call.op.permute_dims(x, axes)
 
 
-@row("concatenate")
-def concatenate(call: RelaxSite, xs: Sequence[Any], axis: int) -> Any:
-    return call.op.concat(list(xs), axis) if call.is_uniform else None
-
-
-@row("stack")
-def stack(call: RelaxSite, xs: Sequence[Any], axis: int) -> Any:
-    return call.op.stack(list(xs), axis) if call.is_uniform else None
-
-
-@row("broadcast_to")
-def broadcast_to(call: RelaxSite, x: Any, shape: tuple[Any, ...]) -> Any:
-    return call.op.broadcast_to(x, call.shape(call.result.shape))
-
-
 @row("flip")
 def flip(call: RelaxSite, x: Any, axis: tuple[int, ...] | None) -> Any:
     return call.op.flip(x, axis[0] % call.result.ndim) if axis is not None and len(axis) == 1 else None
-
-
-@row("tril")
-def tril(call: RelaxSite, x: Any, k: int) -> Any:
-    return call.op.tril(x, k) if call.is_wide else None
-
-
-@row("triu")
-def triu(call: RelaxSite, x: Any, k: int) -> Any:
-    return call.op.triu(x, k) if call.is_wide else None
 
 
 @row("zeros", "ones")
 def filled(call: RelaxSite, shape: tuple[Any, ...], dtype: str, device: Any) -> Any:
     function = call.op.zeros if call.call.op_name == "zeros" else call.op.ones
     return function(call.shape(call.result.shape), dtype)
-
-
-@row("copy", "stop_gradient", "device_copy")
-def copy(call: RelaxSite, x: Any, *_: Any) -> Any:
-    return x

@@ -12,14 +12,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from meta.frontend._row_table import Row, RowTable
 from meta.frontend.relax.sizes import Shape
-from meta.frontend.relay.convert import table as relay
-from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.call import OpCall, converters
+from meta.frontend.rows import RowTable
 from meta.tracing.symbol import Symbol
 
-_table = RowTable("meta.frontend.relax.ops")
-row, rows = _table.row, _table.rows
+table = RowTable("meta.frontend.relax.ops")
+row, rows = table.row, table.enter
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +28,7 @@ class Shared:
     relay_name: str
 
     def __call__(self, call: OpCall) -> Any:
-        convert = relay.find(self.relay_name)
+        convert = converters.find(self.relay_name)
         assert convert is not None, self.relay_name
         if call.name == self.relay_name:
             return convert(call)
@@ -43,13 +42,8 @@ class Shared:
 
 def shared(*names: str, **relay_names: str) -> None:
     """Enter Relay's converters for operators of the same names, and for those called otherwise in Relay."""
-    for name, relay_name in {**dict.fromkeys(names, ""), **relay_names}.items():
-        row(name)(Shared(relay_name or name))
-
-
-def find(name: str) -> Row | None:
-    """The row of an operator, None where it is not supported."""
-    return rows().get(name)
+    both = dict(zip(names, names, strict=True)) | relay_names
+    table.enter({name: Shared(relay_name) for name, relay_name in both.items()})
 
 
 def shape_of(call: OpCall, index: int) -> Shape:

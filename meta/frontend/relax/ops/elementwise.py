@@ -6,7 +6,7 @@ from typing import Any
 
 import meta
 from meta.dtype import ALL, is_float
-from meta.frontend.relax.ops._table import number, row, shared, tensor
+from meta.frontend.relax.ops._table import number, row, rows, shared, tensor
 from meta.frontend.relay.convert.call import OpCall, operands
 from meta.frontend.relay.ops.unary import clipped
 from meta.functional._checks import as_dtype
@@ -19,13 +19,18 @@ shared(
     "nn.relu", "not_equal", "power", "right_shift", "rsqrt", "sigmoid", "sign", "sin", "sinh", "sqrt", "square",
     "subtract", "tan", "tanh", "trunc", "where",
 )  # fmt: skip
-row("nn.leakyrelu")(lambda call: meta.leaky_relu(tensor(call, 0), call.float("alpha")))
-
-
-@row("atan2", "log_add_exp")
-def binary(call: OpCall) -> Any:
-    function: Any = {"atan2": meta.atan2, "log_add_exp": meta.logaddexp}[call.name]
-    return function(*operands(call))
+rows({
+    "atan2": lambda call: meta.atan2(*operands(call)),
+    "clip": lambda call: clipped(tensor(call, 0), number(call, 1, "min"), number(call, 2, "max")),
+    "grad.no_grad": lambda call: meta.stop_gradient(tensor(call, 0)),
+    "log_add_exp": lambda call: meta.logaddexp(*operands(call)),
+    "nn.gelu": lambda call: meta.gelu(tensor(call, 0), "none"),
+    "nn.gelu_tanh": lambda call: meta.gelu(tensor(call, 0), "tanh"),
+    "nn.leakyrelu": lambda call: meta.leaky_relu(tensor(call, 0), call.float("alpha")),
+    "nn.selu": lambda call: meta.selu(tensor(call, 0)),
+    "nn.silu": lambda call: meta.silu(tensor(call, 0)),
+    "nn.softplus": lambda call: meta.softplus(tensor(call, 0), call.float("beta", 1.0), call.float("threshold", 20.0)),
+})  # fmt: skip
 
 
 @row("ewise_fma")
@@ -33,11 +38,6 @@ def ewise_fma(call: OpCall) -> Any:
     """x1 * x2 + x3."""
     x1, x2, x3 = call.tensors(3)
     return meta.add(meta.multiply(x1, x2), x3)
-
-
-@row("clip")
-def clip(call: OpCall) -> Any:
-    return clipped(tensor(call, 0), number(call, 1, "min"), number(call, 2, "max"))
 
 
 @row("astype", "wrap_param")
@@ -56,30 +56,9 @@ def round_(call: OpCall) -> Any:
     return meta.round(x) if is_float(x.dtype) else x
 
 
-@row("nn.gelu", "nn.gelu_tanh")
-def gelu(call: OpCall) -> Any:
-    return meta.gelu(tensor(call, 0), "tanh" if call.name == "nn.gelu_tanh" else "none")
-
-
-@row("nn.selu", "nn.silu")
-def unary(call: OpCall) -> Any:
-    function: Any = {"nn.selu": meta.selu, "nn.silu": meta.silu}[call.name]
-    return function(tensor(call, 0))
-
-
-@row("nn.softplus")
-def softplus(call: OpCall) -> Any:
-    return meta.softplus(tensor(call, 0), call.float("beta", 1.0), call.float("threshold", 20.0))
-
-
 @row("to_vdevice", "hint_on_device", "builtin.stop_lift_params", "grad.start_checkpoint", "grad.end_checkpoint")
 def identity(call: OpCall) -> Any:
     """Devices in programs are ignored: the program runs on the device that it is compiled for."""
     for name in call.attrs:
         call.get(name)
     return tensor(call, 0)
-
-
-@row("grad.no_grad")
-def no_grad(call: OpCall) -> Any:
-    return meta.stop_gradient(tensor(call, 0))

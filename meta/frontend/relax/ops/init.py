@@ -7,22 +7,16 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.frontend.relax.ops._table import number, row, shape_of, tensor
+from meta.frontend.relax.ops._table import number, row, rows, shape_of, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.tracing.symbol import Symbol
 
-
-@row("zeros", "ones")
-def filled(call: OpCall) -> Any:
-    function: Any = meta.zeros if call.name == "zeros" else meta.ones
-    return function(tuple(shape_of(call, 0)), call.text("dtype"))
-
-
-@row("zeros_like", "ones_like")
-def filled_like(call: OpCall) -> Any:
-    x = tensor(call, 0)
-    function: Any = meta.zeros if call.name == "zeros_like" else meta.ones
-    return function(x.shape, call.text("dtype") or x.dtype)
+rows({
+    "ones": lambda call: meta.ones(tuple(shape_of(call, 0)), call.text("dtype")),
+    "ones_like": lambda call: meta.ones(tensor(call, 0).shape, call.text("dtype") or tensor(call, 0).dtype),
+    "zeros": lambda call: meta.zeros(tuple(shape_of(call, 0)), call.text("dtype")),
+    "zeros_like": lambda call: meta.zeros(tensor(call, 0).shape, call.text("dtype") or tensor(call, 0).dtype),
+})  # fmt: skip
 
 
 @row("full", "full_like")

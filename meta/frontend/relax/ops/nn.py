@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta.dtype import int_range
 from meta.frontend._by_rank import CONV_TRANSPOSE
-from meta.frontend.relax.ops._table import row, shared, tensor
+from meta.frontend.relax.ops._table import row, rows, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
 from meta.frontend.relay.ops.conv import widened
@@ -27,21 +27,12 @@ def max_pool(call: OpCall) -> Any:
     return pooled(call)
 
 
-@row("matmul")
-def matmul(call: OpCall) -> Any:
-    x1, x2 = call.tensors(2)
-    return meta.matmul(*widened(call, x1, x2))
-
-
-@row("outer")
-def outer(call: OpCall) -> Any:
-    x1, x2 = call.tensors(2)
-    return meta.outer(x1, x2)
-
-
-@row("einsum")
-def einsum(call: OpCall) -> Any:
-    return meta.einsum(call.text("subscripts"), *call.tuple())
+rows({
+    "einsum": lambda call: meta.einsum(call.text("subscripts"), *call.tuple()),
+    "matmul": lambda call: meta.matmul(*widened(call, *call.tensors(2))),
+    "nn.pixel_shuffle": lambda call: meta.pixel_shuffle(tensor(call, 0), call.int("upscale_factor")),
+    "outer": lambda call: meta.outer(*call.tensors(2)),
+})  # fmt: skip
 
 
 @row("nn.conv1d_transpose", "nn.conv2d_transpose", "nn.conv3d_transpose")
@@ -64,11 +55,6 @@ def pad(call: OpCall) -> Any:
     mode, value = call.only("pad_mode", "constant", "edge", "reflect", "replicate", "circular"), call.float("pad_value")
     names: dict[str, Any] = {"replicate": "edge", "circular": "wrap"}
     return meta.pad(x, width, value) if mode == "constant" else meta.pad(x, width, mode=names.get(mode, mode))
-
-
-@row("nn.pixel_shuffle")
-def pixel_shuffle(call: OpCall) -> Any:
-    return meta.pixel_shuffle(tensor(call, 0), call.int("upscale_factor"))
 
 
 @row("nn.dropout")

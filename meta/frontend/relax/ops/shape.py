@@ -8,7 +8,7 @@ import numpy as np
 
 import meta
 from meta.dim import SymDim, product
-from meta.frontend.relax.ops._table import Shape, row, shape_of, shared, tensor
+from meta.frontend.relax.ops._table import Shape, row, rows, shape_of, shared, tensor
 from meta.frontend.relay.convert.call import OpCall
 
 shared("collapse_sum_like", "meshgrid", "nn.batch_flatten", "repeat", "reverse_sequence", "stack")
@@ -32,14 +32,20 @@ def _with_shape(function: Any, call: OpCall) -> Any:
     return x if shape == x.shape else function(x, tuple(shape))
 
 
-@row("reshape")
-def reshape(call: OpCall) -> Any:
-    return _with_shape(meta.reshape, call)
-
-
-@row("flatten")
-def flatten(call: OpCall) -> Any:
-    return meta.reshape(tensor(call, 0), (-1,))
+rows({
+    "broadcast_to": lambda call: _with_shape(meta.broadcast_to, call),
+    "collapse_sum_to": lambda call: _with_shape(meta.sum_to, call),
+    "flatten": lambda call: meta.reshape(tensor(call, 0), (-1,)),
+    "flip": lambda call: meta.flip(tensor(call, 0), (call.int("axis"),)),
+    "inspect.tensor_ndim": lambda call: tensor(call, 0).ndim,
+    "inspect.tensor_shape_i": lambda call: tensor(call, 0).shape[int(call.args[1])],
+    "reshape": lambda call: _with_shape(meta.reshape, call),
+    "shape_of": lambda call: Shape(tensor(call, 0).shape),
+    "size": lambda call: _size_tensor(call, product(tensor(call, 0).shape)),
+    "squeeze": lambda call: meta.squeeze(tensor(call, 0), call.axes()),
+    "tensor_to_shape": lambda call: Shape(call.ints(tensor(call, 0), "the shape")),
+    "tile": lambda call: meta.tile(tensor(call, 0), call.sizes("repeats")),
+})  # fmt: skip
 
 
 @row("permute_dims")
@@ -54,11 +60,6 @@ def expand_dims(call: OpCall) -> Any:
     return meta.expand_dims(x, axes) if axes else x
 
 
-@row("squeeze")
-def squeeze(call: OpCall) -> Any:
-    return meta.squeeze(tensor(call, 0), call.axes())
-
-
 @row("concat")
 def concat(call: OpCall) -> Any:
     axis = call.get("axis")
@@ -66,26 +67,6 @@ def concat(call: OpCall) -> Any:
     return (
         meta.concatenate(xs, int(axis)) if axis is not None else meta.concatenate([meta.reshape(x, (-1,)) for x in xs])
     )
-
-
-@row("broadcast_to")
-def broadcast_to(call: OpCall) -> Any:
-    return _with_shape(meta.broadcast_to, call)
-
-
-@row("collapse_sum_to")
-def collapse_sum_to(call: OpCall) -> Any:
-    return _with_shape(meta.sum_to, call)
-
-
-@row("tile")
-def tile(call: OpCall) -> Any:
-    return meta.tile(tensor(call, 0), call.sizes("repeats"))
-
-
-@row("flip")
-def flip(call: OpCall) -> Any:
-    return meta.flip(tensor(call, 0), (call.int("axis"),))
 
 
 @row("layout_transform")
@@ -100,16 +81,6 @@ def layout_transform(call: OpCall) -> Any:
     return meta.transpose(x, tuple(initial.index(i) for i in final))
 
 
-@row("shape_of")
-def sizes(call: OpCall) -> Any:
-    return Shape(tensor(call, 0).shape)
-
-
-@row("size")
-def size(call: OpCall) -> Any:
-    return _size_tensor(call, product(tensor(call, 0).shape))
-
-
 @row("shape_to_tensor")
 def shape_to_tensor(call: OpCall) -> Any:
     shape = shape_of(call, 0)
@@ -122,18 +93,3 @@ def shape_to_tensor(call: OpCall) -> Any:
 
 def _size_tensor(call: OpCall, dim: Any) -> Any:
     return meta.full((), dim, "int64") if isinstance(dim, SymDim) else call.tensor(dim, "int64")
-
-
-@row("tensor_to_shape")
-def tensor_to_shape(call: OpCall) -> Any:
-    return Shape(call.ints(tensor(call, 0), "the shape"))
-
-
-@row("inspect.tensor_shape_i")
-def tensor_shape_i(call: OpCall) -> Any:
-    return tensor(call, 0).shape[int(call.args[1])]
-
-
-@row("inspect.tensor_ndim")
-def tensor_ndim(call: OpCall) -> Any:
-    return tensor(call, 0).ndim

@@ -1,9 +1,17 @@
-"""`OpCall`: the call of a Relay operator that a converter is given. Every attribute is read or refused."""
+"""`OpCall`: the call of a Relay operator that a converter is given. Every attribute is read or refused.
+
+The modules in `ops/` fill the table of converters:
+
+    @converter("nn.dense")
+    def dense(call: OpCall) -> Any: ...
+
+    rows({"tile": lambda call: meta.tile(call.argument, call.sizes("reps"))})
+"""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any, NoReturn
 
 import numpy as np
@@ -12,10 +20,15 @@ from meta.errors import NotSupportedError, TypeInferenceError
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.values import describe, scalar_value
+from meta.frontend.rows import RowTable
 from meta.ir.builder import Builder
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
 from meta.tracing.symbol import Symbol
+
+converters = RowTable("meta.frontend.relay.ops")
+"""The converters by Relay's names of operators."""
+converter = converters.row
 
 _INERT = {
     "auto_scheduler_rewritten_layout": "",
@@ -67,6 +80,11 @@ class OpCall:
             if not isinstance(arg, Symbol):
                 raise TypeInferenceError(self.name, f"an argument is {describe(arg)}", "a tensor")
         return self.args
+
+    @property
+    def argument(self) -> Any:
+        """The argument of a call that has one, a tensor."""
+        return self.tensors(1)[0]
 
     def tuple(self, index: int = 0) -> tuple[Any, ...]:
         """Argument `index`, a tuple of tensors."""
@@ -188,6 +206,11 @@ class OpCall:
     def refuse(self, problem: str, expected: str = "") -> NoReturn:
         """Raise NotSupportedError about the call."""
         raise NotSupportedError(self.name, problem, expected)
+
+
+def rows(functions: Mapping[str, Callable[[OpCall], Any]]) -> None:
+    """Enter a converter for each operator."""
+    converters.enter(functions)
 
 
 def constant(value: np.ndarray[Any, Any], dtype: str | None = None) -> Symbol:

@@ -13,11 +13,10 @@ from typing import Any
 from meta.errors import MetaError, NotSupportedError
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.branches import Branches
-from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.call import OpCall, constant, converters
 from meta.frontend.relay.convert.emission import Emission
 from meta.frontend.relay.convert.functions import Functions
 from meta.frontend.relay.convert.matching import matches
-from meta.frontend.relay.convert.table import find
 from meta.frontend.relay.convert.traversal import mentions, operands
 from meta.frontend.relay.convert.type_mapping import constant_value
 from meta.frontend.relay.convert.values import (
@@ -220,7 +219,7 @@ class ExpressionEvaluator:
             return UNCONVERTED
 
     def _emitted(self, name: str, args: tuple[Value, ...], attrs: ast.Attributes, place: ast.Place) -> Value:
-        convert = find(name)
+        convert = converters.find(name)
         if convert is None:
             problem = located(place, f"the operator {name} is not supported")
             raise UnsupportedError("relay", problem, operators={name: 1})

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
-from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
+from meta.frontend.examination import OperatorUse, operator_uses
+from meta.frontend.reader import Reader
 from meta.frontend.relay import ast
-from meta.frontend.relay.convert.table import supported
+from meta.frontend.relay.convert.call import converters
 from meta.frontend.relay.convert.traversal import nodes
-from meta.frontend.relay.errors import UnsupportedError
+from meta.frontend.relay.errors import RelayError, UnsupportedError
+
+READER = Reader(
+    "relay", RelayError, UnsupportedError, "calls or parameters", "docs/from-relay.md lists the supported ones"
+)
 
 
 def operators(program: ast.RelayProgram) -> tuple[OperatorUse, ...]:
@@ -23,7 +26,7 @@ def operators(program: ast.RelayProgram) -> tuple[OperatorUse, ...]:
             elif isinstance(node, ast.OpRef) and node not in called:
                 places.setdefault(node.name, []).append(node.place)
     in_order = {name: sorted(where, key=lambda place: (place.line, place.column)) for name, where in places.items()}
-    return operator_uses({name: map(_position, where) for name, where in in_order.items()}, supported())
+    return operator_uses({name: map(_position, where) for name, where in in_order.items()}, converters.names())
 
 
 def _position(place: ast.Place) -> int | str:
@@ -42,19 +45,3 @@ def _reachable(program: ast.RelayProgram) -> list[ast.RelayFunction]:
         reached[name] = program.functions[name]
         stack += [n.name for n in nodes(reached[name]) if isinstance(n, ast.GlobalVar)]
     return list(reached.values())
-
-
-def check_supported(program: ast.RelayProgram, errors: Iterable[UnsupportedError]) -> None:
-    """Raise UnsupportedError about everything in a program that is not supported: operators, and the calls and
-    parameters that `errors` are about."""
-    calls = [error for error in errors if not error.operators]
-    problems = [each for error in calls for each in error.problems]
-    missing = [use for use in operators(program) if not use.supported]
-    if missing:
-        remedy = "docs/from-relay.md lists the supported ones"
-        counts = {use.name: use.count for use in missing}
-        raise UnsupportedError("relay", missing_operators(missing), remedy=remedy, operators=counts, problems=problems)
-    if len(calls) == 1:
-        raise calls[0]
-    if calls:
-        raise UnsupportedError("relay", f"{len(calls)} calls or parameters are not supported", problems=problems)

@@ -9,14 +9,14 @@ from typing import Any
 
 import numpy as np
 
-from meta.dim import Dim, SymDim, find, unify
+from meta.dim import Dim, SymDim
 from meta.errors import ArgumentError, TypeInferenceError
-from meta.frontend._incoming import ConvertedProgram
 from meta.frontend._located import errors_located
+from meta.frontend.reader import ConvertedProgram
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.evaluator import ExpressionEvaluator
-from meta.frontend.relay.convert.operator_use import check_supported
+from meta.frontend.relay.convert.operator_use import READER, operators
 from meta.frontend.relay.convert.parameter_names import matched
 from meta.frontend.relay.convert.type_mapping import convert_type, fits, value_type
 from meta.frontend.relay.convert.values import (
@@ -75,7 +75,7 @@ def convert(
     try:
         return _converted(request, {})
     except RelayError:
-        tied = _tied_sizes(request) if _has_open_sizes(request) else {}
+        tied = READER.tied_sizes(lambda: _converted(request, {})) if _has_open_sizes(request) else {}
         if not tied:
             raise
     return _converted(request, tied)
@@ -110,7 +110,7 @@ def _evaluated(request: _Request, evaluator: ExpressionEvaluator, tied: Mapping[
         frame.values[param] = with_leaves(_form(kind), [Symbol(v) for _, v in variables])
     with recording(emission.builder), emission.builder.function("main", inputs) as scope:
         value = _result(request, evaluator, frame)
-        check_supported(request.program, evaluator.unsupported.values())
+        READER.check_supported(operators(request.program), evaluator.unsupported.values())
         check_tensors(value, main.place, "the result of @main")
         if not request.shapes:
             _check_result(main, value)
@@ -130,7 +130,7 @@ def _result(request: _Request, evaluator: ExpressionEvaluator, frame: Frame) -> 
         raise UnsupportedError("relay", problem, remedy="convert it from code that is nested less") from None
     except RelayError:
         # Later errors follow from a call without a value.
-        check_supported(request.program, evaluator.unsupported.values())
+        READER.check_supported(operators(request.program), evaluator.unsupported.values())
         raise
 
 
@@ -195,18 +195,6 @@ def _has_open_sizes(request: _Request) -> bool:
     except RelayError:
         return False
     return any(not t.is_static for t in types if isinstance(t, TensorType))
-
-
-def _tied_sizes(request: _Request) -> dict[SymDim, Dim]:
-    """The open sizes (`?`) that must be equal to another size for the program to be valid, with that size.
-
-    `?` says less than the operators require. Empty if no equalities make the program valid."""
-    with unify() as parent:
-        try:
-            _converted(request, {})
-        except RelayError:
-            return {}
-        return {size: find(size, parent) for size in parent}
 
 
 def _with_tied_sizes(kind: Type, tied: Mapping[SymDim, Dim]) -> Type:

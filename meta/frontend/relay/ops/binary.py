@@ -6,8 +6,7 @@ from typing import Any
 
 import meta
 from meta.dtype import is_float, is_int
-from meta.frontend.relay.convert.call import OpCall, operand, operands
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter, operand, operands
 
 
 @converter("divide")

@@ -13,8 +13,7 @@ import numpy as np
 
 import meta
 from meta.dtype import is_int, itemsize
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import permuted
 from meta.frontend.relay.convert.type_mapping import dtype_of
 

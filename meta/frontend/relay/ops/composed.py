@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter, rows
 from meta.frontend.relay.convert.type_mapping import dtype_of
 from meta.functional.einsum import einsum as contract
 from meta.functional.image import affine_grid as grid_of
@@ -14,10 +13,9 @@ from meta.functional.image import grid_sample as sample
 from meta.functional.image import roi_align as align
 from meta.functional.positions import searchsorted as places
 
-
-@converter("einsum")
-def einsum(call: OpCall) -> Any:
-    return contract(call.text("equation"), *call.tuple())
+rows({
+    "einsum": lambda call: contract(call.text("equation"), *call.tuple()),
+})  # fmt: skip
 
 
 @converter("image.affine_grid")

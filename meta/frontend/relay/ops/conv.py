@@ -7,8 +7,7 @@ from typing import Any
 import meta
 from meta.dtype import category, is_int, itemsize
 from meta.frontend._by_rank import AXES, CONV, CONV_TRANSPOSE
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, is_permutation, permuted, spatial_rank
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, spatial_rank
 from meta.functional._checks import as_dtype
 

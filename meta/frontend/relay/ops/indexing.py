@@ -9,9 +9,8 @@ import numpy as np
 import meta
 from meta.dim import product
 from meta.dtype import is_float, is_int
-from meta.frontend.relay.convert.call import OpCall
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.folding import fold
-from meta.frontend.relay.convert.table import converter
 from meta.op.declare.indexing import WHOLE
 
 # --- slices ----------------------------------------------------------------------------------------------------------

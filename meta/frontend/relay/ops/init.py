@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter, rows
 from meta.frontend.relay.convert.type_mapping import dtype_of
 from meta.functional._checks import as_dtype
 
@@ -35,9 +34,10 @@ def full(call: OpCall) -> Any:
     return meta.broadcast_to(as_dtype(value, dtype), shape) if number is None else meta.full(shape, number, dtype)
 
 
-@converter("zeros_like", "ones_like")
-def filled_like(call: OpCall) -> Any:
-    return (meta.zeros_like if call.name == "zeros_like" else meta.ones_like)(*call.tensors(1))
+rows({
+    "ones_like": lambda call: meta.ones_like(call.argument),
+    "zeros_like": lambda call: meta.zeros_like(call.argument),
+})  # fmt: skip
 
 
 @converter("full_like")

@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 
 
 def _row_and_column(x: Any) -> tuple[Any, Any]:

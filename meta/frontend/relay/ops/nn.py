@@ -5,23 +5,17 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter, rows
 
 _MAX_NEIGHBOURS = 255
 """Channels in the window of a local response normalisation."""
 
 
-@converter("nn.softmax", "nn.fast_softmax")
-def softmax(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return meta.softmax(x, call.int("axis", -1))
-
-
-@converter("nn.log_softmax")
-def log_softmax(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return meta.log_softmax(x, call.int("axis", -1))
+rows({
+    "nn.fast_softmax": lambda call: meta.softmax(call.argument, call.int("axis", -1)),
+    "nn.log_softmax": lambda call: meta.log_softmax(call.argument, call.int("axis", -1)),
+    "nn.softmax": lambda call: meta.softmax(call.argument, call.int("axis", -1)),
+})  # fmt: skip
 
 
 @converter("nn.bias_add")

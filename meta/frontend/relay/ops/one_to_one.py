@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import operands
-from meta.frontend.relay.convert.table import Converter, converter
+from meta.frontend.relay.convert.call import OpCall, operands, rows
 from meta.op.registry import get
 
 OPERATORS = {
@@ -29,7 +29,7 @@ OPERATORS = {
 """Relay's name -> meta's name."""
 
 
-def one_operator(name: str) -> Converter:
+def one_operator(name: str) -> Callable[[OpCall], Any]:
     """The converter that calls the operator `name` of one or two tensors."""
     function: Any = getattr(meta, name)
     if len(get(name).schema.args) == 1:
@@ -37,5 +37,4 @@ def one_operator(name: str) -> Converter:
     return lambda call: function(*operands(call))
 
 
-for _relay_name, _name in OPERATORS.items():
-    converter(_relay_name)(one_operator(_name))
+rows({relay_name: one_operator(name) for relay_name, name in OPERATORS.items()})

@@ -8,8 +8,7 @@ import numpy as np
 
 import meta
 from meta.dtype import is_float
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
 from meta.frontend.relay.ops.unary import rounded
 from meta.functional._checks import as_dtype

@@ -9,8 +9,7 @@ import numpy as np
 import meta
 from meta.dim import product
 from meta.dtype import is_float
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, permuted, spatial_rank
 
 _MAX = {1: meta.max_pool1d, 2: meta.max_pool2d, 3: meta.max_pool3d}

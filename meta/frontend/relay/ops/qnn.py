@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.frontend.relay.convert.call import OpCall, constant
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.folding import fold
-from meta.frontend.relay.convert.table import converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout
 from meta.frontend.relay.ops.conv import convolved, product, transposed
 from meta.frontend.relay.ops.pool import averaged

@@ -13,8 +13,7 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
 
 _ROUNDS = 20

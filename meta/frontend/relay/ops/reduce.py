@@ -7,8 +7,7 @@ from typing import Any
 
 import meta
 from meta.dim import product
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
 from meta.functional._checks import as_dtype
 

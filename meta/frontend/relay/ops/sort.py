@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
 from meta.functional._checks import as_dtype
 

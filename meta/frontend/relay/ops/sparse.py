@@ -6,8 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.tensor_layout import permuted
 from meta.frontend.relay.ops.conv import product
 from meta.frontend.relay.ops.indexing import row_major_strides

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 
 _MAX_POINTS = 2048
 """Points of a transform: its matrix has their square."""

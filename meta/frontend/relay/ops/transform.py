@@ -9,8 +9,7 @@ import numpy as np
 import meta
 from meta.dim import SymDim, is_static, product
 from meta.errors import TypeInferenceError
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter, rows
 from meta.frontend.relay.convert.tensor_layout import convert_layout
 from meta.frontend.relay.convert.type_mapping import dtype_of
 
@@ -116,10 +115,17 @@ def batch_flatten(call: OpCall) -> Any:
     return meta.reshape(x, (x.shape[0], product(x.shape[1:])))
 
 
-@converter("expand_dims")
-def expand_dims(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return expanded(x, call.int("axis"), call.int("num_newaxis", 1))
+rows({
+    "concatenate": lambda call: meta.concatenate(call.tuple(), call.int("axis")),
+    "expand_dims": lambda call: expanded(call.argument, call.int("axis"), call.int("num_newaxis", 1)),
+    "layout_transform": lambda call: (
+        convert_layout(call, call.argument, call.text("src_layout"), call.text("dst_layout"))
+    ),
+    "reverse": lambda call: meta.flip(call.argument, (call.int("axis"),)),
+    "squeeze": lambda call: meta.squeeze(call.argument, call.axes()),
+    "stack": lambda call: meta.stack(call.tuple(), call.int("axis")),
+    "tile": lambda call: meta.tile(call.argument, call.sizes("reps")),
+})  # fmt: skip
 
 
 @converter("dyn.expand_dims")
@@ -137,12 +143,6 @@ def expanded(x: Any, axis: int, count: int) -> Any:
     return meta.expand_dims(x, tuple(range(first, first + count)))
 
 
-@converter("squeeze")
-def squeeze(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return meta.squeeze(x, call.axes())
-
-
 @converter("dyn.squeeze")
 def dyn_squeeze(call: OpCall) -> Any:
     x, axis = call.tensors(2)
@@ -154,12 +154,6 @@ def transpose(call: OpCall) -> Any:
     (x,) = call.tensors(1)
     axes = call.axes("axes")
     return meta.transpose(x, axes or None)
-
-
-@converter("layout_transform")
-def layout_transform(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return convert_layout(call, x, call.text("src_layout"), call.text("dst_layout"))
 
 
 @converter("broadcast_to")
@@ -199,16 +193,6 @@ def collapse_sum_to(call: OpCall) -> Any:
     return meta.sum_to(x, call.ints(rest[0], "shape") if rest else shape or ())
 
 
-@converter("concatenate")
-def concatenate(call: OpCall) -> Any:
-    return meta.concatenate(call.tuple(), call.int("axis"))
-
-
-@converter("stack")
-def stack(call: OpCall) -> Any:
-    return meta.stack(call.tuple(), call.int("axis"))
-
-
 @converter("split")
 def split(call: OpCall) -> Any:
     (x,) = call.tensors(1)
@@ -225,22 +209,10 @@ def repeat(call: OpCall) -> Any:
     return meta.repeat(x, call.int("repeats"), None if axis is None else int(axis))
 
 
-@converter("tile")
-def tile(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return meta.tile(x, call.sizes("reps"))
-
-
 @converter("dyn.tile")
 def dyn_tile(call: OpCall) -> Any:
     x, reps = call.tensors(2)
     return meta.tile(x, call.ints(reps, "reps"))
-
-
-@converter("reverse")
-def reverse(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return meta.flip(x, (call.int("axis"),))
 
 
 @converter("meshgrid")

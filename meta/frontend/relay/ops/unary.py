@@ -7,8 +7,7 @@ from typing import Any
 
 import meta
 from meta.dtype import int_range, is_float
-from meta.frontend.relay.convert.call import OpCall
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, converter, rows
 from meta.frontend.relay.convert.type_mapping import dtype_of
 
 
@@ -81,10 +80,9 @@ def bitwise_not(call: OpCall) -> Any:
     return meta.logical_not(x) if x.dtype == "bool" else meta.bitwise_not(x)
 
 
-@converter("nn.leaky_relu")
-def leaky_relu(call: OpCall) -> Any:
-    (x,) = call.tensors(1)
-    return meta.leaky_relu(x, call.float("alpha", 0.25))
+rows({
+    "nn.leaky_relu": lambda call: meta.leaky_relu(call.argument, call.float("alpha", 0.25)),
+})  # fmt: skip
 
 
 @converter("nn.prelu")

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.ops.detection import at_least
 from meta.frontend.relay.ops.unary import rounded
 

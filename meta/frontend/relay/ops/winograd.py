@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from meta.frontend.relay.convert.call import OpCall, constant
-from meta.frontend.relay.convert.table import converter
+from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import permuted
 from meta.frontend.relay.ops.conv import convolved
 from meta.functional.einsum import einsum

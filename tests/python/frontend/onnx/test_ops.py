@@ -18,24 +18,27 @@ import meta
 from meta.frontend.onnx import from_onnx
 from meta.frontend.onnx.functions import has_body
 from meta.frontend.onnx.ops._refused import REASONS
-from meta.frontend.onnx.table import find, first_opset, rows
+from meta.frontend.onnx.ops._row import qualified, table
 
 _HISTORY = {(s.domain, s.name, s.since_version): s for s in onnx.defs.get_all_schemas_with_history()}
 _NEWEST = {(s.domain, s.name): s for s in onnx.defs.get_all_schemas() if not s.deprecated}
+
+_ROWS = sorted((domain, name) for domain, name in _NEWEST if table.versions(qualified(name, domain)))
 
 
 @pytest.mark.parametrize(("domain", "name"), sorted(_NEWEST))
 def test_every_operator_has_a_row_or_a_reason(domain: str, name: str) -> None:
     version = _NEWEST[domain, name].since_version
-    is_supported = find(name, domain, version) is not None or has_body(name, domain, version)
+    is_supported = table.find(qualified(name, domain), version) is not None or has_body(name, domain, version)
     assert is_supported != ((domain, name) in REASONS)
 
 
 def test_rows_and_reasons_are_operators_of_onnx() -> None:
-    operators = {(domain, name) for domain, name, _ in _HISTORY}
-    assert {*rows(), *REASONS} <= operators
-    for (domain, name), reason in REASONS.items():
-        assert first_opset(name, domain) is None
+    operators = {qualified(name, domain) for domain, name, _ in _HISTORY}
+    reasons = {qualified(name, domain): reason for (domain, name), reason in REASONS.items()}
+    assert {*table.names(), *reasons} <= operators
+    for name, reason in reasons.items():
+        assert not table.versions(name)
         assert reason
 
 
@@ -46,10 +49,10 @@ def test_the_page_lists_the_operators_without_a_row() -> None:
     assert listed == {(domain or "ai.onnx", name) for domain, name in REASONS}
 
 
-@pytest.mark.parametrize(("domain", "name"), sorted(rows().keys() & _NEWEST.keys()))
+@pytest.mark.parametrize(("domain", "name"), _ROWS)
 def test_rows_take_the_inputs_and_attributes_that_onnx_defines(domain: str, name: str) -> None:
     schema = _NEWEST[domain, name]
-    row = find(name, domain, schema.since_version)
+    row = table.find(qualified(name, domain), schema.since_version)
     assert row is not None
     kinds = inspect.Parameter
     parameters = list(inspect.signature(row.function).parameters.values())[1:]
@@ -60,13 +63,13 @@ def test_rows_take_the_inputs_and_attributes_that_onnx_defines(domain: str, name
     assert {p.name for p in attributes.values() if p.default is p.empty} <= required
     variadic = bool(inputs) and inputs[-1].kind is kinds.VAR_POSITIONAL
     assert variadic or len(inputs) == len(schema.inputs)
-    assert row.constants <= {p.name for p in inputs}
+    assert set(row.constants) <= {p.name for p in inputs}
 
 
-@pytest.mark.parametrize(("domain", "name"), sorted(rows().keys() & _NEWEST.keys()))
+@pytest.mark.parametrize(("domain", "name"), _ROWS)
 def test_attributes_have_the_defaults_of_onnx(domain: str, name: str) -> None:
     schema = _NEWEST[domain, name]
-    row = find(name, domain, schema.since_version)
+    row = table.find(qualified(name, domain), schema.since_version)
     assert row is not None
     parameters = inspect.signature(row.function).parameters
     for attribute in schema.attributes.values():

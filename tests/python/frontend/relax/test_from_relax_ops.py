@@ -8,8 +8,8 @@ import pytest
 import meta
 from meta.backend.tvm import adapter as tvm
 from meta.frontend.relax import from_relax
-from meta.frontend.relax.ops._table import Shared, rows
-from meta.frontend.relay.convert import table as relay
+from meta.frontend.relax.ops._table import Shared, table
+from meta.frontend.relay.convert.call import converters
 from tests.python.frontend.relax.cases import cases
 
 
@@ -58,18 +58,18 @@ def computed():
 
 def test_every_row_has_a_case():
     elsewhere = {"nonzero", "inspect.tensor_ndim", "inspect.tensor_shape_i"}
-    assert set(rows()) == {case.name for case in cases()} | elsewhere
+    assert set(table.names()) == {case.name for case in cases()} | elsewhere
 
 
 def test_every_row_is_an_operator_of_relax():
     operators = {name.removeprefix("relax.") for name in tvm.Op.list_op_names() if name.startswith("relax.")}
-    assert set(rows()) <= operators
+    assert set(table.names()) <= operators
 
 
 def test_shared_rows_are_converters_of_relay():
-    shared = {row.relay_name for row in rows().values() if isinstance(row, Shared)}
+    shared = {row.relay_name for row in table.rows().values() if isinstance(row, Shared)}
     assert len(shared) > 60
-    assert shared <= set(relay.supported())
+    assert shared <= set(converters.names())
 
 
 def test_rows_compute_what_tvm_does(computed):

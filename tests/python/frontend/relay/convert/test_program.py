@@ -11,8 +11,8 @@ import meta
 from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend import relay
 from meta.frontend.relay import ast
+from meta.frontend.relay.convert.call import converter, converters
 from meta.frontend.relay.convert.program import convert
-from meta.frontend.relay.convert.table import converter, find
 from meta.frontend.relay.convert.type_mapping import convert_type
 from meta.frontend.relay.ops.one_to_one import OPERATORS
 from meta.frontend.relay.source import read
@@ -365,9 +365,9 @@ def test_products_are_put_together(body: str) -> None:
 
 def test_the_table_of_one_operator_each_names_operators_without_attributes() -> None:
     for name, operator in OPERATORS.items():
-        assert find(name) is not None
+        assert converters.find(name) is not None
         assert [arg.is_tensor for arg in get(operator).schema.args] in ([True], [True, True]), name
-    assert find("nn.no_such_operator") is None
+    assert converters.find("nn.no_such_operator") is None
 
 
 def test_an_operator_has_one_converter() -> None:
