@@ -18,7 +18,7 @@ from meta.errors import DispatchError, MetaError, RegistryError, line_of_functio
 from meta.ir.expr import CallInfo
 from meta.locks import new_lock
 from meta.modes import modes
-from meta.op import crossover, plugins
+from meta.op import plugins, work
 from meta.op.plugins import BUILT_IN
 from meta.op.positions import checked
 from meta.op.registry import find
@@ -89,7 +89,7 @@ class Implementation:
             return f"no kernel for {dtype}"
         reason = self._ask(self.dialect.accepts, call) or self._ask(self.accepts, call)
         if reason is None and modes.dialects is None and not dtype:  # limits are measured on real dtypes
-            reason = crossover.refusal(self.dialect.name, call, in_program=in_program)
+            reason = work.refusal(self.dialect.name, call, in_program=in_program)
         return reason or self._ask(self.confirm, call)
 
     def checked_kernel(self, call: CallInfo) -> Kernel:

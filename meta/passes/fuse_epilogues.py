@@ -10,10 +10,11 @@ conv2d_epilogue(x, w, b, y, relu=True)      =>      conv2d_packed(x, panels of w
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from meta._generated import limits
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.te.tiles import lanes
 from meta.ir.expr import Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Var, arg_types
@@ -25,9 +26,6 @@ from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
 from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
 from meta.passes.simplify import producer
-
-_LEAST: Final = 8
-"""Out channels of a packed kernel, at least: fewer leave most lanes of a tile empty."""
 
 
 @function_pass("fuse_epilogues", "conv2d", "conv2d_epilogue")
@@ -120,7 +118,7 @@ def _packed(binding: Binding, scope: Scope) -> Expr | None:
         not isinstance(w, Constant)
         or not arguments["channels_last"]
         or arguments["groups"] != 1
-        or w.type.shape[0] < _LEAST
+        or w.type.shape[0] < limits.TILED_LANES
     ):
         return None
     op = get("conv2d_packed")

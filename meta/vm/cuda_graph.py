@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakSet, finalize
 
 from meta import tracing
+from meta._generated import limits
 from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory import allocation
 from meta.backend.memory.allocation import ALIGNMENT
@@ -31,9 +32,6 @@ from meta.ir.type import TensorType, tensor_type
 from meta.vm.lower.choose import Source, output_types, private_memory
 from meta.vm.plan.allocations import Destinations
 from meta.vm.runner import Machine
-
-_BYTES_PER_KERNEL = 4_000_000
-"""The bytes that are copied at 2 TB/s in the 2 us that the start of a kernel takes."""
 
 WARM_UP = 2
 """Calls that run before one is recorded."""
@@ -63,7 +61,7 @@ def repays(source: Source, destinations: Destinations, stable: Collection[int] =
     first = len(source.main.params) - len(source.constants)
     inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in in_place]
     copied = sum(int(t.nbytes) for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static)
-    return copied < destinations.kernels * _BYTES_PER_KERNEL
+    return copied < destinations.kernels * limits.COPIED_BYTES_PER_KERNEL
 
 
 def graph_call(

@@ -126,7 +126,8 @@ def lowering_sources(kind: str) -> list[Path]:
     """The sources of meta that decide the compiled code for a device kind."""
     package = Path(__file__).parents[2]
     folders = _CPU_FOLDERS if kind == "cpu" else _CUDA_FOLDERS
-    return [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
+    sources = [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
+    return [*sources, package / "_generated" / "limits.py"]
 
 
 @cache

@@ -53,7 +53,7 @@ def vectorised(
 ) -> None:
     """Implement elementwise operators by functions of torch with `out` whose kernels for the CPU have vector
     instructions, where TVM's kernels call the C library number by number: for float32 and float64, from the size on
-    that meta.op.crossover has. Functions are given as for `complex_only`.
+    that meta.op.work has. Functions are given as for `complex_only`.
 
     takes_complex: also complex calls, on any device.  promote: as for `complex_only`."""
     accepts = _refuse_scalar_real if takes_complex else _refuse_scalar
