@@ -55,7 +55,8 @@ def kernels(op: Op) -> tuple[DialectKernel, ...]:
 
 def _kernel(op: Op, implementation: Implementation) -> DialectKernel:
     on = implementation.dialect
-    checkers = (on.accepts, implementation.accepts, implementation.confirm)
+    options = implementation.options
+    checkers = (on.accepts, options.get("accepts"), options.get("confirm"))
     return DialectKernel(
         on.name,
         implementation.plevel,
@@ -64,7 +65,7 @@ def _kernel(op: Op, implementation: Implementation) -> DialectKernel:
         on.unavailable() or "",
         tuple(_refusal(checker) for checker in checkers if checker is not None),
         _limits(op, on),
-        implementation.eager_only,
+        options.get("eager_only", False),
     )
 
 

@@ -197,11 +197,7 @@ def _prefers(call: Call, args: dict[str, Any]) -> bool:
     if not all(t.is_static for t in (*info.tensors(), *info.outputs())):
         return False
     implementation = first_accepting(info, in_program=True)
-    return (
-        implementation is not None
-        and implementation.prefers_channels_last is not None
-        and implementation.prefers_channels_last(info)
-    )
+    return implementation is not None and implementation.prefers_channels_last(info)
 
 
 def _with_channels_last(name: str, value: Any) -> Any:

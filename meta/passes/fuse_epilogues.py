@@ -21,7 +21,7 @@ from meta.ir.expr import Binding, Call, CallInfo, Constant, Expr, FunctionExpr, 
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts
-from meta.op.dispatch import Implementation, first_accepting
+from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
 from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
@@ -92,7 +92,7 @@ def _fused(scope: Scope, old: Call, arguments: dict[str, Any]) -> Expr | None:
     info = _call_info(op, args, old.type)
     implementation = first_accepting(info, in_program=True)
     if implementation is None or (
-        isinstance(implementation.payload, TEImplementation) and not _runs_in_tiles(implementation, info)
+        isinstance(implementation.payload, TEImplementation) and not implementation.prefers_channels_last(info)
     ):
         return None
     return scope.call_expr(op, args)
@@ -100,11 +100,6 @@ def _fused(scope: Scope, old: Call, arguments: dict[str, Any]) -> Expr | None:
 
 def _call_info(op: Op, args: tuple[Any, ...], kind: Any) -> CallInfo:
     return CallInfo(op, arg_types(args), kind, kind.device)
-
-
-def _runs_in_tiles(implementation: Implementation, info: CallInfo) -> bool:
-    """Whether TVM's convolution with channels last is in register tiles, which have room for an epilogue."""
-    return implementation.prefers_channels_last is not None and implementation.prefers_channels_last(info)
 
 
 def _packed(binding: Binding, scope: Scope) -> Expr | None:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from meta.op.registry import Op
 from scripts.src_codegen.layout import header
@@ -44,22 +44,31 @@ def rows() -> Iterator[Row]:
     for dialect, by_device in tables.pop("dispatch").items():
         for device, limits in by_device.items():
             for operators, unit, ends, machine, date, benchmark, *conditions in limits:
-                options = conditions[0] if conditions else {}
-                yield Row(operators, ends, unit, machine, str(date), benchmark, dialect, device, **options)
+                row = Row(operators, ends, unit, machine, str(date), benchmark, dialect, device)
+                yield replace(row, **conditions[0]) if conditions else row
     for name, (value, unit, machine, date, benchmark) in tables.items():
-        yield Row(name, value, unit, machine, str(date), benchmark)
+        yield Row(
+            name,
+            tuple(cast(list[int], value)) if isinstance(value, list) else value,
+            unit,
+            machine,
+            str(date),
+            benchmark,
+        )
 
 
 def render(ops: Sequence[Op]) -> str:
     del ops
-    lines = [header("Measured limits: the numbers of meta/op/limits.toml, which says what they mean.", "limits.toml")]
+    lines = [
+        header("Measured limits: the numbers of meta/op/limits.toml, which says what they mean.", "limits.toml"),
+        "\n",
+    ]
     dispatch = ["\nDISPATCH = (\n"]
     for row in rows():
         if row.dialect:
             dispatch.append(f"    {_limit(row)},\n")
         else:
-            value = tuple(row.value) if isinstance(row.value, list) else row.value  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
-            lines.append(f"\n{row.key.upper()} = {value}\n" if len(lines) == 1 else f"{row.key.upper()} = {value}\n")
+            lines.append(f"{row.key.upper()} = {row.value}\n")
     return "".join([*lines, *dispatch, ")\n"])
 
 

@@ -200,7 +200,11 @@ def run_first_calls(source: Source) -> None:
     the program's own call comes first, and reports the error."""
     if source.device.kind == "cpu":
         return
-    slow = [c for c in source.choices.packed().values() if c.implementation.slow_start and _takes_any_values(c)]
+    slow = [
+        c
+        for c in source.choices.packed().values()
+        if c.implementation.options.get("slow_start") and _takes_any_values(c)
+    ]
     for choice in slow:
         with suppress(Exception):
             _call(choice)

@@ -33,7 +33,7 @@ def _prefers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def accepting(info, *, in_program):
         first = implementations(info.op)[0]
-        return replace(first, prefers_channels_last=lambda call: call.bind()["channels_last"])
+        return replace(first, options={"prefers_channels_last": lambda call: call.bind()["channels_last"]})
 
     monkeypatch.setattr(implementation, "first_accepting", accepting)
     monkeypatch.setattr(limits, "TRANSPOSE_CALL_BYTES", 0)

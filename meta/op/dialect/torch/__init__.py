@@ -14,6 +14,7 @@ from meta.errors import KernelError, MetaError, install_hint, raised
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, flat_types, promoted_dtype
 from meta.op.dispatch import Dialect, Implementation, Kernel
+from meta.op.implementation import refuse_real
 
 
 def _probe() -> str | None:
@@ -45,7 +46,7 @@ def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promot
 
     promote: whether operands are cast to their common dtype first, as numbers of meta promote."""
     for name, source in table.items():
-        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real, complex_only=True)
+        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=refuse_real)
 
 
 def vectorised(
@@ -85,10 +86,6 @@ def _refuse_scalar(call: CallInfo) -> str | None:
 
 
 _VECTORS = ("float32", "float64")
-
-
-def _refuse_real(call: CallInfo) -> str | None:
-    return None if call.complex_dtype() else "for complex numbers only: others have kernels for real ones"
 
 
 def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callable[[CallInfo], Callable[..., None]]:

@@ -37,7 +37,7 @@ def bitcast(x: Any, dtype: str) -> Any:
     return te.compute(x.shape, lambda *i: tirx.reinterpret(dtype, x(*i)), "bitcast")
 
 
-DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into), complex=True)
+DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into))
 
 
 @compute("broadcast_to", sizes=("shape",))
