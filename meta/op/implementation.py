@@ -55,7 +55,7 @@ COPIES = frozenset({"device_copy"})
 them."""
 
 
-class Options(TypedDict, total=False):
+class ImplementationOptions(TypedDict, total=False):
     """What an implementation says besides its kernels. Without any, it takes every call at the dialect's plevel.
 
     plevel: its priority, None for the dialect's.
@@ -87,7 +87,7 @@ class Implementation:
     op: str
     dialect: Dialect
     payload: Any
-    options: Options = field(default_factory=Options)
+    options: ImplementationOptions = field(default_factory=ImplementationOptions)
     generation: int = 0
 
     @property
@@ -204,21 +204,31 @@ class Dialect:
 
     @overload
     def implement(
-        self, op: str | Callable[..., Any], payload: P, *, override: bool = False, **options: Unpack[Options]
+        self,
+        op: str | Callable[..., Any],
+        payload: P,
+        *,
+        override: bool = False,
+        **options: Unpack[ImplementationOptions],
     ) -> P: ...
 
     @overload
     def implement(
-        self, op: str | Callable[..., Any], *, override: bool = False, **options: Unpack[Options]
+        self, op: str | Callable[..., Any], *, override: bool = False, **options: Unpack[ImplementationOptions]
     ) -> Callable[[P], P]: ...
 
     def implement(
-        self, op: str | Callable[..., Any], payload: Any = None, *, override: bool = False, **options: Unpack[Options]
+        self,
+        op: str | Callable[..., Any],
+        payload: Any = None,
+        *,
+        override: bool = False,
+        **options: Unpack[ImplementationOptions],
     ) -> Any:
         """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
         return a decorator.
 
-        override: replace an implementation that the dialect has.  options: see Options.
+        override: replace an implementation that the dialect has.  options: see ImplementationOptions.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
         operator = self._operator(op)
@@ -289,9 +299,9 @@ def check_plevel(subject: str, plevel: Any, *, or_none: bool = False) -> None:
     )
 
 
-def check_options(subject: str, options: Options) -> None:
+def check_options(subject: str, options: ImplementationOptions) -> None:
     """Raise RegistryError for options of a wrong kind, TypeError for unknown ones."""
-    unknown = sorted(options.keys() - Options.__annotations__.keys())
+    unknown = sorted(options.keys() - ImplementationOptions.__annotations__.keys())
     if unknown:
         raise TypeError(f"implement() got an unexpected keyword argument {unknown[0]!r}")
     check_plevel(subject, options.get("plevel"), or_none=True)

@@ -28,8 +28,8 @@ from meta.op.implementation import (
     Checker,
     Dialect,
     Implementation,
+    ImplementationOptions,
     Kernel,
-    Options,
     check_callable,
     check_plevel,
 )
@@ -52,7 +52,7 @@ class FunctionDialect(Dialect):
 
     def implement_maker(
         self, op: str | Callable[..., Any], maker: Callable[[CallInfo], Kernel] | None = None, *,
-        override: bool = False, **options: Unpack[Options],
+        override: bool = False, **options: Unpack[ImplementationOptions],
     ) -> Any:  # fmt: skip
         """Like `implement`, with a function that is called once for each kernel: `maker(call)` returns
         `kernel(*inputs, *outputs)` for calls of these types and attributes."""

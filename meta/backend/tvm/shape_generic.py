@@ -60,14 +60,11 @@ def kernel(payload: TEImplementation | RuntimeFunction, call: CallInfo) -> Kerne
     return _kernel(payload, call, {})
 
 
-_MOST_CONSTANTS: Final = 8
-"""Values of a number that a compute may treat apart."""
-
-
 def _compile_in(payload: TEImplementation, name: str, constant: float | None) -> None:
     """From now on compile in a value of a number, None: every value."""
+    most_constants = 8  # Values of a number that a compute may treat apart.
     before = payload.needed.get(name, ())
-    if constant is None or before is None or len(before) == _MOST_CONSTANTS:
+    if constant is None or before is None or len(before) == most_constants:
         payload.needed[name] = None
     else:
         payload.needed[name] = (*before, constant)

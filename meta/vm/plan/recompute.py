@@ -11,14 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final
 
 from meta._generated import limits
 from meta.vm.plan.functions import Kernels
 from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import KernelCall, KernelList, Step
-
-_MOST_ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +72,9 @@ class _RecomputationPlan:
 
     def run(self) -> None:
         """Compute tensors again, round by round; ends with the plan of the lowest peak."""
+        most_rounds = 1000
         best, lowest = list(self.runs), -1
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(most_rounds):
             self.measure()
             peak = max(self.live, default=0)
             if lowest < 0 or peak < lowest:

@@ -20,9 +20,8 @@ from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 
 _Ints = tuple[int, ...]
-X: Final = 1
-W: Final = 2
-Y: Final = 3
+X, W, Y = range(1, 4)
+"""Numbers of the tensors in a graph."""
 _KINDS: Final = {
     "": ("fprop", (X, W, Y)),
     "dx": ("dgrad", (W, Y, X)),
