@@ -1,8 +1,7 @@
-"""`python -m benchmarks.dialects [--device cuda] [--op NAME] [--write]`: time each operator in each accepting dialect.
+"""`python -m benchmarks.dialects [--device cuda] [--op NAME]`: time each operator in each accepting dialect.
 
 The calls are those of `benchmarks.problems` and, for other operators, samples of the operator tests with larger sizes.
 Each line lists the times by descending plevel; the last lines repeat the calls whose first dialect is not the fastest.
-With `--write`, measures both sides of the crossover limits instead and rewrites meta/op/crossover.py.
 """
 
 from __future__ import annotations
@@ -123,10 +122,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     parser.add_argument("--device", default="cpu")
     parser.add_argument("--op", action="append", help="only these operators")
     parser.add_argument("--seconds", type=float, default=1e9, help="stop after about this many seconds")
-    parser.add_argument("--write", action="store_true", help="measure the crossover limits and rewrite their table")
     options = parser.parse_args(argv)
-    if options.write:
-        return _rewrite(options.device, options.op)
     start, slower = time.monotonic(), list[str]()
     for row, largest in rows(options.op):
         if time.monotonic() - start > options.seconds:
@@ -142,17 +138,6 @@ def main(argv: Sequence[str] | None = None) -> int:
             slower.append(line)
     print(f"\n{len(slower)} calls whose first dialect is not the fastest on {options.device}:")
     print("\n".join(slower) or "none")
-    return 0
-
-
-def _rewrite(device: str, ops: Sequence[str] | None) -> int:
-    """Measure the crossover limits of a device again and write those that changed."""
-    from benchmarks import crossovers
-
-    fresh = dict(crossovers.remeasure(device, ops))
-    crossovers.write([fresh.get(limit, limit) for limit in crossovers.crossover.LIMITS])
-    for old, new in fresh.items():
-        print(f"{old.dialect} {old.operators} {old.unit}: {old.least}..{old.most} -> {new.least}..{new.most}")
     return 0
 
 

@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass
 from datetime import date
 from pathlib import Path
 
-from benchmarks.crossovers import processor_name
+from benchmarks.limits import processor_name
 
 LIMIT = 1.5
 """Ratio above which a row is slow."""

@@ -17,16 +17,16 @@ from typing import Any
 import torch
 
 from benchmarks.cuda import gpu_times
+from meta._generated import limits
 from meta.backend.memory import allocation
 from meta.backend.tvm import library, shape_generic, spec
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.kernel import prim_func
 from meta.backend.tvm.schedule import patterns
-from meta.backend.tvm.schedule.cpu import elementwise, matmul, max_pool, rows, tiles
-from meta.backend.tvm.schedule.gpu import column_group, column_sums, columns, separate
+from meta.backend.tvm.schedule.cpu import elementwise, max_pool, tiles
 from meta.backend.tvm.schedule.gpu import elementwise as gpu_elementwise
 from meta.backend.tvm.schedule.gpu import rows as gpu_rows
-from meta.backend.tvm.te import product
+from meta.backend.tvm.schedule.gpu import separate
 from meta.device import device as device_named
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, flat_types, tensor_type
@@ -169,12 +169,12 @@ def _bias_add(*shape: int, dtype: str = "float32") -> Sample:
 
 
 def _without(rows_: int) -> tuple[int, ...]:
-    return tuple(r for r in matmul._TILE_ROWS if r != rows_)
+    return tuple(r for r in limits.CONTRACTION_TILE_ROWS if r != rows_)
 
 
 def cpu_conditions() -> Iterator[Condition]:
     """The size conditions of the CPU schedules."""
-    yield Condition("contraction: products at least", matmul, "_MIN_PRODUCTS", 0,
+    yield Condition("contraction: products at least", limits, "LEAST_PACKED_PRODUCTS", 0,
                     (_matmul(8, 16, 16), _matmul(2, 64, 64), _matmul(16, 16, 32)))  # fmt: skip
     for tile_rows, sizes in {
         8: (8, 64),
@@ -185,32 +185,32 @@ def cpu_conditions() -> Iterator[Condition]:
         3: (3, 27),
         2: (2, 26),
     }.items():
-        others = tuple(r for r in matmul._TILE_ROWS if r != tile_rows)
-        yield Condition(f"contraction: tiles of {tile_rows} rows", matmul, "_TILE_ROWS", others,
+        others = tuple(r for r in limits.CONTRACTION_TILE_ROWS if r != tile_rows)
+        yield Condition(f"contraction: tiles of {tile_rows} rows", limits, "CONTRACTION_TILE_ROWS", others,
                         tuple(_batch_matmul(size, 256, 256) for size in sizes))  # fmt: skip
-    yield Condition("contraction: rows of a cache block", matmul, "_CACHE_BLOCK_BYTES", NEVER,
+    yield Condition("contraction: rows of a cache block", limits, "CACHE_BLOCK_BYTES", NEVER,
                     (_batch_matmul(512, 512, 512), _batch_matmul(2048, 512, 1024)))  # fmt: skip
     yield from _product_conditions()
-    yield Condition("rows: sums in lanes from 2 vectors", rows, "_MIN_SUM_VECTORS", 0,
+    yield Condition("rows: sums in lanes from 2 vectors", limits, "LEAST_ROW_VECTORS", 0,
                     (_sum(8192, 5, axis=1), _sum(8192, 24, axis=1), _softmax(8192, 17), _softmax(8192, 30),
                      _max(8192, 31, axis=1)))  # fmt: skip
-    yield Condition("rows: long sums in 4 registers", rows, "_LONG_ROW_VECTORS", NEVER,
+    yield Condition("rows: long sums in 4 registers", limits, "LONG_ROW_VECTORS", NEVER,
                     (_sum(16, 1024, axis=1), _sum(16, 4096, axis=1), _softmax(256, 1024)))  # fmt: skip
-    yield Condition("rows: unrolled windows", rows, "_UNROLLED_STEPS", 0,
+    yield Condition("rows: unrolled windows", limits, "UNROLLED_STEPS", 0,
                     (_batch_matmul(11, 3, 1024), _avg_pool(4, 16, 128, 128, kernel=2),
                      _avg_pool(4, 16, 64, 64, kernel=3, stride=1),
                      _avg_pool(1, 64, 112, 112, kernel=3, padding=1), _convolution(1, 1, 100, 100)))  # fmt: skip
-    yield Condition("rows: unrolled windows at most", rows, "_UNROLLED_STEPS", NEVER,
+    yield Condition("rows: unrolled windows at most", limits, "UNROLLED_STEPS", NEVER,
                     (_avg_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3), _sum(64, 1024, axis=0)))  # fmt: skip
-    yield Condition("rows: tiles of overlapping windows", rows, "_TILED_STEPS", 0,
+    yield Condition("rows: tiles of overlapping windows", limits, "TILED_STEPS", 0,
                     (_convolution(2, 4, 32, 32), _convolution(1, 3, 28, 28, to=7), _convolution(2, 4, 64, 64),
                      _convolution(2, 1, 64, 64, kernel=5), _convolution(1, 2, 60, 60),
                      _avg_pool(1, 16, 56, 56, kernel=7, stride=1, padding=3)))  # fmt: skip
-    yield Condition("rows: tiles of overlapping windows at most", rows, "_TILED_STEPS", NEVER,
+    yield Condition("rows: tiles of overlapping windows at most", limits, "TILED_STEPS", NEVER,
                     (_convolution(1, 7, 28, 28), _convolution(1, 10, 28, 28)))  # fmt: skip
-    yield Condition("rows: no tiles of 3 registers", rows, "_TILE_REGISTERS", (4, 3, 2, 1),
+    yield Condition("rows: no tiles of 3 registers", limits, "WINDOW_TILE_REGISTERS", (4, 3, 2, 1),
                     (_convolution(1, 4, 48, 48), _convolution(1, 4, 96, 96)))  # fmt: skip
-    yield Condition("rows: columns of a thread at most", rows, "_PART_COLUMNS", 64,
+    yield Condition("rows: columns of a thread at most", limits, "THREAD_COLUMNS", 64,
                     (_sum(1024, 1024, axis=0), _max(1024, 1008, axis=0), _sum(4096, 512, axis=0)))  # fmt: skip
     yield Condition("windows: maxima by planes", pool, "_loops_over_planes", lambda kind: False,
                     (_max_pool(1, 64, 56, 56, kernel=3, stride=1, padding=1),
@@ -222,12 +222,12 @@ def cpu_conditions() -> Iterator[Condition]:
     yield Condition("windows: large ones along rows, then columns", max_pool, "_in_two_steps", lambda axes: False,
                     (_max_pool(1, 64, 28, 28, kernel=5, stride=1, padding=2), _max_pool(1, 64, 56, 56, kernel=56),
                      _max_pool(1, 64, 56, 56, kernel=56, indices=True)))  # fmt: skip
-    yield Condition("elementwise: tail of long loops", elementwise, "_MIN_TAIL_VECTORS", NEVER,
+    yield Condition("elementwise: tail of long loops", limits, "LEAST_TAIL_VECTORS", NEVER,
                     (_unary("exp", 100003), _unary("exp", 10007, dtype="bfloat16"),
                      _unary("log", 10007, dtype="float64"), _softmax(256, 1001)))  # fmt: skip
-    yield Condition("elementwise: no tail of short loops", elementwise, "_MIN_TAIL_VECTORS", 0,
+    yield Condition("elementwise: no tail of short loops", limits, "LEAST_TAIL_VECTORS", 0,
                     (_unary("tanh", 33), _softmax(4096, 10), _softmax(4096, 61)))  # fmt: skip
-    yield Condition("elementwise: short rows in vectors", elementwise, "_UNROLL_LIMIT", 0,
+    yield Condition("elementwise: short rows in vectors", limits, "UNROLLED_BY_LLVM", 0,
                     (_bias_add(4096, 28), _bias_add(4096, 48)))  # fmt: skip
     yield Condition("elementwise: tiles of a transpose", elementwise, "find_transposed_axis", lambda block: None,
                     (_transpose(64, 64), _transpose(1024, 1024)))  # fmt: skip
@@ -244,32 +244,32 @@ def _product_conditions() -> Iterator[Condition]:
     yield Condition("products: in tiles", linalg, "_in_tiles", lambda *_: False,
                     (_matmul(512, 256, 768), _matmul(512, 1024, 256), _matmul(512, 256, 1000), _matmul(64, 784, 256),
                      _matmul(64, 256, 10), _matmul(8, 64, 32), _dense(8, 64, terms=256, columns=1024)))  # fmt: skip
-    yield Condition("products: at most 8 rows of a tile", product, "_MOST_ROWS", 14,
+    yield Condition("products: at most 8 rows of a tile", limits, "PRODUCT_TILE_ROWS", 14,
                     (_matmul(784, 1024, 256), _matmul(42, 2048, 256)))  # fmt: skip
-    yield Condition("products: zeros after the rows cost time", product, "_COPY", 1,
+    yield Condition("products: zeros after the rows cost time", limits, "PRODUCT_COPY_COST", 1,
                     (_matmul(44, 256, 256), _matmul(44, 256, 64), _matmul(52, 1024, 256)))  # fmt: skip
-    yield Condition("products: rows of a cache block", product, "_BLOCK_ROWS", 8,
+    yield Condition("products: rows of a cache block", limits, "PRODUCT_BLOCK_ROWS", 8,
                     (_matmul(512, 4096, 1024), _matmul(2048, 512, 1024)))  # fmt: skip
     yield Condition("products: matrices exchanged in registers", tiles, "_exchange_axes", lambda *_: False,
                     (_dense(512, terms=1024, columns=256), _dense(512, terms=256, columns=1000),
                      _dense(8, 64, terms=256, columns=1024)))  # fmt: skip
-    yield Condition("products: stores of lanes that are all in the result", tiles, "_LEAST_STORED", NEVER,
+    yield Condition("products: stores of lanes that are all in the result", limits, "LEAST_STORED_LANES", NEVER,
                     (_matmul(512, 256, 1000), _matmul(256, 64, 784)))  # fmt: skip
 
 
 def column_conditions() -> Iterator[Condition]:
     """Those of reductions over outer axes: sums, then others."""
     sums = (_sum(8192, 1024, axis=0), _sum(1 << 20, 32, axis=0))
-    yield Condition("column sums: by two kernels", column_sums, "_LEAST_ROWS", NEVER, sums)
-    yield Condition("column sums: for 528 blocks of threads", column_group, "_BLOCKS", 132, sums)
-    yield Condition("column sums: loads of 16 bytes", column_group, "_LOAD_BYTES", 4, sums)
-    yield Condition("column sums: at most 512 parts, symbolic", column_group, "_MAX_SYMBOLIC_PARTS", NEVER, sums,
+    yield Condition("column sums: by two kernels", limits, "COLUMN_SUM_LEAST_ROWS", NEVER, sums)
+    yield Condition("column sums: for 528 blocks of threads", limits, "COLUMN_SUM_BLOCKS", 132, sums)
+    yield Condition("column sums: loads of 16 bytes", limits, "COLUMN_SUM_LOAD_BYTES", 4, sums)
+    yield Condition("column sums: at most 512 parts, symbolic", limits, "SYMBOLIC_PARTS", NEVER, sums,
                     symbolic=True)  # fmt: skip
-    yield Condition("columns: 32 threads add more than 128 parts", columns, "_MAX_SERIAL_PARTS", NEVER,
+    yield Condition("columns: 32 threads add more than 128 parts", limits, "COLUMN_SERIAL_PARTS", NEVER,
                     (_max(8192, 1024, axis=0), _max(65536, 256, axis=0)))  # fmt: skip
-    yield Condition("columns: at most 1024 parts", columns, "_MAX_PARTS", NEVER,
+    yield Condition("columns: at most 1024 parts", limits, "COLUMN_PARTS", NEVER,
                     (_max(65536, 32, axis=0), _max(1 << 20, 32, axis=0)))  # fmt: skip
-    yield Condition("columns: at most 512 parts, symbolic", columns, "_MAX_SYMBOLIC_PARTS", NEVER,
+    yield Condition("columns: at most 512 parts, symbolic", limits, "SYMBOLIC_PARTS", NEVER,
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
     yield Condition("columns: class of vast sizes, symbolic", spec, "LEAST_SIZES", {"long": 1 << 8},
                     (_max(65536, 32, axis=0), _max(16384, 1024, axis=0)), symbolic=True)  # fmt: skip
@@ -301,13 +301,13 @@ def gpu_conditions() -> Iterator[Condition]:
         other = 32 if threads == 256 else 256
         yield Condition(f"separate: {threads} threads per sum", separate, "_choose_sum_threads",
                         lambda block, other=other: other, calls)  # fmt: skip
-    yield Condition("windows: a thread per result up to", separate, "_MAX_WINDOW", 0,
+    yield Condition("windows: a thread per result up to", limits, "THREAD_WINDOW", 0,
                     (_max_pool(64, 64, 112, 112, kernel=3, padding=1), _max_pool(64, 64, 112, 112),
                      _max_pool(8, 64, 14, 14), _max_pool(64, 512, 7, 7, kernel=7)))  # fmt: skip
-    yield Condition("windows: shared by threads from", pool, "_MIN_SHARED_ELEMENTS", NEVER,
+    yield Condition("windows: shared by threads from", limits, "SHARED_WINDOW", NEVER,
                     (_max_pool(64, 256, 14, 14, kernel=14, indices=True),
                      _max_pool(64, 64, 56, 56, kernel=56, indices=True)))  # fmt: skip
-    yield Condition("windows: shared by threads below", pool, "_MIN_SHARED_ELEMENTS", 0,
+    yield Condition("windows: shared by threads below", limits, "SHARED_WINDOW", 0,
                     (_max_pool(64, 512, 7, 7, kernel=7, indices=True),
                      _max_pool(64, 64, 48, 48, kernel=8, stride=8, indices=True)))  # fmt: skip
 
@@ -332,7 +332,7 @@ def scheduled_function(sample: Sample, device: str, symbolic: bool) -> tuple[Any
     return function, tuple(flat_types((info.out,)))
 
 
-def _compile(function: Any, device: str, tensors: list[Any]) -> Work:
+def compile_call(function: Any, device: str, tensors: list[Any]) -> Work:
     run = library.compile_functions({"kernel": function}, targets.target(device))["kernel"]
     return lambda: run(*tensors)
 
@@ -367,11 +367,11 @@ def measure(condition: Condition, sample: Sample, device: str, seconds: float) -
     function, outs = scheduled_function(sample, device, condition.symbolic)
     inputs = [a._data for a in make_call(sample).to_meta(device).arrays()]
     tensors = [*inputs, *(allocation.empty(t.shape, t.dtype, t.device) for t in outs)]
-    works = [_compile(function, device, tensors), torch_work(sample, device)]
+    works = [compile_call(function, device, tensors), torch_work(sample, device)]
     if condition.attribute:
         with condition.disable():
             disabled, _ = scheduled_function(sample, device, condition.symbolic)
-        works.append(_compile(disabled, device, tensors))
+        works.append(compile_call(disabled, device, tensors))
     enabled, reference, *others = gpu_times(*works) if device == "cuda" else cpu_times(*works, seconds=seconds)
     return enabled, others[0] if others else None, reference
 

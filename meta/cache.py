@@ -39,14 +39,11 @@ from meta.records import record
 
 _KEY: Final = re.compile(r"[A-Za-z0-9_.-]{1,128}")
 _ORPHAN_AFTER: Final = 3600.0  # seconds; older than this, a file being written belongs to a process that died
-_KEEP: Final = 0.8  # fraction of the bound that an eviction keeps, so that not every write evicts
 _BLOCK: Final = 4096  # bytes; what a small file takes on most file systems
 _COUNTER: Final = "blocks"
 _WORKSPACES: Final = "work"
 _LOCKS: Final = "locks"
 _WAIT: Final = 60.0  # seconds for which a process waits for another one that builds the same entry
-_DEFAULT_MEBIBYTES: Final = 1024
-_DEFAULT_KERNELS: Final = 1024
 
 
 class CacheWarning(UserWarning):
@@ -80,27 +77,29 @@ def enabled() -> bool:
 
 def default_max_bytes() -> int:
     """The bound on the size of the cache in bytes. An invalid `META_CACHE_SIZE` is ignored, with a CacheWarning."""
+    default_mebibytes = 1024
     text = os.environ.get("META_CACHE_SIZE", "").strip()
     if not text:
-        return _DEFAULT_MEBIBYTES << 20
+        return default_mebibytes << 20
     if not text.isdecimal() or len(text) > 12 or int(text) == 0:
         value = text if len(text) <= 20 else text[:17] + "..."
         problem = f"META_CACHE_SIZE={value!r} is not a number of MiB from 1 to 999999999999"
-        _warn(problem, f"{problem}; {_DEFAULT_MEBIBYTES} is used")
-        return _DEFAULT_MEBIBYTES << 20
+        _warn(problem, f"{problem}; {default_mebibytes} is used")
+        return default_mebibytes << 20
     return int(text) << 20
 
 
 def default_max_kernels() -> int:
     """The bound on the number of kernels in memory. An invalid `META_KERNELS` is ignored, with a CacheWarning."""
+    default_kernels = 1024
     text = os.environ.get("META_KERNELS", "").strip()
     if not text:
-        return _DEFAULT_KERNELS
+        return default_kernels
     if not text.isdecimal() or len(text) > 12 or int(text) < 2:
         value = text if len(text) <= 20 else text[:17] + "..."
         problem = f"META_KERNELS={value!r} is not a number of kernels from 2 to 999999999999"
-        _warn(problem, f"{problem}; {_DEFAULT_KERNELS} is used")
-        return _DEFAULT_KERNELS
+        _warn(problem, f"{problem}; {default_kernels} is used")
+        return default_kernels
     return int(text)
 
 
@@ -224,6 +223,7 @@ class DiskCache:
 
     def _delete_oldest(self, folder: Folder) -> int:
         """Delete what the bound leaves no room for; returns the blocks of the entries that remain."""
+        keep = 0.8  # fraction of the bound that an eviction keeps, so that not every write evicts
         entries: list[tuple[float, int, str, str]] = []
         now = time.time()
         for bucket, name, stat in files(folder):
@@ -235,7 +235,7 @@ class DiskCache:
         if total * _BLOCK <= self.max_bytes:
             return total
         for _, blocks, place, name in sorted(entries):
-            if total * _BLOCK <= self.max_bytes * _KEEP:
+            if total * _BLOCK <= self.max_bytes * keep:
                 break
             with contextlib.suppress(OSError), folder.subfolder(place) as bucket:
                 bucket.remove(name)

@@ -17,8 +17,6 @@ from typing import Any, TypeVar
 
 E = TypeVar("E", bound="MetaError")
 
-_LONGEST_PART = 2000
-"""Characters of one part of a message: values in it may be lists of a million numbers."""
 
 # Frames to skip: this package, code without a file, and the modules of `with`, decorators and copies.
 _NOT_USER = (str(Path(__file__).parent) + os.sep, "<", contextlib.__file__, copy.__file__, functools.__file__)
@@ -41,9 +39,10 @@ def value_text(value: object, limit: int = 60) -> str:
 
 def shortened(text: str) -> str:
     """A part of a message, without its middle if it is very long."""
-    if len(text) <= _LONGEST_PART:
+    longest_part = 2000  # Characters of one part of a message: values in it may be lists of a million numbers.
+    if len(text) <= longest_part:
         return text
-    half = _LONGEST_PART // 2
+    half = longest_part // 2
     return f"{text[:half]} ... ({len(text) - 2 * half} characters) ... {text[-half:]}"
 
 

@@ -38,7 +38,6 @@ _FILE: Final = (
     | getattr(os, "O_BINARY", 0)
 )  # without O_NONBLOCK, opening a FIFO waits for its other end
 _DIRECTORY: Final = os.O_RDONLY | getattr(os, "O_DIRECTORY", 0) | _FILE
-_MOST_LINKS: Final = 40
 _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
@@ -149,6 +148,7 @@ def _descriptor(name: str, path: str | Path, parent: int | None) -> Generator[in
 
 def _resolved(path: str, create: bool) -> str:
     """`path` without symbolic links; every component is checked before the next is looked up in it."""
+    most_links = 40
     current, pending, links = "/", path.split("/")[::-1], 0
     _check(os.lstat(current), current, sticky=True)
     while pending:
@@ -162,7 +162,7 @@ def _resolved(path: str, create: bool) -> str:
         stat = _created(step) if create else os.lstat(step)
         if S_ISLNK(stat.st_mode):
             links += 1
-            if links > _MOST_LINKS:
+            if links > most_links:
                 raise OSError(f"{path} has too many symbolic links")
             _check_owner(stat, step)
             target = os.readlink(step)
@@ -233,7 +233,6 @@ TEMPORARY: Final = ".tmp-"
 _MAGIC: Final = b"meta-cache-1\n\0\0\0"
 _DIGEST: Final = hashlib.sha256().digest_size
 _TRAILER: Final = 2 * _DIGEST + len(_MAGIC)
-_TOUCH_AFTER: Final = 3600.0  # seconds; a finer order of last use would cost a system call on every hit
 
 
 def files(folder: Folder) -> Iterator[tuple[Folder, str, os.stat_result]]:
@@ -255,6 +254,7 @@ def _regular_files(bucket: Folder) -> Iterator[tuple[str, os.stat_result]]:
 
 def read_verified(bucket: Folder, name: str) -> bytes | None:
     """The payload of a file, or None; an invalid file is removed, and the time of use is updated."""
+    touch_after = 3600.0  # seconds; a finer order of last use would cost a system call on every hit
     try:
         with os.fdopen(bucket.open_file(name, os.O_RDONLY), "rb") as file:
             modified = os.fstat(file.fileno()).st_mtime
@@ -266,7 +266,7 @@ def read_verified(bucket: Folder, name: str) -> bytes | None:
     if payload is None:
         bucket.remove(name)
         return None
-    if time.time() - modified > _TOUCH_AFTER:
+    if time.time() - modified > touch_after:
         with contextlib.suppress(OSError):
             os.utime(bucket.name(name), dir_fd=bucket.descriptor)
     return payload

@@ -40,8 +40,6 @@ _PACKAGES: Final = frozenset(
     ("meta", "tvm", "tvm_ffi", "numpy", "ml_dtypes", "torch", "lark", "opt_einsum", "platformdirs")
 )
 """Packages that meta imports at their first use, with itself."""
-_IMPORT_SECONDS: Final = 60.0
-"""How long a fork waits for imports, which this package cannot hold up."""
 
 _locks: Final[dict[str, WeakSet[Any]]] = {guarded: WeakSet() for guarded in _ORDER}
 _adding = threading.RLock()
@@ -59,7 +57,8 @@ def new_lock(guarded: str) -> threading.RLock:
 
 
 def _acquire() -> None:
-    latest = time.monotonic() + _IMPORT_SECONDS
+    import_seconds = 60.0  # How long a fork waits for imports, which this package cannot hold up.
+    latest = time.monotonic() + import_seconds
     while True:
         _acquire_locks()
         if not _others_import() or time.monotonic() > latest:

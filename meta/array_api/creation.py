@@ -10,9 +10,6 @@ from meta.device import CPU
 from meta.errors import ArgumentError, TypeInferenceError
 from meta.schema._dsl import TensorLike
 
-_DLPACK_CPU = 1
-"""kDLCPU."""
-
 
 def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | None = None) -> Any:
     """`obj` (numbers, nested lists, arrays, DLPack exporters) as an array; an array itself if nothing changes.
@@ -31,12 +28,13 @@ def asarray(obj: Any, /, *, dtype: Any = None, device: Any = None, copy: bool | 
 
 
 def _shares_memory(obj: Any, out: Any) -> bool:
+    dlpack_cpu = 1  # kDLCPU.
     import numpy as np
 
     if not hasattr(obj, "__dlpack__"):
         return False
     if out.device is not CPU:
-        return int(obj.__dlpack_device__()[0]) != _DLPACK_CPU
+        return int(obj.__dlpack_device__()[0]) != dlpack_cpu
     return out.size == 0 or np.shares_memory(np.from_dlpack(obj), out.numpy())
 
 

@@ -14,8 +14,6 @@ from meta.model.model import Model
 from meta.modes import no_grad
 from meta.tree import child_path
 
-_SHOWN = 5
-
 
 @dataclass(slots=True)
 class Restorer:
@@ -123,6 +121,7 @@ def _described(value: Any) -> str:
 
 
 def _listed(names: Sequence[Any]) -> str:
-    listed = ", ".join(f"'{name!s:.60}'" for name in names[:_SHOWN])
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    shown = 5
+    listed = ", ".join(f"'{name!s:.60}'" for name in names[:shown])
+    more = f" and {len(names) - shown} more" if len(names) > shown else ""
     return (listed + more) or "nothing"

@@ -11,9 +11,6 @@ from meta.model.model import Model
 from meta.nn import Conv2d, Linear, MaxPool2d
 from meta.records import record
 
-TRAIN = 1437
-"""Number of training images; the other 360 of the 1797 are test images."""
-
 
 @record
 class Digits:
@@ -35,15 +32,16 @@ class Digits:
 
 def load() -> Digits:
     """The digits in a fixed order."""
+    train = 1437  # Number of training images; the other 360 of the 1797 are test images.
     import numpy as np
 
     datasets: Any = import_module("sklearn.datasets")
     raw: Any = datasets.load_digits()
     order = np.random.default_rng(0).permutation(len(raw.images))
     images = raw.images[order].astype(np.float32)[:, None]
-    images = (images - images[:TRAIN].mean()) / images[:TRAIN].std()
+    images = (images - images[:train].mean()) / images[:train].std()
     labels = raw.target[order].astype(np.int64)
-    return Digits(images[:TRAIN], labels[:TRAIN], images[TRAIN:], labels[TRAIN:])
+    return Digits(images[:train], labels[:train], images[train:], labels[train:])
 
 
 class DigitsNet(Model):

@@ -17,9 +17,6 @@ from meta.ir.type import TensorType
 from meta.ir.visitor import walk
 from meta.op.registry import Op
 
-_NAMED = 8
-"""The most inputs drawn at random that are listed."""
-
 
 def pairs(items: Sequence[str], option: str) -> dict[str, str]:
     """`NAME=VALUE` options as a dict."""
@@ -56,6 +53,7 @@ def arrays(
     """An array for each of the first parameters of main.
 
     inputs: their names.  files: of arrays, by name; the other inputs are drawn at random.  sizes: the symbolic ones."""
+    named = 8  # The most inputs drawn at random that are listed.
     for name in files:
         if name not in inputs:
             expected = f"one of {', '.join(inputs)}"
@@ -74,8 +72,8 @@ def arrays(
             _check_memory(name, shape)
             out.append(_draw(rng, shape, kind.dtype, roles.get(param, "")))
     if drawn:
-        more = f" and {len(drawn) - _NAMED} more" if len(drawn) > _NAMED else ""
-        print(f"drawn at random (seed {seed}): {', '.join(list(drawn)[:_NAMED])}{more}")
+        more = f" and {len(drawn) - named} more" if len(drawn) > named else ""
+        print(f"drawn at random (seed {seed}): {', '.join(list(drawn)[:named])}{more}")
     return out
 
 

@@ -37,8 +37,6 @@ class Bucket:
 
 BUCKET_BYTES = 25 << 20
 """Tensors are communicated in buckets of about this size, as torch's DistributedDataParallel does by default."""
-ALONE_BYTES = 1 << 20
-"""Larger tensors are communicated one by one: a message takes less time than copies into and out of a bucket."""
 
 MOST_TENSORS = 32
 """Tensors in a bucket, at most: the kernels that join and divide them take long to compile, and one more message takes
@@ -59,12 +57,14 @@ def buckets(
 
     apart: arrays for which it differs are in different buckets.
     parts: the number of parts that the arrays are one of; sizes count all parts."""
+    # Larger tensors are communicated one by one: a message takes less time than copies into and out of a bucket.
+    alone_bytes = 1 << 20
     open_buckets: dict[Any, list[NDArray]] = {}
     sizes: dict[Any, int] = {}
     for x in arrays:
         kind = x.dtype, x.device, apart(x)
         size = parts * math.prod(x.shape) * itemsize(x.dtype)
-        if size >= min(least_bytes, ALONE_BYTES):
+        if size >= min(least_bytes, alone_bytes):
             yield Bucket((x,))
             continue
         open_buckets.setdefault(kind, []).append(x)

@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields, is_dataclass
 from typing import Any
 
 from meta.inspect.sources import PACKAGE, location_of_function, returned_texts, row, unwrapped
-from meta.op import crossover
+from meta.op import work
 from meta.op.dispatch import BUILT_IN, Checker, Dialect, Implementation, dialect, implementations
 from meta.op.registry import Op
 
@@ -55,7 +55,8 @@ def kernels(op: Op) -> tuple[DialectKernel, ...]:
 
 def _kernel(op: Op, implementation: Implementation) -> DialectKernel:
     on = implementation.dialect
-    checkers = (on.accepts, implementation.accepts, implementation.confirm)
+    options = implementation.options
+    checkers = (on.accepts, options.get("accepts"), options.get("confirm"))
     return DialectKernel(
         on.name,
         implementation.plevel,
@@ -64,7 +65,7 @@ def _kernel(op: Op, implementation: Implementation) -> DialectKernel:
         on.unavailable() or "",
         tuple(_refusal(checker) for checker in checkers if checker is not None),
         _limits(op, on),
-        implementation.eager_only,
+        options.get("eager_only", False),
     )
 
 
@@ -87,11 +88,11 @@ def _limits(op: Op, on: Dialect) -> tuple[str, ...]:
     return tuple(
         f"{device}{', in programs' if limit.in_programs else ''}: {_range(limit)} {limit.unit} ({limit.measured})"
         for device in sorted(on.devices)
-        for limit in crossover.limits_of(on.name, op.name, device)
+        for limit in work.limits_of(on.name, op.name, device)
     )
 
 
-def _range(limit: crossover.Limit) -> str:
+def _range(limit: work.Limit) -> str:
     if limit.most == 0:
         return "for no number of"
     least = f"from {limit.least:_}" if limit.least else ""

@@ -46,11 +46,6 @@ from meta.ir.expr import (
 from meta.ir.type import TensorType
 from meta.limits import MAX_DEPTH
 
-WIDTH = 120
-"""Function headers longer than this are broken, one parameter a line."""
-INLINE_LIMIT = 8
-"""Most elements of a constant that is written in place."""
-
 
 class HasFunctions(Protocol):
     """A module, as the printer sees it."""
@@ -135,9 +130,10 @@ class Printer:
         self.lines.append("  " * depth + text + comment)
 
     def function(self, head: str, function: FunctionExpr, depth: int) -> None:
+        width = 120  # Function headers longer than this are broken, one parameter a line.
         params = [f"%{self.name(p)}: {p.type!r}" for p in function.params]
         tail = f") -> {function.body.type!r}{_facts(function.attrs)} {{"
-        if len(head) + sum(map(len, params)) + len(tail) + 2 * (depth + len(params)) <= WIDTH:
+        if len(head) + sum(map(len, params)) + len(tail) + 2 * (depth + len(params)) <= width:
             self.put(depth, f"{head}({', '.join(params)}{tail}", function.span)
         else:
             self.put(depth, f"{head}(")
@@ -275,7 +271,8 @@ def to_array(value: Any) -> Any:
 
 def encode_inline(value: Any, kind: TensorType) -> str | None:
     """`const(...)` for a small vector or scalar, None when it is too large or its bits would not survive."""
-    if kind.ndim > 1 or is_complex(kind.dtype) or not isinstance(kind.size, int) or kind.size > INLINE_LIMIT:
+    inline_limit = 8  # Most elements of a constant that is written in place.
+    if kind.ndim > 1 or is_complex(kind.dtype) or not isinstance(kind.size, int) or kind.size > inline_limit:
         return None
     array = to_array(value)
     items = [_number_text(x, kind.dtype) for x in array.reshape(-1)]

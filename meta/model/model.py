@@ -28,10 +28,6 @@ if TYPE_CHECKING:
     from typing_extensions import Self
 
 
-_MAX_WATCHED_ITEMS = 256
-"""Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data."""
-
-
 class _Constructor(ABCMeta):
     """Marks the parameters of a new model when all of its constructors have run, whichever of them created the arrays.
 
@@ -336,7 +332,9 @@ def _is_unchanged(old: Any, new: Any) -> bool:
 
 def _containers(value: Any) -> Iterator[Any]:
     """The lists and dicts in a nested value; large ones count as data and are not compared at every call."""
-    if not isinstance(value, (list, tuple, dict)) or len(value) > _MAX_WATCHED_ITEMS:  # pyright: ignore[reportUnknownArgumentType]
+    # Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data.
+    max_watched_items = 256
+    if not isinstance(value, (list, tuple, dict)) or len(value) > max_watched_items:  # pyright: ignore[reportUnknownArgumentType]
         return
     if not isinstance(value, tuple):
         yield value

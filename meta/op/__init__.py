@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING
 from meta.lazy import submodules
 
 if TYPE_CHECKING:
-    from meta.op import crossover as crossover
     from meta.op import data_dependent as data_dependent
     from meta.op import declare as declare
     from meta.op import dialect as dialect
@@ -17,5 +16,6 @@ if TYPE_CHECKING:
     from meta.op import registry as registry
     from meta.op import rules as rules
     from meta.op import windows as windows
+    from meta.op import work as work
 else:
     __getattr__, __dir__ = submodules(__name__)

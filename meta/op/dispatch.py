@@ -19,11 +19,11 @@ from meta.ir.expr import OpLike
 from meta.locks import new_lock
 from meta.modes import modes, scoped
 from meta.op import plugins
+from meta.op.implementation import COPIES, implementations_of, on_change, refuse_real
 from meta.op.implementation import Checker as Checker
 from meta.op.implementation import Dialect as Dialect
 from meta.op.implementation import Implementation as Implementation
 from meta.op.implementation import Kernel as Kernel
-from meta.op.implementation import implementations_of, on_change
 from meta.op.plugins import BUILT_IN as BUILT_IN
 from meta.records import record
 
@@ -166,7 +166,7 @@ def foremost_candidates(call: CallInfo, *, in_program: bool = False) -> list[Can
 
 def _asked(call: CallInfo, implementations: list[Implementation], in_program: bool) -> list[Candidate]:
     is_complex = bool(call.complex_dtype())
-    ordered = [i for i in _in_order(implementations) if is_complex or not i.complex_only]
+    ordered = [i for i in _in_order(implementations) if is_complex or i.options.get("accepts") is not refuse_real]
     refusals = (_preference_refusal(i, in_program) or i.refusal(call, in_program=in_program) for i in ordered)
     return [Candidate(i, refusal, _rank(i, ordered)) for i, refusal in zip(ordered, refusals, strict=True)]
 
@@ -189,13 +189,9 @@ def _rank(i: Implementation, ordered: list[Implementation]) -> str:
     return f"registered before {', '.join(d.name for d in equal)}" if equal else ""
 
 
-_COPIES = frozenset({"device_copy"})
-"""Operators that move data and compute nothing: `with_dialect` does not restrict them."""
-
-
 def _preference_refusal(i: Implementation, in_program: bool) -> str | None:
-    if modes.dialects is None or i.op in _COPIES:
-        if in_program and i.eager_only:
+    if modes.dialects is None or i.op in COPIES:
+        if in_program and i.options.get("eager_only"):
             return "for eager calls only: programs fuse the kernel of another dialect"
         return f"plevel {i.plevel}: by name only" if i.plevel <= 0 else None
     if i.dialect.name not in modes.dialects:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import count
-from typing import Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
 from meta.backend.memory import allocation
 from meta.device import Device
@@ -18,11 +18,14 @@ from meta.errors import DispatchError, MetaError, RegistryError, line_of_functio
 from meta.ir.expr import CallInfo
 from meta.locks import new_lock
 from meta.modes import modes
-from meta.op import crossover, plugins
+from meta.op import plugins, work
 from meta.op.plugins import BUILT_IN
 from meta.op.positions import checked
 from meta.op.registry import find
 from meta.records import record
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Kernel = Callable[..., Any]
 """`kernel(*inputs, *outputs)` on raw tensors (destination passing). Inputs are the call's tensors in schema order,
@@ -35,36 +38,57 @@ Checker = Callable[[CallInfo], str | None]
 """None to accept, else the reason to refuse."""
 
 
+def refuse_real(call: CallInfo) -> str | None:
+    """A checker of implementations for complex numbers, beside which another dialect is better for real ones. Dispatch
+    leaves such implementations out where it lists the dialects of a real call."""
+    return None if call.complex_dtype() else "for complex numbers only: others have kernels for real ones"
+
+
+def refuse_complex(call: CallInfo) -> str | None:
+    """A checker of implementations for real numbers."""
+    dtype = call.complex_dtype()
+    return f"no kernel for {dtype}" if dtype else None
+
+
+COPIES = frozenset({"device_copy"})
+"""Operators that move data and compute nothing: their kernels take every dtype, and `with_dialect` does not restrict
+them."""
+
+
+class ImplementationOptions(TypedDict, total=False):
+    """What an implementation says besides its kernels. Without any, it takes every call at the dialect's plevel.
+
+    plevel: its priority, None for the dialect's.
+    accepts: whether it can run a call, by the argument types.
+    confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
+    eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
+    slow_start: whether the first call of a kernel takes long, because it measures or compiles. Programs for GPUs make
+        one on uninitialised tensors while other kernels compile; it must only write its results.
+    prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
+        without. None: it does not.
+    """
+
+    plevel: int | None
+    accepts: Checker | None
+    confirm: Checker | None
+    eager_only: bool
+    slow_start: bool
+    prefers_channels_last: Callable[[CallInfo], bool] | None
+
+
 @record(eq=False)
 class Implementation:
     """One dialect's implementation of one operator.
 
     payload: what the dialect's `kernel` function makes a kernel from.
-    accepts: whether it can run a call, by the argument types.
-    confirm: the same, asked last, for questions that take time: whether the library has a plan for these sizes.
-    eager_only: programs skip it, because they fuse the kernel of another dialect with its neighbours.
-    complex: whether its kernels take complex tensors, None for what its dialect says.
-    complex_only: whether they take no others, for which another dialect is better.
-    slow_start: whether the first call of a kernel takes long, because it measures or compiles. Programs for GPUs make
-        one on uninitialised tensors while other kernels compile; it must only write its results.
-    prefers_channels_last: for operators with an argument of that name: whether a call with it takes less time than
-        without. None: it does not.
-    own_plevel: its priority, None for the dialect's.
     generation: how many implementations of the operator the dialect had before in this process.
     """
 
     op: str
     dialect: Dialect
     payload: Any
-    accepts: Checker | None = None
-    confirm: Checker | None = None
-    eager_only: bool = False
-    own_plevel: int | None = None
+    options: ImplementationOptions = field(default_factory=ImplementationOptions)
     generation: int = 0
-    prefers_channels_last: Callable[[CallInfo], bool] | None = None
-    complex: bool | None = None
-    complex_only: bool = False
-    slow_start: bool = False
 
     @property
     def name(self) -> str:
@@ -73,7 +97,8 @@ class Implementation:
     @property
     def plevel(self) -> int:
         """Its priority: the highest one that accepts a call runs it, one of 0 or below only inside `with_dialect`."""
-        return self.dialect.plevel if self.own_plevel is None else self.own_plevel
+        own = self.options.get("plevel")
+        return self.dialect.plevel if own is None else own
 
     def refusal(self, call: CallInfo, *, in_program: bool = False) -> str | None:
         """Why this implementation does not take `call`, eager or of a program, None when it does.
@@ -85,12 +110,17 @@ class Implementation:
         if off:
             return f"off: {off}"
         dtype = call.complex_dtype()
-        if dtype and not (self.dialect.complex if self.complex is None else self.complex):
-            return f"no kernel for {dtype}"
-        reason = self._ask(self.dialect.accepts, call) or self._ask(self.accepts, call)
+        if dtype and not self.dialect.complex and self.op not in COPIES:
+            return refuse_complex(call)
+        reason = self._ask(self.dialect.accepts, call) or self._ask(self.options.get("accepts"), call)
         if reason is None and modes.dialects is None and not dtype:  # limits are measured on real dtypes
-            reason = crossover.refusal(self.dialect.name, call, in_program=in_program)
-        return reason or self._ask(self.confirm, call)
+            reason = work.refusal(self.dialect.name, call, in_program=in_program)
+        return reason or self._ask(self.options.get("confirm"), call)
+
+    def prefers_channels_last(self, call: CallInfo) -> bool:
+        """Whether `call` takes less time with channels last than without."""
+        faster = self.options.get("prefers_channels_last")
+        return faster is not None and faster(call)
 
     def checked_kernel(self, call: CallInfo) -> Kernel:
         """The kernel of a call, which refuses positions out of range where eager calls do (see meta.op.positions).
@@ -174,48 +204,44 @@ class Dialect:
 
     @overload
     def implement(
-        self, op: str | Callable[..., Any], payload: P, *, plevel: int | None = None, accepts: Checker | None = None,
-        confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
-        prefers_channels_last: Callable[[CallInfo], bool] | None = None, complex: bool | None = None,
-        complex_only: bool = False, slow_start: bool = False,
-    ) -> P: ...  # fmt: skip
+        self,
+        op: str | Callable[..., Any],
+        payload: P,
+        *,
+        override: bool = False,
+        **options: Unpack[ImplementationOptions],
+    ) -> P: ...
 
     @overload
     def implement(
-        self, op: str | Callable[..., Any], *, plevel: int | None = None, accepts: Checker | None = None,
-        confirm: Checker | None = None, eager_only: bool = False, override: bool = False,
-        prefers_channels_last: Callable[[CallInfo], bool] | None = None, complex: bool | None = None,
-        complex_only: bool = False, slow_start: bool = False,
-    ) -> Callable[[P], P]: ...  # fmt: skip
+        self, op: str | Callable[..., Any], *, override: bool = False, **options: Unpack[ImplementationOptions]
+    ) -> Callable[[P], P]: ...
 
     def implement(
-        self, op: str | Callable[..., Any], payload: Any = None, *, plevel: int | None = None,
-        accepts: Checker | None = None, confirm: Checker | None = None, eager_only: bool = False,
-        override: bool = False, prefers_channels_last: Callable[[CallInfo], bool] | None = None,
-        complex: bool | None = None, complex_only: bool = False, slow_start: bool = False,
-    ) -> Any:  # fmt: skip
+        self,
+        op: str | Callable[..., Any],
+        payload: Any = None,
+        *,
+        override: bool = False,
+        **options: Unpack[ImplementationOptions],
+    ) -> Any:
         """Register `payload` as the implementation of `op` (its name or function) and return it; without a payload,
         return a decorator.
 
-        plevel: its priority, None for the dialect's.  accepts, confirm, eager_only,
-        prefers_channels_last, complex, complex_only, slow_start: see Implementation.
-        override: replace an implementation that the dialect has.
+        override: replace an implementation that the dialect has.  options: see ImplementationOptions.
         Raises RegistryError for an unknown operator, a second implementation without `override`, and arguments of a
         wrong kind."""
         operator = self._operator(op)
-        checkers = {"accepts": accepts, "confirm": confirm, "prefers_channels_last": prefers_channels_last}
-        self._check_options(operator, plevel, **checkers)
+        check_options(f"{self.name}.{operator}", options)
 
         def register(payload: Any) -> Any:
             self._check_payload(operator, payload)
-
-            def make(generation: int) -> Implementation:
-                return Implementation(
-                    operator, self, payload, accepts, confirm, eager_only, plevel, generation, prefers_channels_last,
-                    complex, complex_only, slow_start,
-                )  # fmt: skip
-
-            _add(self, operator, make, override)
+            _add(
+                self,
+                operator,
+                lambda generation: Implementation(operator, self, payload, options, generation),
+                override,
+            )
             return payload
 
         return register if payload is None else register(payload)
@@ -225,11 +251,6 @@ class Dialect:
         operator = find(op)
         plugins.load_family_before_change(self.name, operator.family)
         return operator.name
-
-    def _check_options(self, op: str, plevel: Any, **checkers: Any) -> None:
-        check_plevel(f"{self.name}.{op}", plevel, or_none=True)
-        for what, checker in checkers.items():
-            check_callable(f"{self.name}.{op}", what, checker, "a function of a CallInfo")
 
     def _check_payload(self, op: str, payload: Any) -> None:
         """Raise RegistryError for what this dialect makes no kernel from."""
@@ -258,7 +279,7 @@ class Dialect:
             if not own:
                 raise RegistryError(f"{self.name}.{name}", "is not registered", f"an operator that {self.name} has")
             others = [i for i in _implementations[name] if i.dialect is not self]
-            _store(name, [*others, replace(own[0], own_plevel=plevel)])
+            _store(name, [*others, replace(own[0], options={**own[0].options, "plevel": plevel})])
 
     def remove_all(self) -> None:
         """Remove every implementation of the dialect."""
@@ -276,6 +297,16 @@ def check_plevel(subject: str, plevel: Any, *, or_none: bool = False) -> None:
         f"plevel is {plevel!r}",
         "an int; tvm has 10, and a dialect with 0 or below runs only inside with_dialect",
     )
+
+
+def check_options(subject: str, options: ImplementationOptions) -> None:
+    """Raise RegistryError for options of a wrong kind, TypeError for unknown ones."""
+    unknown = sorted(options.keys() - ImplementationOptions.__annotations__.keys())
+    if unknown:
+        raise TypeError(f"implement() got an unexpected keyword argument {unknown[0]!r}")
+    check_plevel(subject, options.get("plevel"), or_none=True)
+    for name in ("accepts", "confirm", "prefers_channels_last"):
+        check_callable(subject, name, options.get(name), "a function of a CallInfo")
 
 
 def check_callable(subject: str, what: str, value: Any, expected: str) -> None:

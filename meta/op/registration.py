@@ -17,7 +17,7 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from keyword import iskeyword
-from typing import Any, Literal, cast, get_args
+from typing import TYPE_CHECKING, Any, Literal, cast, get_args
 
 from meta.backend.functions import Specialised, bind, on_arrays
 from meta.device import KINDS, Device
@@ -28,10 +28,14 @@ from meta.op.implementation import (
     Checker,
     Dialect,
     Implementation,
+    ImplementationOptions,
     Kernel,
     check_callable,
     check_plevel,
 )
+
+if TYPE_CHECKING:
+    from typing_extensions import Unpack
 
 Tensors = Literal["numpy", "torch", "dlpack"]
 TENSORS: tuple[str, ...] = get_args(Tensors)
@@ -48,18 +52,14 @@ class FunctionDialect(Dialect):
 
     def implement_maker(
         self, op: str | Callable[..., Any], maker: Callable[[CallInfo], Kernel] | None = None, *,
-        plevel: int | None = None, accepts: Checker | None = None, confirm: Checker | None = None,
-        eager_only: bool = False, override: bool = False,
+        override: bool = False, **options: Unpack[ImplementationOptions],
     ) -> Any:  # fmt: skip
         """Like `implement`, with a function that is called once for each kernel: `maker(call)` returns
         `kernel(*inputs, *outputs)` for calls of these types and attributes."""
 
         def register(maker: Callable[[CallInfo], Kernel]) -> Callable[[CallInfo], Kernel]:
             check_callable(self.name, "the maker", maker, "a function CallInfo -> kernel")
-            self.implement(
-                op, Specialised(maker), plevel=plevel, accepts=accepts, confirm=confirm, eager_only=eager_only,
-                override=override,
-            )  # fmt: skip
+            self.implement(op, Specialised(maker), override=override, **options)
             return maker
 
         return register if maker is None else register(maker)

@@ -18,8 +18,6 @@ from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
 
 Clipped: TypeAlias = "Model | Optimizer | NDArray | Iterable[NDArray]"
-_EPS = 1e-6
-"""Added to the norm, so that gradients of 0 are divided by something; torch's value."""
 
 
 @checked
@@ -42,6 +40,7 @@ def clip_grad_norm(
     group: name and number of the ranks among which the gradients are divided (`mesh["dp"]`); the norm covers all of
     them. None if gradients are not divided. A function says for each parameter the groups, perhaps none, among which
     its gradient is divided."""
+    eps = 1e-6  # Added to the norm, so that gradients of 0 are divided by something; torch's value.
     order = nonnegative("clip_grad_norm", "norm_type", norm_type, finite=False)
     if order == 0:
         raise ArgumentError("clip_grad_norm", "norm_type is 0", "a number above 0, or math.inf")
@@ -58,7 +57,7 @@ def clip_grad_norm(
                 "look for the gradient that is not, or scale the loss by meta.amp.GradScaler",
             )  # fmt: skip
         bound = max_norm.cast(norm.dtype) if isinstance(max_norm, NDArray) else max_norm
-        factor = meta.minimum(bound / (norm + _EPS), 1.0)
+        factor = meta.minimum(bound / (norm + eps), 1.0)
         for x in arrays:
             x.grad = (widened(x.grad) * factor.cast(widened(x.grad).dtype)).cast(x.grad.dtype)
         return norm

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.dim import product
 from meta.dtype import HALVES
 from meta.ir.expr import Atom, Binding, Call, Expr
@@ -18,10 +19,6 @@ from meta.passes.rewriting import Scope, by_op, rewrite_pass
 
 _ALIGNMENTS: Final = {**dict.fromkeys(HALVES, 8), "float32": 4}
 """Elements in 16 bytes."""
-_LEAST_SUM: Final = 256
-"""Terms of each sum, at least: products of fewer terms take less time than the copies."""
-_LEAST_PRODUCTS: Final = 1 << 32
-"""Multiplications of a product, at least."""
 
 
 def _align(binding: Binding, scope: Scope) -> Expr | Atom | None:
@@ -41,7 +38,7 @@ def _align(binding: Binding, scope: Scope) -> Expr | Atom | None:
     lengths = {"rows": rows if flags[0] else 0, "terms": 0 if flags[0] and not flags[1] else terms, "columns": columns}
     alignment = _ALIGNMENTS[call.type.dtype]  # type: ignore[union-attr]
     added = {name: -length % alignment for name, length in lengths.items()}
-    if not any(added.values()) or terms < _LEAST_SUM or count < _LEAST_PRODUCTS:
+    if not any(added.values()) or terms < limits.ALIGNED_TERMS or count < limits.ALIGNED_PRODUCTS:
         return None
     if len(shapes[0]) > 2:  # as a matrix, which is padded once for all products that take it
         rows = product(shapes[0][:-1])

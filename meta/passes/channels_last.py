@@ -21,6 +21,7 @@ from typing import Any, Final
 
 import numpy as np
 
+from meta._generated import limits
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
 from meta.ir.module import Module
@@ -33,9 +34,6 @@ from meta.op.windows import channels_moved
 from meta.passes.manager import Pass
 from meta.passes.pools import arguments_of, indices_of, windows_of
 from meta.records import record
-
-_CALL_BYTES: Final = 1 << 16
-"""The cost of calling the kernel of a transpose, in bytes moved in that time."""
 
 
 def _channels_last(module: Module) -> Module:
@@ -146,7 +144,7 @@ class _LayoutConverter:
         axes = order(kind.ndim)
         if _is_view(kind.shape, axes):
             return self.call("reshape", atom, tuple(kind.shape[a] for a in axes))
-        self.spent += 2 * _bytes(kind) + _CALL_BYTES
+        self.spent += 2 * _bytes(kind) + limits.TRANSPOSE_CALL_BYTES
         return self.call("transpose", atom, axes)
 
     def call(self, name: str, *args: Any) -> Call:
@@ -199,11 +197,7 @@ def _prefers(call: Call, args: dict[str, Any]) -> bool:
     if not all(t.is_static for t in (*info.tensors(), *info.outputs())):
         return False
     implementation = first_accepting(info, in_program=True)
-    return (
-        implementation is not None
-        and implementation.prefers_channels_last is not None
-        and implementation.prefers_channels_last(info)
-    )
+    return implementation is not None and implementation.prefers_channels_last(info)
 
 
 def _with_channels_last(name: str, value: Any) -> Any:
@@ -236,7 +230,7 @@ def _transpose(to: _LayoutConverter, call: Call) -> _New | None:
     is_back = x in to.last and axes == _to_last(ndim)
     if not isinstance(x, Var) or ndim < 3 or not (is_back or (x not in to.last and axes == _to_second(ndim))):
         return None
-    to.saved += 2 * _bytes(call.type) + _CALL_BYTES
+    to.saved += 2 * _bytes(call.type) + limits.TRANSPOSE_CALL_BYTES
     return _New(to.last[x], last=False) if is_back else _New(to.as_before(x))
 
 

@@ -19,15 +19,15 @@ from meta.passes.rewriting import Rule, Scope, by_op, counted, rewrite
 from meta.passes.simplify import call_of, producer, simplify
 
 Answer = Expr | Atom | None
-_ROUNDS = 4
 
 
 def _composites(module: Module) -> Module:
     """Put gelu in place of its expression by erf or tanh, and dense in place of a product with a transposed matrix,
     the addition of a bias and the reshapes around it. Simplifies the program and drops dead code first. Results stay
     the same up to rounding."""
+    rounds = 4
     module = dce(simplify(module))
-    for _ in range(_ROUNDS):
+    for _ in range(rounds):
         new = simplify(_rewritten(module))
         if new is module:
             break

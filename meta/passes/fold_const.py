@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta._generated import limits
 from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
 from meta.errors import DeviceError, DispatchError
@@ -13,10 +14,6 @@ from meta.ir.type import TensorType, TupleType, Type, leaf_types
 from meta.op.registry import Op
 from meta.passes.rewriting import Scope, rewrite_pass
 from meta.tracing.foreign_op import ForeignOp
-
-LIMIT = 1 << 12
-"""Most elements of a folded constant, unless its operands are as large: other results are cheaper to compute than to
-store."""
 
 
 def _fold(binding: Binding, scope: Scope) -> Expr | Atom | None:
@@ -73,7 +70,7 @@ def _size(kind: Type) -> int | None:
 
 def _small(kind: Type, allowed: int) -> bool:
     size = _size(kind)
-    return size is not None and size <= max(LIMIT, allowed)
+    return size is not None and size <= max(limits.FOLDED_ELEMENTS, allowed)
 
 
 def _constant_if(binding: Binding, scope: Scope) -> Expr | Atom | None:

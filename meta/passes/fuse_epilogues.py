@@ -10,24 +10,22 @@ conv2d_epilogue(x, w, b, y, relu=True)      =>      conv2d_packed(x, panels of w
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, Final
+from typing import Any
 
 import numpy as np
 
+from meta._generated import limits
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.te.tiles import lanes
 from meta.ir.expr import Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Var, arg_types
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType
 from meta.ir.visitor import use_counts
-from meta.op.dispatch import Implementation, first_accepting
+from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
 from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
 from meta.passes.simplify import producer
-
-_LEAST: Final = 8
-"""Out channels of a packed kernel, at least: fewer leave most lanes of a tile empty."""
 
 
 @function_pass("fuse_epilogues", "conv2d", "conv2d_epilogue")
@@ -94,7 +92,7 @@ def _fused(scope: Scope, old: Call, arguments: dict[str, Any]) -> Expr | None:
     info = _call_info(op, args, old.type)
     implementation = first_accepting(info, in_program=True)
     if implementation is None or (
-        isinstance(implementation.payload, TEImplementation) and not _runs_in_tiles(implementation, info)
+        isinstance(implementation.payload, TEImplementation) and not implementation.prefers_channels_last(info)
     ):
         return None
     return scope.call_expr(op, args)
@@ -102,11 +100,6 @@ def _fused(scope: Scope, old: Call, arguments: dict[str, Any]) -> Expr | None:
 
 def _call_info(op: Op, args: tuple[Any, ...], kind: Any) -> CallInfo:
     return CallInfo(op, arg_types(args), kind, kind.device)
-
-
-def _runs_in_tiles(implementation: Implementation, info: CallInfo) -> bool:
-    """Whether TVM's convolution with channels last is in register tiles, which have room for an epilogue."""
-    return implementation.prefers_channels_last is not None and implementation.prefers_channels_last(info)
 
 
 def _packed(binding: Binding, scope: Scope) -> Expr | None:
@@ -120,7 +113,7 @@ def _packed(binding: Binding, scope: Scope) -> Expr | None:
         not isinstance(w, Constant)
         or not arguments["channels_last"]
         or arguments["groups"] != 1
-        or w.type.shape[0] < _LEAST
+        or w.type.shape[0] < limits.TILED_LANES
     ):
         return None
     op = get("conv2d_packed")

@@ -21,8 +21,6 @@ from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
 from meta.passes.rewriting import Scope, counted, plain_call, rewrite
 
-_MOST_READERS = 2
-
 
 @function_pass("separate_biases", "dense", device="cpu")
 def separate_biases(function: FunctionExpr) -> FunctionExpr:
@@ -53,6 +51,7 @@ def separate_biases(function: FunctionExpr) -> FunctionExpr:
 
 def _separable(function: FunctionExpr) -> dict[Var, Atom]:
     """The results of products whose biases are to be added by their readers -> the biases."""
+    most_readers = 2
     biases: dict[Var, Atom] = {}
     for binding in walk(function):
         call: Any = binding.value
@@ -65,11 +64,11 @@ def _separable(function: FunctionExpr) -> dict[Var, Atom]:
     for binding in walk(function):
         for atom in set(reads(binding.value)) & biases.keys():
             is_taker = _is_elementwise(binding.value, atom) and _runs_on_cpu(binding.value, True)
-            counts[atom] += 1 if is_taker else _MOST_READERS + 1
+            counts[atom] += 1 if is_taker else most_readers + 1
     for block in walk_blocks(function):
         for atom in set(block.results) & biases.keys():
-            counts[atom] += _MOST_READERS + 1
-    return {var: bias for var, bias in biases.items() if 1 <= counts[var] <= _MOST_READERS}
+            counts[atom] += most_readers + 1
+    return {var: bias for var, bias in biases.items() if 1 <= counts[var] <= most_readers}
 
 
 def _is_elementwise(value: Any, operand: Atom) -> bool:

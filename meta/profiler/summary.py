@@ -10,8 +10,6 @@ from typing import Any
 from meta.profiler.events import Event
 
 HEADINGS = ("kind", "name", "calls", "total us", "own us", "own %", "line")
-MAX_OPERATORS = 4
-"""Operators of a kernel that a row shows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,11 +84,12 @@ def rich_table(listed: Sequence[Row], limit: int | None) -> Any:
 
 
 def _name(row: Row) -> str:
+    max_operators = 4  # Operators of a kernel that a row shows.
     if not row.operators:
         return row.name
     names = [name.rpartition(".")[2] for name in row.operators]
-    more = f" + {len(names) - MAX_OPERATORS} more" if len(names) > MAX_OPERATORS else ""
-    return " + ".join(names[:MAX_OPERATORS]) + more
+    more = f" + {len(names) - max_operators} more" if len(names) > max_operators else ""
+    return " + ".join(names[:max_operators]) + more
 
 
 def _lines(lines: Sequence[str]) -> str:

@@ -27,8 +27,6 @@ from meta.schema._dsl import ArgType, Reject, TensorLike, is_numpy_scalar
 F = TypeVar("F", bound=Callable[..., Any])
 
 _PACKAGE = __name__.partition(".")[0] + "."
-_MOST_ITEMS = 64
-"""Items of longer sequences and mappings are not looked at."""
 _PLAIN = frozenset({int, float, bool, str, tuple, list, python_types.NoneType})
 _SCALARS = {int: types.Int, float: types.Float, bool: types.Bool, str: types.Str}
 _PLURALS = {"an int": "ints", "a float or an int": "numbers", "a string": "strings", "a tensor": "tensors"}
@@ -196,7 +194,8 @@ def _literal(options: Sequence[Any]) -> _Expected:
 
 
 def _items(value: Any, item: _Expected | None) -> bool:
-    return item is None or len(value) > _MOST_ITEMS or all(item.accepts(each) for each in value)
+    most_items = 64  # Items of longer sequences and mappings are not looked at.
+    return item is None or len(value) > most_items or all(item.accepts(each) for each in value)
 
 
 def _sequence(hints: Sequence[Any]) -> _Expected:

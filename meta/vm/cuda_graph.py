@@ -19,6 +19,7 @@ from typing import Any
 from weakref import WeakSet, finalize
 
 from meta import tracing
+from meta._generated import limits
 from meta.backend.cuda import driver, memory_pool, streams
 from meta.backend.memory import allocation
 from meta.backend.memory.allocation import ALIGNMENT
@@ -32,18 +33,10 @@ from meta.vm.lower.choose import Source, output_types, private_memory
 from meta.vm.plan.allocations import Destinations
 from meta.vm.runner import Machine
 
-_BYTES_PER_KERNEL = 4_000_000
-"""The bytes that are copied at 2 TB/s in the 2 us that the start of a kernel takes."""
-
-WARM_UP = 2
-"""Calls that run before one is recorded."""
-
 MAX_RECORDINGS = 8
 """Most recordings of one program, which is recorded again when the arrays that it overwrites are other ones, and when
 an argument that is not copied has moved."""
 
-MAX_MOVES = 1
-"""How often an argument may move before it is copied in every call."""
 
 _recorded: WeakSet[GraphCall] = WeakSet()
 
@@ -63,7 +56,7 @@ def repays(source: Source, destinations: Destinations, stable: Collection[int] =
     first = len(source.main.params) - len(source.constants)
     inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in in_place]
     copied = sum(int(t.nbytes) for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static)
-    return copied < destinations.kernels * _BYTES_PER_KERNEL
+    return copied < destinations.kernels * limits.COPIED_BYTES_PER_KERNEL
 
 
 def graph_call(
@@ -161,12 +154,13 @@ class GraphCall:
             self.copied[i] = _Copied.of(allocation.empty(kind.shape, kind.dtype, self.on))  # type: ignore[arg-type]
 
     def _run(self, data: Sequence[Any], stream: int) -> None:
+        warm_up = 2  # Calls that run before one is recorded.
         self._note_moves(data)
         self._fill(data, stream)
         args = [_runtime_tensor(x) if i not in self.copied else self.copied[i].tensor for i, x in enumerate(data)]
         self.calls += 1
         driver.make_stream_wait(self.stream, stream)
-        if self.calls > WARM_UP and not self.refusal and self._record(args, data):
+        if self.calls > warm_up and not self.refusal and self._record(args, data):
             driver.make_stream_wait(stream, self.stream)
             driver.launch_graph(self.graph, stream)
             return
@@ -175,10 +169,11 @@ class GraphCall:
 
     def _note_moves(self, data: Sequence[Any]) -> None:
         """Copy from now on the stable parameters that moved too often, and those that kernels cannot read in place."""
+        max_moves = 1  # How often an argument may move before it is copied in every call.
         for i in list(self.moves):
             address = data[i].data_ptr()
             self.moves[i] += address != self.addresses.get(i, address)
-            if i not in self.written and (self.moves[i] > MAX_MOVES or address % ALIGNMENT):
+            if i not in self.written and (self.moves[i] > max_moves or address % ALIGNMENT):
                 del self.moves[i]
                 self._copy_from_now_on(i)
 

@@ -52,8 +52,6 @@ if TYPE_CHECKING:
     from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
-CACHE_LIMIT = 256
-"""Most specialisations that an executor keeps; all are dropped when there would be more."""
 
 
 P = ParamSpec("P")
@@ -187,6 +185,7 @@ class Executor(Generic[P, R]):
         self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray] | None = None
     ) -> tuple[Program, list[NDArray]]:
         """The program for a call and its inputs. converted: receives those made of NumPy arrays."""
+        cache_limit = 256  # Most specialisations that an executor keeps; all are dropped when there would be more.
         args, kwargs = with_arrays((args, kwargs), self.device, converted)
         if tracing.changed(self._containers):
             tracing.invalidate()
@@ -209,14 +208,14 @@ class Executor(Generic[P, R]):
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name), without_collection():
-                if len(self._programs) >= CACHE_LIMIT:
+                if len(self._programs) >= cache_limit:
                     self._programs.clear()
                 program = self._programs[key] = self._lower(record, inputs)
                 watched = {id(container) for container, _ in self._containers}
                 self._containers.extend(entry for entry in record.containers if id(entry[0]) not in watched)
         elif self._open:
             check_call(program.record, inputs, self._open)
-        if len(self._runs) >= CACHE_LIMIT:
+        if len(self._runs) >= cache_limit:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
             self._runs[tuple([x.type for x in args])] = self._checked(program)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Sequence
-from typing import Final
 
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -18,8 +17,6 @@ Check = Callable[[Sequence[NDArray]], None]
 """Takes the inputs of a call; raises ArgumentError."""
 Span = tuple[int, int, int]
 """The first address of an array, the one after its last, and the number of its parameter."""
-_MOST_SIZES: Final = 1024
-"""Types of arrays whose bytes are kept."""
 
 
 def overlap_check(names: Sequence[str], state: Sequence[NDArray], written: Collection[int]) -> Check | None:
@@ -27,6 +24,7 @@ def overlap_check(names: Sequence[str], state: Sequence[NDArray], written: Colle
 
     names: of the parameters, first the inputs, then the state.  written: the parameters that the program overwrites.
     Raises ArgumentError, as the check does, for arrays of the state that share memory."""
+    most_sizes = 1024  # Types of arrays whose bytes are kept.
     if not written:
         return None
     first = len(names) - len(state)
@@ -42,7 +40,7 @@ def overlap_check(names: Sequence[str], state: Sequence[NDArray], written: Colle
         for i, x in enumerate(inputs):
             start, size = x._data.data_ptr(), sizes.get(x._type)
             if size is None:
-                if len(sizes) >= _MOST_SIZES:
+                if len(sizes) >= most_sizes:
                     sizes.clear()
                 size = sizes[x._type] = x.nbytes
             place = places[i]

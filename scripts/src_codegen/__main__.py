@@ -9,12 +9,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from meta.op.registry import Op, all_ops
-from scripts.src_codegen import docs, formulas, functions, gradients, methods, table
+from scripts.src_codegen import docs, formulas, functions, gradients, limits, methods, table
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS: Mapping[str, Callable[[Sequence[Op]], str]] = {
     "meta/_generated/formulas.py": formulas.render,
     "meta/_generated/functions.py": functions.render,
+    "meta/_generated/limits.py": limits.render,
     "meta/_generated/methods.py": methods.render,
     "meta/_generated/table.py": table.render,
 }

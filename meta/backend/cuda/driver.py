@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from functools import cache
 from threading import local
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.cuda.bindings import bindings
 from meta.backend.tvm import adapter as tvm
@@ -15,8 +15,6 @@ from meta.backend.tvm.devices import CUDA
 from meta.device import Device
 from meta.errors import DeviceError
 
-_LEGACY_STREAMS: Final = (0, 1)
-"""Handles of the default stream, which cannot be captured."""
 _thread = local()
 
 
@@ -125,7 +123,8 @@ def create_stream() -> int:
 
 def is_capturing(stream: int) -> bool:
     """Whether work queued on the stream is recorded into a CUDA graph."""
-    return stream not in _LEGACY_STREAMS and bool(int(call("cuStreamIsCapturing", stream)))
+    legacy_streams = (0, 1)  # Handles of the default stream, which cannot be captured.
+    return stream not in legacy_streams and bool(int(call("cuStreamIsCapturing", stream)))
 
 
 def begin_capture(stream: int) -> None:

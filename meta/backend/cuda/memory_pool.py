@@ -26,18 +26,16 @@ from meta.records import record
 
 SMALL: Final = 1 << 20
 """Bytes up to which blocks are allocated several at a time and reused for their exact size only."""
-_GRAIN: Final = 512
 _BATCH: Final = 32 << 10
 """Bytes of small blocks that are allocated together, so that fewer allocations search for free blocks."""
-_RECENT: Final = 3
-"""Number of most recently used large blocks to check first: the results of a few calls are often alive at once."""
 
 
 def block_size(byte_count: int) -> int:
     """The size of the block for `byte_count` bytes: at most an eighth more (or 512 bytes)."""
-    if byte_count <= _GRAIN:
-        return _GRAIN
-    step = max(1 << ((byte_count - 1).bit_length() - 4), _GRAIN if byte_count <= SMALL else SMALL // 4)
+    grain = 512
+    if byte_count <= grain:
+        return grain
+    step = max(1 << ((byte_count - 1).bit_length() - 4), grain if byte_count <= SMALL else SMALL // 4)
     return -(-byte_count // step) * step
 
 
@@ -57,9 +55,11 @@ class PoolBlock:
 
 def _take_recent(used: list[PoolBlock] | None) -> PoolBlock | None:
     """A recently used block that is free again, the usual case; part of it is still in the GPU's cache."""
+    # Number of most recently used large blocks to check first: the results of a few calls are often alive at once.
+    recent = 3
     if used:
         last = len(used) - 1
-        for i in range(last, max(last - _RECENT, -1), -1):
+        for i in range(last, max(last - recent, -1), -1):
             block = used[i]
             if block.references.value == 1 and block.streams is None:
                 del used[i]  # safe: other threads only append

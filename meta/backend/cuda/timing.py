@@ -8,13 +8,11 @@ from typing import Any
 
 from meta.backend.cuda import driver
 
-_TIMED = 0
-"""Flags of an event that records its time."""
-
 
 def measure_milliseconds(run: Callable[[], None], stream: int, repeats: int, runs: int) -> float:
     """The median time on the device of `runs` consecutive runs, over `repeats` measurements."""
-    events = driver.call("cuEventCreate", _TIMED), driver.call("cuEventCreate", _TIMED)
+    timed = 0  # Flags of an event that records its time.
+    events = driver.call("cuEventCreate", timed), driver.call("cuEventCreate", timed)
     try:
         return median(_measure_once(run, stream, events, runs) for _ in range(repeats))
     finally:

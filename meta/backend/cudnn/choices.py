@@ -13,25 +13,24 @@ from meta.backend.tvm import devices
 from meta.device import Device
 
 _SUFFIX = ".compiled_plan"
-_GPU_FACTS = (4, 5, 7)
-"""TVM's numbers of the compute capability, the name and the number of multiprocessors."""
-_DIGEST_BYTES = 32
 
 
 def key(problem: Hashable, device: Device, limit: int, avoid: Sequence[str]) -> str:
     """The key of a problem's choice among `limit` plans without the numerical notes `avoid`."""
-    gpu = [str(tvm.device_attribute(devices.CUDA, device.index, fact)) for fact in _GPU_FACTS]
+    gpu_facts = (4, 5, 7)  # TVM's numbers of the compute capability, the name and the number of multiprocessors.
+    gpu = [str(tvm.device_attribute(devices.CUDA, device.index, fact)) for fact in gpu_facts]
     parts = (gpu, loader.version(), frontend.module().__version__, repr(problem), limit, list(avoid))
     return "cudnn-" + hashlib.sha256(repr(parts).encode()).hexdigest()
 
 
 def read(name: str) -> bytes | None:
     """The plan stored under a key, or None. A damaged entry is removed."""
+    digest_bytes = 32
     disk = cache.default_cache()
     payload = disk.read(name, _SUFFIX) if disk else None
     if disk is None or payload is None:
         return None
-    digest, data = payload[:_DIGEST_BYTES], payload[_DIGEST_BYTES:]
+    digest, data = payload[:digest_bytes], payload[digest_bytes:]
     if hashlib.sha256(data).digest() == digest:
         return data
     disk.remove(name, _SUFFIX)

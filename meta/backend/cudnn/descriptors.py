@@ -11,8 +11,6 @@ from meta.backend.cudnn import loader
 
 DATA_TYPES: Final = {"float32": 0, "float64": 1, "float16": 2, "bfloat16": 9}
 """cudnnDataType_t by dtype."""
-_PROPAGATE_NAN: Final = 1
-_MIN_RANK: Final = 4
 
 
 class Descriptor:
@@ -48,9 +46,10 @@ def channels_last_strides(shape: Sequence[int]) -> tuple[int, ...]:
 
 def tensor(dtype: str, shape: Sequence[int], strides: Sequence[int] | None = None) -> Descriptor:
     """The descriptor of a tensor, padded with axes of size 1 to rank 4; row-major by default."""
+    min_rank = 4
     descriptor = Descriptor("Tensor")
     strides = row_major_strides(shape) if strides is None else tuple(strides)
-    ones = [1] * max(_MIN_RANK - len(shape), 0)
+    ones = [1] * max(min_rank - len(shape), 0)
     shape, strides = (*shape, *ones), (*strides, *ones)
     loader.functions().cudnnSetTensorNdDescriptor(
         descriptor.pointer, DATA_TYPES[dtype], len(shape), _ints(shape), _ints(strides)
@@ -60,9 +59,10 @@ def tensor(dtype: str, shape: Sequence[int], strides: Sequence[int] | None = Non
 
 def pooling(mode: int, window: Sequence[int], padding: Sequence[int], stride: Sequence[int]) -> Descriptor:
     """The descriptor of a pooling window; NaN propagates."""
+    propagate_nan = 1
     descriptor = Descriptor("Pooling")
     loader.functions().cudnnSetPoolingNdDescriptor(
-        descriptor.pointer, mode, _PROPAGATE_NAN, len(window), _ints(window), _ints(padding), _ints(stride)
+        descriptor.pointer, mode, propagate_nan, len(window), _ints(window), _ints(padding), _ints(stride)
     )
     return descriptor
 

@@ -228,12 +228,12 @@ class OperationGraph:
         if not latencies:
             return plans[0]  # which raises its error again
         least = latencies[0][0]
-        finalists = [i for latency, i in latencies[:_FINALISTS] if latency <= _CLOSE * least]
+        finalists = [i for latency, i in latencies[:4] if latency <= 1.5 * least]  # the fastest of many runs may be any
         if len(finalists) < 2:
             return latencies[0][1]
-        runs = min(10, 1 + int(_MILLISECONDS / max(least, 1e-3)))
+        runs = min(10, 1 + int(1 / max(least, 1e-3)))  # about a millisecond
         times = {i: self._measure(handle, i, addresses, 5, runs) / runs for i in finalists}
-        similar = [i for i, time in times.items() if time <= _SIMILAR * min(times.values())]
+        similar = [i for i, time in times.items() if time <= 1.03 * min(times.values())]  # count as equally fast
         return min(similar, key=lambda i: self._measure(handle, i, addresses, 9, 1)) if len(similar) > 1 else similar[0]
 
     def _measure(self, handle: Handle, index: int, addresses: Mapping[int, int], repeats: int, runs: int) -> float:
@@ -248,13 +248,6 @@ class OperationGraph:
             return float("inf")
 
 
-_FINALISTS = 4
-_CLOSE = 1.5
-"""Ratio of latencies up to which a plan may be the fastest of many runs."""
-_MILLISECONDS = 1.0
-"""That a measurement of many runs takes, about."""
-_SIMILAR = 1.03
-"""Ratio of times up to which plans count as equally fast."""
 _graphs: WeakSet[OperationGraph] = WeakSet()
 
 

@@ -24,8 +24,6 @@ Run = Callable[..., None]
 Payload = Callable[["CallInfo"], Run]
 
 FLOATS = ("float32", "float64", "float16", "bfloat16")
-_MAX_SIZE = 2**31
-"""Number of elements from which strides overflow the C API's 32 bits."""
 
 
 def kernel(payload: Payload, call: CallInfo) -> Run:
@@ -61,6 +59,7 @@ def _format(value: Any) -> str:
 
 def unsupported_tensors(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str | None:
     """Why cuDNN supports no operator on these tensors (symbolic or empty shape, dtype, size), or None."""
+    max_size = 2**31  # Number of elements from which strides overflow the C API's 32 bits.
     for t in (*call.tensors(), *call.outputs()):
         if not t.is_static:
             return f"the shape {t.shape} is symbolic: cuDNN needs static sizes"
@@ -69,7 +68,7 @@ def unsupported_tensors(call: CallInfo, allowed: Sequence[str] = FLOATS) -> str 
         size: Any = t.size
         if size == 0:
             return "an empty tensor"
-        if size >= _MAX_SIZE:
+        if size >= max_size:
             return f"{size} elements: cuDNN counts them in 32 bits"
     return None
 

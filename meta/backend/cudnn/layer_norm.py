@@ -21,17 +21,8 @@ from meta.ir.type import TensorType, tensor_type
 if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
 
-X: Final = 1
-SCALE: Final = 2
-BIAS: Final = 3
-Y: Final = 4
-MEAN: Final = 5
-INVSTD: Final = 6
-DY: Final = 7
-DX: Final = 8
-DSCALE: Final = 9
-DBIAS: Final = 10
-EPS: Final = 11
+X, SCALE, BIAS, Y, MEAN, INVSTD, DY, DX, DSCALE, DBIAS, EPS = range(1, 12)
+"""Numbers of the tensors in a graph."""
 _DTYPES: Final = ("float32", "float16", "bfloat16")
 
 

@@ -16,7 +16,6 @@ from meta.backend.cudnn.c_functions import CFunctions, StatusError
 NAME: Final = "libcudnn.so.9"
 _BUNDLES: Final = ("nvidia/cudnn/lib", "torch/lib")
 """Folders of the library in the wheels nvidia-cudnn-* and torch, under a folder of packages."""
-_MIN_VERSION: Final = 90000
 
 _SIGNATURES: Final = {
     "cudnnCreate": "p",
@@ -91,6 +90,7 @@ def version() -> int:
 
 def probe() -> str | None:
     """Why cuDNN is unavailable on this machine, or None."""
+    min_version = 90000
     if not sys.platform.startswith("linux"):
         return f"cuDNN is supported on Linux only, not on {sys.platform}"
     reason = cuda.probe()
@@ -100,8 +100,8 @@ def probe() -> str | None:
         installed, path = version(), find()[1]
     except (OSError, AttributeError) as error:
         return str(error)
-    if installed < _MIN_VERSION:
-        return f"{path} is cuDNN {installed}; at least {_MIN_VERSION} is needed"
+    if installed < min_version:
+        return f"{path} is cuDNN {installed}; at least {min_version} is needed"
     return None
 
 

@@ -19,7 +19,6 @@ from meta.errors import ArgumentError, DeviceError, ExportError
 from meta.ir.type import TensorType
 
 _CPU = 1  # DLPack's number
-_CPU_KINDS = (_CPU, 3)  # and CUDA's host memory
 _KIND_OF_DLPACK = {1: "cpu", 2: "cuda", 3: "cpu", 13: "cuda"}
 
 
@@ -51,10 +50,11 @@ def from_dlpack(exporter: Any) -> tuple[Any, tuple[int, ...], str, Device]:
 
 def _import_tensor(exporter: Any) -> Any:
     """The exporter's memory, or a compact copy of it, as a tensor."""
+    cpu_kinds = (_CPU, 3)  # and CUDA's host memory
     tvm_ffi = ffi()
     kind, index = map(int, exporter.__dlpack_device__())
-    alignment = 0 if kind in _CPU_KINDS else ALIGNMENT
-    if kind not in _CPU_KINDS:
+    alignment = 0 if kind in cpu_kinds else ALIGNMENT
+    if kind not in cpu_kinds:
         exporter = _OrderedExporter(exporter, device(f"{_KIND_OF_DLPACK.get(kind, 'cuda')}:{index}"))
     try:
         return tvm_ffi.from_dlpack(exporter, require_alignment=alignment, require_contiguous=True)

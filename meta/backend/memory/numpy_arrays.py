@@ -6,7 +6,7 @@ all other tensors do, at a multiple of 64 bytes, so that equal values give equal
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.memory.allocation import ALIGNMENT, copy_to, empty, reporting, view
@@ -14,20 +14,19 @@ from meta.backend.tvm.runtime import ffi
 from meta.device import CPU, Device
 from meta.errors import ArgumentError
 
-_LEAST_HUGE: Final = 1 << 22
-"""Bytes from which on NumPy asks the system for huge pages, with which copying 64 MB takes a fifth of the time."""
-
 
 def from_numpy(array: Any, copy: bool = False) -> Any:
     """A CPU tensor over the memory of a NumPy array of a supported dtype: shared when compact and writable, else
     copied."""
+    # Bytes from which on NumPy asks the system for huge pages, with which copying 64 MB takes a fifth of the time.
+    least_huge = 1 << 22
     import numpy as np
 
     tvm_ffi = ffi()
     dtype = dtypes.canonical(array.dtype)
     if copy or not _is_sharable(array):
         shape, byte_count = tuple(array.shape), array.size * dtypes.itemsize(dtype)
-        if byte_count < _LEAST_HUGE:
+        if byte_count < least_huge:
             out = empty(shape, dtype)
             np.copyto(to_numpy(out, dtype, shape, CPU), array)
             return out

@@ -26,8 +26,6 @@ if TYPE_CHECKING:
 _SOURCE: Final = Path(__file__).with_suffix(".ll")
 _TYPES: Final = {"float32": ("single", 4), "float64": ("double", 8)}
 """dtype -> the name of its functions in products.ll, bytes of an element."""
-_LARGEST: Final = (1 << 31) - 1
-"""The largest size that every BLAS takes."""
 
 
 def matrix_product(
@@ -37,13 +35,14 @@ def matrix_product(
 
     None where there is no such function: for GPUs, other dtypes, unknown sizes, b of other ranks than two, and a
     transposed a of another rank."""
+    largest = (1 << 31) - 1  # The largest size that every BLAS takes.
     types = [*call.tensors(), *call.outputs()]
     a, b = types[:2]
     if call.device.kind != "cpu" or a.dtype not in _TYPES or any(t.dtype != a.dtype for t in types):
         return None
     if b.ndim != 2 or a.ndim < 2 or (transposed_a and a.ndim != 2) or (has_bias and types[2].ndim != 1):
         return None
-    if not all(isinstance(t.size, int) and t.size <= _LARGEST and t.is_static for t in types):
+    if not all(isinstance(t.size, int) and t.size <= largest and t.is_static for t in types):
         return None
     if has_bias and types[2].shape[0] != types[-1].shape[-1]:
         return None

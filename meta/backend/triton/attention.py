@@ -183,10 +183,6 @@ class Tile:
     stages: int
 
 
-_LEAST_WIDTH = 16
-"""Columns that products on tensor cores take at least."""
-
-
 def tf32_allowed() -> bool:
     """Whether products of float32 may round their operands to TF32."""
     return bool(torch.backends.cuda.matmul.allow_tf32)
@@ -199,7 +195,8 @@ def _precision(dtype: torch.dtype) -> str:
 
 def _width(columns: int) -> int:
     """Columns of a block that holds as many."""
-    return max(_LEAST_WIDTH, triton.next_power_of_2(columns))
+    least_width = 16  # Columns that products on tensor cores take at least.
+    return max(least_width, triton.next_power_of_2(columns))
 
 
 def _forward_tile(dtype: torch.dtype, width: int, precision: str) -> Tile:

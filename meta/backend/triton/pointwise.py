@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 PLANS = 256
 """Maximum number of combinations of shapes whose strides a kernel keeps."""
-_MAX_NARROW = 2**31 - 2**20
-"""Elements up to which 32-bit integers count them, including the rest of the last block."""
 
 _numbers = count()
 
@@ -93,12 +91,14 @@ def _build(kernels: _Kernels, call: CallInfo) -> Callable[..., None]:
 
 def _plan(kernels: _Kernels, operands: Operands, call: CallInfo, inputs: Any, outputs: Any) -> Any:
     """The kernel, its grid and its arguments behind the tensors, for tensors of these shapes; () without elements."""
+    # Elements up to which 32-bit integers count them, including the rest of the last block.
+    max_narrow = 2**31 - 2**20
     if len(set(outputs)) > 1:
         raise KernelError(call.op.name, f"its results have the shapes {outputs}", "results of one shape for pointwise")
     axes = layout(outputs[0], inputs)
     if axes.count == 0:
         return ()
-    kernel = kernels.kernel(source(operands, len(axes.sizes), wide=axes.count > _MAX_NARROW))
+    kernel = kernels.kernel(source(operands, len(axes.sizes), wide=axes.count > max_narrow))
     strides = [stride for each in axes.strides for stride in each]
     return kernel, (triton.cdiv(axes.count, kernels.block),), (*operands.numbers, axes.count, *axes.sizes, *strides)
 

@@ -10,6 +10,8 @@ from meta.backend.tvm import runtime
 from meta.device import CPU, Device
 from meta.errors import DeviceError
 
+WARP: Final = 32
+"""Threads of a CUDA device that run together."""
 CUDA: Final = 2
 """DLPack's number of the device kind."""
 

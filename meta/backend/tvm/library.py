@@ -29,20 +29,19 @@ from meta.errors import KernelError, MetaError
 _LIBRARY = ".so"
 _BITCODE = ".ll"  # TVM selects the loader by suffix; this one reads text and bitcode
 _SPACE: Final = 64 << 20  # bytes; more than any module takes
-_LONGEST: Final = 500
-"""Characters of TVM's message: some hold a whole function."""
 
 
 @contextlib.contextmanager
 def compiling(subject: str) -> Generator[None, None, None]:
     """Raise KernelError for what TVM raises inside the block. subject: the operators, or the part of the package."""
+    longest = 500  # Characters of TVM's message: some hold a whole function.
     try:
         yield
     except (MetaError, MemoryError):
         raise
     except Exception as error:
         lines = str(error).strip().splitlines() or [""]
-        problem = f"TVM's compiler raised {type(error).__name__}: {lines[0]}"[:_LONGEST]
+        problem = f"TVM's compiler raised {type(error).__name__}: {lines[0]}"[:longest]
         remedy = "change the sizes or the dtype, or choose another dialect: meta.with_dialect(...)"
         raise KernelError(subject, problem, "a kernel that TVM compiles", remedy) from error
 

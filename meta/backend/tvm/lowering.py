@@ -31,8 +31,6 @@ _ENTRY: Final = "tirx.is_entry_func"
 _LAUNCH: Final = "tirx.call_ffi_kernel"
 """TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
 _ASSERTS: Final = "meta.asserts"
-_MAX_STACK_BYTES: Final = 1024
-"""Bytes below which TVM puts a buffer on the stack."""
 
 
 def options(*, disabled: Sequence[str] = ()) -> Any:
@@ -138,11 +136,12 @@ def _with_buffers_on_stack(loop: Any) -> Any:
 
 
 def _on_stack(allocation: Any) -> Any:
+    max_stack_bytes = 1024  # Bytes below which TVM puts a buffer on the stack.
     buffer = allocation.buffer
     if not all(isinstance(d, tvm.IntImm) for d in buffer.shape):
         return allocation
     bits = prod(map(int, buffer.shape)) * int(tvm.dtype(str(buffer.dtype)).bits)
-    if not 0 < bits < 8 * _MAX_STACK_BYTES:
+    if not 0 < bits < 8 * max_stack_bytes:
         return allocation
     return tirx.AllocBuffer(buffer, {**allocation.annotations, **on_stack()})
 

@@ -15,6 +15,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any, Final
 
 from meta import dtype as dtypes
+from meta._generated import limits
 from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
@@ -31,11 +32,9 @@ if TYPE_CHECKING:
     from meta.ir.expr import CallInfo
 
 
-_LARGE_BYTES: Final = 128 << 20
-"""Bytes of operands and results from which on a CUDA kernel is built for the exact sizes."""
 _NARROW_INDEX_PATTERNS: Final = ("elemwise", "broadcast", "injective", "softmax")
 """Patterns whose intermediate tensors are no larger than operands and results, so that 32 bits count their elements
-below `_LARGE_BYTES`: GPUs divide 64-bit indices slowly. Reductions over columns measured slower with 32 bits."""
+of calls that are not large: GPUs divide 64-bit indices slowly. Reductions over columns measured slower with 32 bits."""
 _LENGTH_PATTERNS: Final = ("reduce", "softmax")
 """Patterns whose GPU schedules depend on the length of an axis."""
 
@@ -61,14 +60,11 @@ def kernel(payload: TEImplementation | RuntimeFunction, call: CallInfo) -> Kerne
     return _kernel(payload, call, {})
 
 
-_MOST_CONSTANTS: Final = 8
-"""Values of a number that a compute may treat apart."""
-
-
 def _compile_in(payload: TEImplementation, name: str, constant: float | None) -> None:
     """From now on compile in a value of a number, None: every value."""
+    most_constants = 8  # Values of a number that a compute may treat apart.
     before = payload.needed.get(name, ())
-    if constant is None or before is None or len(before) == _MOST_CONSTANTS:
+    if constant is None or before is None or len(before) == most_constants:
         payload.needed[name] = None
     else:
         payload.needed[name] = (*before, constant)
@@ -167,7 +163,7 @@ def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Tens
 def is_large(call: CallInfo) -> bool:
     """Whether a kernel for the exact sizes repays its build: on CUDA it has constant indices and wider loads."""
     sizes: list[Any] = [t.nbytes for t in (*call.tensors(), *call.outputs()) if t.is_static]
-    return call.device.kind == "cuda" and sum(sizes) >= _LARGE_BYTES
+    return call.device.kind == "cuda" and sum(sizes) >= limits.LARGE_CALL_BYTES
 
 
 def spec(

@@ -106,15 +106,13 @@ def identity(kind: str) -> str:
     return digest.hexdigest()
 
 
-_GPU_FACTS: Final = (1, 2, 3, 4)
-"""TVM's numbers of what a target for CUDA is made of: threads of a block, threads of a warp, shared memory of a block,
-and compute capability."""
-
-
 def _describe_gpu() -> str:
     """Text that identifies what kernels for the GPU are compiled for."""
+    # TVM's numbers of what a target for CUDA is made of: threads of a block, threads of a warp, shared memory of a
+    # block, and compute capability.
+    gpu_facts = (1, 2, 3, 4)
     runtime.load_cuda()
-    return repr([str(tvm.device_attribute(devices.CUDA, 0, fact)) for fact in _GPU_FACTS])
+    return repr([str(tvm.device_attribute(devices.CUDA, 0, fact)) for fact in gpu_facts])
 
 
 def tvm_version() -> str:
@@ -126,7 +124,8 @@ def lowering_sources(kind: str) -> list[Path]:
     """The sources of meta that decide the compiled code for a device kind."""
     package = Path(__file__).parents[2]
     folders = _CPU_FOLDERS if kind == "cpu" else _CUDA_FOLDERS
-    return [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
+    sources = [path for folder in folders for path in sorted((package / folder).glob("*.py"))]
+    return [*sources, package / "_generated" / "limits.py"]
 
 
 @cache

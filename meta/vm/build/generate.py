@@ -13,6 +13,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta import progress
+from meta._generated import limits
 from meta.backend.cuda import memory_pool
 from meta.backend.memory import allocation
 from meta.backend.tvm import adapter as tvm
@@ -38,12 +39,6 @@ def plan_source(source: Source, *, fuse: bool, lowered: Lowered | None = None, a
     target = targets.target(source.device.kind)
     with compiling("vm"):
         return plan(source, lowered, target, fuse=fuse, arena=arena)
-
-
-_COMPILED: Final = 400
-"""Bindings and parameters of a function up to which LLVM compiles the calls of its kernels too. For large functions
-that takes longer than all kernels: 40 s for a step of 16 transformer blocks, 7 s with bytecode, which runs them; and
-5 s for the arguments of a concatenation of 500 arrays."""
 
 
 def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
@@ -75,17 +70,11 @@ def execution_mode(planned: Planned) -> str:
     """ "compiled" or "bytecode", by the size of the largest function."""
     functions = [f for f in planned.module.functions.values() if isinstance(f, tvm.RelaxFunction)]
     sizes = (len(f.params) + sum(len(block.bindings) for block in f.body.blocks) for f in functions)
-    return "compiled" if max(sizes, default=0) <= _COMPILED else "bytecode"
+    return "compiled" if max(sizes, default=0) <= limits.COMPILED_BINDINGS else "bytecode"
 
 
 # --- in parallel ------------------------------------------------------------------------------------------------------
 
-FEWEST: Final = 24
-"""Kernels from which on several processes compile: they take two seconds to start, in which one compiles about ten."""
-_SAVED: Final = 72
-"""The same, times the processes beyond the first: two processes compile from 72 kernels on, three from 36 on."""
-FEWEST_FOR_THREADS: Final = 6
-"""Kernels from which on several threads compile: every request takes 6 ms more than its functions."""
 BY_THREADS: Final = frozenset(("cpu",))
 """Kinds of devices for which threads compile."""
 _SHARE: Final = 4
@@ -94,7 +83,7 @@ _SHARE: Final = 4
 
 def worth_processes(kernels: int, device: str) -> bool:
     """Whether several processes should compile a program of as many kernels, or operators before they are fused."""
-    fewest = max(FEWEST, _SAVED // max(processes.jobs() - 1, 1))
+    fewest = max(limits.PROCESSES_FROM, limits.KERNELS_PER_PROCESS // max(processes.jobs() - 1, 1))
     loads = device == "cpu" or tvm.get_global_func(_LOADER.format(device), allow_missing=True) is not None
     return device not in BY_THREADS and _worth_parts(kernels, fewest) and loads
 
@@ -111,7 +100,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     """The shared library of a program, compiled in parallel; None if its kernels are too few."""
     kernels = {str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)}
     if source.device.kind in BY_THREADS:
-        if not _worth_parts(len(kernels), FEWEST_FOR_THREADS):
+        if not _worth_parts(len(kernels), limits.THREADS_FROM):
             return None
         with compiling("vm"):
             try:
@@ -211,7 +200,11 @@ def run_first_calls(source: Source) -> None:
     the program's own call comes first, and reports the error."""
     if source.device.kind == "cpu":
         return
-    slow = [c for c in source.choices.packed().values() if c.implementation.slow_start and _takes_any_values(c)]
+    slow = [
+        c
+        for c in source.choices.packed().values()
+        if c.implementation.options.get("slow_start") and _takes_any_values(c)
+    ]
     for choice in slow:
         with suppress(Exception):
             _call(choice)

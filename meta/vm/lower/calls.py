@@ -35,8 +35,6 @@ LOOP_FUNCTION, CHECK_FUNCTION = "meta.vm.loop", "meta.vm.check_stack"
 """The names by which programs call `_loop` and `_check_stack`."""
 MAX_CHAIN = 100
 """Functions that call one another without a check of the stack."""
-RESERVE = 256 << 10
-"""Bytes of the stack that stay free for kernels and for the error."""
 
 
 @record
@@ -159,8 +157,9 @@ def _loop(name: str, *args: Any) -> Any:
 
 def _check_stack(name: str) -> Any:
     """A token for a call of a function. Raises IRError where the stack is nearly used up."""
+    reserve = 256 << 10  # Bytes of the stack that stay free for kernels and for the error.
     left = stack.left()
-    if left is not None and left < RESERVE:
+    if left is not None and left < reserve:
         raise IRError(
             "vm",
             f"calls of '{name}' nest deeper than the stack of this thread allows ({stack.size() >> 10} KiB)",

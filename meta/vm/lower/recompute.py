@@ -14,6 +14,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.ir.expr import Atom, Binding, Call, Constant, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
@@ -25,13 +26,6 @@ from meta.vm.lower.choose import Choices
 
 TAKERS: Final = ("elemwise", "broadcast", "injective", "reduce")
 """The patterns of operators that Relax fuses with the elementwise operators before them."""
-_MOST_BYTES: Final = 0.505
-"""Bytes that a tensor is computed from, at most, as a part of its own: half, and a little for rows and columns."""
-_MOST_BYTES_UNWRITTEN: Final = 1.01
-"""The same for tensors of at least `_LEAST_UNWRITTEN` bytes that nothing else needs."""
-_LEAST_UNWRITTEN: Final = 1 << 28
-_MOST_OPERATORS: Final = 12
-"""Operators that compute a tensor, at most."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +55,7 @@ def _unwritten(function: FunctionExpr, choices: Choices) -> set[Var]:
         if _taker(binding.value, choices) is None:
             atoms_read.update(reads(binding.value))
     sizes = {b.var: b.var.type.nbytes for b in walk(function) if isinstance(b.var.type, TensorType)}
-    return {v for v, n in sizes.items() if v not in atoms_read and isinstance(n, int) and n >= _LEAST_UNWRITTEN}
+    return {v for v, n in sizes.items() if v not in atoms_read and isinstance(n, int) and n >= limits.UNWRITTEN_BYTES}
 
 
 def _taker(value: Any, choices: Choices) -> Any:
@@ -83,5 +77,5 @@ def _recipe(binding: Binding, unwritten: bool, recipes: Mapping[Var, _Recipe], c
     parts = [recipes.get(t) for t in tensors]
     read = sum(part.read if part else t.type.nbytes for part, t in zip(parts, tensors, strict=True))
     length = 1 + sum(part.length for part in parts if part)
-    most = _MOST_BYTES_UNWRITTEN if unwritten else _MOST_BYTES
-    return _Recipe(call, read, length) if read <= most * kind.nbytes and length <= _MOST_OPERATORS else None
+    most = limits.UNWRITTEN_SHARE if unwritten else limits.RECOMPUTED_SHARE
+    return _Recipe(call, read, length) if read <= most * kind.nbytes and length <= limits.RECOMPUTED_OPERATORS else None

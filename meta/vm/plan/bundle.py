@@ -16,15 +16,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm.schedule.gpu.bundle import Launch, bundled, launch_of
 from meta.vm.plan.functions import KernelTable
 from meta.vm.plan.graph import Aliases
 from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, ObjectCall, Operand, Step, Tensor
 
-_MEMBER_BYTES: Final = 32 << 20
-"""Bytes of the operands and results of a member, at most: larger kernels fill the GPU."""
-_BUNDLE_BYTES: Final = 128 << 20
-"""Bytes of a bundle, at most, because its operands and results are in memory at the same time."""
 _BUNDLE_PARAMS: Final = 240
 """Parameters of a bundle, at most: CUDA passes 4 KiB of them."""
 
@@ -63,7 +60,7 @@ class _Bundle:
 
     def has_room(self, member: _Member) -> bool:
         return (
-            self.bytes + member.launch.bytes <= _BUNDLE_BYTES
+            self.bytes + member.launch.bytes <= limits.BUNDLE_BYTES
             and len(self.params.union(member.args)) <= _BUNDLE_PARAMS
             and (not self.members or member.launch.block_size == self.threads)
         )
@@ -139,7 +136,7 @@ class _Bundler:
     def member(self, call: KernelCall) -> _Member | None:
         """The call as a member of a bundle; None if it is another kind of call, or too large."""
         launch = None if call.packed else self.launch(call.function)
-        if launch is None or launch.bytes > _MEMBER_BYTES:
+        if launch is None or launch.bytes > limits.BUNDLE_MEMBER_BYTES:
             return None
         operands = call.operands
         if len(operands) != len(call.arguments) or any(o.view is not None for o in operands):

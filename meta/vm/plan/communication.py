@@ -7,9 +7,10 @@
 A collective of values that the program computes starts at once, and kernels that need its result are put off while
 others can run. A collective that reads only state, such as the gathering of sharded parameters, starts before the
 kernel that needs it, and once more where its result is needed much later (`gather_again`). In both cases the operands
-and results of collectives in progress are at most IN_FLIGHT bytes, or belong to a single collective. Programs that
-divide parameters or gradients are to have little whole at one time: there the limit is also the size of the median
-collective, twice that for values. All ranks have equal programs, and so they start collectives in one order.
+and results of collectives in progress are at most `limits.IN_FLIGHT_BYTES` bytes, or belong to a single collective.
+Programs that divide parameters or gradients are to have little whole at one time: there the limit is also the size of
+the median collective, twice that for values. All ranks have equal programs, and so they start collectives in one
+order.
 
 `start` and `wait` have the tensors of the collective as arguments, so that passes after this one keep their memory.
 """
@@ -21,6 +22,7 @@ import re
 from collections.abc import Set
 from typing import Final
 
+from meta._generated import limits
 from meta.records import record
 from meta.vm.lower.choose import ASYNCHRONOUS, WAIT, start_name
 from meta.vm.plan.functions import KernelTable
@@ -28,10 +30,6 @@ from meta.vm.plan.gather_again import gather_again, kernels_of_state
 from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Step
 
-IN_FLIGHT: Final = 128 << 20
-"""Bytes of the operands and results of collectives in progress, at most: five buckets of gradients."""
-_FEEDERS: Final = 3
-"""How many kernels in a row, the last before a collective, run as soon as they can."""
 _COLLECTIVE: Final = re.compile(rf"meta\.torch\.({'|'.join(ASYNCHRONOUS)})\.\w+")
 
 
@@ -99,7 +97,7 @@ class _Order:
         gradients are also written to the sums."""
         feeders = {i for i in self.bytes if not self.lazy[i]}
         last = feeders
-        for _ in range(_FEEDERS):
+        for _ in range(limits.COLLECTIVE_FEEDERS):
             before = {j for i in last for j in self.nodes[i].after}
             last = {j for j in before if self.feeds(j, feeders) and not self.lazy[j]} - feeders
             feeders |= last
@@ -122,9 +120,9 @@ class _Order:
         """The most bytes of collectives of state that are ahead, and of others in progress."""
         names = [collective(self.nodes[i].call) for i in self.bytes]
         if not any(".reduce_scatter." in name for name in names) and not any(self.lazy[i] for i in self.bytes):
-            return IN_FLIGHT, IN_FLIGHT
+            return limits.IN_FLIGHT_BYTES, limits.IN_FLIGHT_BYTES
         median = sorted(self.bytes.values())[len(self.bytes) // 2]
-        return min(IN_FLIGHT, median), min(IN_FLIGHT, 2 * median)
+        return min(limits.IN_FLIGHT_BYTES, median), min(limits.IN_FLIGHT_BYTES, 2 * median)
 
     def first_needed(self) -> list[int]:
         """The collectives of state, in the order in which kernels need them."""

@@ -7,15 +7,14 @@ reads, whose memory the plan lets other tensors share.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.buffers import allocated_bytes, lasting_buffers, may_share, merged, with_parameters
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.plan.kernels import KernelCall, KernelList, Operand, Tensor, same_shape
 
-LEAST_BYTES: Final = 1 << 20
-"""Bytes of a buffer that becomes a tensor, at least."""
 Kernels = dict[str, tuple[str, ...]]
 """The operators in each kernel."""
 
@@ -110,7 +109,7 @@ def lift_workspaces(function: KernelList, functions: KernelTable) -> None:
 def _lifted(name: str, functions: KernelTable) -> tuple[str, list[Any]]:
     """The kernel that takes its large buffers as further parameters, and those buffers."""
     func = functions.functions[name]
-    buffers = lasting_buffers(func, LEAST_BYTES)
+    buffers = lasting_buffers(func, limits.ALLOCATED_BYTES)
     if not buffers:
         return name, []
     return functions.add(f"{name}_in", with_parameters(func, buffers), functions.kernels.get(name, ())), buffers

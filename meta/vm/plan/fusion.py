@@ -11,16 +11,13 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from typing import Any, Final
+from typing import Any
 
 from meta import progress
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
-
-MOST_FUSED: Final = 64
-"""Operators in a kernel, at most. One more pass over memory for so many costs little, and the time of LLVM grows faster
-than their number: 30 s for a chain of 256 hyperbolic tangents, which TVM would fuse, and 2 s for one of 64."""
 
 
 def fuse_and_schedule(lowered: Lowered, fuse: bool, target: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:
@@ -46,7 +43,7 @@ def _fused(lowered: Lowered, fuse: bool) -> tuple[Any, dict[str, tuple[str, ...]
     if not fuse:
         return lowered.module, kernels
     module = _without_dead_code(lowered.module)  # a dead user of a tensor would keep it from being fused
-    with tvm.PassContext(config={"relax.FuseOps.max_depth": MOST_FUSED}):
+    with tvm.PassContext(config={"relax.FuseOps.max_depth": limits.FUSED_OPERATORS}):
         module = fuse_operators(sequence("ConvertToDataflow", "AnnotateTIROpPattern")(module))
     for target, function in module.functions.items():
         if _is_group(function):

@@ -13,13 +13,10 @@ from __future__ import annotations
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence, Set
 from itertools import pairwise
-from typing import Final
 
+from meta._generated import limits
 from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import PLANNED, KernelCall, KernelList, Memory, Tensor
-
-_OTHERS: Final = 2
-"""How many other gathered tensors are read between the two times, at least. Around the last layer nothing is freed."""
 
 
 def kernels_of_state(graph: Dependencies, state: Set[Memory]) -> list[bool]:
@@ -111,7 +108,7 @@ class _GatherPlan:
 def _second_use(gather: int, uses: Mapping[int, Sequence[int]]) -> int:
     """The reader of a gathered tensor before which, since its last reader, most others were read; 0 where those are
     few."""
-    most, second = _OTHERS - 1, 0
+    most, second = limits.GATHERED_BETWEEN - 1, 0
     for last, first in pairwise(uses[gather]):
         others = sum(bisect_right(u, last) < bisect_left(u, first) for i, u in uses.items() if i != gather)
         if others > most:

@@ -10,18 +10,10 @@ result is first needed, and kernels run as soon as that frees more bytes than th
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
 
+from meta._generated import limits
 from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import KernelList
-
-_MOST_READERS: Final = 8
-"""Kernels that are run at once to free a tensor, at most."""
-_MOST_SMALL: Final = 32
-"""Kernels that are run at once so that a tensor has a single reader left, at most."""
-
-_LARGE: Final = 1 << 20
-"""Bytes of results that are worth writing over an operand."""
 
 
 def order_kernels(function: KernelList) -> None:
@@ -105,7 +97,7 @@ class _Greedy:
             self.waiting[i] -= 1
             if not self.waiting[i]:
                 touched |= dict.fromkeys(self.graph.nodes[i].reads)
-        return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= _MOST_READERS]
+        return [(self.next_rank(t), t) for t in touched if 0 < self.readers.get(t, 0) <= limits.FREEING_READERS]
 
     def growth(self, kernel: OrderedCall) -> int:
         """The bytes that a kernel allocates, less the bytes of the tensors that it is the last to read."""
@@ -117,11 +109,11 @@ class _Greedy:
         """Kernels with small results that could run before `kernel`, which would then be the last to read a tensor that
         is as large as its result, and may write over it."""
         size = self.graph.sizes
-        written = {size[t] for t in kernel.writes if size[t] >= _LARGE}
+        written = {size[t] for t in kernel.writes if size[t] >= limits.OVERWRITTEN_BYTES}
         first: dict[int, None] = {}
         for t in kernel.reads if written else ():
             others = [i for i in self.graph.readers[t] if not self.done[i] and i != kernel.index]
-            if size[t] in written and len(others) <= _MOST_READERS:
+            if size[t] in written and len(others) <= limits.FREEING_READERS:
                 first |= dict.fromkeys(self.small_kernels(others, kernel.index, size[t] // 16))
         return [self.graph.nodes[i] for i in sorted(first, key=self.rank.__getitem__)]
 
@@ -137,7 +129,7 @@ class _Greedy:
                 continue
             kernels[i] = None
             total += sum(self.graph.sizes[t] for t in self.graph.nodes[i].writes)
-            if i == without or total > limit or len(kernels) > _MOST_SMALL:
+            if i == without or total > limit or len(kernels) > limits.SMALL_KERNELS:
                 return []
             pending += self.graph.nodes[i].after
         return list(kernels)

@@ -11,18 +11,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
-from typing import Final
 
+from meta._generated import limits
 from meta.vm.plan.functions import Kernels
 from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import KernelCall, KernelList, Step
-
-_LIBRARY: Final = 16
-"""The cost of a byte that a library's kernel moves, in bytes that a compiled kernel moves: libraries multiply
-matrices."""
-_MOST_RUNS: Final = 4
-"""How often a kernel runs again, at most."""
-_MOST_ROUNDS: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +72,9 @@ class _RecomputationPlan:
 
     def run(self) -> None:
         """Compute tensors again, round by round; ends with the plan of the lowest peak."""
+        most_rounds = 1000
         best, lowest = list(self.runs), -1
-        for _ in range(_MOST_ROUNDS):
+        for _ in range(most_rounds):
             self.measure()
             peak = max(self.live, default=0)
             if lowest < 0 or peak < lowest:
@@ -137,7 +131,7 @@ class _RecomputationPlan:
         for i in range(peak):
             run = self.runs[i]
             index, call = run.node.index, run.node.call
-            if not self.pure[index] or self.counts[index] > _MOST_RUNS:
+            if not self.pure[index] or self.counts[index] > limits.KERNEL_RUNS:
                 continue
             results = [t for t in run.writes if self.last(t) > peak and peak not in self.readers[t]]
             if not results:
@@ -147,7 +141,7 @@ class _RecomputationPlan:
                 continue
             gain = sum(self.sizes[t] for t in results) - sum(self.sizes[t] for t in run.reads if self.last(t) < peak)
             if gain > 0:
-                weight = _LIBRARY if call.packed else 1
+                weight = limits.LIBRARY_BYTE_COST if call.packed else 1
                 candidates.append((call.moved * weight / gain, gain, results, use))
         return candidates
 

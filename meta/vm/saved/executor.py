@@ -18,9 +18,6 @@ from meta.vm.gradient import without_gradient
 from meta.vm.program import Program
 from meta.vm.runner import Runner
 
-_MAX_RUNS = 256
-"""Combinations of types that are found without a search."""
-
 
 class LoadedExecutor:
     """A program from a file: call it as the executor that was saved. See `meta.vm.load`.
@@ -44,6 +41,7 @@ class LoadedExecutor:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program. Raises ArgumentError, before anything is written, for arguments that none of the saved
         programs fits."""
+        max_runs = 256  # Combinations of types that are found without a search.
         if not kwargs:
             try:
                 run = self._runs.get(tuple([x._type for x in args]))
@@ -57,7 +55,7 @@ class LoadedExecutor:
             refuse_writes(program.record, inputs, converted)
         run = _refusing_gradients(program)
         plain = not kwargs and not converted and program.tracked is None and len(args) == len(inputs)
-        if plain and all(isinstance(x, NDArray) for x in args) and len(self._runs) < _MAX_RUNS:
+        if plain and all(isinstance(x, NDArray) for x in args) and len(self._runs) < max_runs:
             self._runs[tuple([x.type for x in args])] = run
         return run(inputs)
 

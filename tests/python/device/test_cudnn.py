@@ -84,7 +84,7 @@ def accepted_samples() -> list[Any]:
         if implementation is None:
             continue
         for dtype in sample.run_dtypes():
-            with meta.with_dialect("cudnn"):  # skips the crossover limits
+            with meta.with_dialect("cudnn"):  # skips the measured limits
                 accepts = implementation.refusal(call_info(sample, dtype)) is None
             if accepts:
                 out.append(pytest.param(sample, dtype, id=f"{sample!r}-{dtype}"))

@@ -11,6 +11,7 @@ import pytest
 
 import meta
 from meta import optim
+from meta._generated import limits
 from meta.backend.tvm.parallel import processes
 from meta.testing import get_testable_devices
 from meta.vm.build import executables, generate
@@ -37,9 +38,9 @@ def test_results_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pyt
     def compile_here(*_: Any) -> Any:
         raise AssertionError("a process failed")
 
-    monkeypatch.setattr(generate, "FEWEST", 2)
-    monkeypatch.setattr(generate, "_SAVED", 2)
-    monkeypatch.setattr(processes, "_KERNELS", 1)
+    monkeypatch.setattr(limits, "PROCESSES_FROM", 2)
+    monkeypatch.setattr(limits, "KERNELS_PER_PROCESS", 2)
+    monkeypatch.setattr(limits, "KERNELS_FOR_A_PROCESS", 1)
     monkeypatch.setattr(generate, "compile_functions", compile_here)
     try:
         several = train(tmp_path, "2", monkeypatch)

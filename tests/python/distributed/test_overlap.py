@@ -11,6 +11,7 @@ import pytest
 
 import meta
 from meta import distributed, nn, optim
+from meta._generated import limits
 from meta.device import CPU
 from meta.ir.type import tensor_type
 from meta.passes import auto_cast
@@ -18,7 +19,6 @@ from meta.passes.standard import standard
 from meta.vm import executor
 from meta.vm.build.generate import plan_source
 from meta.vm.lower.choose import prepare
-from meta.vm.plan import communication
 from meta.vm.plan.kernels import PARAMETER, PLANNED, KernelCall, KernelList, Memory
 
 GROUP = distributed.Group("dp", 2)
@@ -132,7 +132,7 @@ def test_parameters_are_gathered_ahead_of_use() -> None:
 
 
 def test_collectives_in_flight_are_bounded(monkeypatch: Any) -> None:
-    monkeypatch.setattr(communication, "IN_FLIGHT", 1)
+    monkeypatch.setattr(limits, "IN_FLIGHT_BYTES", 1)
     text = _text(_planned(distributed.data_parallel(GROUP, bucket_bytes=256, broadcast=False)))
     assert text.index("wait 0") < text.index("start all_reduce 2"), text
     text = _text(_planned(distributed.zero(3, GROUP, bucket_bytes=256, broadcast=False)))

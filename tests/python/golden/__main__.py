@@ -1,7 +1,7 @@
 """`python -m tests.python.golden [--write] [NAME ...]`: compare programs with their records, or write the records.
 
 The records hold for any x86-64 processor with AVX2: the processor that kernels are compiled for, the instructions of
-libraries and the number of threads are fixed, and dispatch knows no vendor.
+libraries and the number of threads are fixed, and dispatch knows no instruction set.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     options = parser.parse_args(argv)
     os.environ.update(ENVIRONMENT)
     from meta.backend.tvm import target
-    from meta.op import crossover
+    from meta.op import work
     from tests.python.golden.programs import PROGRAMS
 
     unknown = sorted(set(options.names) - set(PROGRAMS))
@@ -40,7 +40,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if target.target("cpu").attrs["mcpu"] != PROCESSOR:
         print(f"this processor does not run code for {PROCESSOR}, which the records are of")
         return 3
-    crossover._processor = lambda: ""
+    work._processor = lambda: ""
     return max([_handle(name, options.write) for name in options.names or PROGRAMS])
 
 

@@ -8,6 +8,7 @@ import pytest
 
 import meta
 from meta import passes
+from meta._generated import limits
 from meta.ir.type import TensorType, tensor_type
 from meta.passes import align_products
 from tests.python.passes.programs import check_same_results, lines, program
@@ -17,7 +18,7 @@ implementation = sys.modules["meta.passes.align_products"]  # the package export
 
 @pytest.fixture(autouse=True)
 def _small_products(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implementation, "_LEAST_PRODUCTS", 1000)
+    monkeypatch.setattr(limits, "ALIGNED_PRODUCTS", 1000)
 
 
 def half(*shape: int) -> TensorType:
@@ -64,7 +65,7 @@ def test_pads_products(name: str) -> None:
 
 def test_a_matrix_is_padded_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The gradient of a linear layer takes its operand in rank 3 and as a matrix."""
-    monkeypatch.setattr(implementation, "_LEAST_SUM", 16)
+    monkeypatch.setattr(limits, "ALIGNED_TERMS", 16)
 
     def products(dy, w, x):
         matrix = dy.reshape((16, 31))

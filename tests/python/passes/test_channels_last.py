@@ -10,6 +10,7 @@ import pytest
 
 import meta
 from meta import passes
+from meta._generated import limits
 from meta.dim import sym
 from meta.interpreter.run import run
 from meta.ir.builder import Builder
@@ -32,10 +33,10 @@ def _prefers(monkeypatch: pytest.MonkeyPatch) -> None:
 
     def accepting(info, *, in_program):
         first = implementations(info.op)[0]
-        return replace(first, prefers_channels_last=lambda call: call.bind()["channels_last"])
+        return replace(first, options={"prefers_channels_last": lambda call: call.bind()["channels_last"]})
 
     monkeypatch.setattr(implementation, "first_accepting", accepting)
-    monkeypatch.setattr(implementation, "_CALL_BYTES", 0)
+    monkeypatch.setattr(limits, "TRANSPOSE_CALL_BYTES", 0)
 
 
 def converted(function, *types) -> Module:
@@ -198,7 +199,7 @@ def test_a_program_that_does_not_gain_stays() -> None:
 
 
 def test_calls_of_transposes_count(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(implementation, "_CALL_BYTES", 1 << 16)
+    monkeypatch.setattr(limits, "TRANSPOSE_CALL_BYTES", 1 << 16)
     two = program(lambda x, w, v: meta.conv2d(meta.conv2d(x, w), v), X, W, V)
     assert channels_last(two) is two
 

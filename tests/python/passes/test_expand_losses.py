@@ -9,6 +9,7 @@ import pytest
 
 import meta
 from meta import passes
+from meta._generated import limits
 from meta.interpreter.run import run
 from meta.ir.expr import Call
 from meta.ir.type import tensor_type
@@ -75,8 +76,8 @@ def test_the_loss_and_its_gradient_share_the_reductions_of_rows() -> None:
 @pytest.mark.parametrize("shape", [(ROWS, 256), (2, 3, 256)], ids=["matrix", "rank 3"])
 def test_reads_and_writes_the_rows_of_aligned_products(shape: tuple[int, ...], monkeypatch: pytest.MonkeyPatch) -> None:
     """The logits have 16 columns, of which 11 are classes; neither they nor their gradient are copied."""
-    for limit in ("_LEAST_PRODUCTS", "_LEAST_SUM"):
-        monkeypatch.setattr(sys.modules["meta.passes.align_products"], limit, 1)
+    monkeypatch.setattr(limits, "ALIGNED_PRODUCTS", 1)
+    monkeypatch.setattr(limits, "ALIGNED_TERMS", 1)
     rng = np.random.default_rng(0)
     h, w, b = (meta.array(rng.normal(0, 1, s).astype("float32")) for s in (shape, (CLASSES, 256), (CLASSES,)))
     inputs = h, w, b, meta.array([3, 0, CLASSES - 1, -100, 5, 1]), meta.array(0.5)

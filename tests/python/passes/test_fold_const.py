@@ -7,12 +7,12 @@ import pytest
 
 import meta
 from meta import passes
+from meta._generated.limits import FOLDED_ELEMENTS
 from meta.dim import sym
 from meta.ir.analysis import op_counts
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
 from meta.modes import modes
-from meta.passes.fold_const import LIMIT
 from tests.python.passes.programs import check_same_results, lines, parse_program, program
 from tests.python.recorded import array
 
@@ -45,7 +45,7 @@ def test_folds_several_results():
 
 
 def test_keeps_large_results():
-    big = (LIMIT + 1,)
+    big = (FOLDED_ELEMENTS + 1,)
     for function in (
         lambda x: x + meta.broadcast_to(meta.array([1.0]), big),
         lambda x: x + meta.exp(meta.ones(big)),
@@ -55,8 +55,8 @@ def test_keeps_large_results():
 
 
 def test_folds_constants_to_constants_of_the_same_size():
-    table = np.ones(LIMIT + 1, "float32")
-    before = program(lambda x: x + meta.exp(meta.array(table)), (LIMIT + 1,))
+    table = np.ones(FOLDED_ELEMENTS + 1, "float32")
+    before = program(lambda x: x + meta.exp(meta.array(table)), (FOLDED_ELEMENTS + 1,))
     assert op_counts(passes.fold_const(before).main) == {"add": 1}
 
 

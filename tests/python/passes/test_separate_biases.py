@@ -20,9 +20,9 @@ pytest.importorskip("torch")
 
 
 @pytest.fixture(autouse=True)
-def processor_of_another_vendor(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+def processor_of_products_by_a_library(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
     """One on which a library computes products."""
-    choose_for("GenuineIntel", monkeypatch, request)
+    choose_for("avx512f", monkeypatch, request)
 
 
 X, W, B = (8, 16, 48), (80, 48), (80,)
@@ -48,7 +48,7 @@ def test_each_reader_adds_the_bias() -> None:
 
 
 def test_products_of_tvm_keep_their_bias(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    choose_for("AuthenticAMD", monkeypatch, request)
+    choose_for("sse4a", monkeypatch, request)
     assert calls(lambda ops, x, w, b: [ops.relu(ops.dense(x, w, b))]) == [("dense", True), ("relu", False)]
 
 

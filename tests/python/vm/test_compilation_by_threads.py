@@ -13,6 +13,7 @@ import pytest
 
 import meta
 from meta import progress
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm.parallel import processes, threads
@@ -26,7 +27,7 @@ pytestmark = pytest.mark.skipif(library.linker() is None, reason="there is no li
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Two threads compile programs of two kernels too, and nothing is on disk."""
-    monkeypatch.setattr(generate, "FEWEST_FOR_THREADS", 2)
+    monkeypatch.setattr(limits, "THREADS_FROM", 2)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     forget_programs()
@@ -195,7 +196,7 @@ def test_kernels_with_the_names_of_functions_of_c(
 
 
 def test_large_programs_are_called_by_bytecode(monkeypatch: pytest.MonkeyPatch, modes: list[bool]) -> None:
-    monkeypatch.setattr("meta.vm.build.generate._COMPILED", 0)
+    monkeypatch.setattr(limits, "COMPILED_BINDINGS", 0)
     check(results())
     assert modes == [False]
 
@@ -264,7 +265,7 @@ def test_small_programs_and_one_job_use_no_threads(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("META_COMPILE_JOBS", "1")
     check(results())
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
-    monkeypatch.setattr(generate, "FEWEST_FOR_THREADS", 100)
+    monkeypatch.setattr(limits, "THREADS_FROM", 100)
     check(results())
     assert not compiled
     assert processes.running() == 0

@@ -23,7 +23,9 @@ def choice(calls: list[Any], *, dtype: str = "float32", slow: bool = True, check
     types = tensor_type((4, 3), dtype, CUDA), tensor_type((3, 2), dtype, CUDA)
     info = CallInfo(get("matmul"), (*types, False, False), tensor_type((4, 2), dtype, CUDA), CUDA)
     on = SimpleNamespace(kernel=lambda *_: lambda *tensors: calls.append([t.shape for t in tensors]))
-    return SimpleNamespace(info=info, implementation=SimpleNamespace(slow_start=slow, dialect=on), checked=checked)
+    return SimpleNamespace(
+        info=info, implementation=SimpleNamespace(options={"slow_start": slow}, dialect=on), checked=checked
+    )
 
 
 def source(*choices: Any, on: Any = CUDA) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import meta
+from meta._generated import limits
 from meta.backend.memory import allocation
 from meta.backend.memory.placed import Placed
 from meta.device import CPU
@@ -16,7 +17,7 @@ from meta.interpreter.run import run
 from meta.ir.module import Module
 from meta.vm.build.generate import build_module, plan_source
 from meta.vm.lower.choose import prepare
-from meta.vm.plan import functions, memory, order
+from meta.vm.plan import memory
 from meta.vm.runner import Machine
 from tests.python.vm.programs import assert_same, flat, program, randoms
 
@@ -127,7 +128,7 @@ def test_placed_tensors_start_at_their_offset(dtype: str) -> None:
 def test_buffers_of_kernels_are_part_of_the_plan(monkeypatch: pytest.MonkeyPatch) -> None:
     """The kernel of igamma allocates matrices of float64."""
     matrix = 8 * 32 * 10
-    monkeypatch.setattr(functions, "LEAST_BYTES", matrix)
+    monkeypatch.setattr(limits, "ALLOCATED_BYTES", matrix)
 
     def body(ops: Any, x: Any) -> Any:
         a = ops.cumsum(ops.exp(x), axis=1)
@@ -169,7 +170,7 @@ def test_operands_that_are_read_again_keep_their_memory() -> None:
 
 def test_small_kernels_run_before_their_operand_is_overwritten(monkeypatch: pytest.MonkeyPatch) -> None:
     """The sum comes after the kernel that could write over its operand, which then has another reader."""
-    monkeypatch.setattr(order, "_LARGE", 1)
+    monkeypatch.setattr(limits, "OVERWRITTEN_BYTES", 1)
 
     def body(ops: Any, x: Any) -> list[Any]:
         a = ops.cumsum(x, axis=0)

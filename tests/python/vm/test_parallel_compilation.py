@@ -19,6 +19,7 @@ import pytest
 
 import meta
 from meta import progress
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
@@ -41,9 +42,9 @@ pytestmark = [
 def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Several processes compile small programs too, and nothing is on disk."""
     monkeypatch.setattr(generate, "BY_THREADS", frozenset[str]())
-    monkeypatch.setattr(generate, "FEWEST", 2)
-    monkeypatch.setattr(generate, "_SAVED", 2)
-    monkeypatch.setattr(processes, "_KERNELS", 1)
+    monkeypatch.setattr(limits, "PROCESSES_FROM", 2)
+    monkeypatch.setattr(limits, "KERNELS_PER_PROCESS", 2)
+    monkeypatch.setattr(limits, "KERNELS_FOR_A_PROCESS", 1)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     forget_programs()
@@ -321,7 +322,7 @@ def test_number_of_processes(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(generate, "FEWEST", 100)
+    monkeypatch.setattr(limits, "PROCESSES_FROM", 100)
     processes.stop()
     check(results())
     assert processes.running() == 0

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import meta
+from meta._generated import limits
 from meta.optim.sgd import with_sgd
 
 from .programs import assert_same, randoms
@@ -199,9 +200,8 @@ def test_scaled_steps_with_functions_and_accumulated_gradients_never_wait_for_th
 
 
 def test_large_programs_run_as_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
-    from meta.vm.build import generate
 
-    monkeypatch.setattr(generate, "_COMPILED", 0)
+    monkeypatch.setattr(limits, "COMPILED_BINDINGS", 0)
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
     weight = meta.array([[1.5, -2.0], [0.5, 3.0]])
 
@@ -223,9 +223,8 @@ def test_large_programs_run_as_bytecode(monkeypatch: pytest.MonkeyPatch, tmp_pat
 @pytest.mark.parametrize("fuse", [True, False])
 def test_loops_run_as_bytecode(fuse: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Any) -> None:
     """A loop runs a function of the machine in the middle of a call, to whose register that function returns."""
-    from meta.vm.build import generate
 
-    monkeypatch.setattr(generate, "_COMPILED", 0)
+    monkeypatch.setattr(limits, "COMPILED_BINDINGS", 0)
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path))
 
     def power(x: Any) -> Any:

@@ -16,13 +16,10 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from functools import cache
 from pathlib import Path
-from typing import Final
 
+from meta._generated import limits
 from meta.backend.tvm.parallel.threads import jobs as jobs
 from meta.backend.tvm.parallel.worker import receive, send
-
-_KERNELS: Final = 6
-"""Kernels for which one more process is worth its start."""
 
 Request = tuple[str, bool, list[tuple[str, bytes]]]
 """The arguments of `worker.compile_functions`."""
@@ -32,7 +29,7 @@ Code = tuple[bytes, list[tuple[str, bytes]]]
 
 def start(kernels: int) -> None:
     """Start the processes for so many kernels, which import TVM while the caller goes on. Those that run are used."""
-    process_count = min(jobs(), -(-kernels // _KERNELS))
+    process_count = min(jobs(), -(-kernels // limits.KERNELS_FOR_A_PROCESS))
     _drop_ended()
     if process_count < 2 or sys.platform == "win32" or not sys.executable:
         return

@@ -16,7 +16,6 @@ import time
 from typing import Any, BinaryIO, Final
 
 IDLE: Final = 120.0
-_WATCH: Final = 1.0  # seconds between looks for the parent: a forked child of it may hold the pipe open
 _HEADER: Final = 8
 
 
@@ -81,8 +80,9 @@ def main() -> None:
 
 
 def _end_with(parent: int) -> None:
+    watch = 1.0  # seconds between looks for the parent: a forked child of it may hold the pipe open
     while os.getppid() == parent:
-        time.sleep(_WATCH)
+        time.sleep(watch)
     os._exit(0)
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import replace
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.nest import (
@@ -23,22 +24,6 @@ from meta.records import record
 
 Expr = Any
 Stmt = Any
-
-BLOCK: Final = 32
-"""Additions to an element in a block. torch adds 16 to 64 before the next level of its cascade."""
-_WIDTH: Final = 4
-"""Cheap numbers that are added by halves before they are added to the sum: fewer additions wait for each other, and
-fewer rounding errors add up."""
-_REGISTER_WIDTH: Final = 2
-"""The same for long sums in several registers, where additions do not wait, and numbers read in order are faster."""
-_COLUMN_WIDTH: Final = 8
-"""The same for sums of columns on a CPU, which are in memory."""
-_COLUMN_BLOCK: Final = 128
-"""Additions to such a sum in a block. LLVM unrolls shorter loops over columns, which takes it long."""
-_REGISTER_ELEMENTS: Final = 16
-"""Maximum number of elements of a serial loop that stay in registers, as all of vectorised and unrolled loops do."""
-_FEW_BLOCKS: Final = 8
-"""Blocks up to which their sums are added without the rounding errors, because few additions lose little."""
 
 
 def divide(nest: Nest, length: int, scope: str) -> tuple[Stmt, list[Any]]:
@@ -59,22 +44,22 @@ def _division(nest: Nest, position: int, length: int, scope: str) -> _Division:
     divided, within = nest.steps[position], nest.steps[position + 1 :]
     additions = (volume_of(within) or 1) * nest.inner_additions
     conditions = [c for c in nest.conditions if not _fails_in_last_step_only(c, divided, [*within, *nest.inner])]
-    has_columns = not scope and length == BLOCK and _has_columns(nest)
+    has_columns = not scope and length == limits.SUM_BLOCK and _has_columns(nest)
     is_wide = (
-        length % (_WIDTH * additions) == 0
+        length % (limits.SUM_WIDTH * additions) == 0
         and (bool(scope) or not uses(conditions, divided.loop_var))
         and _adds_widely(nest.store.value.b, has_columns)
     )
     has_columns = has_columns and is_wide
-    steps = max((_COLUMN_BLOCK if has_columns else length) // additions, 1)
+    steps = max((limits.SUM_COLUMN_BLOCK if has_columns else length) // additions, 1)
     extent = blocks.as_int(divided.extent)
-    is_short = position == 0 and isinstance(extent, int) and (extent - 1) // steps <= _FEW_BLOCKS
-    if is_short and length == BLOCK and not is_wide:  # blocks without lost digits cost little
+    is_short = position == 0 and isinstance(extent, int) and (extent - 1) // steps <= limits.SUM_FEW_BLOCKS
+    if is_short and length == limits.SUM_BLOCK and not is_wide:  # blocks without lost digits cost little
         steps = max(steps // 2, 1)
-    width = _REGISTER_WIDTH if not is_short and _has_registers(nest) else _WIDTH
+    width = limits.SUM_REGISTER_WIDTH if not is_short and _has_registers(nest) else limits.SUM_WIDTH
     return _Division(
         nest, position, length, additions, conditions, steps,
-        width=_COLUMN_WIDTH if has_columns else width if is_wide else 1,
+        width=limits.SUM_COLUMN_WIDTH if has_columns else width if is_wide else 1,
         sums=_BlockSums(nest, scope, compensated=not is_short, nested=position > 0),
     )  # fmt: skip
 
@@ -307,7 +292,7 @@ def _has_columns(nest: Nest) -> bool:
     """Whether the sum has more elements than registers hold."""
     serial = [loop for loop in nest.elements if loop.kind == tvm.tirx.ForKind.SERIAL]
     elements = volume_of(serial)
-    return elements is None or elements > _REGISTER_ELEMENTS
+    return elements is None or elements > limits.SUM_REGISTER_ELEMENTS
 
 
 def _tree(numbers: Sequence[Expr]) -> Expr:

@@ -16,7 +16,6 @@ from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
 from meta.records import record
 
-SPATIAL: Final = 0
 REDUCE: Final = 2
 
 # Calls that take a few instructions. Every other call is computed once instead of once per consumer.
@@ -121,7 +120,8 @@ def get_block(sch: Any, rv: Any) -> ComputeBlock:
 
 def describe(rv: Any, node: Any) -> ComputeBlock:
     """The block of a node. rv: its handle, None without one."""
-    kinds = "".join({SPATIAL: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
+    spatial = 0
+    kinds = "".join({spatial: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
     return ComputeBlock(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
 
 

@@ -16,8 +16,6 @@ from meta.dtype import itemsize
 Expr = Any
 Stmt = Any
 
-_EXACT_BYTES: Final = 1 << 20
-"""Bytes from which a kernel is lowered to count them."""
 _COMPACTION: Final = ("PlanAndUpdateBufferAllocationLocation", "ConvertBlocksToOpaque", "CompactBufferAllocation")
 """TVM's passes that reduce buffers to the parts that are in use."""
 _ADDRESSES: Final = frozenset({"tirx.address_of", "tirx.tvm_access_ptr", "tirx.call_extern", "tirx.call_packed"})
@@ -174,8 +172,9 @@ def _replace(body: Stmt, new: Mapping[Any, _RowBuffer]) -> Stmt:
 
 def allocated_bytes(func: Any) -> int:
     """Bytes of the buffers in global memory that a kernel allocates itself, where their sizes are known."""
+    exact_bytes = 1 << 20  # Bytes from which a kernel is lowered to count them.
     total = _allocated(func)
-    if total < _EXACT_BYTES:
+    if total < exact_bytes:
         return total
     # Most are small parts of the tensors that they are declared as, which shows when blocks are lowered to loops.
     lowered = func.with_attr("global_symbol", "main")

@@ -22,8 +22,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import zip_longest
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
@@ -31,16 +32,6 @@ from meta.backend.tvm.te.intrinsic import shared
 from meta.records import record
 
 Expr = Any
-_MOST_SITES: Final = 8
-"""Sites of a producer, at most: `diff` of 1000x1000 with n = 32 takes 4.3 ms with 2, 2.4 with 8, 4.0 with 16."""
-_MOST_DIVISIONS: Final = 4
-"""Divisions in the position of a site, at most, such as a roll or a reshape makes. TVM's simplifier takes twice as
-long for each further one: 64 links of `roll(x) + x` in scripts.fuzz_chains compile in 4.5 s with 8, 1.7 s with 4."""
-
-
-_MOST_OPERANDS: Final = 64
-"""Buffers that a block reads, at most: TVM and LLVM take 4 s for a block that chooses among 500 (`stack` in
-benchmarks.compile_times)."""
 
 
 @record
@@ -64,7 +55,11 @@ class Producer:
     @property
     def is_repeated_little(self) -> bool:
         """Whether consumers grow by a bounded factor."""
-        return self.sites <= _MOST_SITES and self.divisions <= _MOST_DIVISIONS and self.operands <= _MOST_OPERANDS
+        return (
+            self.sites <= limits.INLINED_SITES
+            and self.divisions <= limits.INLINED_DIVISIONS
+            and self.operands <= limits.INLINED_OPERANDS
+        )
 
 
 Rule = Callable[[Producer], bool]

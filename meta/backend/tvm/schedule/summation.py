@@ -22,20 +22,16 @@ Static sums of one block keep their loops on a CPU. Products keep theirs, since 
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.block_division import BLOCK, divide
+from meta.backend.tvm.schedule.block_division import divide
 from meta.backend.tvm.schedule.nest import Nest, Values, map_sums, substitute, uses, volume_of
 
 Expr = Any
 Stmt = Any
-
-_CONTRACTION_BLOCK: Final = 512
-"""Additions to an element in a block of a contraction, whose accumulators take most registers."""
-_FEW_ADDITIONS: Final = 8
-"""Additions of partial results, at most, that a GPU's thread makes one after the other."""
 
 
 def block_sums(func: Any) -> Any:
@@ -56,7 +52,7 @@ def _rewrite_sum(nest: Nest, scope: str = "") -> Stmt | None:
     """The nest in blocks, or by halves of lanes, as an opaque block; None if it stays as it is.
 
     scope: where the sums of blocks are stored; on a CPU, TVM chooses."""
-    length = _CONTRACTION_BLOCK if _is_contraction(nest) else BLOCK
+    length = limits.CONTRACTION_BLOCK if _is_contraction(nest) else limits.SUM_BLOCK
     if nest.is_long(length) or (bool(scope) and _adds_partial_results(nest)):
         body, buffers = divide(nest, length, scope)
     elif not scope and _sums_lanes(nest):
@@ -106,4 +102,4 @@ def _halve(nest: Nest) -> Stmt:
 
 def _adds_partial_results(nest: Nest) -> bool:
     """Whether the sum adds several numbers in a single loop, such as the partial results of threads."""
-    return len(nest.steps) == 1 and nest.inner_additions == 1 and nest.is_long(_FEW_ADDITIONS)
+    return len(nest.steps) == 1 and nest.inner_additions == 1 and nest.is_long(limits.GPU_FEW_ADDITIONS)

@@ -11,15 +11,13 @@ import math
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import tiles
-
-_SCORES_BYTES: Final = 1 << 17
-"""Bytes of the scores of a block of queries: a part of the second-level cache."""
 
 Element = Callable[[Any, Any], Any]
 
@@ -49,7 +47,7 @@ def _head(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> _Head:
     queries, features = (int(d) for d in q.shape[-2:])
     keys, values = (int(d) for d in v.shape[-2:])
     itemsize = 8 if str(q.dtype) == "float64" else 4
-    most = max(_SCORES_BYTES // (keys * itemsize), 1)
+    most = max(limits.SCORES_BYTES // (keys * itemsize), 1)
     block = max(_divisors(queries, most), key=lambda n: (_tile_rows(n) >= 4, n))
     factor = 1 / math.sqrt(features) if scale is None else scale
     return _Head(queries, keys, features, values, block, str(q.dtype), causal, factor)

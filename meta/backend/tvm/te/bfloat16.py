@@ -15,8 +15,6 @@ from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
 from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared, shared_value
 
-_FIRST_WITH_BFLOAT16: Final = 80
-"""The compute capability, times 10."""
 _SHIFT: Final = 16
 """The bits that float32 has more."""
 
@@ -38,7 +36,8 @@ def _is_for_cpu(func: Any) -> bool:
 
 def _has_bfloat16(target: Any) -> bool:
     """Whether a GPU computes in bfloat16, so that TVM does not legalise it."""
-    return int(str(target.attrs["arch"]).removeprefix("sm_").rstrip("af")) >= _FIRST_WITH_BFLOAT16
+    first_with_bfloat16 = 80  # The compute capability, times 10.
+    return int(str(target.attrs["arch"]).removeprefix("sm_").rstrip("af")) >= first_with_bfloat16
 
 
 def _repeat_loads(node: Any) -> Any:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import narrow, widen
 from meta.backend.tvm.te.tiles import (
@@ -25,8 +26,6 @@ from meta.backend.tvm.te.tiles import (
 
 _Ints = tuple[int, ...]
 _Pads = tuple[tuple[int, int], ...]
-_PIXELS: Final = 1 << 10
-"""Pixels, at most, of a part of a sum over pixels."""
 
 
 def _sizes(x: Any) -> list[int]:
@@ -158,7 +157,7 @@ def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spread
 
 def _part(batch: int, height: int, width: int) -> tuple[int, int]:
     """Images and rows of pixels of a part of a sum over pixels: few rounding errors, and operands in the cache."""
-    if height * width <= _PIXELS:
-        most = max(min(batch, _PIXELS // max(height * width, 1)), 1)
+    if height * width <= limits.PIXELS_OF_A_PART:
+        most = max(min(batch, limits.PIXELS_OF_A_PART // max(height * width, 1)), 1)
         return next(n for n in range(most, 0, -1) if batch % n == 0), height
-    return 1, next(n for n in range(max(min(height, _PIXELS // width), 1), 0, -1) if height % n == 0)
+    return 1, next(n for n in range(max(min(height, limits.PIXELS_OF_A_PART // width), 1), 0, -1) if height % n == 0)

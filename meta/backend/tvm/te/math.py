@@ -159,21 +159,6 @@ _INFINITY: Final = float("inf")
 
 # (e**r - 1 - r) / r**2 on |r| <= ln(2)/2; e**r is within 3e-9.
 _EXP: Final = (0.5, 0.166665181517601, 0.04166620597243309, 0.008368889801204205, 0.0013950489228591323)
-# The same function; e**r - 1 is within 2.4e-10.
-_EXPM1: Final = (0.5, 0.1666666716337204, 0.04166635498404503, 0.00833327416330576, 0.0013941022334620357,
-                 0.0001991357421502471)  # fmt: skip
-# (log(1+f) - f + f**2/2) / f**3 on sqrt(1/2) <= 1+f <= sqrt(2); log is within 7.5e-10.
-_LOG: Final = (0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219550788402557,
-               -0.12405591458082199, 0.11888174712657928, -0.11675640940666199, 0.06746601313352585)  # fmt: skip
-# (tanh(x)/x - 1) / x**2 in x**2, |x| <= 0.625; tanh is within 4.2e-9.
-_TANH: Final = (-0.3333328366279602, 0.13331490755081177, -0.05374349653720856, 0.020650578662753105,
-                -0.005717036779969931)  # fmt: skip
-# erf(x)/x - 1 in x**2, |x| <= 0.93; within 1.8e-8.
-_ERF: Final = (0.12837910652160645, -0.37612494826316833, 0.11281802505254745, -0.02676556631922722,
-               0.00499098002910614, -0.0005976893589831889)  # fmt: skip
-# -log(1 - erf(t)) on 0.93 <= t <= 4; erf is within 1.5e-9.
-_ERFC: Final = (0.00022278106189332902, 1.1275627613067627, 0.6373738050460815, 0.10376227647066116,
-                -0.022144746035337448, 0.003022474003955722, -0.00019381061429157853)  # fmt: skip
 
 # The series of sin(2 pi x) / x in x**2; its error on |x| <= 1/4 is below 1e-11.
 _SINE: Final = tuple((-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(8))
@@ -265,9 +250,13 @@ def _exp_small(r: Expr) -> Expr:
 
 
 def _expm1(x: Expr) -> Expr:
+    # (e**r - 1 - r) / r**2 on |r| <= ln(2)/2; e**r - 1 is within 2.4e-10.
+    expm1 = (0.5, 0.1666666716337204, 0.04166635498404503, 0.00833327416330576, 0.0013941022334620357,
+             0.0001991357421502471)  # fmt: skip
+
     def scaled(n: Expr, r: Expr) -> Expr:
         def body(half: Expr) -> Expr:  # 2**(n - 1), which is finite for every n
-            expm1_r = _polynomial(r, _EXPM1) * (r * r) + r
+            expm1_r = _polynomial(r, expm1) * (r * r) + r
             return (half * expm1_r + (half - _like(r, 0.5))) * _like(r, 2.0)
 
         return bind(_power_of_two(n - tvm.tirx.const(1, dtype_of(n))), body)
@@ -278,6 +267,9 @@ def _expm1(x: Expr) -> Expr:
 
 
 def _log(x: Expr) -> Expr:
+    # (log(1+f) - f + f**2/2) / f**3 on sqrt(1/2) <= 1+f <= sqrt(2); log is within 7.5e-10.
+    log = (0.3333331346511841, -0.25000008940696716, 0.2000211924314499, -0.1666799634695053, 0.14219550788402557,
+           -0.12405591458082199, 0.11888174712657928, -0.11675640940666199, 0.06746601313352585)  # fmt: skip
     smallest, grow = _like(x, 1.1754943508222875e-38), _like(x, 8388608.0)
     integer = dtype_of(x).replace("float32", "int32")
 
@@ -294,7 +286,7 @@ def _log(x: Expr) -> Expr:
         return bind(f, lambda f: bind(n, lambda n: assemble(f, n)))
 
     def assemble(f: Expr, n: Expr) -> Expr:
-        tail = _polynomial(f, _LOG) * f * (f * f) + n * _like(x, _LN2_LOW) - _like(x, 0.5) * f * f
+        tail = _polynomial(f, log) * f * (f * f) + n * _like(x, _LN2_LOW) - _like(x, 0.5) * f * f
         return tail + f + n * _like(x, _LN2_HIGH)
 
     normal = tvm.tirx.Select(x < smallest, x * grow, x)
@@ -318,10 +310,13 @@ def _log1p(x: Expr) -> Expr:
 
 
 def _tanh(x: Expr) -> Expr:
+    # (tanh(x)/x - 1) / x**2 in x**2, |x| <= 0.625; tanh is within 4.2e-9.
+    tanh = (-0.3333328366279602, 0.13331490755081177, -0.05374349653720856, 0.020650578662753105,
+            -0.005717036779969931)  # fmt: skip
     one, two = _like(x, 1.0), _like(x, 2.0)
 
     def body(a: Expr) -> Expr:
-        near = bind(a * a, lambda z: _polynomial(z, _TANH) * z * a + a)
+        near = bind(a * a, lambda z: _polynomial(z, tanh) * z * a + a)
         far = one - two / (bind(_at_most(a, 10.0) * two, _exp_normal) + one)
         return _with_sign(tvm.tirx.Select(a < _like(x, 0.625), near, far), x)
 
@@ -337,11 +332,17 @@ def _sigmoid(x: Expr) -> Expr:
 
 
 def _erf(x: Expr) -> Expr:
+    # -log(1 - erf(t)) on 0.93 <= t <= 4; erf is within 1.5e-9.
+    erfc = (0.00022278106189332902, 1.1275627613067627, 0.6373738050460815, 0.10376227647066116,
+            -0.022144746035337448, 0.003022474003955722, -0.00019381061429157853)  # fmt: skip
+    # erf(x)/x - 1 in x**2, |x| <= 0.93; within 1.8e-8.
+    erf = (0.12837910652160645, -0.37612494826316833, 0.11281802505254745, -0.02676556631922722,
+           0.00499098002910614, -0.0005976893589831889)  # fmt: skip
     one = _like(x, 1.0)
 
     def body(a: Expr) -> Expr:
-        near = bind(a * a, lambda z: _polynomial(z, _ERF) * a + a)
-        far = one - bind(_at_most(a, 4.0), lambda t: bind(-_polynomial(t, _ERFC), _exp_normal))
+        near = bind(a * a, lambda z: _polynomial(z, erf) * a + a)
+        far = one - bind(_at_most(a, 4.0), lambda t: bind(-_polynomial(t, erfc), _exp_normal))
         return _with_sign(tvm.tirx.Select(a < _like(x, 0.93), near, far), x)
 
     return bind(tvm.tirx.abs(x), body)

@@ -20,10 +20,6 @@ ITEMS: Final = 1 << ITEM_BITS
 TILE: Final = 1 << TILE_BITS
 """Elements in the shared memory of a block."""
 THREADS: Final = TILE // ITEMS
-_BANK_BITS: Final = 5
-"""The logarithm of the number of shared memory's banks."""
-_LAST: Final = (1 << 63) - 1
-"""The key of elements beyond the end of a row."""
 
 
 def _neighbours(count: int) -> Iterator[tuple[int, int]]:
@@ -78,7 +74,8 @@ class SortedTile:
 
     def write_end(self, e: Expr) -> None:
         """An element that comes after all others."""
-        self.write(e, tirx.const(_LAST, "int64"))
+        last = (1 << 63) - 1  # The key of elements beyond the end of a row.
+        self.write(e, tirx.const(last, "int64"))
 
     def key(self, e: Expr) -> Expr:
         return self.keys[_skewed(e)]
@@ -237,7 +234,8 @@ def synchronize() -> None:
 
 def _skewed(e: Any) -> Any:
     """Where an element is in shared memory: with gaps, so that adjacent threads write to different banks."""
-    return e + (e >> _BANK_BITS)
+    bank_bits = 5  # The logarithm of the number of shared memory's banks.
+    return e + (e >> bank_bits)
 
 
 def _int(value: int) -> Expr:

@@ -8,22 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import prod
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.tiles import lanes, most_rows, rounded_up, stored_copy, tiled_sum
-
-_MOST_ROWS: Final = 8
-"""Rows of a tile, at most. More rows, each a power of two of bytes after the last one, would share a set of the
-first-level cache, which has 8 ways."""
-_LEAST_ROWS: Final = 4
-"""Rows of a tile that take as long as fewer: an addition waits for the last one to the same register."""
-_COPY: Final = 1.05
-"""The time of a product whose rows are copied for zeros after them, as a part of that without the copy."""
-_BLOCK_ROWS: Final = 128
-"""Rows of a cache block: tiles that read a panel while it is in the cache."""
-_MANY_PANELS: Final = 32
-"""Panels that are enough for all threads, so that one packs a panel and computes all rows of it."""
 
 
 def product(x: Any, w: Any, transpose_x: bool, transpose_w: bool, shape: Sequence[int]) -> Any:
@@ -48,7 +37,7 @@ def product(x: Any, w: Any, transpose_x: bool, transpose_w: bool, shape: Sequenc
 def choose_rows(leading: Sequence[int]) -> list[int]:
     """The rows of a tile along each leading axis: 1, except along the last two, where the fastest numbers are
     chosen."""
-    most = min(most_rows(), _MOST_ROWS)
+    most = min(most_rows(), limits.PRODUCT_TILE_ROWS)
     height, width = (1, *leading)[-2:]
     sizes = [(h, w) for w in range(1, min(width, most) + 1) for h in range(1, min(height, most // w) + 1)]
 
@@ -56,14 +45,16 @@ def choose_rows(leading: Sequence[int]) -> list[int]:
         h, w = size
         whole = rounded_up(height, h), rounded_up(width, w)
         tiles = whole[0] // h * (whole[1] // w)
-        return tiles * (max(h * w, _LEAST_ROWS) + 1) * (1 if whole == (height, width) else _COPY), h
+        return tiles * (max(h * w, limits.PRODUCT_LEAST_ROWS) + 1) * (
+            1 if whole == (height, width) else limits.PRODUCT_COPY_COST
+        ), h
 
     return [*[1] * (len(leading) - 2), *min(sizes, key=cost)[-len(leading) :]]
 
 
 def block_rows(leading: Sequence[int], tile: Sequence[int]) -> list[int]:
     """The rows of a cache block along each axis but the last."""
-    left, block = _BLOCK_ROWS, list[int]()
+    left, block = limits.PRODUCT_BLOCK_ROWS, list[int]()
     for extent, size in zip(reversed(leading), reversed(tile), strict=True):
         tiles = rounded_up(extent, size) // size
         count = next(n for n in range(max(min(tiles, left // size), 1), 0, -1) if tiles % n == 0)
@@ -100,5 +91,5 @@ def _panels(w: Any, transpose_w: bool, columns: int, terms: int, width: int, row
             return w(column if whole else tirx.min(column, columns - 1), k)
         return w(k, column) if whole else tirx.if_then_else(column < columns, w(k, column), tirx.const(0, w.dtype))
 
-    by_panel = rows <= _BLOCK_ROWS or count >= _MANY_PANELS
+    by_panel = rows <= limits.PRODUCT_BLOCK_ROWS or count >= limits.PRODUCT_MANY_PANELS
     return stored_copy((count, terms, width), element, "packed", by_panel=by_panel)

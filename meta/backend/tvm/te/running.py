@@ -6,10 +6,11 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from meta import dtype as dtypes
+from meta._generated import limits
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.loops import registers
-from meta.backend.tvm.te.scan import COLUMNS, Index, each_column, in_blocks, like, nest
+from meta.backend.tvm.te.scan import Index, each_column, in_blocks, like, nest
 
 Key = Callable[[Any], Any]
 
@@ -28,7 +29,7 @@ def running_extrema(x: Any, axis: int, largest: bool, key: Key, kind: str) -> Se
             extrema.take(0, step, (*index[:axis], step, *index[axis:]))
 
     def row_in_blocks(index: Index, buffers: list[Any]) -> None:
-        extrema, size = _Extrema(1, buffers, key, largest), like(COLUMNS, length)
+        extrema, size = _Extrema(1, buffers, key, largest), like(limits.SCAN_COLUMNS, length)
         with script_tirx.serial(0, tirx.floordiv(length, size)) as block:
             extrema.take_block(block * size, index)
         whole = tirx.floordiv(length, size) * size
@@ -37,7 +38,7 @@ def running_extrema(x: Any, axis: int, largest: bool, key: Key, kind: str) -> Se
 
     def columns(index: Index, buffers: list[Any]) -> None:
         *outer, block = index
-        extrema = _Extrema(COLUMNS, buffers, key, largest)
+        extrema = _Extrema(limits.SCAN_COLUMNS, buffers, key, largest)
 
         def take(lane: Any, step: Any, column: Any) -> None:
             extrema.take(lane, step, (*outer[:axis], step, *outer[axis:], column))
@@ -77,12 +78,12 @@ class _Extrema:
         self.values[element], self.positions[element] = self.value[lane], self.position[lane]
 
     def take_block(self, first: Any, index: Index) -> None:
-        """Take COLUMNS elements of a row: of random ones, most blocks have no new extremum."""
-        zero, size = like(0, first), like(COLUMNS, first)
-        keys = registers(COLUMNS, self.key_dtype)
+        """Take limits.SCAN_COLUMNS elements of a row: of random ones, most blocks have no new extremum."""
+        zero, size = like(0, first), like(limits.SCAN_COLUMNS, first)
+        keys = registers(limits.SCAN_COLUMNS, self.key_dtype)
         with script_tirx.vectorized(zero, size) as lane:
             keys[lane] = self.key(self.read[(*index, first + lane)])
-        lanes = COLUMNS
+        lanes = limits.SCAN_COLUMNS
         while lanes > 1:
             lanes //= 2
             with script_tirx.vectorized(zero, like(lanes, first)) as lane:

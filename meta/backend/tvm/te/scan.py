@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from functools import partial
-from typing import Any, Final
+from typing import Any
 
 from meta import dtype as dtypes
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast
@@ -16,11 +17,6 @@ from meta.backend.tvm.te.loops import independent, registers
 from meta.records import record
 
 Index = tuple[Any, ...]
-
-_BLOCK: Final = 8
-"""Elements of a row that are combined by halves, before the result for the elements before them is."""
-COLUMNS: Final = 16
-"""Columns whose results are in vector registers at once."""
 
 
 @record
@@ -87,8 +83,8 @@ class Scan:
         """The same for a block of columns, whose results are independent of each other."""
         read, write = buffers
         *others, block = index
-        total = registers(COLUMNS, self.wide)
-        with script_tirx.vectorized(like(0, block), like(COLUMNS, block)) as lane:
+        total = registers(limits.SCAN_COLUMNS, self.wide)
+        with script_tirx.vectorized(like(0, block), like(limits.SCAN_COLUMNS, block)) as lane:
             total[lane] = tirx.const(self.start, self.wide)
 
         def add(lane: Any, step: Any, column: Any) -> None:
@@ -101,23 +97,25 @@ class Scan:
         """The results along the last axis, in blocks: the additions of a block but for one wait for no other block."""
         read, write = buffers
         total, length = registers(1, self.wide), shape[-1]
-        size = like(_BLOCK, length)
+        size = like(limits.SCAN_BLOCK, length)
         total[0] = tirx.const(self.start, self.wide)
         with script_tirx.serial(0, tirx.floordiv(length, size)) as block:
-            positions = [(*index, self._position(shape, block * size + like(n, length))) for n in range(_BLOCK)]
-            parts = registers(_BLOCK, self.wide)
+            positions = [
+                (*index, self._position(shape, block * size + like(n, length))) for n in range(limits.SCAN_BLOCK)
+            ]
+            parts = registers(limits.SCAN_BLOCK, self.wide)
             for n, position in enumerate(positions):
                 parts[n] = self._read(read[position])
             distance = 1
-            while distance < _BLOCK:
-                for n in range(_BLOCK):
+            while distance < limits.SCAN_BLOCK:
+                for n in range(limits.SCAN_BLOCK):
                     if n & distance:
                         parts[n] = self.combine(parts[n - n % distance - 1], parts[n])
                 distance *= 2
             for n, position in enumerate(positions):
                 before = total[0] if n == 0 else self.combine(total[0], parts[n - 1])
                 write[position] = self._written(before if self.exclusive else self.combine(total[0], parts[n]))
-            total[0] = self.combine(total[0], parts[_BLOCK - 1])
+            total[0] = self.combine(total[0], parts[limits.SCAN_BLOCK - 1])
         whole = tirx.floordiv(length, size) * size
         with script_tirx.serial(0, length - whole) as rest:
             self._step(total, 0, read, write, (*index, self._position(shape, whole + rest)))
@@ -139,21 +137,24 @@ class Scan:
 def in_blocks(shape: Sequence[Any]) -> list[Any]:
     """The shape with the number of blocks of columns in place of columns."""
     *others, columns = shape
-    return [*others, tirx.floordiv(columns + like(COLUMNS - 1, columns), like(COLUMNS, columns))]
+    return [
+        *others,
+        tirx.floordiv(columns + like(limits.SCAN_COLUMNS - 1, columns), like(limits.SCAN_COLUMNS, columns)),
+    ]
 
 
 def each_column(shape: Any, axis: int, block: Any, step: Callable[[Any, Any, Any], None]) -> None:
     """`step(lane, position along the axis, column)` in order for all columns of a block, whole blocks in vectors."""
-    first = block * like(COLUMNS, block)
-    count = tirx.min(shape[-1] - first, like(COLUMNS, first))
+    first = block * like(limits.SCAN_COLUMNS, block)
+    count = tirx.min(shape[-1] - first, like(limits.SCAN_COLUMNS, first))
 
     def steps(lanes: Any) -> None:
         with script_tirx.serial(0, shape[axis]) as position, lanes() as lane:
             step(lane, position, first + lane)
 
-    with script_tirx.If(tirx.EQ(count, like(COLUMNS, count))):
+    with script_tirx.If(tirx.EQ(count, like(limits.SCAN_COLUMNS, count))):
         with script_tirx.Then():
-            steps(lambda: script_tirx.vectorized(like(0, count), like(COLUMNS, count)))
+            steps(lambda: script_tirx.vectorized(like(0, count), like(limits.SCAN_COLUMNS, count)))
         with script_tirx.Else():
             steps(lambda: script_tirx.serial(like(0, count), count))
 

@@ -12,6 +12,7 @@ from math import prod
 from typing import Any, Final
 
 from meta import dtype as dtypes
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
@@ -21,8 +22,6 @@ from meta.backend.tvm.te.reduce import position_key
 Expr = Any
 
 DIGIT_BITS: Final = 8
-RADIX_MARGIN: Final = 2
-"""Doublings from a tile to a row that take no longer, besides one for each digit, than to move elements by digits."""
 _HALF_BITS: Final = {"float16": (13, 19), "bfloat16": (16, 16)}
 """The lowest bit in use, and the number of bits, of keys of halves, which are keys of float32."""
 
@@ -128,7 +127,7 @@ class Sort:
     @property
     def uses_radix(self) -> Expr:
         """Whether a pass for each digit takes less time than tiles and a pass for each doubling of the runs."""
-        return self.tile_bits > self.key_passes + RADIX_MARGIN
+        return self.tile_bits > self.key_passes + limits.RADIX_MARGIN
 
     @property
     def sorts_tiles(self) -> Expr:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 
 TILE: Final = "meta.tile"
@@ -24,12 +25,6 @@ KEPT: Final = "meta.kept"
 STORED: Final = 1
 BY_PANEL: Final = 2
 """The part of the copy that a panel of lanes reads is stored when the sum of the panel begins."""
-_CACHE_BYTES: Final = 1 << 18
-"""Bytes of the operand that a cache block reads: a part of the second-level cache."""
-_NEAR_BYTES: Final = 1 << 17
-"""Bytes of a panel of the kernel from which on larger tiles, which read it less often, take less time."""
-_LEAST_STEPS: Final = 4
-"""Steps of a tile that take as long as a larger tile's: an addition waits for the last one to the same register."""
 
 
 def lanes(dtype: str) -> int:
@@ -55,13 +50,13 @@ def choose_tile(height: int, width: int, panel_bytes: int = 0) -> tuple[int, int
 
     panel_bytes: what each tile reads of the kernel; reading it from the second-level cache takes time too."""
     limit = most_rows()
-    overhead = 3 if panel_bytes > _NEAR_BYTES else 1
+    overhead = 3 if panel_bytes > limits.TILE_PANEL_BYTES else 1
     sizes = [(h, w) for w in range(1, min(width, limit) + 1) for h in range(1, min(height, limit // w) + 1)]
 
     def cost(size: tuple[int, int]) -> tuple[int, int]:
         rows, columns = size
         tiles = _tiles(height, rows) * _tiles(width, columns)
-        return tiles * (max(rows * columns, _LEAST_STEPS) + overhead), rows
+        return tiles * (max(rows * columns, limits.TILE_LEAST_STEPS) + overhead), rows
 
     return min(sizes, key=cost)
 
@@ -126,9 +121,9 @@ def padded_images(x: Any, befores: Sequence[int], sizes: Sequence[int], channels
 
 def cache_block(batch: int, rows: int, tile_rows: int, image_bytes: int) -> tuple[int, int]:
     """Images and rows of pixels whose operand fits in a part of the cache: whole images, or rows of one."""
-    if image_bytes <= _CACHE_BYTES:
-        most = max(_CACHE_BYTES // max(image_bytes, 1), 1)
+    if image_bytes <= limits.CACHE_BLOCK_BYTES:
+        most = max(limits.CACHE_BLOCK_BYTES // max(image_bytes, 1), 1)
         return next(n for n in range(max(min(batch, most), 1), 0, -1) if batch % n == 0), rounded_up(rows, tile_rows)
     tiles = _tiles(rows, tile_rows)
-    most = max(_CACHE_BYTES * tiles // image_bytes, 1)
+    most = max(limits.CACHE_BLOCK_BYTES * tiles // image_bytes, 1)
     return 1, tile_rows * next(n for n in range(min(tiles, most), 0, -1) if tiles % n == 0)

@@ -15,15 +15,8 @@ from meta.ir.expr import CallInfo
 from meta.op.dialect.cudnn import DIALECT
 
 _Ints = tuple[int, ...]
-Q: Final = 1
-K: Final = 2
-V: Final = 3
-Y: Final = 4
-LSE: Final = 5
-DY: Final = 6
-DQ: Final = 7
-DK: Final = 8
-DV: Final = 9
+Q, K, V, Y, LSE, DY, DQ, DK, DV = range(1, 10)
+"""Numbers of the tensors in a graph."""
 _DTYPES: Final = ("float16", "bfloat16")
 _MULTIPLE: Final = 8
 """cuDNN reads features in groups of this many elements."""

@@ -7,6 +7,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.cudnn import frontend, plans, settings
 from meta.backend.cudnn.frontend import OperationGraph
 from meta.backend.cudnn.handle import Handle, handle_getter
@@ -19,9 +20,8 @@ from meta.op import windows
 from meta.op.dialect.cudnn import DIALECT
 
 _Ints = tuple[int, ...]
-X: Final = 1
-W: Final = 2
-Y: Final = 3
+X, W, Y = range(1, 4)
+"""Numbers of the tensors in a graph."""
 _KINDS: Final = {
     "": ("fprop", (X, W, Y)),
     "dx": ("dgrad", (W, Y, X)),
@@ -29,8 +29,6 @@ _KINDS: Final = {
     "transpose": ("dgrad", (Y, W, X)),
 }
 """By the suffix of an operator's name: cuDNN's names for the operation and its tensors."""
-_MOST: Final = 16
-"""Plans built and measured per problem, in the order of cuDNN's heuristics."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,7 @@ def _described(conv_problem: ConvProblem, handle: Handle) -> OperationGraph:
 def _solution(conv_problem: ConvProblem, handle: Handle) -> Solution:
     exact = conv_problem.dtype == "float32" and not conv_problem.tf32
     avoid = ("DOWN_CONVERT_INPUTS", "TENSOR_CORE") if exact else ("DOWN_CONVERT_INPUTS",)
-    return plans.solve(conv_problem, handle, _described, _MOST, avoid)
+    return plans.solve(conv_problem, handle, _described, limits.MEASURED_PLANS, avoid)
 
 
 def unsuited(call: CallInfo) -> str | None:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from enum import IntEnum
+from typing import Any
 
 from meta.backend.cudnn import loader
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
@@ -12,16 +13,25 @@ from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType
 from meta.op.dialect.cudnn import DIALECT
 
-_ACCURATE: Final = 1
-_LOG: Final = 2
-_INSTANCE: Final = 0
-_CHANNEL: Final = 1
+
+class _Algorithm(IntEnum):
+    """cudnnSoftmaxAlgorithm_t."""
+
+    ACCURATE = 1
+    LOG = 2
+
+
+class _Mode(IntEnum):
+    """cudnnSoftmaxMode_t."""
+
+    INSTANCE = 0
+    CHANNEL = 1
 
 
 def _describe(t: TensorType, axis: int) -> tuple[Descriptor, int]:
     """The descriptor of a tensor, and the mode. (Mode "channel" is up to 1000 times slower for rows.)"""
     sizes = around(t.shape, axis)
-    return tensor(t.dtype, sizes), _INSTANCE if sizes[2] == 1 else _CHANNEL
+    return tensor(t.dtype, sizes), _Mode.INSTANCE if sizes[2] == 1 else _Mode.CHANNEL
 
 
 def _forward(algorithm: int) -> Payload:
@@ -56,6 +66,6 @@ def _backward(algorithm: int) -> Payload:
     return make
 
 
-for _name, _algorithm in (("softmax", _ACCURATE), ("log_softmax", _LOG)):
+for _name, _algorithm in (("softmax", _Algorithm.ACCURATE), ("log_softmax", _Algorithm.LOG)):
     DIALECT.implement(_name, _forward(_algorithm), accepts=unsupported_tensors)
     DIALECT.implement(f"{_name}_dx", _backward(_algorithm), accepts=unsupported_tensors)

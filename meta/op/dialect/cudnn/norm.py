@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.cuda import driver as cuda
 from meta.backend.cudnn import layer_norm, loader
 from meta.backend.cudnn.descriptors import Descriptor, factor, tensor
@@ -17,7 +18,6 @@ from meta.op.dialect.cudnn import DIALECT
 _SPATIAL: Final = 1
 """The mode that adds in floating point. The "persistent" one is up to twice as fast but may add in integers, and then
 overflows on values that are large but finite."""
-_CHANNELS_LAST_ROWS: Final = 8192
 _PARAMETERS: Final = ("running_mean", "running_var", "w", "b", "mean", "invstd")
 
 
@@ -40,7 +40,7 @@ def _describe(x: TensorType, axis: int) -> tuple[Descriptor, Descriptor]:
     described as one image with channels last if it has many rows, else as images of one element: each is slow for the
     other."""
     before, channels, after = around(x.shape, axis)
-    if after == 1 and before > _CHANNELS_LAST_ROWS:
+    if after == 1 and before > limits.CHANNELS_LAST_NORM_ROWS:
         size = before * channels
         data = tensor(x.dtype, (1, channels, before, 1), (size, 1, channels, channels))
     else:

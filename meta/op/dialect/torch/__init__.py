@@ -14,6 +14,7 @@ from meta.errors import KernelError, MetaError, install_hint, raised
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, flat_types, promoted_dtype
 from meta.op.dispatch import Dialect, Implementation, Kernel
+from meta.op.implementation import refuse_real
 
 
 def _probe() -> str | None:
@@ -45,7 +46,7 @@ def complex_only(table: Mapping[str, str | Callable[[Any], Function]], *, promot
 
     promote: whether operands are cast to their common dtype first, as numbers of meta promote."""
     for name, source in table.items():
-        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=_refuse_real, complex_only=True)
+        DIALECT.implement(name, Specialised(_returning(source, promote)), accepts=refuse_real)
 
 
 def vectorised(
@@ -53,7 +54,7 @@ def vectorised(
 ) -> None:
     """Implement elementwise operators by functions of torch with `out` whose kernels for the CPU have vector
     instructions, where TVM's kernels call the C library number by number: for float32 and float64, from the size on
-    that meta.op.crossover has. Functions are given as for `complex_only`.
+    that meta.op.work has. Functions are given as for `complex_only`.
 
     takes_complex: also complex calls, on any device.  promote: as for `complex_only`."""
     accepts = _refuse_scalar_real if takes_complex else _refuse_scalar
@@ -85,10 +86,6 @@ def _refuse_scalar(call: CallInfo) -> str | None:
 
 
 _VECTORS = ("float32", "float64")
-
-
-def _refuse_real(call: CallInfo) -> str | None:
-    return None if call.complex_dtype() else "for complex numbers only: others have kernels for real ones"
 
 
 def _returning(source: str | Callable[[Any], Function], promote: bool) -> Callable[[CallInfo], Callable[..., None]]:

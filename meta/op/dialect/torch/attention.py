@@ -14,9 +14,6 @@ _blocked: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu.defau
 _blocked_dx: Any = torch.ops.aten._scaled_dot_product_flash_attention_for_cpu_backward.default
 _efficient: Any = torch.ops.aten._scaled_dot_product_efficient_attention.default
 _efficient_dx: Any = torch.ops.aten._scaled_dot_product_efficient_attention_backward.default
-_LSE_ROWS = 32
-"""The number of rows of logarithms that `_efficient_dx` takes is a multiple of it."""
-_MOST_HEADS = (1 << 16) - 1
 
 
 def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, float]:
@@ -43,7 +40,8 @@ def _fits_efficient(q: Any, k: Any, v: Any) -> bool:
     """Whether ATen's memory-efficient kernels for CUDA take these operands; cuDNN has kernels for halves.
 
     They split numbers into parts of TF32, so that all results that an infinite query or key takes part in are NaN."""
-    sizes = q.shape[-1] % 4 == v.shape[-1] % 4 == 0 and q.shape[:-2].numel() <= _MOST_HEADS
+    most_heads = (1 << 16) - 1
+    sizes = q.shape[-1] % 4 == v.shape[-1] % 4 == 0 and q.shape[:-2].numel() <= most_heads
     return (
         q.device.type == "cuda" and q.dtype == torch.float32 and sizes and bool(q.numel() and k.numel() and v.numel())
     )
@@ -86,6 +84,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
 def attention_dx(
     q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any
 ) -> None:
+    lse_rows = 32  # The number of rows of logarithms that `_efficient_dx` takes is a multiple of it.
     if _fits_blocks(q, v) and _is_regular(lse):
         operands = (*map(_heads, (dy, q, k, v, y)), lse.reshape(-1, 1, lse.shape[-1]))
         for target, gradient in zip(out, _blocked_dx(*operands, 0.0, causal, scale=scale), strict=True):
@@ -93,7 +92,7 @@ def attention_dx(
         return
     if _fits_efficient(q, k, v):
         rows = lse.reshape(-1, 1, lse.shape[-1])
-        rows = torch.nn.functional.pad(rows, (0, -rows.shape[-1] % _LSE_ROWS), value=math.inf)
+        rows = torch.nn.functional.pad(rows, (0, -rows.shape[-1] % lse_rows), value=math.inf)
         seed = torch.zeros((), dtype=torch.int64)  # of no dropout
         operands = (*map(_heads, (dy, q, k, v)), None, _heads(y), rows, seed, seed)
         gradients = _efficient_dx(*operands, 0.0, [True, True, True, False], causal, scale=scale)

@@ -10,6 +10,7 @@ import torch
 from meta.backend.torch.groups import ProcessGroup, find_group
 from meta.backend.torch.transfers import Steps, communicate
 from meta.op.dialect.torch import DIALECT
+from meta.op.implementation import refuse_complex
 
 _WIDER = {torch.int16: torch.int32, torch.uint16: torch.int32, torch.uint32: torch.int64}
 """Dtypes that not every backend reduces, and what they are reduced in."""
@@ -209,4 +210,4 @@ for _function in (
     all_reduce, all_reduce_when, all_gather, reduce_scatter, broadcast_from, reduce_to, all_to_all, send_receive,
     barrier, group_rank,
 ):  # fmt: skip
-    DIALECT.implement(_function.__name__, _function, complex=_function is not group_rank)
+    DIALECT.implement(_function.__name__, _function, accepts=refuse_complex if _function is group_rank else None)

@@ -17,8 +17,6 @@ from meta.op.dialect.torch import DIALECT
 _Ints = tuple[int, ...]
 _aten = torch.ops.aten
 _onednn = torch.ops.mkldnn
-_FIRST = (0, 3, 1, 2)
-"""Axes of a view with channels second."""
 
 
 def _pad_asymmetric(x: Any, padding: _Ints) -> tuple[Any, list[int], tuple[tuple[int, int], ...]]:
@@ -60,6 +58,7 @@ def _conv2d(call: CallInfo) -> Callable[..., Any]:
 
 def _conv2d_packed(call: CallInfo) -> Callable[..., Any]:
     """conv2d or conv2d_epilogue by oneDNN, with channels last; constant kernels are packed once."""
+    first = (0, 3, 1, 2)  # Axes of a view with channels second.
     args = call.bind()
     steps, pads, spread = windows.attributes(2, args["stride"], args["padding"], args["dilation"])
     is_symmetric = windows.symmetric(pads)
@@ -70,8 +69,8 @@ def _conv2d_packed(call: CallInfo) -> Callable[..., Any]:
     pointwise, binary = _onednn._convolution_pointwise.default, _onednn._convolution_pointwise.binary
 
     def run(x: Any, w: Any, *rest: Any) -> None:
-        data = x.permute(_FIRST) if is_symmetric else torch.constant_pad_nd(x.permute(_FIRST), around)
-        kernel = w.permute(_FIRST)
+        data = x.permute(first) if is_symmetric else torch.constant_pad_nd(x.permute(first), around)
+        kernel = w.permute(first)
 
         def pack() -> Any:
             return _onednn._reorder_convolution_weight(kernel, *window, list(data.shape))
@@ -80,10 +79,10 @@ def _conv2d_packed(call: CallInfo) -> Callable[..., Any]:
         kernel = kernel if packed is None else packed
         bias = rest[0] if has_bias else None
         if has_other:
-            y = binary(data, rest[-2].permute(_FIRST), kernel, bias, *window, "add", 1.0, None, [], "")
+            y = binary(data, rest[-2].permute(first), kernel, bias, *window, "add", 1.0, None, [], "")
         else:
             y = pointwise(data, kernel, bias, *window, "none", [], "")
-        out = rest[-1].permute(_FIRST)
+        out = rest[-1].permute(first)
         if has_relu:  # oneDNN's own drops NaN
             torch.clamp_min(y, 0, out=out)
         else:

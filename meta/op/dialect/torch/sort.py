@@ -8,10 +8,8 @@ from typing import Any
 import numpy as np
 import torch
 
+from meta._generated import limits
 from meta.op.dialect.torch import DIALECT
-
-SELECT_FRACTION = 8
-"""topk selects instead of sorting if k + 1 is at most 1 / SELECT_FRACTION of the axis."""
 
 
 def argsort(x: Any, axis: int, descending: bool, *, out: Any) -> None:
@@ -41,7 +39,12 @@ def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any) -> None:
 def _select_extremes(x: Any, k: int, axis: int, largest: bool) -> Any:
     """The k + 1 extreme elements and their positions, without a full sort. None if that costs more, or if equal
     elements or NaN make the order ambiguous. CPU only: elsewhere comparing values would wait for the device."""
-    if not x.ndim or x.device.type != "cpu" or not x.is_floating_point() or SELECT_FRACTION * (k + 1) > x.shape[axis]:
+    if (
+        not x.ndim
+        or x.device.type != "cpu"
+        or not x.is_floating_point()
+        or limits.SELECTED_FRACTION * (k + 1) > x.shape[axis]
+    ):
         return None
     values, indices = torch.topk(x, k + 1, axis, largest)
     ordered = values.narrow(axis, 1, k), values.narrow(axis, 0, k)

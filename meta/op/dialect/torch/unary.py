@@ -10,12 +10,12 @@ from meta.op.dialect.torch import complex_only, vectorised
 _SAME_NAME = ("abs", "acosh", "asinh", "exp", "expm1", "isfinite", "isinf", "isnan", "log", "log1p", "logical_not",
               "negative", "reciprocal", "rsqrt", "sqrt", "square", "tanh")  # fmt: skip
 _VECTORISED = ("acos", "asin", "atan", "atanh", "cos", "exp2", "log10", "log2", "sin", "tan")
-_NEAR_OVERFLOW = 80.0
-"""From 88.73 on, ATen's sinh and cosh of float32 are infinite, where float32 still has a value."""
 
 
 def _hyperbolic(name: str) -> Callable[[Any], Callable[..., Any]]:
     """sinh or cosh; far from 0, where both are half of an exponential, by the square of its root."""
+    # From 88.73 on, ATen's sinh and cosh of float32 are infinite, where float32 still has a value.
+    near_overflow = 80.0
 
     def build(torch: Any) -> Callable[..., Any]:
         function = getattr(torch, name)
@@ -25,11 +25,11 @@ def _hyperbolic(name: str) -> Callable[[Any], Callable[..., Any]]:
             if out is None or not x.numel():  # complex results are returned
                 return result
             low, high = torch.aminmax(x)
-            if not -_NEAR_OVERFLOW < low <= high < _NEAR_OVERFLOW:
+            if not -near_overflow < low <= high < near_overflow:
                 root = torch.exp(x.abs() / 2)
                 large = root / 2 * root
                 signed = torch.copysign(large, x) if name == "sinh" else large
-                torch.where(x.abs() > _NEAR_OVERFLOW, signed, result, out=out)
+                torch.where(x.abs() > near_overflow, signed, result, out=out)
             return result
 
         return run

@@ -15,25 +15,24 @@ _NAME: Final = "scaled_dot_product_attention"
 _DTYPES: Final = ("float32", "float16", "bfloat16")
 _PLEVEL: Final = 14
 """Below cuDNN, above torch."""
-_MOST_FEATURES: Final = 128
-_MOST_EXACT: Final = 64
-_MOST_LENGTH: Final = 1 << 20
-"""CUDA counts at most 65,535 blocks in the second axis of a grid."""
 
 
 def unsuited(call: CallInfo) -> str | None:
     """Why the kernels do not take the arguments, or None."""
+    most_length = 1 << 20  # CUDA counts at most 65,535 blocks in the second axis of a grid.
+    most_exact = 64
+    most_features = 128
     args = call.bind()
     q, v = args["q"], args["v"]
     if q.dtype not in _DTYPES:
         return f"dtype {q.dtype}, of {', '.join(_DTYPES)}"
     for name, t in (("q", q), ("v", v)):
-        if not isinstance(t.shape[-1], int) or not 0 < t.shape[-1] <= _MOST_FEATURES:
-            return f"{t.shape[-1]} features of {name}, at most {_MOST_FEATURES}"
-        if isinstance(t.shape[-2], int) and t.shape[-2] > _MOST_LENGTH:
-            return f"a length of {t.shape[-2]} of {name}, at most {_MOST_LENGTH}"
-    if q.dtype == "float32" and max(q.shape[-1], v.shape[-1]) > _MOST_EXACT and not _backend().tf32_allowed():
-        return f"more than {_MOST_EXACT} features of float32 without TF32: ATen's kernels take less time"
+        if not isinstance(t.shape[-1], int) or not 0 < t.shape[-1] <= most_features:
+            return f"{t.shape[-1]} features of {name}, at most {most_features}"
+        if isinstance(t.shape[-2], int) and t.shape[-2] > most_length:
+            return f"a length of {t.shape[-2]} of {name}, at most {most_length}"
+    if q.dtype == "float32" and max(q.shape[-1], v.shape[-1]) > most_exact and not _backend().tf32_allowed():
+        return f"more than {most_exact} features of float32 without TF32: ATen's kernels take less time"
     return None
 
 

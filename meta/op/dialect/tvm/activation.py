@@ -14,11 +14,6 @@ elementwise = Registrar(__file__).elementwise
 
 Expr = Any
 
-_SELU_ALPHA = 1.6732632423543772848170429916717
-_SELU_SCALE = 1.0507009873554804934193349852946
-_TANH_TAIL = (1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925, -21844 / 6081075)
-"""The series of (x - tanh(x)) / x**3 in x**2."""
-
 
 def hardsigmoid(x: Expr) -> Expr:
     return clamp(x + const(x, 3), 0, 6) / const(x, 6)
@@ -50,7 +45,9 @@ def mish(x: Expr) -> Expr:
 
 
 def selu(x: Expr) -> Expr:
-    return const(x, _SELU_SCALE) * select(x > const(x, 0), x, const(x, _SELU_ALPHA) * te_math.expm1(x))
+    selu_scale = 1.0507009873554804934193349852946
+    selu_alpha = 1.6732632423543772848170429916717
+    return const(x, selu_scale) * select(x > const(x, 0), x, const(x, selu_alpha) * te_math.expm1(x))
 
 
 def softshrink(x: Expr, lambd: float) -> Expr:
@@ -61,10 +58,12 @@ def softshrink(x: Expr, lambd: float) -> Expr:
 
 def tanhshrink(x: Expr) -> Expr:
     """x - tanh(x); near 0, where the difference cancels, the series."""
+    # The series of (x - tanh(x)) / x**3 in x**2.
+    tanh_tail = (1 / 3, -2 / 15, 17 / 315, -62 / 2835, 1382 / 155925, -21844 / 6081075)
 
     def near(square: Expr) -> Expr:
-        value = const(x, _TANH_TAIL[-1])
-        for coefficient in reversed(_TANH_TAIL[:-1]):
+        value = const(x, tanh_tail[-1])
+        for coefficient in reversed(tanh_tail[:-1]):
             value = value * square + const(x, coefficient)
         return value * square * x
 

@@ -13,8 +13,8 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
-from meta.op.crossover import attention_fits_tiles
 from meta.op.dialect.tvm import Registrar
+from meta.op.work import attention_fits_tiles
 
 compute = Registrar(__file__).compute
 

@@ -10,8 +10,8 @@ from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
 from meta.ir.expr import CallInfo
 from meta.op import windows
-from meta.op.crossover import convolution_fits_tiles
 from meta.op.dialect.tvm import Registrar
+from meta.op.work import convolution_fits_tiles
 
 compute = Registrar(__file__).compute
 

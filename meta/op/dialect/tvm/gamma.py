@@ -28,8 +28,6 @@ _BERNOULLI: Final = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6
                      -174611 / 330, 854513 / 138, -236364091 / 2730)  # fmt: skip
 """The Bernoulli numbers of even index, from the second."""
 _SHIFT: Final = 10
-_LARGEST_ORDER: Final = 1000.0
-"""Of zeta in the factors of its series, whose terms are 0 from there on: infinity times 0 would be NaN."""
 """Terms that are summed one by one before an asymptotic series takes over."""
 
 
@@ -68,6 +66,8 @@ def zeta_positive(s: Expr, q: Expr, power: Callable[[Expr, int], Expr] | None = 
     """The sum of (q + k)**-s over k >= 0 for s > 1 and q > 0, by the formula of Euler and Maclaurin (23.1.30).
 
     power: computes w**(e - s) for e of 0 or 1, by default in the C library."""
+    # Of zeta in the factors of its series, whose terms are 0 from there on: infinity times 0 would be NaN.
+    largest_order = 1000.0
     one, power = const(q, 1), power or (lambda w, e: libm("pow")(w, const(q, e) - s))
     total = power(q, 0)
     for k in range(1, _SHIFT):
@@ -76,7 +76,7 @@ def zeta_positive(s: Expr, q: Expr, power: Callable[[Expr, int], Expr] | None = 
     def with_tail(w: Expr, integral: Expr) -> Expr:
         # Of the largest q, w**-s is below all numbers, and this integral (times s - 1) is not.
         def series(inverse: Expr, square: Expr) -> Expr:
-            last, order = integral * inverse, tirx.min(s, const(q, _LARGEST_ORDER))
+            last, order = integral * inverse, tirx.min(s, const(q, largest_order))
             tail, factor = total + integral / (s - one) + const(q, 0.5) * last, order * last * inverse
             for j, number in enumerate(_BERNOULLI):
                 tail = tail + factor * const(q, number / math.factorial(2 * j + 2))
@@ -179,19 +179,19 @@ _EXPANSION: Final = (
     (-1 / 540, -1 / 288, 1 / 378, -77 / 77760),
 )
 """Coefficients of Temme's expansion: powers of eta by rows, rows by powers of 1 / a (DLMF 8.12.12)."""
-_TOLERANCE: Final = 1e-11
-"""Size of a term, relative to the sum, that does not count for a result of float32. Together, the terms that follow
-can be a thousand times as large."""
 
 
 def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
     """P(a, x), or Q(a, x) for `upper`: the series 6.5.29 for x < a + 1, else the fraction 6.5.31 by the method of W.
     Lentz (1976), each until its terms no longer count. Values below 1e-10 lose digits where the other is computed. Of
     large a, both would need as many terms as sqrt(a), and N. M. Temme's expansion (1979) takes their place."""
+    # Size of a term, relative to the sum, that does not count for a result of float32. Together, the terms that follow
+    # can be a thousand times as large.
+    tolerance = 1e-11
     shape, is_double = out.shape, str(out.dtype) == "float64"
     # Where Q is 1 - P, it may be much smaller than P.
-    series_tolerance = 1e-17 if is_double or upper else _TOLERANCE
-    fraction_tolerance = 2e-16 if is_double else _TOLERANCE
+    series_tolerance = 1e-17 if is_double or upper else tolerance
+    fraction_tolerance = 2e-16 if is_double else tolerance
 
     def operand(value: Any) -> Any:
         return te.compute(shape, lambda *i: element(value, i, _WIDE), "operand")

@@ -7,8 +7,8 @@ from typing import Any
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import accumulation_dtype, is_one, narrow
 from meta.backend.tvm.te.product import product
-from meta.op.crossover import product_fits_tiles
 from meta.op.dialect.tvm import Registrar
+from meta.op.work import product_fits_tiles
 
 compute = Registrar(__file__).compute
 

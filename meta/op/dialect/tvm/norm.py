@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import te, tirx
@@ -24,10 +24,6 @@ compute = Registrar(__file__).compute
 
 Expr = Any
 Axes = tuple[int, ...]
-
-_FEW_ELEMENTS: Final = 64
-"""Batch norm over at most so many elements computes in float64: over two of them, the gradient is a difference of
-nearly equal numbers, which magnifies rounding by up to variance / eps."""
 
 
 def _moments(x: Any, axes: Axes, dtype: str) -> tuple[Any, Any]:
@@ -133,10 +129,13 @@ def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: Axes, eps: float, *, out:
 
 def _split_channel(x: Any, axis: int) -> tuple[int, Axes, str]:
     """The channel axis, the other axes, and the dtype of computation."""
+    # Batch norm over at most so many elements computes in float64: over two of them, the gradient is a difference of
+    # nearly equal numbers, which magnifies rounding by up to variance / eps.
+    few_elements = 64
     channel = axis % len(x.shape)
     others = tuple(a for a in range(len(x.shape)) if a != channel)
     sizes = [x.shape[a] for a in others]
-    is_few = all(isinstance(n, tvm.IntImm) for n in sizes) and math.prod(map(int, sizes)) <= _FEW_ELEMENTS
+    is_few = all(isinstance(n, tvm.IntImm) for n in sizes) and math.prod(map(int, sizes)) <= few_elements
     return channel, others, "float64" if is_few and x.dtype == "float32" else accumulation_dtype(x.dtype)
 
 

@@ -14,7 +14,9 @@ from operator import add
 from typing import Any
 
 from meta import dtype as dtypes
+from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.devices import WARP
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
@@ -28,13 +30,6 @@ compute = Registrar(__file__).compute
 
 _Ints = tuple[int, ...]
 _Axes = tuple[Windows, ...]
-_LANES = 32
-"""Threads of a GPU that share a large window: one warp."""
-_MOST_TERMS = 32
-"""Windows that cover an element, up to which a thread of a GPU adds their parts in one expression, with all loads in
-flight at once; the sum of a reduction would go through memory."""
-_MIN_SHARED_ELEMENTS = 128
-"""Elements of a window from which on several threads share it."""
 
 
 def _spatial(shape: Any) -> tuple[int, ...]:
@@ -122,8 +117,8 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
     """The maximum of each window and its flat index: of equal elements the first, of several NaN the last; -1 for a
     window without elements.
 
-    On a GPU a thread reduces pairs of a value and its index. Large windows are divided among `_LANES` threads, whose
-    results are reduced in a second step. (On a CPU TVM vectorises reductions of pairs wrongly.)"""
+    On a GPU a thread reduces pairs of a value and its index. Large windows are divided among the threads of a warp,
+    whose results are reduced in a second step. (On a CPU TVM vectorises reductions of pairs wrongly.)"""
     if kind == "cpu":
         return _planes().max_with_indices(x, axes, index)
     lowest, missing = _lowest(accumulation_dtype(x.dtype)), tirx.const(-1, index)
@@ -141,15 +136,15 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
         r = _reduction_axes(axes)
         y, indices = te.compute(shape, lambda n, c, *i: in_order(pair(n, c, i, r), r), "max_pool_with_indices")
         return narrow(y, x.dtype), indices
-    step = te.reduce_axis((0, -(-volume // _LANES)), "step")
+    step = te.reduce_axis((0, -(-volume // WARP)), "step")
 
     def part(n: Any, c: Any, *i: Any) -> Any:
         *window, lane = i
-        element = tirx.min(step * _LANES + lane, volume - 1)  # the last element may be taken several times
+        element = tirx.min(step * WARP + lane, volume - 1)  # the last element may be taken several times
         return in_order(pair(n, c, window, _unravel(element, axes)), step)
 
-    values, places = te.compute((*shape, tirx.IntImm("int64", _LANES)), part, "max_pool_parts")
-    lane = te.reduce_axis((0, _LANES), "lane")
+    values, places = te.compute((*shape, tirx.IntImm("int64", WARP)), part, "max_pool_parts")
+    lane = te.reduce_axis((0, WARP), "lane")
     y, indices = te.compute(
         shape, lambda *i: in_any_order((values(*i, lane), places(*i, lane)), lane), "max_pool_with_indices"
     )
@@ -195,7 +190,7 @@ def _bind(value: Any, body: Callable[[Any], Any]) -> Any:
 def _divides_windows(axes: _Axes) -> bool:
     """Whether several threads share a window: if windows are large and few in a plane."""
     volume, windows_per_plane = prod(axis.kernel for axis in axes), prod(axis.count for axis in axes)
-    return volume >= _MIN_SHARED_ELEMENTS and windows_per_plane * _LANES <= prod(axis.size for axis in axes)
+    return volume >= limits.SHARED_WINDOW and windows_per_plane * WARP <= prod(axis.size for axis in axes)
 
 
 def _unravel(element: Any, axes: _Axes) -> list[Any]:
@@ -247,7 +242,7 @@ def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str, kind: st
         return share(h, n, c, _Candidate(index, nearest, conditions))
 
     counts = [axis.candidates for axis in axes]
-    if prod(counts) <= (_MOST_TERMS if kind == "cuda" else 1):
+    if prod(counts) <= (limits.COVERING_WINDOWS if kind == "cuda" else 1):
         terms = [*product(*map(range, counts))]
         return narrow(
             te.compute(shape, lambda n, c, *h: reduce(add, (of_window(n, c, h, j) for j in terms)), name), dtype

@@ -96,8 +96,6 @@ def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
 
 # --- numbers that take a varying number of random words, by loops over each element
 
-_INVERTED: Final = 10.0
-"""The rate below which Poisson numbers are found by inversion."""
 _NEAR: Final = 0.06
 """The distance from 0 up to which x - log(1 + x) is computed by its series."""
 _MOST_TERMS: Final = 100_000.0
@@ -132,12 +130,14 @@ def _draw(key: Any, x: Any, out: Any, value: Callable[[Expr, Callable[[Expr], An
 
 @compute("poisson")
 def poisson(key: Any, rate: Any, *, out: Any) -> Any:
+    inverted = 10.0  # The rate below which Poisson numbers are found by inversion.
+
     def value(rate: Expr, words: Callable[[Expr], Any]) -> Expr:
         number = registers(1, _WIDE)
-        with script_tirx.If(tirx.And(rate >= _f64(0), rate < _f64(_INVERTED))):
+        with script_tirx.If(tirx.And(rate >= _f64(0), rate < _f64(inverted))):
             with script_tirx.Then():
                 _invert_poisson(number, rate, words)
-            with script_tirx.Else(), script_tirx.If(tirx.And(rate >= _f64(_INVERTED), rate < _f64(math.inf))):
+            with script_tirx.Else(), script_tirx.If(tirx.And(rate >= _f64(inverted), rate < _f64(math.inf))):
                 with script_tirx.Then():
                     _reject_poisson(number, rate, words)
                 with script_tirx.Else():

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from meta._generated import limits
 from meta.backend.memory import allocation
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.compute import RuntimeFunction
@@ -36,7 +37,7 @@ def bitcast(x: Any, dtype: str) -> Any:
     return te.compute(x.shape, lambda *i: tirx.reinterpret(dtype, x(*i)), "bitcast")
 
 
-DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into), complex=True)
+DIALECT.implement("device_copy", RuntimeFunction(allocation.copy_into))
 
 
 @compute("broadcast_to", sizes=("shape",))
@@ -77,12 +78,7 @@ def moveaxis(x: Any, source: tuple[int, ...], destination: tuple[int, ...]) -> A
     return _permute(x, moved(source, destination, len(x.shape)))
 
 
-_MOST_JOINED = 16
-"""Tensors that a kernel joins. An eager kernel for 16 takes 0.2 s to compile, one for 128 took 10 s, because it adds up
-sizes that it takes at run time (`concatenate` in benchmarks.compile_times)."""
-
-
-@compute("concatenate", most_joined=_MOST_JOINED)
+@compute("concatenate", most_joined=limits.JOINED_TENSORS)
 def concatenate(xs: list[Any], axis: int, *, out: Any) -> Any:
     axis = axis % len(xs[0].shape)
 
@@ -97,7 +93,7 @@ def concatenate(xs: list[Any], axis: int, *, out: Any) -> Any:
     return te.compute(out[0].shape, lambda *i: element(xs, i), "concatenate")
 
 
-@compute("stack", most_joined=_MOST_JOINED)
+@compute("stack", most_joined=limits.JOINED_TENSORS)
 def stack(xs: list[Any], axis: int, *, out: Any) -> Any:
     axis = axis % len(out[0].shape)
 

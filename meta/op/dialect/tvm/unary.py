@@ -33,7 +33,6 @@ Expr = Any
 _TWO_OVER_ROOT_PI: Final = 2 / math.sqrt(math.pi)
 _ONE_OVER_ROOT_TWO_PI: Final = 1 / math.sqrt(2 * math.pi)
 _GELU_SCALE: Final = math.sqrt(2 / math.pi)
-_GELU_CUBIC: Final = 0.044715
 
 
 def rounding(function: Callable[[Expr], Expr]) -> Callable[[Expr], Expr]:
@@ -69,12 +68,13 @@ def gelu(x: Expr, approximate: str) -> Expr:
 
 
 def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
+    gelu_cubic = 0.044715
     half, one = const(x, 0.5), const(x, 1)
     if approximate == "none":
         distribution = half * (one + te_math.erf(x * const(x, math.sqrt(0.5))))
         density = const(x, _ONE_OVER_ROOT_TWO_PI) * te_math.exp(-half * x * x)
         return dy * (distribution + x * density)
-    scale, cubic, three = const(x, _GELU_SCALE), const(x, _GELU_CUBIC), const(x, 3)
+    scale, cubic, three = const(x, _GELU_SCALE), const(x, gelu_cubic), const(x, 3)
 
     def from_tanh(t: Expr) -> Expr:
         slope = scale * (one + three * cubic * x * x)

@@ -8,7 +8,7 @@ from functools import cache
 import pytest
 
 from meta.backend.tvm import target as targets
-from meta.op import crossover
+from meta.op import work
 
 AVX2, AVX512 = "znver3", "znver4"
 """Processors with vectors of 256 and of 512 bits."""
@@ -21,8 +21,8 @@ def schedule_for(processor: str, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(targets, function.__name__, cache(function.__wrapped__))
 
 
-def choose_for(vendor: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
-    """Let dispatch choose as on processors of a vendor."""
-    request.addfinalizer(crossover.limits_of.cache_clear)
-    monkeypatch.setattr(crossover, "_processor", lambda: f"vendor_id: {vendor}")
-    crossover.limits_of.cache_clear()
+def choose_for(feature: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+    """Let dispatch choose as on processors with an instruction set."""
+    request.addfinalizer(work.limits_of.cache_clear)
+    monkeypatch.setattr(work, "_processor", lambda: feature)
+    work.limits_of.cache_clear()

@@ -12,7 +12,7 @@ import pytest
 import meta
 from meta.backend.tvm.te import attention as tiled
 from meta.ir.type import tensor_type
-from meta.op.crossover import attention_fits_tiles
+from meta.op.work import attention_fits_tiles
 
 torch = pytest.importorskip("torch")
 

@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import meta
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
@@ -27,7 +28,6 @@ from meta.ir.type import tensor_type
 from meta.ir.visitor import walk
 from meta.passes import fuse_concatenations, place
 from meta.vm.build.generate import build_module, finish, plan_source
-from meta.vm.lower import recompute
 from meta.vm.lower.choose import prepare
 from meta.vm.plan import bundle
 from meta.vm.plan.pipeline import Planned
@@ -189,7 +189,7 @@ def test_bundles_end_where_results_are_needed(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_large_kernels_are_not_bundled(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(bundle, "_MEMBER_BYTES", 4 * 33 * 5)
+    monkeypatch.setattr(limits, "BUNDLE_MEMBER_BYTES", 4 * 33 * 5)
     planned = plan(updates(SHAPES, 0.0), monkeypatch)
     assert not any(c.startswith("bundle") for c in kernel_calls(planned))
 
@@ -320,7 +320,7 @@ def test_operands_have_names_that_c_allows(monkeypatch: pytest.MonkeyPatch) -> N
 @pytest.mark.parametrize("kept", [False, True])
 def test_large_tensors_that_only_kernels_read_are_computed_anew(kept: bool, monkeypatch: pytest.MonkeyPatch) -> None:
     """Each kernel reads x; what the program returns is written once."""
-    monkeypatch.setattr(recompute, "_LEAST_UNWRITTEN", 1 << 10)
+    monkeypatch.setattr(limits, "UNWRITTEN_BYTES", 1 << 10)
 
     def body(ops: Any, x: Any, w: Any) -> list[Any]:
         y = ops.add(x, w)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 import pytest
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.gpu.checks import runs_on_device
 from meta.backend.tvm.te import merge, merge_sort, radix_sort, sorting
@@ -119,9 +120,9 @@ def test_long_rows_are_sorted_by_digits(
     shape: tuple[int, ...], axis: int, dtype: str, symbolic: bool, small_tiles: None, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Also where the highest digit has fewer bits, and the sign."""
-    monkeypatch.setattr(sorting, "RADIX_MARGIN", -100)
-    limits = np.iinfo("uint8" if dtype == "bool" else dtype)
-    x = np.random.default_rng(0).integers(limits.min, limits.max, shape, limits.dtype, endpoint=True)
+    monkeypatch.setattr(limits, "RADIX_MARGIN", -100)
+    info = np.iinfo("uint8" if dtype == "bool" else dtype)
+    x = np.random.default_rng(0).integers(info.min, info.max, shape, info.dtype, endpoint=True)
     x = x > 100 if dtype == "bool" else x
     x[3:7] = x[0]
     for descending in (False, True):

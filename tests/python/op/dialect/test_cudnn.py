@@ -21,7 +21,7 @@ from meta.device import device
 from meta.errors import ArgumentError, KernelError
 from meta.ir.expr import CallInfo
 from meta.ir.type import TensorType, tensor_type
-from meta.op import crossover, dispatch, implementation
+from meta.op import dispatch, implementation, work
 from meta.op.dialect.cudnn import DIALECT
 from meta.op.registry import as_type, get
 from meta.schema._dsl import TensorLike
@@ -229,10 +229,10 @@ def test_batch_norm(families: Any) -> None:
 def test_gradients_of_large_batch_norms(families: Any) -> None:
     name, c = "batch_norm_train_dxwb", t(64)
     large = call(name, t(64, 64, 56, 56), t(64, 64, 56, 56), c, c, c)
-    refusal = crossover.refusal("cudnn", large)
+    refusal = work.refusal("cudnn", large)
     assert refusal == "200704 elements per channel of a large call, too many: above 32767 others cost less"
     assert families.norm.unsupported(large) is None
-    assert crossover.refusal("cudnn", call(name, t(64, 64, 32, 32), t(64, 64, 32, 32), c, c, c)) is None
+    assert work.refusal("cudnn", call(name, t(64, 64, 32, 32), t(64, 64, 32, 32), c, c, c)) is None
 
 
 def test_layer_norm() -> None:
@@ -285,11 +285,11 @@ def test_layer_norm() -> None:
         ),
     ],
 )
-def test_crossover_limits(make_call: Any, reason: str | None) -> None:
-    assert crossover.refusal("cudnn", make_call()) == reason
+def test_limits(make_call: Any, reason: str | None) -> None:
+    assert work.refusal("cudnn", make_call()) == reason
 
 
-def test_named_dialects_have_no_crossover_limits(families: Any) -> None:
+def test_named_dialects_have_no_limits(families: Any) -> None:
     softmax = next(i for i in implementation._implementations["softmax"] if i.dialect is DIALECT)
     available = dispatch.Dialect(DIALECT.name, DIALECT.devices, 0, lambda: None, DIALECT.kernel)
     few, available_softmax = call("softmax", t(64, 1000)), replace(softmax, dialect=available)
@@ -308,7 +308,7 @@ def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:
 
 
 @pytest.mark.parametrize(
-    ("make_call", "work"),
+    ("make_call", "count"),
     [
         (lambda: call("conv2d", t(64, 1, 8, 8), t(16, 1, 3, 3), padding=1), 64 * 16 * 64 * 9),
         (lambda: call("conv2d", t(64, 16, 8, 8), t(16, 4, 3, 3), padding=1, groups=4), 64 * 16 * 64 * 36),
@@ -319,9 +319,9 @@ def test_programs_skip_implementations_for_eager_calls(families: Any) -> None:
         (lambda: call("conv2d_dw", t(64, 1, 8, 8), t(64, 16, 8, 8), (16, 1, 3, 3), padding=1), None),
     ],
 )
-def test_crossover_limits_of_convolutions(make_call: Any, work: int | None) -> None:
-    refusal = crossover.refusal("cudnn", make_call())
-    assert refusal is None if work is None else str(refusal).startswith(f"{work} multiplications, too few")
+def test_limits_of_convolutions(make_call: Any, count: int | None) -> None:
+    refusal = work.refusal("cudnn", make_call())
+    assert refusal is None if count is None else str(refusal).startswith(f"{count} multiplications, too few")
 
 
 def test_attention(families: Any) -> None:

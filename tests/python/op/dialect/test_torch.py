@@ -121,5 +121,5 @@ def test_products_on_cuda_are_of_floats_and_complex_numbers(dtype: str) -> None:
     args = (kind, kind, False, True)
     call = CallInfo(op, args, op.declare(*args), device("cuda"))
     (product,) = (i for i in implementations(op) if i.dialect.name == "torch")
-    refusal = product.accepts(call) if product.accepts else None
+    refusal = product.options["accepts"](call)
     assert refusal == ("cuBLAS has no int32" if dtype == "int32" else None)

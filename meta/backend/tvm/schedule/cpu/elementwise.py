@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import tirx
@@ -23,22 +24,8 @@ from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
 from meta.backend.tvm.te import philox
 
-PARALLEL_WORK: Final = 1 << 19
-"""Work, in additions, from which on several threads save more time than it takes to wake them."""
-_CALL_WORK: Final = 8
-"""Work of a transcendental function, in additions."""
 PARTITION_HINT: Final = "pragma_loop_partition_hint"
 """Annotation of a loop that TVM splits into a part without bounds checks, which vectorises, and a tail."""
-_MIN_ROW_LENGTH: Final = 8
-"""Innermost extent from which on the loop stays apart from the outer loops."""
-_MIN_ROW_COUNT: Final = 256
-"""Rows from which on there are enough for all threads, so that the innermost loop can stay apart."""
-_UNROLL_LIMIT: Final = 56
-"""Extent below which LLVM unrolls a loop completely and then does not vectorise it."""
-_MIN_TAIL_VECTORS: Final = 4
-"""Vectors of a loop from which on it is vectorised with a tail if no vector divides it."""
-_TILE_SIZE: Final = 16
-"""Rows and columns of a transpose's tile."""
 
 
 def schedule_elementwise(sch: Any) -> Any:
@@ -98,7 +85,7 @@ def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0)
         loops = [sch.fuse(*loops)] if len(loops) > 1 else list(loops)
     transposed_axis = None if is_flat or shared_loops else find_transposed_axis(block)
     if transposed_axis is not None and not any(
-        _has_wide_tail(block, extents[axis], _TILE_SIZE) or _is_below(extents[axis], _TILE_SIZE)
+        _has_wide_tail(block, extents[axis], limits.TRANSPOSE_TILE) or _is_below(extents[axis], limits.TRANSPOSE_TILE)
         for axis in (transposed_axis, -1)
     ):
         _tile_transpose(sch, loops, transposed_axis, is_parallel_work(block, total))
@@ -171,7 +158,7 @@ def _keeps_row_loop(block: ComputeBlock, loops: list[Any], is_flat: bool) -> boo
     if is_flat or not len(loops) == len(block.extents) > 1:
         return False
     row_length, row_count = blocks.volume(block.extents[-1:]) or 0, blocks.volume(block.extents[:-1]) or 0
-    return row_length >= _MIN_ROW_LENGTH and row_count >= _MIN_ROW_COUNT
+    return row_length >= limits.LEAST_ROW_LENGTH and row_count >= limits.LEAST_ROW_COUNT
 
 
 def find_transposed_axis(block: ComputeBlock) -> int | None:
@@ -190,8 +177,8 @@ def _tile_transpose(sch: Any, loops: Any, transposed_axis: int, parallel: bool) 
     """Loop over square tiles of the transposed and the last axis. LLVM leaves their strided loads scalar, and with them
     all that follows: with explicit vectors, tanh of a transpose of 500x500 takes 150 us instead of 1900."""
     others = [loop for i, loop in enumerate(loops[:-1]) if i != transposed_axis]
-    tile_row, row = sch.split(loops[transposed_axis], factors=[None, _TILE_SIZE])
-    tile_column, column = sch.split(loops[-1], factors=[None, _TILE_SIZE])
+    tile_row, row = sch.split(loops[transposed_axis], factors=[None, limits.TRANSPOSE_TILE])
+    tile_column, column = sch.split(loops[-1], factors=[None, limits.TRANSPOSE_TILE])
     sch.annotate(tile_row, PARTITION_HINT, 1)
     sch.annotate(tile_column, PARTITION_HINT, 1)
     sch.reorder(*others, tile_row, tile_column, row, column)
@@ -203,7 +190,10 @@ def _tile_transpose(sch: Any, loops: Any, transposed_axis: int, parallel: bool) 
 
 def is_parallel_work(block: ComputeBlock, total: int | None) -> bool:
     """Whether `total` elements of the block are enough work for several threads; symbolic totals are not."""
-    return total is not None and total * (_CALL_WORK if blocks.is_expensive(block) else 1) >= PARALLEL_WORK
+    return (
+        total is not None
+        and total * (limits.TRANSCENDENTAL_WORK if blocks.is_expensive(block) else 1) >= limits.PARALLEL_WORK
+    )
 
 
 def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
@@ -216,14 +206,14 @@ def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
     if not isinstance(extent, int):
         return native
     dividing = (lanes for lanes in (4 * native, 2 * native, native) if extent % lanes == 0 and extent >= lanes)
-    return next(dividing, native if extent >= _MIN_TAIL_VECTORS * native else None)
+    return next(dividing, native if extent >= limits.LEAST_TAIL_VECTORS * native else None)
 
 
 def _choose_short_row_lanes(block: ComputeBlock, extent: Any) -> int | None:
     """Lanes, at most one register, for a row that LLVM would unroll; None for other extents.
 
     Without explicit vectors, bias_add of 64x64x28x28 took 16.2 ms on one thread, with them 1.6."""
-    if not isinstance(extent, int) or not _MIN_ROW_LENGTH <= extent < _UNROLL_LIMIT:
+    if not isinstance(extent, int) or not limits.LEAST_ROW_LENGTH <= extent < limits.UNROLLED_BY_LLVM:
         return None
     return min(targets.lanes(block.element_bits), 1 << (extent.bit_length() - 1))
 

@@ -17,27 +17,20 @@ blocks around it, and produces
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
-    PARALLEL_WORK,
     disable_checks,
     inline_producers,
     schedule_spatial_block,
 )
 from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.records import record
-
-_MIN_PRODUCTS: Final = 1 << 14
-"""Multiplications below which packing takes longer than it saves."""
-_CACHE_BLOCK_BYTES: Final = 1 << 18
-"""Bytes of the rows of a cache block: a part of the second-level cache."""
-_TILE_ROWS: Final = (8, 6, 7, 5, 4, 3, 2)
-"""Rows of the register tile, in order of preference: the first that divides the rows."""
 
 
 @record
@@ -68,7 +61,7 @@ def schedule_contraction(sch: Any) -> Any:
     (reduction_block,) = reductions
     contraction = match_contraction(reduction_block)
     products = blocks.volume(reduction_block.extents)
-    if contraction is None or products is None or products < _MIN_PRODUCTS:
+    if contraction is None or products is None or products < limits.LEAST_PACKED_PRODUCTS:
         return None
     tile = _choose_tile(reduction_block, contraction)
     if tile is None:
@@ -78,7 +71,7 @@ def schedule_contraction(sch: Any) -> Any:
     if not _is_contiguous_along_sum(reduction_block, row_operand):
         reduction_block = _find_reduction(sch)
         _pack_operand(sch, reduction_block, row_operand, contraction.row_axis, tile.rows)
-    _tile_loops(sch, _find_reduction(sch), contraction, tile, parallel=products >= PARALLEL_WORK)
+    _tile_loops(sch, _find_reduction(sch), contraction, tile, parallel=products >= limits.PARALLEL_WORK)
     sch = disable_checks(sch)
     spatial_names = {b.name for b in all_blocks if b.is_spatial}
     for block in blocks.list_blocks(sch):
@@ -116,13 +109,13 @@ def _choose_tile(block: ComputeBlock, contraction: Contraction) -> _Tile | None:
     rows, columns = block.extents[contraction.row_axis], block.extents[contraction.column_axis]
     result_bits = blocks.element_bits(block.written_buffers[0])
     native = targets.lanes(result_bits)
-    tile_rows = next((r for r in _TILE_ROWS if rows % r == 0), None)
+    tile_rows = next((r for r in limits.CONTRACTION_TILE_ROWS if rows % r == 0), None)
     tile_columns = next((c for c in (2 * native, native) if columns % c == 0), None)
     if tile_rows is None or tile_columns is None:
         return None
     depth = blocks.volume(block.extents_of("R")) or 1
     tiles = rows // tile_rows
-    cached_tiles = max(_CACHE_BLOCK_BYTES * 8 // (result_bits * depth * tile_rows), 1)
+    cached_tiles = max(limits.CACHE_BLOCK_BYTES * 8 // (result_bits * depth * tile_rows), 1)
     tiles_per_block = next(n for n in range(min(tiles, cached_tiles), 0, -1) if tiles % n == 0)
     return _Tile(tile_rows, tile_columns, tiles_per_block)
 

@@ -8,10 +8,10 @@ from math import inf, prod
 from typing import Any
 
 from meta import dtype as dtypes
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.schedule.cpu.elementwise import PARALLEL_WORK
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.select import opaque_select
@@ -19,12 +19,6 @@ from meta.backend.windows import Windows
 from meta.records import record
 
 Axes = tuple[Windows, ...]
-_MOST_KERNEL = 16
-"""Elements of a window along the last axis up to which a vector holds one element of each of several windows: an
-operation is emitted for each."""
-_MOST_STRIDE = 8
-_MERGE = 3
-"""The cost of a comparison that does not follow the order of the elements, in those that do."""
 _SINGLE = Windows(1, 1, 1)
 
 
@@ -106,7 +100,7 @@ def _by_plane(
 
 
 def _is_small(shape: Sequence[Any]) -> bool:
-    return all(isinstance(d, (int, tvm.IntImm)) for d in shape) and prod(map(int, shape)) < PARALLEL_WORK
+    return all(isinstance(d, (int, tvm.IntImm)) for d in shape) and prod(map(int, shape)) < limits.PARALLEL_WORK
 
 
 # --- one plane -------------------------------------------------------------------------------------------------------
@@ -131,7 +125,7 @@ def _vectors(axis: Windows, most: int) -> _Vectors:
     """For windows that are short, regular and at least two; without any other ones. A block has as many elements as
     there are from a window to the next. It starts as early as possible, so that it does not reach beyond the last
     element that is used."""
-    if axis.adaptive or axis.kernel > _MOST_KERNEL or axis.stride > _MOST_STRIDE:
+    if axis.adaptive or axis.kernel > limits.MAX_POOL_WINDOW or axis.stride > limits.MAX_POOL_STRIDE:
         return _Vectors(0, 0, 1, ())
     offsets = [r * axis.dilation for r in range(axis.kernel)]
     blocks: list[tuple[int, tuple[int, ...]]] = []
@@ -214,7 +208,9 @@ def _in_two_steps(axes: Axes) -> bool:
     if _vectors(last, 2).lanes == 1:
         return True
     height = prod(axis.kernel for axis in outer)
-    return height * last.size + _MERGE * last.count * last.kernel < height * last.count * last.kernel
+    return (
+        height * last.size + limits.MAX_POOL_MERGE_COST * last.count * last.kernel < height * last.count * last.kernel
+    )
 
 
 def _pool_row(rows: Sequence[_Span], axis: Windows, source: _Source, store: Callable[..., None]) -> None:

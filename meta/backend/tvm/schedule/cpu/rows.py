@@ -22,14 +22,14 @@ reductions over no elements.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
-    PARALLEL_WORK,
     PARTITION_HINT,
     disable_checks,
     inline_producers,
@@ -37,21 +37,6 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     schedule_spatial_block,
 )
 from meta.backend.tvm.schedule.nest import LANE_SUM
-
-_UNROLLED_STEPS: Final = 9
-"""Steps of a reduction up to which they are unrolled inside the loop over columns; a 3x3 window has 9."""
-_TILED_STEPS: Final = 49
-"""Steps of a reduction up to which overlapping windows are added in register tiles; a 7x7 window has 49."""
-_TILE_REGISTERS: Final = (4, 2, 1)
-"""Vector registers of a tile of overlapping windows, in order of preference; three take as long as four."""
-_PART_COLUMNS: Final = 512
-"""Columns, at most, that a thread adds: in parts of 64, rows are read in short pieces, which takes twice as long."""
-_MIN_SUM_VECTORS: Final = 2
-"""Vectors of a row from which on it is summed by lanes; LLVM unrolls shorter rows."""
-_SUM_REGISTERS: Final = 4
-"""Vector registers of partial sums in a long row."""
-_LONG_ROW_VECTORS: Final = 32
-"""Vectors from which on a row is long."""
 
 
 def schedule_rows(sch: Any) -> Any:
@@ -72,7 +57,7 @@ def schedule_rows(sch: Any) -> Any:
         # `compute_at` would drop the bounds checks of split loops, and the kernel would read past the end of rows.
         sch.merge(*(loops[-1] for loops in row_loops))
     work = [blocks.volume(b.extents) for b in all_blocks]
-    if all(w is not None for w in work) and sum(w or 0 for w in work) >= PARALLEL_WORK:
+    if all(w is not None for w in work) and sum(w or 0 for w in work) >= limits.PARALLEL_WORK:
         outer = sch.get_loops(all_blocks[0].rv)[:row_axes]
         sch.parallel(sch.fuse(*outer) if len(outer) > 1 else outer[0])
     return sch
@@ -169,11 +154,11 @@ def _split_sums(sch: Any, all_blocks: list[ComputeBlock]) -> dict[str, int]:
     for block in reductions:
         native = targets.lanes(block.element_bits)
         extent = _join_reduced_axes(sch, block)
-        if isinstance(extent, int) and extent < _MIN_SUM_VECTORS * native:
+        if isinstance(extent, int) and extent < limits.LEAST_ROW_VECTORS * native:
             continue
-        is_long = isinstance(extent, int) and extent >= _LONG_ROW_VECTORS * native
-        is_long = is_long and extent % (_SUM_REGISTERS * native) < native
-        registers = _SUM_REGISTERS if is_long or _is_whole_product(block) else 1
+        is_long = isinstance(extent, int) and extent >= limits.LONG_ROW_VECTORS * native
+        is_long = is_long and extent % (limits.LONG_ROW_REGISTERS * native) < native
+        registers = limits.LONG_ROW_REGISTERS if is_long or _is_whole_product(block) else 1
         kept_axes = len(block.kinds.rstrip("R"))
         register_factor = [registers] if registers > 1 else []
         *_, lane = sch.split(sch.get_loops(block.rv)[-1], factors=[None, *register_factor, native])
@@ -264,12 +249,12 @@ def _order_column_loops(sch: Any, block: ComputeBlock, row_axes: int) -> None:
 def _choose_tile_width(block: ComputeBlock, column_axis: int) -> int | None:
     """Columns of a register tile of overlapping windows; None for other blocks and if no tile divides the columns."""
     columns, steps = block.extents[column_axis], blocks.volume(block.extents_of("R"))
-    if not isinstance(columns, int) or steps is None or not _UNROLLED_STEPS < steps <= _TILED_STEPS:
+    if not isinstance(columns, int) or steps is None or not limits.UNROLLED_STEPS < steps <= limits.TILED_STEPS:
         return None
     if not _has_overlapping_windows(block, column_axis):
         return None
     lanes = targets.lanes(block.element_bits)
-    for registers in _TILE_REGISTERS:
+    for registers in limits.WINDOW_TILE_REGISTERS:
         for width in range(registers * lanes, max((registers - 1) * lanes, lanes // 4), -max(lanes // 4, 1)):
             if columns % width == 0:
                 return width
@@ -308,7 +293,7 @@ def _is_unit(sch: Any, loop: Any) -> bool:
 
 def _choose_part_width(columns: int) -> int:
     """The most columns of a part that divide the columns; all of them if such parts would be short."""
-    widths = range(min(columns, _PART_COLUMNS), _PART_COLUMNS // 4, -1)
+    widths = range(min(columns, limits.THREAD_COLUMNS), limits.THREAD_COLUMNS // 4, -1)
     return next((width for width in widths if columns % width == 0), columns)
 
 
@@ -316,6 +301,6 @@ def _count_window_axes(extents: Sequence[Any]) -> int:
     """The number of trailing axes whose steps are unrolled."""
     for axes in range(len(extents), 0, -1):
         steps = blocks.volume(extents[-axes:])
-        if steps is not None and steps <= _UNROLLED_STEPS:
+        if steps is not None and steps <= limits.UNROLLED_STEPS:
             return axes
     return 0

@@ -15,29 +15,19 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from math import gcd
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
-    PARALLEL_WORK,
     disable_checks,
     find_transposed_axis,
     schedule_spatial_block,
 )
 from meta.backend.tvm.schedule.inline import Producer, inline_blocks
 from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, KEPT, PARTS, TILE
-
-_PARALLEL_COPY: Final = 1 << 17
-"""Elements of a stored copy from which on several threads make it: they compute the sum right after it."""
-_EXCHANGED_LENGTHS: Final = (16, 8)
-"""Elements along the contiguous axis of a block of a transpose that is exchanged in registers, the first that divides
-it."""
-_EXCHANGED_LANES: Final = 8
-"""Elements along the other axis."""
-_LEAST_STORED: Final = 4
-"""Lanes of a vector that is stored apart, at least."""
 
 
 def schedule_tiles(sch: Any) -> Any:
@@ -114,7 +104,7 @@ def _schedule_copy(sch: Any, copy: ComputeBlock, shared_loops: int = 0) -> None:
     and columns are exchanged in registers."""
     order = _source_order(copy)
     total = blocks.volume(copy.extents)
-    parallel = total is not None and total >= _PARALLEL_COPY and not shared_loops
+    parallel = total is not None and total >= limits.PARALLEL_COPY and not shared_loops
     if total is not None and _exchange_axes(sch, copy, shared_loops, parallel):
         return
     if order is None or total is None:
@@ -134,12 +124,12 @@ def _exchange_axes(sch: Any, copy: ComputeBlock, shared_loops: int, parallel: bo
     axis = find_transposed_axis(copy)
     if axis is None or not isinstance(copy.node.body.value, tvm.TensorLoad):
         return False
-    length = next((n for n in _EXCHANGED_LENGTHS if copy.extents[axis] % n == 0), None)
-    if length is None or copy.extents[-1] % _EXCHANGED_LANES:
+    length = next((n for n in limits.EXCHANGED_LENGTHS if copy.extents[axis] % n == 0), None)
+    if length is None or copy.extents[-1] % limits.EXCHANGED_LANES:
         return False
     loops = sch.get_loops(copy.rv)
     along, vector = sch.split(loops[axis], factors=[None, length])
-    across, lane = sch.split(loops[-1], factors=[None, _EXCHANGED_LANES])
+    across, lane = sch.split(loops[-1], factors=[None, limits.EXCHANGED_LANES])
     others = [loop for i, loop in enumerate(loops[:-1]) if i != axis and i >= shared_loops]
     sch.reorder(*others, along, across, lane, vector)
     sch.unroll(lane)
@@ -166,7 +156,7 @@ def _vectorise_result(sch: Any, result: Any, width: int) -> None:
     columns = blocks.get_block(sch, result).extents[-1]
     lanes = gcd(columns, width) if isinstance(columns, int) else width
     lane = sch.get_loops(result)[-1]
-    if _LEAST_STORED <= lanes < width:
+    if limits.LEAST_STORED_LANES <= lanes < width:
         part, lane = sch.split(lane, factors=[None, lanes])
         sch.unroll(part)
     sch.vectorize(lane)
@@ -209,7 +199,7 @@ def _tile(sch: Any, total: ComputeBlock, panels: Sequence[ComputeBlock], results
     if has_parts:
         sch.vectorize(sch.get_loops(sch.decompose_reduction(results[0], middle[0]))[-1])
     work = blocks.volume(total.extents)
-    if work is not None and work >= PARALLEL_WORK:
+    if work is not None and work >= limits.PARALLEL_WORK:
         sch.parallel(sch.fuse(*outer))
     first = sch.get_loops(sch.decompose_reduction(total.rv, reduced[0]))[-len(inner) :]
     sch.vectorize(first[-1])

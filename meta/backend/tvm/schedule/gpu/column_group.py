@@ -5,9 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.columns import floor_power_of_two
@@ -16,25 +18,6 @@ from meta.backend.tvm.schedule.nest import substitute
 Expr = Any
 Axis = tuple[Any, Any]
 """The variable of a block's axis, and its extent."""
-
-THREADS: Final = 256
-"""Threads of a block."""
-_MAX_COLUMN_THREADS: Final = 32
-"""Threads of a block, at most, that are side by side along the columns."""
-_LOAD_BYTES: Final = 16
-"""Bytes of a thread's load."""
-_MAX_LOADS: Final = 8
-"""Loads of a thread that are in flight at the same time."""
-_MAX_LANES: Final = 32
-"""Sums in the registers of a thread, at most."""
-_BLOCKS: Final = 528
-"""Blocks of threads that keep a GPU busy."""
-_MAX_SYMBOLIC_PARTS: Final = 512
-"""Parts, at most, of a symbolic number of rows."""
-_LEAST_STEPS: Final = 2
-"""Steps of a thread, at least, of static rows."""
-_MAX_PLAIN_STEPS: Final = 12
-"""Additions to a sum in a register, at most, whose rounding errors are left."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,18 +74,18 @@ class ColumnGroup:
         self.kept = [x for x in loads if not _moves(x, self.row_axes) and _moves(x, self.column_axes)]
         self.lanes = self._choose_lanes()
         lane_groups = None if self.static_columns is None else -(-self.static_columns // self.lanes)
-        self.column_threads = _MAX_COLUMN_THREADS
+        self.column_threads = WARP
         while lane_groups is not None and self.column_threads >= 2 * lane_groups:
             self.column_threads //= 2
-        self.row_threads = THREADS // self.column_threads
-        self.step_rows = max(_MAX_LOADS // max(floor_power_of_two(len(self.loads)), 1), 2)
+        self.row_threads = limits.BLOCK_THREADS // self.column_threads
+        self.step_rows = max(limits.COLUMN_SUM_LOADS // max(floor_power_of_two(len(self.loads)), 1), 2)
 
     def _choose_lanes(self) -> int:
         """Adjacent columns whose elements are one load: they divide the rows of all operands."""
         widths = [self.column_axes[-1][1], *(blocks.as_int(load.source.shape[-1]) for load in self.loads)]
-        lanes = _LOAD_BYTES * 8 // max(blocks.element_bits(load.source) for load in self.loads)
+        lanes = limits.COLUMN_SUM_LOAD_BYTES * 8 // max(blocks.element_bits(load.source) for load in self.loads)
         while lanes > 1 and (
-            lanes * len(self.sums) > _MAX_LANES or any(not isinstance(w, int) or w % lanes for w in widths)
+            lanes * len(self.sums) > limits.COLUMN_SUM_LANES or any(not isinstance(w, int) or w % lanes for w in widths)
         ):
             lanes //= 2
         return lanes
@@ -134,9 +117,11 @@ class ColumnGroup:
         rows, columns = self.static_rows, self.static_columns
         if rows is None:
             parts = tvm.tirx.floordiv(self.rows + (self.step - 1), self.int(self.step))
-            return tvm.tirx.Max(tvm.tirx.Min(parts, self.int(_MAX_SYMBOLIC_PARTS)), self.int(1))
+            return tvm.tirx.Max(tvm.tirx.Min(parts, self.int(limits.SYMBOLIC_PARTS)), self.int(1))
         column_blocks = 1 if columns is None else -(-columns // (self.lanes * self.column_threads))
-        steps = max(-(-rows // (max(_BLOCKS // column_blocks, 1) * self.step)), _LEAST_STEPS)
+        steps = max(
+            -(-rows // (max(limits.COLUMN_SUM_BLOCKS // column_blocks, 1) * self.step)), limits.COLUMN_SUM_LEAST_STEPS
+        )
         return self.int(max(-(-rows // (steps * self.step)), 1))
 
     @cached_property
@@ -150,7 +135,7 @@ class ColumnGroup:
     @property
     def is_compensated(self) -> bool:
         """Whether sums in registers keep what their roundings lose."""
-        return self.static_rows is None or int(self.part_rows) // self.step > _MAX_PLAIN_STEPS
+        return self.static_rows is None or int(self.part_rows) // self.step > limits.COLUMN_SUM_PLAIN_STEPS
 
     def rows_of(self, part: Expr) -> Expr:
         """The number of rows of a part; there are parts without rows if their number is symbolic."""

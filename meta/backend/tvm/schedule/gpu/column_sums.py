@@ -10,8 +10,9 @@ atomic: results repeat exactly.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
@@ -23,9 +24,6 @@ from meta.backend.tvm.schedule.nest import substitute
 
 Expr = Any
 Stmt = Any
-
-_LEAST_ROWS: Final = 128
-"""Rows from which on a second kernel repays itself."""
 
 
 def merge_column_sums(func: Any) -> Any:
@@ -59,7 +57,7 @@ def _is_long(block: ComputeBlock) -> bool:
     rows = 1
     for extent in block.extents_of("R"):
         rows *= max(blocks.lower_bound(extent), 1)
-    return rows >= _LEAST_ROWS
+    return rows >= limits.COLUMN_SUM_LEAST_ROWS
 
 
 def _contains(buffers: Sequence[Any], buffer: Any) -> bool:

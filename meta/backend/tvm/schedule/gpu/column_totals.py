@@ -34,8 +34,6 @@ Stmt = Any
 _COLUMNS: Final = 8
 _PART_THREADS: Final = MAX_THREADS // _COLUMNS
 """Threads that add the parts of a column."""
-_LOADS: Final = 8
-"""Parts that a thread loads at once."""
 
 
 def add_parts(group: ColumnGroup, parts: Sequence[Any], stored: Sequence[bool], stores: Sequence[Any]) -> Stmt:
@@ -70,14 +68,15 @@ class _Kernel:
 
     def add_parts(self, positions: Sequence[int]) -> Stmt:
         """Each thread adds every `_PART_THREADS`-th part."""
-        group, width = self.group, _PART_THREADS * _LOADS
-        count = tvm.tirx.floordiv(group.parts + (width - 1), group.int(width)) * _LOADS
+        loads = 8  # Parts that a thread loads at once.
+        group, width = self.group, _PART_THREADS * loads
+        count = tvm.tirx.floordiv(group.parts + (width - 1), group.int(width)) * loads
 
         def body(y: Any, x: Any) -> Stmt:
             buffers, added, results = list[Any](), list[Stmt](), list[Stmt]()
             for i in positions:
                 dtype = group.sums[i].dtype
-                total, numbers, mean = local("sum", 1, dtype), numbers_for(_LOADS, dtype), local("mean", 1, dtype)
+                total, numbers, mean = local("sum", 1, dtype), numbers_for(loads, dtype), local("mean", 1, dtype)
                 each = group.sums[i]
                 buffers.extend([total, numbers] if each.mean is None else [total, numbers, mean])
                 if each.mean is not None:

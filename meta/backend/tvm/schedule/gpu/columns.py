@@ -11,27 +11,13 @@ Adjacent threads read adjacent columns, so that a warp reads 128 contiguous byte
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-
-BUSY_THREADS: Final = 1 << 18
-"""Threads that keep a GPU busy."""
-_BLOCK_COLUMNS: Final = 32
-"""Columns per block of threads: one warp."""
-_BLOCK_PARTS: Final = 8
-"""Parts per block of threads; fewer parts than these do not repay a second kernel."""
-_UNROLLED_ROWS: Final = 4
-"""Rows per step of a thread, whose loads are in flight at the same time; also the fewest rows of a part."""
-_MAX_PARTS: Final = 1024
-_MAX_SYMBOLIC_PARTS: Final = 512
-"""Parts, at most, of a reduction with symbolic extents."""
-_MAX_SERIAL_PARTS: Final = 128
-"""Parts up to which one thread per column adds the partial results."""
-_COMBINE_THREADS: Final = 32
-"""Threads per column that add more partial results than these."""
 
 
 def reduces_outer_axes(block: ComputeBlock) -> bool:
@@ -61,7 +47,7 @@ def split_into_parts(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
     to split; None if that kernel is already scheduled. The first kernel shares no reduction between threads, because
     TVM does not recognise such reductions at symbolic extents, and the threads would race."""
     parts = _count_parts(block)
-    if parts < _BLOCK_PARTS or len(block.node.writes) != 1:
+    if parts < limits.COLUMN_BLOCK_PARTS or len(block.node.writes) != 1:
         return block
     spatial, reduced = blocks.partition_loops(blocks.list_loops(sch, block))
     sch.reorder(*spatial, *reduced)
@@ -71,11 +57,11 @@ def split_into_parts(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
     except tvm.ScheduleError:  # TVM knows no identity element of this reducer
         return blocks.get_block(sch, block.rv)
     _schedule_partial_results(sch, blocks.get_block(sch, partial))
-    if parts <= _MAX_SERIAL_PARTS:
+    if parts <= limits.COLUMN_SERIAL_PARTS:
         return blocks.get_block(sch, block.rv)
     spatial, reduced = blocks.partition_loops(blocks.list_loops(sch, blocks.get_block(sch, block.rv)))
-    column_block, column = sch.split(blocks.fuse_loops(sch, spatial), factors=[None, _BLOCK_COLUMNS])
-    _, row = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, _COMBINE_THREADS])
+    column_block, column = sch.split(blocks.fuse_loops(sch, spatial), factors=[None, WARP])
+    _, row = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, WARP])
     sch.reorder(column_block, column, row)
     sch.bind(column_block, "blockIdx.x")
     sch.bind(column, "threadIdx.x")
@@ -84,13 +70,15 @@ def split_into_parts(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
 
 
 def _count_parts(block: ComputeBlock) -> int:
-    """The number of parts: a power of two, enough to keep the GPU busy, with at least `_UNROLLED_ROWS` rows each."""
+    """The number of parts: a power of two, enough to keep the GPU busy, each with the rows of a step at least."""
     rows, columns = blocks.volume(block.extents_of("R")), blocks.volume(block.extents_of("S"))
     if rows is None:
         longest = max(map(blocks.lower_bound, block.extents_of("R")))
-        return min(longest // _UNROLLED_ROWS, _MAX_SYMBOLIC_PARTS)
-    busy_parts = _MAX_SYMBOLIC_PARTS if columns is None else BUSY_THREADS // columns
-    return min(floor_power_of_two(busy_parts), floor_power_of_two(rows // _UNROLLED_ROWS), _MAX_PARTS)
+        return min(longest // limits.COLUMN_UNROLLED_ROWS, limits.SYMBOLIC_PARTS)
+    busy_parts = limits.SYMBOLIC_PARTS if columns is None else limits.BUSY_THREADS // columns
+    return min(
+        floor_power_of_two(busy_parts), floor_power_of_two(rows // limits.COLUMN_UNROLLED_ROWS), limits.COLUMN_PARTS
+    )
 
 
 def floor_power_of_two(number: int) -> int:
@@ -106,9 +94,9 @@ def _schedule_partial_results(sch: Any, block: ComputeBlock) -> None:
     spatial = [loop.rv for loop in loops if loop.kind == "S" and 0 not in loop.axes]
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
     sch.reorder(part, *spatial, *reduced)
-    part_block, part_thread = sch.split(part, factors=[None, _BLOCK_PARTS])
-    column_block, column = sch.split(blocks.fuse_loops(sch, spatial), factors=[None, _BLOCK_COLUMNS])
-    serial, unrolled = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, _UNROLLED_ROWS])
+    part_block, part_thread = sch.split(part, factors=[None, limits.COLUMN_BLOCK_PARTS])
+    column_block, column = sch.split(blocks.fuse_loops(sch, spatial), factors=[None, WARP])
+    serial, unrolled = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, limits.COLUMN_UNROLLED_ROWS])
     sch.reorder(part_block, column_block, part_thread, column, serial, unrolled)
     sch.unroll(unrolled)
     for loop, index in ((part_block, "blockIdx.y"), (column_block, "blockIdx.x"),

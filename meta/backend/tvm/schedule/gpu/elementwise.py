@@ -14,25 +14,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.schedule.gpu.columns import BUSY_THREADS
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
 from meta.backend.tvm.schedule.inline import inline_blocks
 from meta.backend.tvm.te import philox
 from meta.dtype import HALVES
 
-_BLOCK_THREADS: Final = 256
-_VECTOR_LANES: Final = 4
-"""Elements of one load: 16 bytes of float32."""
-_MAX_THREAD_ELEMENTS: Final = 8
 _VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
 _INDEX_DTYPE: Final = "int64"
 """May be compared beside them, in two loads for a vector; other vectors of it do not compile."""
 _CHOICE: Final = ".if_then_else"
-_LEAST_ROW: Final = 32
-"""Elements of a row, at least, along which vectors of a block are loaded that is not elementwise."""
 
 
 def schedule_elementwise(func: Any, target: Any) -> Any:
@@ -63,7 +57,7 @@ def bind_threads(sch: Any, loop: Any, thread_elements: int = 1) -> Any:
     """Bind a loop to blocks of threads with `thread_elements` iterations per thread; returns the threads' loop.
 
     Iterations of a thread are a block's threads apart, so that adjacent threads access adjacent elements."""
-    outer, element, thread = sch.split(loop, factors=[None, thread_elements, _BLOCK_THREADS])
+    outer, element, thread = sch.split(loop, factors=[None, thread_elements, limits.BLOCK_THREADS])
     sch.reorder(thread, element)
     sch.bind(outer, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
@@ -75,9 +69,14 @@ def choose_thread_elements(block: ComputeBlock) -> int:
     """Elements per thread: the most with which the threads keep the GPU busy; half the maximum at symbolic sizes."""
     total = blocks.volume(block.extents)
     if total is None:
-        return _MAX_THREAD_ELEMENTS // 2
-    counts = (_MAX_THREAD_ELEMENTS, _MAX_THREAD_ELEMENTS // 2, _MAX_THREAD_ELEMENTS // 4, 1)
-    return next(n for n in counts if n == 1 or total >= n * BUSY_THREADS)
+        return limits.ELEMENTWISE_THREAD_ELEMENTS // 2
+    counts = (
+        limits.ELEMENTWISE_THREAD_ELEMENTS,
+        limits.ELEMENTWISE_THREAD_ELEMENTS // 2,
+        limits.ELEMENTWISE_THREAD_ELEMENTS // 4,
+        1,
+    )
+    return next(n for n in counts if n == 1 or total >= n * limits.BUSY_THREADS)
 
 
 def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
@@ -97,10 +96,10 @@ def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
         return
     if all(map(blocks.is_elementwise, nest)):
         loop = blocks.fuse_loops(sch, loops)
-        outer, thread, vector = sch.split(loop, factors=[None, _BLOCK_THREADS, vector_lanes])
+        outer, thread, vector = sch.split(loop, factors=[None, limits.BLOCK_THREADS, vector_lanes])
     else:  # conditions on the outer axes then do not depend on the position in a vector
         row, vector = sch.split(loops[-1], factors=[None, vector_lanes])
-        outer, thread = sch.split(blocks.fuse_loops(sch, [*loops[:-1], row]), factors=[None, _BLOCK_THREADS])
+        outer, thread = sch.split(blocks.fuse_loops(sch, [*loops[:-1], row]), factors=[None, limits.BLOCK_THREADS])
     sch.bind(outer, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
     sch.vectorize(vector)
@@ -108,8 +107,8 @@ def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
 
 def _bind_random_nest(sch: Any, loop: Any, sharing: int) -> None:
     """Bind a loop over elements that share blocks of random bits: a thread has whole vectors of all that share one."""
-    threads = philox.LANES // _VECTOR_LANES
-    outer, element, thread, vector = sch.split(loop, factors=[None, sharing, threads, _VECTOR_LANES])
+    threads = philox.LANES // limits.ELEMENTWISE_LANES
+    outer, element, thread, vector = sch.split(loop, factors=[None, sharing, threads, limits.ELEMENTWISE_LANES])
     sch.reorder(thread, element)
     sch.bind(outer, "blockIdx.x")
     sch.bind(thread, "threadIdx.x")
@@ -127,7 +126,7 @@ def _elements_of_random_block(nest: list[ComputeBlock]) -> int:
     if total is None or not is_masked or not names or not names <= set(philox.SHARING):
         return 1
     sharing = max(philox.elements_of_block(block.node.body) for block in nest)
-    fits = total % (sharing * philox.LANES) == 0 and total >= BUSY_THREADS * sharing * _VECTOR_LANES
+    fits = total % (sharing * philox.LANES) == 0 and total >= limits.BUSY_THREADS * sharing * limits.ELEMENTWISE_LANES
     return sharing if fits and not any(map(_computes_in_halves, nest)) else 1
 
 
@@ -144,8 +143,8 @@ def _choose_vector_lanes(block: ComputeBlock) -> int:
         return 1
     if not blocks.is_elementwise(block) and not _is_along_rows(block):
         return 1
-    fits = total is not None and total % (_VECTOR_LANES * _BLOCK_THREADS) == 0
-    return _VECTOR_LANES if fits and not _computes_in_halves(block) else 1
+    fits = total is not None and total % (limits.ELEMENTWISE_LANES * limits.BLOCK_THREADS) == 0
+    return limits.ELEMENTWISE_LANES if fits and not _computes_in_halves(block) else 1
 
 
 def _only_compares_indices(block: ComputeBlock) -> bool:
@@ -165,13 +164,13 @@ def _is_along_rows(block: ComputeBlock) -> bool:
     store, last = block.node.body, block.node.iter_vars[-1].var
     if not isinstance(store, tvm.BufferStore) or not isinstance(block.extents[-1], int):
         return False
-    if block.extents[-1] % _VECTOR_LANES or block.extents[-1] < _LEAST_ROW:
+    if block.extents[-1] % limits.ELEMENTWISE_LANES or block.extents[-1] < limits.VECTOR_ROW:
         return False
 
     def is_row(indices: Any, shape: Any) -> bool:
         """Whether the last index is the position in the row, of a buffer whose rows start where vectors do."""
         length = blocks.as_int(shape[-1])
-        is_aligned = isinstance(length, int) and length % _VECTOR_LANES == 0
+        is_aligned = isinstance(length, int) and length % limits.ELEMENTWISE_LANES == 0
         return is_aligned and indices[-1].same_as(last) and not any(uses(i) for i in indices[:-1])
 
     def uses(index: Any) -> bool:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.nest import substitute
 
 Expr = Any
 Stmt = Any
-
-_WIDTH: Final = 8
-"""Numbers that are added by halves before they are added to a sum."""
 
 
 def sequence(statements: Sequence[Stmt]) -> Stmt:
@@ -85,7 +83,7 @@ def sum_into(total: Any, numbers: Any, count: Expr, number: Callable[[Expr], Exp
 
     numbers: registers from `numbers_for` a divisor of `count`."""
     dtype, capacity = str(count.ty.dtype), int(numbers.shape[0])
-    width, groups = min(capacity, _WIDTH), max(capacity - _WIDTH, 1)
+    width, groups = min(capacity, limits.GPU_SUM_WIDTH), max(capacity - limits.GPU_SUM_WIDTH, 1)
     n, group, lane = (tvm.Var(name, dtype) for name in ("n", "group", "lane"))
     position = (n * groups + group) * width + lane
     load = unrolled_loop(lane, tvm.tirx.const(width, dtype), store(numbers, number(position), lane))
@@ -104,4 +102,11 @@ def sum_into(total: Any, numbers: Any, count: Expr, number: Callable[[Expr], Exp
 def numbers_for(count: int, dtype: str) -> Any:
     """The registers that `sum_into` needs to add a power of two of numbers, or multiples of it: those added at once,
     and sums of them."""
-    return local("numbers", min(count, _WIDTH if count <= _WIDTH * _WIDTH else 2 * _WIDTH), dtype)
+    return local(
+        "numbers",
+        min(
+            count,
+            limits.GPU_SUM_WIDTH if count <= limits.GPU_SUM_WIDTH * limits.GPU_SUM_WIDTH else 2 * limits.GPU_SUM_WIDTH,
+        ),
+        dtype,
+    )

@@ -12,22 +12,16 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import count_row_axes
 from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
 
-ROW_THREADS: Final = 256
-"""Threads that share the reduction of a row."""
 MAX_THREADS: Final = 1024
 """CUDA's limit of threads per block."""
-_WARP: Final = 32
-_LONG_ROW: Final = 4096
-"""Elements of a row from which on a thread of a maximum or minimum has several loads in flight."""
-_MAX_STEPS: Final = 8
-_PARTS: Final = 512
-"""Blocks of threads that a reduction to one element is split over."""
 
 
 def schedule_rows(func: Any, target: Any) -> Any:
@@ -45,7 +39,7 @@ def schedule_rows(func: Any, target: Any) -> Any:
         return None  # a row of reduced values may exceed shared memory
     for block in all_blocks:
         blocks.fuse_loops(sch, sch.get_loops(block.rv)[:row_axes])
-        _bind_row(sch, sch.get_loops(block.rv)[1:], block.kinds[row_axes:], block, ROW_THREADS)
+        _bind_row(sch, sch.get_loops(block.rv)[1:], block.kinds[row_axes:], block, limits.ROW_THREADS)
     return _merge_rows(sch, all_blocks)
 
 
@@ -79,13 +73,13 @@ def is_single_row(all_blocks: Sequence[ComputeBlock]) -> bool:
 def _parts_divide(block: ComputeBlock) -> bool:
     """Whether every thread of every part has elements: TVM leaves the result of an empty part unset."""
     total = blocks.volume(block.extents)
-    return total is not None and total > 0 and total % (_PARTS * ROW_THREADS) == 0
+    return total is not None and total > 0 and total % (limits.TOTAL_PARTS * limits.ROW_THREADS) == 0
 
 
 def _split_into_parts(sch: Any, block: ComputeBlock) -> None:
     """Split a reduction into parts, one per block of threads; `block` is left to reduce their results."""
     _, reduced = blocks.partition_loops(blocks.list_loops(sch, blocks.get_block(sch, block.rv)))
-    part, _ = sch.split(blocks.fuse_loops(sch, reduced), factors=[_PARTS, None])
+    part, _ = sch.split(blocks.fuse_loops(sch, reduced), factors=[limits.TOTAL_PARTS, None])
     partial = sch.rfactor(part, 0)
     loops = blocks.list_loops(sch, blocks.get_block(sch, partial))
     part = next(loop.rv for loop in loops if 0 in loop.axes)
@@ -93,7 +87,7 @@ def _split_into_parts(sch: Any, block: ComputeBlock) -> None:
     reduced = [loop.rv for loop in loops if loop.kind == "R"]
     sch.reorder(part, *spatial, *reduced)
     sch.bind(part, "blockIdx.x")
-    _, thread = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, ROW_THREADS])
+    _, thread = sch.split(blocks.fuse_loops(sch, reduced), factors=[None, limits.ROW_THREADS])
     sch.bind(thread, "threadIdx.x")
 
 
@@ -120,10 +114,10 @@ def _divide_row(sch: Any, loop: Any, threads: int) -> tuple[int, int]:
 
     Of the sizes that divide the row, so that no load waits for a bound check, those with the most steps."""
     length = blocks.as_int(sch.get(loop).extent)
-    if threads != ROW_THREADS or not isinstance(length, int) or length < _LONG_ROW:
+    if threads != limits.ROW_THREADS or not isinstance(length, int) or length < limits.LONG_MAXIMUM_ROW:
         return threads, 1
-    counts = range(threads, threads // 2 - 1, -_WARP)
-    steps, count = max((steps, count) for steps in range(1, _MAX_STEPS + 1) for count in counts
+    counts = range(threads, threads // 2 - 1, -WARP)
+    steps, count = max((steps, count) for steps in range(1, limits.ROW_STEPS + 1) for count in counts
                        if length % (steps * count) == 0 or (steps, count) == (1, threads))  # fmt: skip
     return count, steps
 

@@ -14,21 +14,19 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import reduces_contiguous_axis
 from meta.backend.tvm.schedule.gpu.column_sums import merge_column_sums
 from meta.backend.tvm.schedule.gpu.columns import reduces_outer_axes, split_into_parts
 from meta.backend.tvm.schedule.gpu.elementwise import bind_threads, choose_thread_elements, inline_producers
-from meta.backend.tvm.schedule.gpu.rows import MAX_THREADS, ROW_THREADS, is_single_row
+from meta.backend.tvm.schedule.gpu.rows import MAX_THREADS, is_single_row
 
-_WARP: Final = 32
 _LONG_SUM: Final = 8 * MAX_THREADS
 """Elements from which on the largest block of threads shares a sum."""
-
-_MAX_WINDOW: Final = 64
-"""Elements of a window up to which one thread reduces it."""
 
 
 def schedule_outer_reductions(func: Any, target: Any) -> Any:
@@ -64,7 +62,7 @@ def schedule_windows(func: Any, target: Any) -> Any:
     if len(all_blocks) != 1 or not all_blocks[0].is_reduction or len(all_blocks[0].node.reads) != 1:
         return None
     elements = blocks.volume(all_blocks[0].extents_of("R"))
-    is_small = elements is not None and elements <= _MAX_WINDOW and not reduces_contiguous_axis(all_blocks[0])
+    is_small = elements is not None and elements <= limits.THREAD_WINDOW and not reduces_contiguous_axis(all_blocks[0])
     return schedule_separately(func, share_reductions=False) if is_small else None
 
 
@@ -162,4 +160,4 @@ def _choose_sum_threads(block: ComputeBlock) -> int:
     total = blocks.volume(reduced)
     if is_single_row([block]) or (total is not None and total >= _LONG_SUM):
         return MAX_THREADS
-    return ROW_THREADS if len(reduced) > 1 or (total is not None and total >= ROW_THREADS) else _WARP
+    return limits.ROW_THREADS if len(reduced) > 1 or (total is not None and total >= limits.ROW_THREADS) else WARP
