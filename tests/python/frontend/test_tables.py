@@ -13,16 +13,16 @@ import pytest
 import meta
 from meta.frontend._row_table import RowTable
 from meta.frontend.onnx import table as onnx_table
-from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.export_ops._table import rows as onnx_nodes
 from meta.frontend.onnx.ops import _row as onnx_rows
 from meta.frontend.relay.convert import table as relay
 from meta.frontend.relay.ops import one_to_one
 from meta.frontend.torch import aten
+from meta.op.decomposition import all_decompositions
 from meta.op.registry import names
 
 PACKAGES = [
-    "meta.frontend.onnx.compositions", "meta.frontend.onnx.export_ops", "meta.frontend.onnx.ops",
+    "meta.op.decompose", "meta.frontend.onnx.export_ops", "meta.frontend.onnx.ops",
     "meta.frontend.relax.export_ops", "meta.frontend.relax.ops", "meta.frontend.relay.ops", "meta.frontend.torch.aten",
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_missing_names_are_noticed() -> None:
 def test_operators_that_tables_name_are_in_the_registry() -> None:
     entries = names()
     assert set(one_to_one.OPERATORS.values()) <= entries
-    assert set(onnx_nodes()) | set(compositions()) <= entries
+    assert set(onnx_nodes()) | set(all_decompositions()) <= entries
     assert not set(onnx_nodes()) & {"no_such_operator"}
 
 
