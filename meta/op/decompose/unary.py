@@ -77,6 +77,7 @@ def softplus(x: Any, beta: float, threshold: float | None) -> Any:
 
 @decomposition("logit")
 def logit(x: Any, eps: float | None) -> Any:
+    (x,) = floating(x)  # 1 - eps rounds to float32
     limited = x if eps is None else meta.clip(x, eps, 1 - eps)
     return meta.log(limited / (1.0 - limited))
 

@@ -133,6 +133,10 @@ def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
     return _scatter(x, _leading_positions(indices, x.shape, 0), src, reduction)
 
 
+def gather_dx(dy: Any, axis: int, indices: Any, shape: _Ints) -> Any:
+    return scatter_add(np.zeros(shape, dy.dtype), axis, indices, dy)
+
+
 def _leading_positions(indices: Any, shape: _Ints, batch_dims: int) -> _Place:
     batch = np.indices(indices.shape[1:])[:batch_dims]
     located = [_locate(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False)]
@@ -164,6 +168,7 @@ DIALECT.implement("argwhere", argwhere, accepts=data_dependent.refusal)
 DIALECT.implement("embedding", lambda weight, indices: take(weight, indices, 0, ""))
 DIALECT.implement("embedding_dx", embedding_dx)
 DIALECT.implement("gather", gather)
+DIALECT.implement("gather_dx", gather_dx)
 DIALECT.implement("gather_nd", gather_nd)
 DIALECT.implement("gather_nd_dx", gather_nd_dx)
 DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, ""))
