@@ -242,7 +242,10 @@ class _GraphWriter:
         return (result,) if isinstance(call.type, TupleType) and not isinstance(result, tuple) else result
 
     def composed(self, graph: ExportGraph, call: Call) -> Any:
-        """The results of a call by operators that have rows; None if no decomposition covers it."""
+        """The results of a call by operators that have rows; None if no decomposition covers it, and for operators that
+        write in place."""
+        if isinstance(call.op, Op) and call.op.inplace:
+            return None
         builder = Builder(call.span, caller_spans=False)
         results = emit_decomposition(builder, call)
         if results is None:
