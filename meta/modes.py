@@ -78,6 +78,23 @@ def suspended() -> Generator[None, None, None]:
         modes.trace, modes.emit, modes.transform = before
 
 
+@contextmanager
+def isolated(*dialects: str) -> Generator[None, None, None]:
+    """Run operators on arrays inside the block by the named dialects alone: nothing that this thread records, casts,
+    observes or measures knows of it."""
+    own = vars(modes)
+    before = dict(own)
+    scopes.change(1)
+    own.clear()
+    modes.grad_enabled, modes.dialects = False, dialects
+    try:
+        yield
+    finally:
+        own.clear()
+        own.update(before)
+        scopes.change(-1)
+
+
 class GradMode(ContextDecorator):
     """Enable or disable gradient recording in this thread, inside a block or a decorated function."""
 

@@ -121,7 +121,11 @@ _CHECKS: Mapping[str, Callable[[Description], Part]] = {
     "tvm": _dialect("tvm", '@compute("{name}") in meta/op/dialect/tvm/{family}.py'),
     "torch": _dialect("torch", "meta/op/dialect/torch/{family}.py, if ATen measured faster"),
     "cuda": _cuda,
-    "reference": _dialect("reference", "a NumPy function in meta/op/dialect/reference/{family}.py"),
+    "reference": _dialect(
+        "reference",
+        "a decomposition in meta/op/decompose/{family}.py, "
+        "or a NumPy function in meta/op/dialect/reference/{family}.py",
+    ),
     "amp": _amp,
     "samples": _samples,
     "docs": _docs,

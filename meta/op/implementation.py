@@ -6,9 +6,10 @@ choice outlives what it was made from.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
 
@@ -162,6 +163,7 @@ class Dialect:
         CUDA graph keeps; None for a dialect that allocates from the pool (meta.backend.cuda.memory_pool) or not at all.
     accepts: asked about a call before the check of an implementation.
     complex: whether its kernels take complex tensors; TVM has none.
+    derived: payloads for the operators of a family, by name, for those that its module does not implement.
     order: rank among equal plevels: the later one goes first.
     """
 
@@ -173,6 +175,7 @@ class Dialect:
     private_memory: Callable[[Device], Callable[[], AbstractContextManager[Any]]] | None = None
     accepts: Checker | None = None
     complex: bool = False
+    derived: Callable[[str], Mapping[str, Any]] | None = None
     order: int = -1
     _reason: list[str | None] = field(default_factory=list[str | None])
 
@@ -245,6 +248,13 @@ class Dialect:
             return payload
 
         return register if payload is None else register(payload)
+
+    def complete(self, family: str) -> None:
+        """Register the derived payloads of a family, whose module is imported."""
+        payloads: Mapping[str, Any] = self.derived(family) if self.derived else {}
+        for op, payload in payloads.items():
+            if all(i.dialect is not self for i in implementations_of(op)):
+                _add(self, op, partial(Implementation, op, self, payload, None, None, False, None), False)
 
     def _operator(self, op: str | Callable[..., Any]) -> str:
         """The name of an operator, after the import of the dialect's own implementations of its family."""

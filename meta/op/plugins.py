@@ -118,13 +118,16 @@ _families_lock = new_lock("dialects")
 
 
 def load_family(dialect: str, family: str) -> None:
-    """Import the module of a dialect for a family of operators, if it exists and this machine can use the dialect."""
+    """Import the module of a dialect for a family of operators, if it exists and this machine can use the dialect, and
+    let the dialect register what the module left out."""
     if (dialect, family) in _families:
         return
     with _families_lock, without_collection():
         package = f"meta.op.dialect.{dialect}"
         if family in _families_of(package) and import_module(package).DIALECT.unavailable() is None:
             import_module(f"{package}.{family}")
+        if find_spec(package) is not None:
+            import_module(package).DIALECT.complete(family)
         _families.add((dialect, family))
 
 

@@ -10,77 +10,21 @@ elementwise and fuses with those neighbours.
 
 from __future__ import annotations
 
-from functools import partial
 from typing import Any, Final
 
-from meta.dtype import accumulation_dtype
 from meta.ir.expr import Atom, Binding, Call, Expr, Tuple
 from meta.ir.type import TensorType
-from meta.passes.rewriting import Scope, by_op, emit, rewrite_pass
+from meta.passes.rewriting import Scope, by_op, rewrite_pass
+from meta.tracing import emit_decomposition
 
 _LEAST_ELEMENTS: Final = 1 << 20
 """Elements of x, at least: fewer take less time than starting several kernels."""
 
 
-class _ChannelCalls:
-    """Calls on tensors with channels on the last axis, along which vectors of one element a channel broadcast."""
-
-    def __init__(self, scope: Scope, x: Any) -> None:
-        self.scope, self.call = scope, partial(emit, scope)
-        self.dtype = accumulation_dtype(x.type.dtype)
-        self.count = x.type.size // x.type.shape[-1]
-
-    def wide(self, x: Any) -> Any:
-        """x in the dtype of sums."""
-        return x if x.type.dtype == self.dtype else self.call("cast", x, self.dtype)
-
-    def narrow(self, x: Any, dtype: str) -> Any:
-        return x if dtype == self.dtype else self.call("cast", x, dtype)
-
-    def scale(self, invstd: Any, w: Any) -> Any:
-        return invstd if w is None else self.call("multiply", invstd, self.wide(w))
-
-
-def _train(binding: Binding, scope: Scope) -> Expr | Atom | None:
-    """y = (x - mean) * (invstd * w) + b, and the running statistics."""
+def _elementwise(binding: Binding, scope: Scope) -> Expr | Atom | None:
     call = _large(binding.value)
-    if call is None:
-        return None
-    x, running_mean, running_var, w, b, momentum, eps, axis = call.args
-    on = _ChannelCalls(scope, x)
-    stats = on.call("batch_norm_stats", x, eps, axis)
-    mean, variance, invstd = (scope.get_item(stats, i) for i in range(3))
-    y = on.call("multiply", on.call("subtract", on.wide(x), mean), on.scale(invstd, w))
-    y = y if b is None else on.call("add", y, on.wide(b))
-    freedom = on.count / (on.count - 1)
-
-    def blended(running: Any, batch: Any, weight: float) -> Any:
-        decayed = on.call("multiply", on.wide(running), 1.0 - momentum)
-        return on.narrow(on.call("add", decayed, on.call("multiply", batch, weight)), running.type.dtype)
-
-    new_mean, new_var = blended(running_mean, mean, momentum), blended(running_var, variance, momentum * freedom)
-    return Tuple((on.narrow(y, x.type.dtype), new_mean, new_var, mean, invstd), call.span)
-
-
-def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
-    """dx = scale * dy + ((mean - x) * (scale * invstd * dw / n) - scale * db / n), where scale is w * invstd.
-
-    The difference is computed anew, so that the one of the forward pass need not be kept."""
-    call = _large(binding.value)
-    if call is None:
-        return None
-    dy, x, w, mean, invstd, axis = call.args
-    on = _ChannelCalls(scope, x)
-    sums = on.call("batch_norm_sums", dy, x, mean, invstd, axis)
-    dw, db = (scope.get_item(sums, i) for i in (0, 1))
-    mean, invstd = on.wide(mean), on.wide(invstd)
-    scale = on.scale(invstd, w)
-    share = on.call("multiply", scale, 1.0 / on.count)
-    slope = on.call("multiply", on.call("multiply", share, invstd), dw)
-    rest = on.call("multiply", on.call("subtract", mean, on.wide(x)), slope)
-    rest = on.call("subtract", rest, on.call("multiply", share, db))
-    dx = on.call("add", on.call("multiply", on.wide(dy), scale), rest)
-    return Tuple((on.narrow(dx, x.type.dtype), dw, db), call.span)
+    results = None if call is None else emit_decomposition(scope, call)
+    return None if call is None or results is None else Tuple(results, call.span)
 
 
 def _large(value: Any) -> Call | None:
@@ -98,7 +42,7 @@ expand_norms = rewrite_pass(
     "expand_norms",
     "Take large batch norms on GPUs with channels last, and their gradients, apart into sums over channels and "
     "elementwise operators.",
-    by_op({"batch_norm_train": _train, "batch_norm_train_dxwb": _gradient}),
+    by_op({"batch_norm_train": _elementwise, "batch_norm_train_dxwb": _elementwise}),
     looks_for=("batch_norm_train", "batch_norm_train_dxwb"),
     device="cuda",
 )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import meta
@@ -55,8 +55,10 @@ def gradient_inputs(call: OperatorCall) -> list[int]:
     return [i for i, (a, position) in enumerate(pairs) if position in positions and dtypes.is_float(str(a.dtype))]
 
 
-def check_gradient(sample: Sample, dtype: str = "float32") -> None:
-    """Gradients for random cotangents agree with the torch reference."""
+def check_gradient(
+    sample: Sample, dtype: str = "float32", run: Callable[[OperatorCall], Any] = OperatorCall.run
+) -> None:
+    """Gradients for random cotangents agree with the torch reference. run: what computes the results."""
     host = make_call(sample, dtype)
     inputs = gradient_inputs(host)
     assert inputs, f"{sample!r} has no argument with a gradient"
@@ -64,7 +66,7 @@ def check_gradient(sample: Sample, dtype: str = "float32") -> None:
     arrays = call.arrays()
     for i in inputs:
         arrays[i].requires_grad = True
-    results = [r for r in flat_results(call.run()) if isinstance(r, NDArray)]
+    results = [r for r in flat_results(run(call)) if isinstance(r, NDArray)]
     used = [i for i, r in enumerate(results) if r.requires_grad]
     assert used, f"{sample!r}: no result is connected to the arguments"
     dys = {i: cotangent(sample, i, results[i]) for i in used}

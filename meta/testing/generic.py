@@ -6,11 +6,13 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
-from meta.ir.type import TensorType, TupleType, Value, stored_shape
+from meta.ir.type import TensorType, TupleType, Value, flat_types, stored_shape
+from meta.op.decomposition import decompositions
 from meta.testing.arrays import to_numpy, to_torch
 from meta.testing.call import OperatorCall, flat_results, is_array
 from meta.testing.samples import Sample
 from meta.testing.tolerance import FORWARD, compare
+from meta.tree import leaves_of, with_leaves
 
 
 def make_call(sample: Sample, dtype: str = "") -> OperatorCall:
@@ -30,6 +32,39 @@ def check_forward(sample: Sample, dtype: str = "") -> None:
         if call.op.inplace:
             break
         compare(f"{sample.op}: an input after the call", to_numpy(after), before, tolerance=(0.0, 0.0))
+
+
+def check_decomposition(sample: Sample, dtype: str = "") -> bool:
+    """The decomposition of the operator agrees with the reference; False if it does not cover the sample's call."""
+    host = make_call(sample, dtype)
+    result = run_decomposition(host.to_meta())
+    if result is None:
+        return False
+    check_values(sample, host, result, f"the decomposition of {sample.op}")
+    return True
+
+
+def run_decomposition(call: OperatorCall) -> Any:
+    """The results of the decomposition of a call, in the declared dtypes; None if it does not cover the call."""
+    op, args = call.op, call.bound_arguments()
+    decomposition = decompositions(op.family)[op.name]
+    operands = args
+    if decomposition.wide:
+        operands = with_leaves(args, [_widened(x) if isinstance(x, NDArray) else x for x in leaves_of(args)])
+    results = decomposition.function(*operands)
+    if results is None:
+        return None
+    types = flat_types((op.infer(args),))
+    cast = [_cast(y, t.dtype) for y, t in zip(flat_results(results), types, strict=True)]
+    return tuple(cast) if isinstance(results, tuple) else cast[0]
+
+
+def _widened(x: NDArray) -> NDArray:
+    return _cast(x, dtypes.accumulation_dtype(x.dtype))
+
+
+def _cast(x: NDArray, dtype: str) -> NDArray:
+    return x if x.dtype == dtype else x.cast(dtype)
 
 
 def check_types(call: OperatorCall, result: Any) -> None:

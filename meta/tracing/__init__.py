@@ -25,6 +25,7 @@ the passes take. The program does what the eager call does:
 from __future__ import annotations
 
 from meta.tracing.emitter import Draws as Draws
+from meta.tracing.emitter import emit_decomposition as emit_decomposition
 from meta.tracing.emitter import is_key as is_key
 from meta.tracing.emitter import recording as recording
 from meta.tracing.program import Record as Record

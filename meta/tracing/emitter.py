@@ -17,13 +17,14 @@ from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Call, Constant, Var, arg_types
-from meta.ir.type import TensorType, TupleType, Value, promoted_dtype, tensor_type
+from meta.ir.type import TensorType, TupleType, Value, flat_types, promoted_dtype, tensor_type
 from meta.modes import modes, scopes
+from meta.op.decomposition import decompositions
 from meta.op.registry import Op, as_type, get
 from meta.records import mutable, record
 from meta.schema._dsl import TensorLike
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of
+from meta.tree import leaves_of, with_leaves
 
 _KEY = "key"
 
@@ -101,6 +102,23 @@ def recording(builder: Builder) -> Generator[Builder, None, None]:
             yield builder
         finally:
             modes.grad_enabled, modes.autocast = before
+
+
+def emit_decomposition(builder: Builder, call: Call) -> Any:
+    """Emit the decomposition of a call to `builder`. Returns the atom of its result, a tuple of them for an operator
+    with several; None if no decomposition covers the call."""
+    decomposition = decompositions(call.op.family).get(call.op_name) if isinstance(call.op, Op) else None
+    if decomposition is None:
+        return None
+    with recording(builder):
+        leaves = [Symbol(leaf) if isinstance(leaf, (Var, Constant)) else leaf for leaf in leaves_of(call.args)]
+        results = decomposition.function(*with_leaves(call.args, leaves))
+        if results is None:
+            return None
+        kinds: list[Any] = flat_types((call.type,))
+        symbols = zip(leaves_of(results), kinds, strict=True)
+        cast = [y if y.dtype == kind.dtype else meta.cast(y, kind.dtype) for y, kind in symbols]
+    return with_leaves(results, [y.atom for y in cast])
 
 
 @contextmanager

@@ -124,8 +124,8 @@ def test_attributes_have_readers() -> None:
 
 
 LOADED_BY_FOLDER = re.compile(
-    r"meta\.(array_api|cli|op\.declare|op\.dialect\.\w+"
-    r"|frontend\.(onnx|relax|relay)\.(ops|export_ops|compositions)|frontend\.torch\.aten)\.\w+|meta\.__main__"
+    r"meta\.(array_api|cli|op\.declare|op\.decompose|op\.dialect\.\w+"
+    r"|frontend\.(onnx|relax|relay)\.(ops|export_ops)|frontend\.torch\.aten)\.\w+|meta\.__main__"
 )
 """Modules that are imported by a name which is computed: commands, families and tables of rows."""
 

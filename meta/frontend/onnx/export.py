@@ -12,7 +12,6 @@ from typing import Any, Final
 from meta.dtype import is_complex
 from meta.errors import ArgumentError, NotSupportedError, install_hint
 from meta.frontend._outgoing import Outgoing, outgoing
-from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.export_graph import ExportGraph, size_sources, value_info
 from meta.frontend.onnx.export_loops import write_loop
@@ -24,9 +23,8 @@ from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType, Type, flat_types, leaf_types
 from meta.ir.visitor import walk_blocks
 from meta.op.registry import Op
-from meta.tracing import recording
+from meta.tracing import emit_decomposition
 from meta.tracing.loop_op import LoopOp
-from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, with_leaves
 from meta.vm.dynamic_sizes import Dynamic
 
@@ -244,19 +242,17 @@ class _GraphWriter:
         return (result,) if isinstance(call.type, TupleType) and not isinstance(result, tuple) else result
 
     def composed(self, graph: ExportGraph, call: Call) -> Any:
-        """The results of a call by operators that have rows; None without such a composition."""
-        function = compositions().get(call.op_name)
-        if function is None:
+        """The results of a call by operators that have rows; None if no decomposition covers it, and for operators that
+        write in place."""
+        if isinstance(call.op, Op) and call.op.inplace:
             return None
         builder = Builder(call.span, caller_spans=False)
-        with recording(builder):
-            leaves = [Symbol(leaf) if isinstance(leaf, (Var, Constant)) else leaf for leaf in leaves_of(call.args)]
-            result = function(*with_leaves(call.args, leaves))
-        if result is None:
+        results = emit_decomposition(builder, call)
+        if results is None:
             return None
         for binding in builder.bindings:
             self.values[binding.var] = self.value(graph, binding.var, binding.value)
-        return with_leaves(result, [self.atom(graph, leaf.atom) for leaf in leaves_of(result)])
+        return with_leaves(results, [self.atom(graph, atom) for atom in leaves_of(results)])
 
     def conditional(self, graph: ExportGraph, value: If) -> Any:
         import onnx

@@ -13,12 +13,12 @@ __all__ = ["parameter_grad", "scaled"]
 _Ints = tuple[int, ...]
 
 
-def _broadcast_parameter(value: Any, shape: Any, axes: _Ints) -> Any:
+def broadcast_parameter(value: Any, shape: Any, axes: _Ints) -> Any:
     """A parameter over `axes`, reshaped to broadcast against a tensor of `shape`."""
     return meta.reshape(value, tuple(d if a in axes else 1 for a, d in enumerate(shape)))
 
 
-def _sum_over(value: Any, axes: _Ints) -> Any:
+def sum_over(value: Any, axes: _Ints) -> Any:
     return meta.sum(value, axes) if axes else value
 
 
@@ -37,15 +37,15 @@ def _fit_parameter(gradient: Any, parameter: Any) -> Any:
 
 def scaled(x: Any, scale: Any, axis: _Ints) -> Any:
     """x times a parameter of the shape of the axes `axis`, or x without one."""
-    return x if scale is None else x * _broadcast_parameter(scale, x.shape, _split_axes(axis, x.ndim)[0])
+    return x if scale is None else x * broadcast_parameter(scale, x.shape, split_axes(axis, x.ndim)[0])
 
 
 def parameter_grad(terms: Any, parameter: TensorType | None, axis: _Ints) -> Any:
     """The gradient of a parameter of the shape of the axes `axis`: the sum of `terms` over the other axes."""
-    return None if parameter is None else fit(_sum_over(terms, _split_axes(axis, terms.ndim)[1]), parameter)
+    return None if parameter is None else fit(sum_over(terms, split_axes(axis, terms.ndim)[1]), parameter)
 
 
-def _split_axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
+def split_axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
     """The normalised axes and the others."""
     axes = tuple(sorted(a % ndim for a in axis))
     return axes, tuple(a for a in range(ndim) if a not in axes)
@@ -55,7 +55,7 @@ def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: A
     """With x' = (x - mean) r, r = 1 / deviation, P(v) = v - mean(v) - x' mean(v x') and g = scale * dy, layer_norm_dx
     is r P(g). The derivative of <dz, r P(g)> goes through r (dr/dx = -r^2 x' / n) and through x' (dx'/dx = r P):
     -r (u mean(g x') + v mean(dz x') + x' mean(dz v)), where u = r P(dz) and v = r P(g)."""
-    axes, _ = _split_axes(axis, x.ndim)
+    axes, _ = split_axes(axis, x.ndim)
     normalised, g = meta.layer_norm(x, None, None, axis, eps), scaled(dy, scale, axis)
     u = meta.layer_norm_dx(x, None, dz, axis, eps)
     v = meta.layer_norm_dx(x, scale, dy, axis, eps)
@@ -79,7 +79,7 @@ def _mean(value: Any, axes: _Ints) -> Any:
     return meta.mean(value, axes, True)
 
 
-def _split_channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
+def split_channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
     """The axis of channels and the others."""
     return (axis % ndim,), tuple(a for a in range(ndim) if a != axis % ndim)
 
@@ -99,15 +99,15 @@ def batch_norm_train_grad(
 
 def _through_mean(x: Any, axis: int, dmean: Any) -> Any:
     """The gradient with respect to x through the mean of each channel; broadcasts against x."""
-    channel, others = _split_channel(axis, x.ndim)
-    return _broadcast_parameter(dmean * share_of(product(x.shape[a] for a in others), dmean), x.shape, channel)
+    channel, others = split_channel(axis, x.ndim)
+    return broadcast_parameter(dmean * share_of(product(x.shape[a] for a in others), dmean), x.shape, channel)
 
 
 def _through_variance(x: Any, axis: int, mean: Any, dvariance: Any) -> Any:
     """The gradient with respect to x through the variance: d variance / dx = 2 (x - mean) / number."""
-    channel, others = _split_channel(axis, x.ndim)
+    channel, others = split_channel(axis, x.ndim)
     factor = dvariance * 2.0 * share_of(product(x.shape[a] for a in others), dvariance)
-    return (x - _broadcast_parameter(mean, x.shape, channel)) * _broadcast_parameter(factor, x.shape, channel)
+    return (x - broadcast_parameter(mean, x.shape, channel)) * broadcast_parameter(factor, x.shape, channel)
 
 
 def _through_invstd(x: Any, axis: int, mean: Any, invstd: Any, dinvstd: Any) -> Any:
@@ -123,18 +123,18 @@ def batch_norm_stats_grad(x: Any, axis: int, y_0: Any, y_2: Any, dy_0: Any, dy_1
 
 def batch_norm_sums_grad(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:
     """Partial derivatives of <dz_0, sum(dy x')> + <dz_1, sum(dy)>, where x' = (x - mean) invstd."""
-    channel, others = _split_channel(axis, x.ndim)
+    channel, others = split_channel(axis, x.ndim)
 
     def broadcast(value: Any) -> Any:
-        return _broadcast_parameter(value, x.shape, channel)
+        return broadcast_parameter(value, x.shape, channel)
 
     difference, scaled_dy = x - broadcast(mean), dy * broadcast(dz_0)
     dx = scaled_dy * broadcast(invstd)
     return (
         fit(difference * broadcast(invstd * dz_0) + broadcast(dz_1), dy),
         fit(dx, x),
-        fit(-_sum_over(dx, others), mean),
-        fit(_sum_over(scaled_dy * difference, others), invstd),
+        fit(-sum_over(dx, others), mean),
+        fit(sum_over(scaled_dy * difference, others), invstd),
     )
 
 
@@ -144,20 +144,20 @@ def batch_norm_train_dxwb_grad(
     """Partial derivatives of L = <dz_0, dx> + <dz_1, dw> + <dz_2, db>, where x' = (x - mean) invstd, dw = sum(dy x'),
     db = sum(dy), and dx = w invstd (dy - (db + x' dw) / n):
     <dz_0, dx> = w invstd (sum(dz_0 dy) - (db sum(dz_0) + dw sum(dz_0 x')) / n)."""
-    channel, others = _split_channel(axis, x.ndim)
+    channel, others = split_channel(axis, x.ndim)
     share = share_of(product(x.shape[a] for a in others), invstd)
 
     def broadcast(value: Any) -> Any:
-        return _broadcast_parameter(value, x.shape, channel)
+        return broadcast_parameter(value, x.shape, channel)
 
     normalised = (x - broadcast(mean)) * broadcast(invstd)
     gain = invstd if w is None else invstd * w
-    a, b, c = _sum_over(dz_0 * dy, others), _sum_over(dz_0, others), _sum_over(dz_0 * normalised, others)
+    a, b, c = sum_over(dz_0 * dy, others), sum_over(dz_0, others), sum_over(dz_0 * normalised, others)
     inner = a - (z_2 * b + z_1 * c) * share
     to_dw, to_db, to_c = dz_1 - gain * c * share, dz_2 - gain * b * share, -(gain * z_1 * share)
     to_normalised = broadcast(to_dw) * dy + broadcast(to_c) * dz_0
     ddy = dz_0 * broadcast(gain) + normalised * broadcast(to_dw) + broadcast(to_db)
-    dmean = -(invstd * _sum_over(to_normalised, others))
+    dmean = -(invstd * sum_over(to_normalised, others))
     dinvstd = (to_dw * z_1 + to_c * c) / invstd + (inner if w is None else inner * w)
     return (
         fit(ddy, dy),
@@ -173,13 +173,13 @@ def batch_norm_infer_grad(
     axis: int, dy: Any,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
     """Gradients with respect to x, w and b; the statistics are constants."""
-    channel, others = _split_channel(axis, x.ndim)
+    channel, others = split_channel(axis, x.ndim)
     invstd = meta.rsqrt(running_var + eps) if needs[0] or needs[1] else None
     dx = dw = db = None
     if needs[0]:
-        dx = fit(dy * _broadcast_parameter(invstd if w is None else invstd * w, x.shape, channel), x)
+        dx = fit(dy * broadcast_parameter(invstd if w is None else invstd * w, x.shape, channel), x)
     if needs[1] and w is not None:
-        dw = fit(_sum_over(dy * (x - _broadcast_parameter(running_mean, x.shape, channel)), others) * invstd, w)
+        dw = fit(sum_over(dy * (x - broadcast_parameter(running_mean, x.shape, channel)), others) * invstd, w)
     if needs[2] and b is not None:
-        db = fit(_sum_over(dy, others), b)
+        db = fit(sum_over(dy, others), b)
     return dx, dw, db

@@ -11,7 +11,6 @@ from pkgutil import iter_modules
 import pytest
 
 import meta
-from meta.frontend.onnx.compositions._table import compositions
 from meta.frontend.onnx.export_ops._table import table as onnx_nodes
 from meta.frontend.onnx.ops._row import domain_of, qualified
 from meta.frontend.onnx.ops._row import table as onnx_table
@@ -19,10 +18,11 @@ from meta.frontend.relay.convert.call import converters
 from meta.frontend.relay.ops import one_to_one
 from meta.frontend.rows import RowTable
 from meta.frontend.torch import aten
+from meta.op.decomposition import all_decompositions
 from meta.op.registry import names
 
 PACKAGES = [
-    "meta.frontend.onnx.compositions", "meta.frontend.onnx.export_ops", "meta.frontend.onnx.ops",
+    "meta.op.decompose", "meta.frontend.onnx.export_ops", "meta.frontend.onnx.ops",
     "meta.frontend.relax.export_ops", "meta.frontend.relax.ops", "meta.frontend.relay.ops", "meta.frontend.torch.aten",
 ]  # fmt: skip
 
@@ -62,7 +62,7 @@ def test_missing_names_are_noticed() -> None:
 def test_operators_that_tables_name_are_in_the_registry() -> None:
     entries = names()
     assert set(one_to_one.OPERATORS.values()) <= entries
-    assert set(onnx_nodes.names()) | set(compositions()) <= entries
+    assert set(onnx_nodes.names()) | set(all_decompositions()) <= entries
     assert not set(onnx_nodes.names()) & {"no_such_operator"}
 
 

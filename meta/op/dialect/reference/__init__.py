@@ -1,4 +1,6 @@
-"""The reference dialect: plain NumPy on the host. Dispatch tries it last, and tests compare other dialects with it."""
+"""The reference dialect: plain NumPy on the host. Dispatch tries it last, and tests compare other dialects with it.
+
+Operators without a function in the module of their family are computed by their decompositions."""
 
 from __future__ import annotations
 
@@ -13,8 +15,11 @@ from meta.device import CPU
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.ir.expr import CallInfo
 from meta.ir.type import flat_types
+from meta.modes import isolated
+from meta.op.decomposition import Decomposition, decompositions
 from meta.op.dispatch import Dialect, Implementation, Kernel
 from meta.op.registry import get
+from meta.records import record
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
@@ -56,7 +61,33 @@ def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
     return run
 
 
-DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel, complex=True)
+@record
+class Evaluation:
+    """A function of NumPy arrays: a decomposition on this dialect's other operators."""
+
+    decomposition: Decomposition
+
+    def __call__(self, *args: Any) -> Any:
+        with isolated("reference"):
+            results = self.decomposition.function(*map(self._operand, args))
+            return tuple(y.numpy() for y in results) if isinstance(results, tuple) else results.numpy()
+
+    def _operand(self, arg: Any) -> Any:
+        import numpy as np
+
+        import meta
+        from meta.backend.reference.precision import widen
+
+        if not isinstance(arg, np.ndarray):
+            return arg
+        return meta.from_numpy(widen(arg) if self.decomposition.wide else arg)
+
+
+def _evaluations(family: str) -> dict[str, Evaluation]:
+    return {name: Evaluation(each) for name, each in decompositions(family).items()}
+
+
+DIALECT = Dialect("reference", frozenset({"cpu"}), 1, lambda: None, _kernel, complex=True, derived=_evaluations)
 
 
 def plain(table: Mapping[str, Callable[..., Any]]) -> None:

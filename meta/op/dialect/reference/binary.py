@@ -36,10 +36,6 @@ def _shift(function: Callable[[Array, Array], Array], overflow: Callable[[Array]
     return run
 
 
-def _extremum_dx(is_larger: Callable[[Array, Array], Array]) -> Callable[..., Array]:
-    return lambda a, b, dy: np.where(a == b, dy / 2, np.where(is_larger(b, a), 0, dy))
-
-
 def _floor_divide(a: Array, b: Array) -> Array:
     """numpy.floor_divide; floats divided by 0 give a / b as in torch, where NumPy gives NaN."""
     out = np.floor_divide(a, b)
@@ -56,12 +52,8 @@ def _on_floats(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
     return lambda a, b: function(floating(a), floating(b))
 
 
-def _heaviside(a: Array, b: Array) -> Array:
-    return np.where(a == 0, b, a > 0)
-
-
-def _product_with_log(log: Callable[[Array], Array]) -> Callable[[Array, Array], Array]:
-    return _on_floats(lambda a, b: np.where((a == 0) & ~np.isnan(b), 0, a * log(b)))
+def _xlog1py(a: Array, b: Array) -> Array:
+    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log1p(b))
 
 
 def _lerp(a: Array, b: Array, weight: Array) -> Array:
@@ -91,28 +83,21 @@ elementwise({
     "copysign": _on_floats(np.copysign),
     "divide": lambda a, b: np.divide(floating(a), floating(b)),
     "equal": np.equal,
-    "fmax": np.fmax,
-    "fmin": np.fmin,
     "floor_divide": _floor_divide,
     "gcd": np.gcd,
     "greater": np.greater,
     "greater_equal": np.greater_equal,
-    "heaviside": _heaviside,
     "hypot": lambda a, b: np.hypot(floating(a), floating(b)),
     "lcm": np.lcm,
     "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
     "lerp": _lerp,
     "less": np.less,
     "less_equal": np.less_equal,
-    "logaddexp": _on_floats(np.logaddexp),
-    "logaddexp2": _on_floats(np.logaddexp2),
     "logical_and": np.logical_and,
     "logical_or": np.logical_or,
     "logical_xor": np.logical_xor,
     "maximum": np.maximum,
-    "maximum_dx": _extremum_dx(np.greater),
     "minimum": np.minimum,
-    "minimum_dx": _extremum_dx(np.less),
     "mod": np.remainder,
     "multiply": np.multiply,
     "not_equal": np.not_equal,
@@ -121,7 +106,6 @@ elementwise({
     "subtract": np.subtract,
     "trunc_divide": _trunc_divide,
     "trunc_mod": np.fmod,
-    "xlog1py": _product_with_log(np.log1p),
-    "xlogy": _product_with_log(np.log),
+    "xlog1py": _on_floats(_xlog1py),
 })  # fmt: skip
 plain({"nextafter": _nextafter, "where": where})

@@ -14,10 +14,6 @@ from meta.op.dialect.reference import elementwise
 _NORMAL = NormalDist()
 
 
-def _entr(x: float) -> float:
-    return -x * math.log(x) if 0 < x < math.inf else 0.0 if x == 0 else -math.inf
-
-
 def _erfcx(x: float) -> float:
     """By the asymptotic series 7.1.23 of Abramowitz and Stegun from 12 on."""
     if x < -27:
@@ -86,7 +82,6 @@ def _unscaled(scaled: Callable[[float], float]) -> Callable[[float], float]:
 
 
 elementwise({
-    "entr": by_element(_entr),
     "erfcx": by_element(_erfcx),
     "erfinv": by_element(_erfinv),
     "i0": by_element(_unscaled(_bessel_scaled(0))),

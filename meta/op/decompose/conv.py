@@ -1,4 +1,4 @@
-"""Gradients of convolutions, and pooling with positions."""
+"""Gradients of convolutions."""
 
 from __future__ import annotations
 
@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
-from meta.frontend._by_rank import CONV, CONV_TRANSPOSE
-from meta.frontend.onnx.compositions._table import composition
 from meta.op import windows
+from meta.op.decomposition import decompose
 
 _MOST_GROUPS = 64
 """Groups of a convolution that its gradient is written for one by one."""
-_MAX_POOL = {1: meta.max_pool1d_with_indices, 2: meta.max_pool2d_with_indices, 3: meta.max_pool3d_with_indices}
+_CONV = {1: meta.conv1d, 2: meta.conv2d, 3: meta.conv3d}
+_TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
 
 
 def _convolution_dx(rank: int) -> Callable[..., Any]:
@@ -30,7 +30,7 @@ def _convolution_dx(rank: int) -> Callable[..., Any]:
             extra.append(shape[2 + i] - covered)
         if any(not 0 <= e < max(s, g) for e, s, g in zip(extra, steps, gaps, strict=True)):
             return None
-        return CONV_TRANSPOSE[rank](dy, w, stride, padding, tuple(extra), dilation, groups)
+        return _TRANSPOSE[rank](dy, w, stride, padding, tuple(extra), dilation, groups)
 
     return composed
 
@@ -46,7 +46,7 @@ def _convolution_dw(rank: int) -> Callable[..., Any]:
         parts: list[Any] = []
         for inputs, gradients in zip(meta.split(x, groups, 1), meta.split(dy, groups, 1), strict=True):
             moved, kernel = meta.transpose(inputs, order), meta.transpose(gradients, order)
-            parts.append(meta.transpose(CONV[rank](moved, kernel, dilation, padding, stride, 1), order))
+            parts.append(meta.transpose(_CONV[rank](moved, kernel, dilation, padding, stride, 1), order))
         dw = parts[0] if groups == 1 else meta.concatenate(parts, 0)
         # Pixels that no window of the convolution reached make the kernel longer.
         return dw if dw.shape == tuple(shape) else meta.strided_slice(dw, (0,) * (rank + 2), tuple(shape))
@@ -54,20 +54,5 @@ def _convolution_dw(rank: int) -> Callable[..., Any]:
     return composed
 
 
-def _adaptive_with_indices(rank: int) -> Callable[..., Any]:
-    def composed(x: Any, size: tuple[int, ...]) -> Any:
-        """Windows of one size, where the sizes divide."""
-        spatial = x.shape[2:]
-        sizes = windows.per_axis("size", size, rank)
-        if any(not isinstance(d, int) or d % s for d, s in zip(spatial, sizes, strict=True)):
-            return None
-        kernel = tuple(d // s for d, s in zip(spatial, sizes, strict=True))
-        return _MAX_POOL[rank](x, kernel, kernel)
-
-    return composed
-
-
 for _rank in (1, 2, 3):
-    composition(f"conv{_rank}d_dx")(_convolution_dx(_rank))
-    composition(f"conv{_rank}d_dw")(_convolution_dw(_rank))
-    composition(f"adaptive_max_pool{_rank}d_with_indices")(_adaptive_with_indices(_rank))
+    decompose({f"conv{_rank}d_dx": _convolution_dx(_rank), f"conv{_rank}d_dw": _convolution_dw(_rank)})

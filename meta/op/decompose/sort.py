@@ -6,10 +6,10 @@ from typing import Any
 
 import meta
 from meta.dtype import is_float
-from meta.frontend.onnx.compositions._table import composition
+from meta.op.decomposition import decomposition
 
 
-@composition("binary_search")
+@decomposition("binary_search")
 def binary_search(sequence: Any, values: Any, right: bool) -> Any:
     """The numbers of smaller elements, or of those that are not larger; NaN is larger than every number."""
     rows, x = meta.expand_dims(sequence, -2), meta.expand_dims(values, -1)

@@ -6,26 +6,26 @@ from typing import Any
 
 import meta
 from meta.dim import SymDim, product
-from meta.frontend.onnx.compositions._table import composition
+from meta.op.decomposition import decomposition
 
 
-@composition("gather_dx")
+@decomposition("gather_dx")
 def gather_dx(dy: Any, axis: int, indices: Any, shape: tuple[Any, ...]) -> Any:
     return meta.scatter_elements(meta.zeros(shape, dy.dtype), axis, indices, dy, "add")
 
 
-@composition("gather_nd_dx")
+@decomposition("gather_nd_dx")
 def gather_nd_dx(dy: Any, indices: Any, shape: tuple[Any, ...], batch_dims: int) -> Any:
     return None if batch_dims else meta.scatter_nd(meta.zeros(shape, dy.dtype), indices, dy, "add")
 
 
-@composition("embedding_dx")
+@decomposition("embedding_dx")
 def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
     blank = meta.zeros((num_weight, *dy.shape[indices.ndim :]), dy.dtype)
     return meta.scatter_nd(blank, meta.expand_dims(meta.cast(indices, "int64"), (0,)), dy, "add")
 
 
-@composition("take_dx")
+@decomposition("take_dx")
 def take_dx(dy: Any, indices: Any, shape: tuple[Any, ...], axis: int | None, mode: str) -> Any:
     """Rows are added at their positions along the first axis, which moves back afterwards."""
     if axis is None:
@@ -36,6 +36,8 @@ def take_dx(dy: Any, indices: Any, shape: tuple[Any, ...], axis: int | None, mod
     size, index = shape[axis], meta.cast(indices, "int64")
     if mode == "wrap" and isinstance(size, SymDim):
         return None
+    if mode == "raise" and isinstance(size, int):
+        index = meta.where(index < 0, index + size, index)
     index = meta.mod(index, size) if mode == "wrap" else meta.clip(index, 0, size - 1) if mode == "clip" else index
     order = (*range(axis, axis + indices.ndim), *range(axis), *range(axis + indices.ndim, dy.ndim))
     rows = dy if order == tuple(range(dy.ndim)) else meta.transpose(dy, order)
@@ -45,7 +47,7 @@ def take_dx(dy: Any, indices: Any, shape: tuple[Any, ...], axis: int | None, mod
     return total if back == tuple(range(len(shape))) else meta.transpose(total, back)
 
 
-@composition("strided_slice_dx")
+@decomposition("strided_slice_dx")
 def strided_slice_dx(dy: Any, shape: tuple[Any, ...], begin: Any, end: Any, strides: Any) -> Any:
     """Zeros around a slice with steps of 1, of known sizes."""
     if any(s != 1 for s in strides) or any(isinstance(d, SymDim) for d in shape):
@@ -55,7 +57,7 @@ def strided_slice_dx(dy: Any, shape: tuple[Any, ...], begin: Any, end: Any, stri
     return meta.pad(dy, width, 0.0)
 
 
-@composition("strided_set")
+@decomposition("strided_set")
 def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
     """The elements of a slice with steps of 1 from v with zeros around it, the others from x."""
     if any(s != 1 for s in strides) or any(isinstance(d, SymDim) for d in (*x.shape, *v.shape)):

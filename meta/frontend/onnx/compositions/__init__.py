@@ -1,1 +1,0 @@
-"""Operators of meta by other operators of meta, by family (see `_table`)."""
