@@ -42,7 +42,7 @@ def tensor_of(value: Tensor | Number, like: Any) -> Any:
 def searchsorted(
     sorted_sequence: Tensor, values: Tensor, right: bool = False, side: Literal["left", "right"] | None = None,
     sorter: Tensor | None = None, dtype: Literal["int32", "int64"] = "int64",
-) -> Tensor:  # fmt: skip
+) -> Any:  # fmt: skip
     """How many elements of an ascending sequence (the last axis) are less than each value, or not greater (right): the
     places where the values would be put. The leading axes of both agree, or the sequence is 1-D.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta._generated.methods import Tensor
+from meta._generated.methods import T, Tensor
 from meta.dim import Dim, SymDim
 from meta.dtype import accumulation_dtype, is_complex
 from meta.ir.type import TensorType
@@ -20,12 +20,12 @@ def fit(dy: Tensor, x: Tensor | TensorType) -> Tensor:
     return dy if dy.dtype == x.dtype else meta.cast(dy, x.dtype)
 
 
-def conjugate(x: Tensor) -> Tensor:
+def conjugate(x: T) -> T:
     """The conjugate of a complex tensor; anything else itself."""
     return meta.conj(x) if is_complex(getattr(x, "dtype", "bool")) else x
 
 
-def adjoint(x: Tensor) -> Tensor:
+def adjoint(x: T) -> T:
     """The conjugate transposes of matrices, the last two axes."""
     return conjugate(meta.swap_axis(x, -2, -1))
 
