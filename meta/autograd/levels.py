@@ -146,7 +146,7 @@ class Lifted(TypedTensor):
         )
 
     numpy = __array__ = __dlpack__ = _no_memory
-    __hash__ = object.__hash__  # type: ignore[assignment]  # `==` is an operator, identity stays hashable
+    __hash__ = object.__hash__  # `==` is an operator, identity stays hashable
 
     def __repr__(self) -> str:
         return f"<{type(self).__name__} of {self.level.name}: {self.type!r}>"

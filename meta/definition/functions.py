@@ -11,7 +11,7 @@ from marshal import dumps
 from typing import Any, Literal
 
 import meta
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import Tensor
 from meta.dim import Dim
 from meta.eager.call import invoke, state
 from meta.eager.known_items import KnownItems
@@ -72,7 +72,7 @@ def add_method(op: Op, function: Callable[..., Any], module: str) -> None:
     method = _compiled(methods.bare_method(op), op, {**_ANNOTATED, "_function": function})
     _describe(method, op, module, 1)
     for name in method_names(op):
-        setattr(TensorMethods, name, method)
+        setattr(Tensor, name, method)
 
 
 def method_names(op: Op) -> tuple[str, ...]:
@@ -97,7 +97,7 @@ def withdraw(op: Op) -> None:
         else:
             delattr(meta, name)
     for name in method_names(op):
-        delattr(TensorMethods, name)
+        delattr(Tensor, name)
 
 
 def function_of(op: Op) -> Callable[..., Any]:

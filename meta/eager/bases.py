@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import Tensor
 from meta.backend.memory import dlpack, numpy_arrays
 from meta.backend.memory.allocation import reporting
 from meta.device import Device
@@ -169,11 +169,11 @@ class HostValues:
         return str(self) if self.ndim else str(numpy_arrays.to_numpy(self._data, self.dtype, (), self.device))
 
 
-class TypedTensor(TensorMethods):
+class TypedTensor(Tensor):
     """A tensor without elements, as in a trace and inside of a transformation: shape, dtype and device, operators as
     methods, and reading by indices."""
 
-    __slots__ = ("type",)
+    __slots__ = ("type",)  # type: ignore[override]  # arrays have a property
 
     type: TensorType
     """Shape, dtype and device as one interned object."""
@@ -213,7 +213,7 @@ class TypedTensor(TensorMethods):
         out = self if dtype is None else self.cast(dtype)
         return out if device is None else out.device_copy(device)
 
-    detach = TensorMethods.stop_gradient
+    detach = Tensor.stop_gradient
 
     def __getitem__(self, index: Index) -> Self:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""

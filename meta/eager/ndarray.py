@@ -6,7 +6,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import Tensor
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
@@ -32,7 +32,7 @@ _UNSET: dict[str, Any] = {"_frozen": False, "_grad": None, "_hooks": None}
 """Values of the slots that most arrays never fill; filling them would cost every operator call."""
 
 
-class NDArray(HostValues, TensorMethods):
+class NDArray(HostValues, Tensor):
     """A tensor with values, on a device, that knows how it was computed when gradients are wanted.
 
     shape: tuple of ints.  dtype: name, such as "float32".  device: a meta Device.
@@ -75,7 +75,7 @@ class NDArray(HostValues, TensorMethods):
     def __iter__(self) -> Iterator[NDArray]:
         return (self[i] for i in range(len(self)))
 
-    __hash__ = object.__hash__  # type: ignore[assignment]  # elementwise __eq__ would take it away
+    __hash__ = object.__hash__  # elementwise __eq__ would take it away
 
     def __reduce__(self) -> tuple[Any, ...]:
         # The copy of a computed array keeps the values, and not how they were computed.

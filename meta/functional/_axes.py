@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import T
 from meta.errors import MetaError
 from meta.op import rules
 
@@ -13,7 +14,7 @@ _MOST_PARTS = 16
 """Results of one split, and operands of one concatenation, of a loop's elements."""
 
 
-def along(vector: Any, axis: int, ndim: int) -> Any:
+def along(vector: T, axis: int, ndim: int) -> T:
     """A vector so that it broadcasts along one axis of a tensor of `ndim` axes."""
     shape = [1] * ndim
     shape[axis] = -1
@@ -25,7 +26,7 @@ def equal_shapes(a: Sequence[Any], b: Sequence[Any]) -> bool:
     return rules.same_shape(tuple(a), tuple(b))
 
 
-def broadcast(name: str, *xs: Any) -> tuple[Any, ...]:
+def broadcast(name: str, *xs: T) -> tuple[T, ...]:
     """The tensors in their common shape. Raises TypeInferenceError in the name of a function if they have none."""
     try:
         shape = rules.broadcast_shapes(*(tuple(x.shape) for x in xs))
@@ -35,7 +36,7 @@ def broadcast(name: str, *xs: Any) -> tuple[Any, ...]:
     return tuple(x if equal_shapes(x.shape, shape) else meta.broadcast_to(x, shape) for x in xs)
 
 
-def unstacked(x: Any) -> list[Any]:
+def unstacked(x: T) -> list[T]:
     """The elements of x along axis 0, split in steps: a kernel with as many results as elements compiles for minutes.
     The gradient of `split` is one concatenation; the gradient of indexing is a tensor of the size of x for each
     element."""
@@ -51,7 +52,7 @@ def stacked(parts: Sequence[Any]) -> Any:
     return rows[0]
 
 
-def _pieces(x: Any) -> list[Any]:
+def _pieces(x: T) -> list[T]:
     length = x.shape[0]
     if length <= _MOST_PARTS:
         return list(meta.split(x, length, 0)) if length > 1 else [x]

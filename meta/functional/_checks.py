@@ -9,11 +9,12 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import same_dim
+from meta.dtype import Number
 from meta.errors import TypeInferenceError, attributed
 from meta.op import rules
 from meta.op.rules import show
-from meta.schema._dsl import TensorLike
 
 
 def require(name: str, condition: bool, problem: str, expected: str, remedy: str = "") -> None:
@@ -30,24 +31,24 @@ def require_ranks(name: str, tensors: dict[str, Any], ranks: dict[str, int]) -> 
         require(name, len(shape) == rank, f"'{label}' has shape {show(shape)}", axes)
 
 
-def require_matrix(name: str, x: Any, label: str = "x") -> None:
+def require_matrix(name: str, x: Tensor, label: str = "x") -> None:
     require(name, x.ndim >= 2, f"'{label}' has shape {show(x.shape)}", "at least 2 axes")
 
 
-def require_square(name: str, x: Any, label: str = "x") -> None:
+def require_square(name: str, x: Tensor, label: str = "x") -> None:
     """Square matrices (..., n, n)."""
     require_matrix(name, x, label)
     square = same_dim(*x.shape[-2:])
     require(name, square, f"'{label}' has shape {show(x.shape)}", "square matrices (..., n, n)")
 
 
-def require_float(name: str, x: Any, label: str = "x") -> None:
+def require_float(name: str, x: Tensor, label: str = "x") -> None:
     allowed = ", ".join(dtypes.FLOATS)
     remedy = f'cast it: {label}.cast("float32")'
     require(name, dtypes.is_float(x.dtype), f"'{label}' has dtype {x.dtype}", allowed, remedy)
 
 
-def require_inexact(name: str, x: Any, label: str = "x") -> None:
+def require_inexact(name: str, x: Tensor, label: str = "x") -> None:
     """Raise TypeInferenceError unless x is floating or complex."""
     with attributed(name):
         rules.require_inexact(label, x.type)
@@ -60,9 +61,9 @@ def require_same_dtype(name: str, **tensors: Any) -> None:
         require(name, x.dtype == head.dtype, problem, "one dtype for both", f'cast one: {label}.cast("{head.dtype}")')
 
 
-def is_tensor(value: Any) -> bool:
+def is_tensor(value: Tensor | Number) -> bool:
     """Whether a value is an array or a traced symbol."""
-    return isinstance(value, TensorLike)
+    return isinstance(value, Tensor)
 
 
 def axis_of(name: str, axis: int, ndim: int) -> int:
@@ -85,30 +86,30 @@ def distinct_axes(name: str, axis1: int, axis2: int, ndim: int) -> tuple[int, in
     return first, second
 
 
-def require_rank(name: str, x: Any, *, least: int) -> None:
+def require_rank(name: str, x: Tensor, *, least: int) -> None:
     """At least so many axes."""
     require(name, x.ndim >= least, f"'x' has shape {show(x.shape)}", f"rank {least} or more")
 
 
-def require_number(name: str, x: Any, label: str = "x") -> None:
+def require_number(name: str, x: Tensor, label: str = "x") -> None:
     """Any dtype but bool."""
     remedy = f'cast it: {label}.cast("int64")'
     require(name, x.dtype != "bool", f"'{label}' has dtype bool", "numbers", remedy)
 
 
-def require_same_device(name: str, *xs: Any) -> None:
+def require_same_device(name: str, *xs: Tensor) -> None:
     """Raise DeviceError of the function `name` unless the tensors are on one device."""
     with attributed(name):
         rules.same_device(*(x.type for x in xs))
 
 
-def broadcast_shape(name: str, *xs: Any) -> tuple[Any, ...]:
+def broadcast_shape(name: str, *xs: Tensor) -> tuple[Any, ...]:
     """The shape that the tensors broadcast to. Raises TypeInferenceError of the function `name`."""
     with attributed(name):
         return rules.broadcast_shapes(*(x.shape for x in xs))
 
 
-def as_dtype(x: Any, dtype: str) -> Any:
+def as_dtype(x: T, dtype: str) -> T:
     """x in another dtype; x itself if it has it."""
     return x if x.dtype == dtype else meta.cast(x, dtype)
 
@@ -117,7 +118,7 @@ def promoted(name: str, xs: Sequence[Any]) -> list[Any]:
     """Tensors and NumPy arrays as tensors of one dtype. Raises TypeInferenceError of the function `name` for an
     empty list, DeviceError for tensors on several devices."""
     require(name, len(xs) > 0, "no tensors", "at least one")
-    xs = [x if isinstance(x, TensorLike) else meta.asarray(x) for x in xs]
+    xs = [x if isinstance(x, Tensor) else meta.asarray(x) for x in xs]
     require_same_device(name, *xs)
     common = reduce(dtypes.promote, (x.dtype for x in xs))
     return [as_dtype(x, common) for x in xs]

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
+from meta._generated.methods import T
 from meta.dim import Dim, same_dim
 
 
-def transposed(x: Any) -> Any:
+def transposed(x: T) -> T:
     """The last two axes swapped."""
     return meta.swap_axis(x, -2, -1)
 
 
-def main_diagonal(x: Any) -> Any:
+def main_diagonal(x: T) -> T:
     """The elements (..., i, i) as a last axis. Of symbolic sizes only equal ones, of square matrices, are known to be
     the smaller one."""
     m, n = x.shape[-2:]
@@ -26,6 +25,6 @@ def main_diagonal(x: Any) -> Any:
     return diagonal if diagonal.dtype == x.dtype else meta.cast(diagonal, x.dtype)
 
 
-def identity(like: Any, m: Dim, n: Dim | None = None, dtype: str = "bool") -> Any:
+def identity(like: T, m: Dim, n: Dim | None = None, dtype: str = "bool") -> T:
     """The matrix (m, n) with ones on its diagonal, on the device of a tensor."""
     return meta.eye(m, m if n is None else n, dtype, like.device)  # type: ignore[arg-type]

@@ -6,10 +6,11 @@ import math
 from typing import Any
 
 import meta
+from meta._generated.methods import T
 from meta.dtype import is_complex
 
 
-def p_norm(x: Any, p: float, axis: Any = -1, keepdims: bool = False) -> Any:
+def p_norm(x: T, p: float, axis: Any = -1, keepdims: bool = False) -> T:
     """sum(|x|**p)**(1/p) over axes: for p = inf and -inf the largest and the smallest |x|, for 0 the number of elements
     that are not 0. Elements of 0, and vectors of zeros, have the gradient 0, as in torch."""
     x = meta.abs(x) if is_complex(x.dtype) else x
@@ -26,7 +27,7 @@ def p_norm(x: Any, p: float, axis: Any = -1, keepdims: bool = False) -> Any:
     return root(meta.sum(meta.where(is_zero, 0 if p > 0 else math.inf, powers), axis, keepdims), p)
 
 
-def root(total: Any, p: float) -> Any:
+def root(total: T, p: float) -> T:
     """total**(1/p), with the gradient 0 at 0."""
     is_zero = meta.equal(total, 0)
     safe = meta.where(is_zero, 1, total)

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import meta
+from meta._generated.methods import T
 from meta.errors import ArgumentError
 
 Reduction = Literal["mean", "sum", "none"]
@@ -17,7 +18,7 @@ def check_reduction(name: str, reduction: str, *more: str) -> None:
         raise ArgumentError(name, f"reduction is {reduction!r}", f'{allowed} or "none"')
 
 
-def reduced(losses: Any, reduction: str) -> Any:
+def reduced(losses: T, reduction: str) -> T:
     """The mean or the sum of all losses, or the losses themselves."""
     if reduction == "none":
         return losses

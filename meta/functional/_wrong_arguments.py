@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import inspect
 import os
+import re
 import traceback
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.op.rules import show
-from meta.schema._dsl import TensorLike
 
+_TENSOR = re.compile(r"\b(Any|T|Tensor)\b( \| Number)?( \| None)?")
+"""Annotations of tensors."""
 _PACKAGE = str(Path(meta.__file__).parent) + os.sep
 
 
@@ -41,18 +44,17 @@ def _expected(parameter: inspect.Parameter, value: Any) -> str:
     """The kind that a parameter without a default has if `value` is of none that it may have; "" otherwise."""
     if parameter.default is not parameter.empty or parameter.kind is parameter.VAR_POSITIONAL:
         return ""
-    annotation = str(parameter.annotation)
+    annotation = _TENSOR.sub("tensor", str(parameter.annotation))
     if annotation == "str":
         return "" if isinstance(value, str) else "a str"
     is_of_no_use = value is None or isinstance(value, (str, bytes, dict)) or type(value) is object
-    kind = "a tensor" if annotation == "Any" else annotation.replace("Any", "tensor")
+    kind = "a tensor" if annotation == "tensor" else annotation
     return kind if is_of_no_use else ""
 
 
 def _described(value: Any) -> str:
-    if isinstance(value, TensorLike):
-        tensor = cast("Any", value)
-        return f"a tensor of shape {show(tensor.shape)}"
+    if isinstance(value, Tensor):
+        return f"a tensor of shape {show(value.shape)}"
     if isinstance(value, (tuple, list)):
         count = len(value)  # pyright: ignore[reportUnknownArgumentType]
         return f"a {type(value).__name__} of {count}"  # pyright: ignore[reportUnknownArgumentType]

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
+from meta._generated.methods import T
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 
 __all__ = ["glu", "prelu", "relu6", "rrelu", "softmin"]
 
 
-def relu6(x: Any) -> Any:
+def relu6(x: T) -> T:
     """min(max(x, 0), 6), in the dtype of x."""
     return meta.hardtanh(x, 0, 6)
 
 
-def glu(x: Any, axis: int = -1) -> Any:
+def glu(x: T, axis: int = -1) -> T:
     """a * sigmoid(b), with x split into the halves a and b along an axis (Y. Dauphin et al., 2017).
 
     Raises ArgumentError for a tensor without axes and an axis of odd size, TypeInferenceError for an axis out of
@@ -29,7 +28,7 @@ def glu(x: Any, axis: int = -1) -> Any:
     return a * meta.sigmoid(b)
 
 
-def prelu(x: Any, weight: Any) -> Any:
+def prelu(x: T, weight: T) -> T:
     """x above 0, weight * x elsewhere (K. He et al., 2015).
 
     weight: of the dtype of x; a scalar, or of shape (1,), or with one slope for each channel along axis 1 of x (of each
@@ -46,7 +45,7 @@ def prelu(x: Any, weight: Any) -> Any:
     return meta.where(meta.greater(x, 0), x, slope * x)
 
 
-def rrelu(x: Any, key: Any = None, lower: float = 1 / 8, upper: float = 1 / 3) -> Any:
+def rrelu(x: T, key: T | None = None, lower: float = 1 / 8, upper: float = 1 / 3) -> T:
     """x above 0, slope * x elsewhere, with a random slope for each element (B. Xu et al., "Empirical Evaluation of
     Rectified Activations in Convolutional Network", 2015).
 
@@ -59,6 +58,6 @@ def rrelu(x: Any, key: Any = None, lower: float = 1 / 8, upper: float = 1 / 3) -
     return meta.where(meta.greater(x, 0), x, meta.uniform(key, x.shape, lower, upper, x.dtype) * x)
 
 
-def softmin(x: Any, axis: int = -1) -> Any:
+def softmin(x: T, axis: int = -1) -> T:
     """Softmax of -x along an axis. Raises TypeInferenceError for an axis out of range and other than floats."""
     return meta.softmax(meta.negative(x), axis)

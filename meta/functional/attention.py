@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError, MetaError
 from meta.op import rules
@@ -14,9 +15,9 @@ __all__ = ["attention", "multi_head_attention"]
 
 
 def attention(
-    q: Any, k: Any, v: Any, mask: Any = None, causal: bool = False, scale: float | None = None, dropout: float = 0.0,
-    key: Any = None, grouped: bool = False,
-) -> Any:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None,
+    dropout: float = 0.0, key: Tensor | None = None, grouped: bool = False,
+) -> Tensor:  # fmt: skip
     """softmax(scale * q @ k^T + mask) @ v, as torch's scaled_dot_product_attention (A. Vaswani et al., "Attention Is
     All You Need", 2017): (..., length, value features).
 
@@ -40,12 +41,12 @@ def attention(
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = meta.matmul(meta.cast(q, wide), meta.cast(k, wide), transpose_b=True) * factor
     weights = _weights(masked_scores(scores, mask, causal))
-    if dropout:
+    if key is not None and dropout:
         weights = meta.dropout(weights, key, dropout)[0]
     return meta.cast(meta.matmul(weights, meta.cast(v, wide)), q.dtype)
 
 
-def shared_heads(q: Any, x: Any) -> Any:
+def shared_heads(q: T, x: T) -> T:
     """Keys or values with each head repeated for the heads of q that share it."""
     if q.ndim < 3 or x.ndim < 3 or x.shape[-3] == 0 or q.shape[-3] % x.shape[-3]:
         problem = f"'q' has shape {tuple(q.shape)}, keys or values {tuple(x.shape)}"
@@ -53,7 +54,7 @@ def shared_heads(q: Any, x: Any) -> Any:
     return meta.repeat(x, q.shape[-3] // x.shape[-3], -3)
 
 
-def _same_lead(*tensors: Any) -> tuple[Any, ...]:
+def _same_lead(*tensors: T) -> tuple[T, ...]:
     """The tensors with their leading axes broadcast."""
     if min(t.ndim for t in tensors) < 2:
         return tensors  # the operator words the error
@@ -67,7 +68,7 @@ def _same_lead(*tensors: Any) -> tuple[Any, ...]:
     return tuple(t if rules.same_shape(tuple(t.shape), s) else meta.broadcast_to(t, s) for t, s in pairs)
 
 
-def masked_scores(scores: Any, mask: Any, causal: bool) -> Any:
+def masked_scores(scores: Tensor, mask: Tensor | None, causal: bool) -> Tensor:
     """The scores, -inf where a query does not attend."""
     if causal:
         length, keys = scores.shape[-2:]
@@ -80,17 +81,17 @@ def masked_scores(scores: Any, mask: Any, causal: bool) -> Any:
     return scores + meta.cast(mask, scores.dtype)
 
 
-def _weights(scores: Any) -> Any:
+def _weights(scores: T) -> T:
     """softmax(scores), 0 in rows whose scores are all -inf."""
     is_hidden = meta.equal(meta.max(meta.stop_gradient(scores), -1, True), -math.inf)
     return meta.where(is_hidden, 0, meta.softmax(meta.where(is_hidden, 0, scores), -1))
 
 
 def multi_head_attention(
-    query: Any, key: Any, value: Any, heads: int, project: Any, project_bias: Any, out: Any, out_bias: Any, *,
-    mask: Any = None, key_padding_mask: Any = None, bias_k: Any = None, bias_v: Any = None, add_zero: bool = False,
-    causal: bool = False, dropout: float = 0.0, seed: Any = None, need_weights: bool = False,
-    average_weights: bool = True,
+    query: Tensor, key: Tensor, value: Tensor, heads: int, project: Tensor, project_bias: Tensor | None, out: Tensor,
+    out_bias: Tensor, *, mask: Tensor | None = None, key_padding_mask: Tensor | None = None,
+    bias_k: Tensor | None = None, bias_v: Tensor | None = None, add_zero: bool = False, causal: bool = False,
+    dropout: float = 0.0, seed: Any = None, need_weights: bool = False, average_weights: bool = True,
 ) -> Any:  # fmt: skip
     """Attention in several heads with projections, as torch's multi_head_attention_forward.
 
@@ -140,13 +141,13 @@ def multi_head_attention(
     return y, meta.mean(weights, 1) if average_weights else weights
 
 
-def _by_heads(x: Any, heads: int) -> Any:
+def _by_heads(x: T, heads: int) -> T:
     """(length, batch, features) as (batch, heads, length, features / heads)."""
     length, batch, features = x.shape
     return meta.transpose(meta.reshape(x, (length, batch, heads, features // heads)), (1, 2, 0, 3))
 
 
-def _with_more_keys(x: Any, bias: Any, add_zero: bool) -> tuple[Any, int]:
+def _with_more_keys(x: Tensor, bias: Tensor | None, add_zero: bool) -> tuple[Any, int]:
     """Keys or values (keys, batch, features) with further ones, and how many these are."""
     parts = [x]
     if bias is not None:
@@ -156,7 +157,7 @@ def _with_more_keys(x: Any, bias: Any, add_zero: bool) -> tuple[Any, int]:
     return (meta.concatenate(parts, 0) if len(parts) > 1 else x), len(parts) - 1
 
 
-def _hidden(scores: Any, mask: Any, key_padding_mask: Any, extra: int, causal: bool) -> Any:
+def _hidden(scores: Tensor, mask: Tensor | None, key_padding_mask: Tensor | None, extra: int, causal: bool) -> Any:
     """The scores (batch, heads, length, keys) with masks, which say nothing of `extra` last keys, applied."""
     batch, heads, length, keys = scores.shape
     key_count = keys - extra

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
+from meta._generated.methods import T
 from meta.errors import ArgumentError
 from meta.functional._axes import equal_shapes
 
 __all__ = ["bilinear"]
 
 
-def bilinear(x1: Any, x2: Any, w: Any, bias: Any = None) -> Any:
+def bilinear(x1: T, x2: T, w: T, bias: T | None = None) -> T:
     """y[..., o] = sum over i and j of x1[..., i] * w[o, i, j] * x2[..., j], plus bias[o]. x1: (..., in1); x2: (...,
     in2), with equal leading axes; w: (out, in1, in2); bias: (out,). Raises ArgumentError for other shapes."""
     fits = x1.ndim >= 1 and x2.ndim >= 1 and w.ndim == 3

@@ -6,13 +6,16 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
+from meta.dtype import Number
 from meta.errors import ArgumentError
-from meta.schema._dsl import TensorLike
 
 __all__ = ["allclose", "array_equal", "isclose", "isreal"]
 
 
-def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Any:
+def isclose(
+    x1: Tensor | Number, x2: Tensor | Number, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> Tensor:
     """Whether |x1 - x2| <= atol + rtol * |x2|, elementwise, as torch.isclose and numpy.isclose do: a bool tensor of the
     broadcast shape.
 
@@ -36,19 +39,21 @@ def isclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan:
     return _near(same, meta.cast(distance, wide), meta.abs(meta.cast(x2, wide)), rtol, atol)
 
 
-def _near(same: Any, distance: Any, size: Any, rtol: float, atol: float) -> Any:
+def _near(same: Any, distance: T, size: Any, rtol: float, atol: float) -> T:
     near = meta.logical_and(meta.isfinite(distance), meta.less_equal(distance, size * rtol + atol))
     return meta.logical_or(same, near)
 
 
-def allclose(x1: Any, x2: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> bool:
+def allclose(
+    x1: Tensor | Number, x2: Tensor | Number, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False
+) -> bool:
     """Whether all elements are close (see `isclose`), as torch.allclose and numpy.allclose do.
 
     Raises TraceError in a traced function, where values are unknown, and TypeInferenceError as `isclose` does."""
     return bool(meta.all(isclose(x1, x2, rtol, atol, equal_nan)))
 
 
-def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> bool:
+def array_equal(x1: Tensor | Number, x2: Tensor | Number, equal_nan: bool = False) -> bool:
     """Whether two tensors have one shape and equal elements, as numpy.array_equal and torch.equal do.
 
     Dtypes may differ. equal_nan: whether NaN equals NaN. Raises TraceError in a traced function, whose values are
@@ -62,16 +67,16 @@ def array_equal(x1: Any, x2: Any, equal_nan: bool = False) -> bool:
     return bool(meta.all(same))
 
 
-def isreal(x: Any) -> Any:
+def isreal(x: Tensor) -> Tensor:
     """Whether each element has no imaginary part other than 0, as a bool tensor: true for real dtypes, NaN too."""
     if not dtypes.is_complex(x.dtype):
         return meta.full(x.shape, True, "bool", x.device)
     return meta.equal(meta.imag(x), 0)
 
 
-def _tensors(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
+def _tensors(name: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tensor, Tensor]:
     """Both operands as tensors of their common dtype."""
-    tensors = [x for x in (x1, x2) if isinstance(x, TensorLike)]
+    tensors = [x for x in (x1, x2) if isinstance(x, Tensor)]
     if not tensors:
         raise ArgumentError(
             name,
@@ -79,12 +84,12 @@ def _tensors(name: str, x1: Any, x2: Any) -> tuple[Any, Any]:
             "at least one tensor",
             "use meta.array(x)",
         )
-    first: Any = tensors[0]
+    first = tensors[0]
 
-    def tensor(x: Any) -> Any:
+    def tensor(x: Any) -> Tensor:
         if isinstance(x, (bool, int, float, complex)):
             return meta.full((), x, dtypes.promote_scalar(first.dtype, x), first.device)
-        return x if isinstance(x, TensorLike) else meta.asarray(x, device=first.device)
+        return x if isinstance(x, Tensor) else meta.asarray(x, device=first.device)
 
     x1, x2 = tensor(x1), tensor(x2)
     common = dtypes.promote(x1.dtype, x2.dtype)

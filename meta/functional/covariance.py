@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
 from meta.functional._checks import require
 from meta.functional._matrices import main_diagonal
@@ -15,7 +14,7 @@ from meta.op.rules import show
 __all__ = ["corrcoef", "cov"]
 
 
-def cov(x: Any, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(x: Tensor, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """The covariances of variables, the rows of x (variables, observations): (variables, variables), or a 0-d tensor
     for one variable (observations,).
 
@@ -41,7 +40,7 @@ def cov(x: Any, correction: int = 1, fweights: Any = None, aweights: Any = None)
     return covariances if x.ndim == 2 and rows.shape[0] != 1 else meta.reshape(covariances, ())
 
 
-def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
+def _weights(rows: Tensor, fweights: Tensor | None, aweights: Tensor | None) -> Tensor | None:
     weights = None
     for name, factors, of_ints in (("fweights", fweights, True), ("aweights", aweights, False)):
         if factors is None:
@@ -56,14 +55,14 @@ def _weights(rows: Any, fweights: Any, aweights: Any) -> Any:
     return weights
 
 
-def _require_no_negative(name: str, weights: Any) -> None:
+def _require_no_negative(name: str, weights: Tensor) -> None:
     """Raise TypeInferenceError for arrays; traced values are unknown."""
     if isinstance(weights, NDArray) and weights.size:
         least = meta.min(weights).item()
         require("cov", least >= 0, f"'{name}' has the weight {least}", "weights from 0 up")
 
 
-def corrcoef(x: Any) -> Any:
+def corrcoef(x: Tensor) -> Tensor:
     """The correlations of variables, the rows of x (variables, observations): covariances divided by both standard
     deviations, from -1 to 1; a 0-d tensor for one variable.
 

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dtype import is_float, is_int
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.functional._reduction import Reduction, check_reduction, reduced
-from meta.schema._dsl import TensorLike
 
 __all__ = ["ctc_loss"]
 
@@ -19,9 +19,9 @@ _Lengths = Any | Sequence[int]
 
 
 def ctc_loss(
-    x: Any, target: Any, input_lengths: _Lengths, target_lengths: _Lengths, blank: int = 0,
+    x: T, target: T, input_lengths: _Lengths, target_lengths: _Lengths, blank: int = 0,
     reduction: Reduction = "mean", zero_infinity: bool = False,
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """The negative log-probability of sequences of labels, over all their alignments with the outputs of a network (A.
     Graves et al., "Connectionist Temporal Classification", 2006).
 
@@ -54,7 +54,7 @@ def ctc_loss(
     return reduced(losses, reduction)
 
 
-def _check(x: Any, target: Any, blank: int) -> None:
+def _check(x: Tensor, target: Tensor, blank: int) -> None:
     if x.ndim != 3 or 0 in x.shape or not is_float(x.dtype):
         raise ArgumentError("ctc_loss", f"x is {x.dtype} of shape {tuple(x.shape)}", "floats, (time, n, classes)")
     fits = target.ndim == 1 or (target.ndim == 2 and target.shape[0] == x.shape[1])
@@ -65,9 +65,9 @@ def _check(x: Any, target: Any, blank: int) -> None:
         raise ArgumentError("ctc_loss", f"blank is {blank}", f"0 to {x.shape[2] - 1}, a class")
 
 
-def _lengths(lengths: _Lengths, x: Any, batch: int) -> Any:
+def _lengths(lengths: _Lengths, x: T, batch: int) -> T:
     """Lengths as an int64 tensor (n,)."""
-    if not isinstance(lengths, TensorLike):
+    if not isinstance(lengths, Tensor):
         listed = [lengths] if isinstance(lengths, int) else list(lengths)
         lengths = meta.array(listed, dtype="int64", device=x.device)
     tensor: Any = lengths
@@ -77,17 +77,17 @@ def _lengths(lengths: _Lengths, x: Any, batch: int) -> Any:
     return meta.cast(meta.reshape(tensor, (batch,)), "int64")
 
 
-def _padded(target: Any, labels: Any, lengths: _Lengths) -> Any:
+def _padded(target: T, labels: T, lengths: _Lengths) -> T:
     """Sequences that follow each other as rows; elements behind the end of a row belong to others."""
     if isinstance(lengths, NDArray):
         lengths = lengths.tolist()
-    longest = target.shape[0] if isinstance(lengths, TensorLike) else max(lengths, default=0)
+    longest = target.shape[0] if isinstance(lengths, Tensor) else max(lengths, default=0)
     begin = meta.cumsum(labels, 0) - labels
     place = meta.expand_dims(begin, 1) + meta.arange(0, longest, 1, "int64", target.device)
     return meta.take(target, meta.clip(place, 0, max(target.shape[0] - 1, 0)), 0)
 
 
-def _log_probability(x: Any, target: Any, inputs: Any, labels: Any, blank: int) -> Any:
+def _log_probability(x: T, target: T, inputs: T, labels: T, blank: int) -> T:
     """The forward variables of section 4.1, in logarithms, up to the last time of each example; (n,)."""
     steps, batch, _ = x.shape
     count = target.shape[1]
@@ -107,7 +107,7 @@ def _log_probability(x: Any, target: Any, inputs: Any, labels: Any, blank: int) 
     first, *later = meta.split(emitted, (1,), 0)
     alpha = meta.where(meta.less(state, 2), meta.squeeze(first, 0), -math.inf)
 
-    def advance(alpha: Any, element: tuple[Any, Any]) -> tuple[Any, tuple[()]]:
+    def advance(alpha: Tensor, element: tuple[Any, Any]) -> tuple[Any, tuple[()]]:
         emitted, time = element
         reached = _added(alpha, count, skips) + emitted
         return meta.where(meta.expand_dims(meta.greater(inputs, time), 1), reached, alpha), ()
@@ -122,7 +122,7 @@ def _log_probability(x: Any, target: Any, inputs: Any, labels: Any, blank: int) 
     return total - _normaliser(x, inputs)
 
 
-def _added(alpha: Any, count: int, skips: Any) -> Any:
+def _added(alpha: T, count: int, skips: T | None) -> T:
     """The logarithm of the probability of all states from which each state is reached."""
     if count == 0:
         return alpha
@@ -140,7 +140,7 @@ def _log_sum(parts: list[Any]) -> Any:
     return meta.where(is_nothing, -math.inf, total)
 
 
-def _normaliser(x: Any, inputs: Any) -> Any:
+def _normaliser(x: Tensor, inputs: Tensor) -> Tensor:
     """0 with the gradient exp(x) up to the last time of each example."""
     total = meta.sum(meta.exp(x), 2)
     steps = meta.expand_dims(meta.arange(0, x.shape[0], 1, "int64", x.device), 1)

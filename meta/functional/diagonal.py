@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.device import CPU, Device
 from meta.dim import product
 from meta.functional._checks import distinct_axes, require, require_same_device, require_same_dtype
@@ -16,7 +17,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal(x: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:
     """The elements of the planes of two axes whose column is their row plus `offset`, along a new last axis.
 
     Raises TypeInferenceError for fewer than two axes, or twice the same."""
@@ -26,7 +27,7 @@ def diagonal(x: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
     return meta.strided_slice(rows, (*(0,) * lead, begin), (*(WHOLE,) * lead, end), (*(1,) * lead, step))
 
 
-def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+def diagonal_scatter(x: T, src: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:
     """x with `diagonal(x, offset, axis1, axis2)` replaced by `src`, which has its shape and the dtype of x."""
     rows, planes = _flat_planes("diagonal_scatter", x, axis1, axis2)
     n, m = planes[-2:]
@@ -43,7 +44,7 @@ def diagonal_scatter(x: Any, src: Any, offset: int = 0, axis1: int = 0, axis2: i
     return meta.moveaxis(meta.reshape(replaced, planes), (-2, -1), (axis1, axis2))
 
 
-def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+def diag_embed(x: T, offset: int = 0, axis1: int = -2, axis2: int = -1) -> T:
     """Square matrices, in the planes of two axes of the result, with the rows of x (its last axis) on diagonal `offset`
     and zeros elsewhere."""
     require("diag_embed", x.ndim > 0, "'x' is 0-d", "at least one axis")
@@ -56,13 +57,13 @@ def diag_embed(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any
     return meta.moveaxis(meta.reshape(flat, (*lead, n, n)), (-2, -1), (first, second))
 
 
-def diag(x: Any, offset: int = 0) -> Any:
+def diag(x: T, offset: int = 0) -> T:
     """The matrix with a vector on diagonal `offset`, or that diagonal of a matrix."""
     require("diag", x.ndim in (1, 2), f"'x' has shape {rules.show(x.shape)}", "rank 1 or 2")
     return diag_embed(x, offset) if x.ndim == 1 else diagonal(x, offset)
 
 
-def diagflat(x: Any, offset: int = 0) -> Any:
+def diagflat(x: T, offset: int = 0) -> T:
     """The matrix with the elements of x, in row-major order, on diagonal `offset`."""
     return diag_embed(meta.reshape(x, (product(x.shape),)), offset)
 
@@ -85,7 +86,7 @@ def _triangle(name: str, n: int, m: int, offset: int, dtype: str, device: Device
     return meta.asarray(np.stack(positions).astype(dtype), device=device)
 
 
-def _flat_planes(name: str, x: Any, axis1: int, axis2: int) -> tuple[Any, tuple[Any, ...]]:
+def _flat_planes(name: str, x: Tensor, axis1: int, axis2: int) -> tuple[Any, tuple[Any, ...]]:
     """x with two axes moved to the end and flattened, and its shape before flattening."""
     first, second = distinct_axes(name, axis1, axis2, x.ndim)
     moved = meta.moveaxis(x, (first, second), (-2, -1))

@@ -7,16 +7,16 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.errors import ArgumentError
 from meta.functional._axes import along
 from meta.functional._checks import as_dtype, axes_of, axis_of, promoted, require, require_number, require_rank
 from meta.op import rules
-from meta.schema._dsl import TensorLike
 
 __all__ = ["cumulative_trapezoid", "diff", "gradient", "trapezoid", "trapz"]
 
 
-def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(x: Tensor, n: int = 1, axis: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
     """The differences of neighbours along an axis, n times, after `prepend` and `append` were joined to its ends; of
     bool, whether neighbours differ."""
     require_rank("diff", x, least=1)
@@ -32,13 +32,13 @@ def diff(x: Any, n: int = 1, axis: int = -1, prepend: Any = None, append: Any = 
     return out
 
 
-def _part(x: Any, axis: int, start: int, stop: int | None) -> Any:
+def _part(x: T, axis: int, start: int, stop: int | None) -> T:
     """x[start:stop] along an axis, also of a symbolic size."""
     lead = (0,) * axis
     return meta.strided_slice(x, (*lead, start), (*(2**62,) * axis, 2**62 if stop is None else stop))
 
 
-def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+def trapezoid(y: T, x: T | None = None, dx: float = 1.0, axis: int = -1) -> T:
     """The integral along an axis by the trapezoidal rule. x: the places of the elements of y, a tensor that broadcasts
     to it (a vector lies along the axis); without it, dx is their distance."""
     axis, sums, widths = _trapezoids("trapezoid", y, x, axis)
@@ -48,17 +48,17 @@ def trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
 trapz = trapezoid
 
 
-def cumulative_trapezoid(y: Any, x: Any = None, dx: float = 1.0, axis: int = -1) -> Any:
+def cumulative_trapezoid(y: T, x: T | None = None, dx: float = 1.0, axis: int = -1) -> T:
     """The integrals from the first element to each of the others along an axis, as `trapezoid`."""
     axis, sums, widths = _trapezoids("cumulative_trapezoid", y, x, axis)
     return _halved(meta.cumsum(sums if widths is None else sums * widths, axis), 1 if widths is not None else dx)
 
 
-def _halved(total: Any, dx: float) -> Any:
+def _halved(total: T, dx: float) -> T:
     return (total if dtypes.is_inexact(total.dtype) else meta.cast(total, "float32")) * (dx / 2)
 
 
-def _trapezoids(name: str, y: Any, x: Any, axis: int) -> tuple[int, Any, Any]:
+def _trapezoids(name: str, y: Tensor, x: Tensor | None, axis: int) -> tuple[int, Any, Any]:
     """The axis counted from the front, the sums of neighbours, and their distances where places are given."""
     require_rank(name, y, least=1)
     require_number(name, y, "y")
@@ -78,7 +78,9 @@ def _trapezoids(name: str, y: Any, x: Any, axis: int) -> tuple[int, Any, Any]:
     return axis - y.ndim, sums, widths
 
 
-def gradient(x: Any, spacing: Any = 1, axis: int | Sequence[int] | None = None, edge_order: int = 1) -> tuple[Any, ...]:
+def gradient(
+    x: Tensor, spacing: Any = 1, axis: int | Sequence[int] | None = None, edge_order: int = 1
+) -> tuple[Tensor, ...]:
     """The derivatives along axes (None: all), by differences of second order inside and of `edge_order` at the ends.
 
     spacing: the distance of neighbours, one for all axes or one each; or for each axis the places of the elements, a
@@ -98,7 +100,7 @@ def gradient(x: Any, spacing: Any = 1, axis: int | Sequence[int] | None = None, 
     return tuple(_derivative(x, each, h, edge_order) for each, h in zip(axes, spacings, strict=True))
 
 
-def _derivative(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
+def _derivative(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     """The slopes between neighbours, each inner one weighted by the width of the interval on the other side."""
     widths = _widths(x, axis, spacing)
     slopes = (_part(x, axis, 1, None) - _part(x, axis, 0, -1)) / widths
@@ -113,9 +115,9 @@ def _derivative(x: Any, axis: int, spacing: Any, edge_order: int) -> Any:
     return meta.concatenate([first, inside, last], axis)
 
 
-def _widths(x: Any, axis: int, spacing: Any) -> Any:
+def _widths(x: Tensor, axis: int, spacing: Any) -> Any:
     """The distances of neighbours: a number, or a tensor along the axis."""
-    if not isinstance(spacing, TensorLike) or not spacing.ndim:  # type: ignore[attr-defined]
+    if not isinstance(spacing, Tensor) or not spacing.ndim:
         return spacing
     places: Any = spacing
     fits = places.ndim == 1 and places.shape[0] == x.shape[axis]
@@ -125,4 +127,4 @@ def _widths(x: Any, axis: int, spacing: Any) -> Any:
 
 
 def _width(widths: Any, axis: int, start: int, stop: int | None) -> Any:
-    return _part(widths, axis, start, stop) if isinstance(widths, TensorLike) and widths.ndim else widths  # type: ignore[attr-defined]
+    return _part(widths, axis, start, stop) if isinstance(widths, Tensor) and widths.ndim else widths

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from math import inf
-from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import product, same_dim
 from meta.functional._axes import broadcast
 from meta.functional._checks import (
@@ -28,17 +28,17 @@ _MOST_DIFFERENCES = 1 << 24
 larger ones in the Euclidean norm from products of matrices."""
 
 
-def normalize(x: Any, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> Any:
+def normalize(x: T, p: float = 2.0, axis: int = 1, eps: float = 1e-12) -> T:
     """x divided by its p-norm along an axis, or by `eps` where the norm is less."""
     return x / meta.maximum(vector_norm(x, p, axis, True), eps)
 
 
-def pairwise_distance(x1: Any, x2: Any, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> Any:
+def pairwise_distance(x1: T, x2: T, p: float = 2.0, eps: float = 1e-6, keepdims: bool = False) -> T:
     """The p-norm of x1 - x2 + eps along the last axis; shapes broadcast. Raises TypeInferenceError for others."""
     return vector_norm(x1 - x2 + eps, p, -1, keepdims)
 
 
-def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any:
+def cosine_similarity(x1: T, x2: T, axis: int = 1, eps: float = 1e-8) -> T:
     """sum(x1 * x2) / (max(|x1|, eps) * max(|x2|, eps)) along an axis: the cosine of the angle of two vectors. Shapes
     broadcast. Raises TypeInferenceError for others."""
     x1, x2 = broadcast("cosine_similarity", x1, x2)
@@ -46,14 +46,14 @@ def cosine_similarity(x1: Any, x2: Any, axis: int = 1, eps: float = 1e-8) -> Any
     return meta.sum(unit1 * unit2, axis)
 
 
-def dist(x1: Any, x2: Any, p: float = 2) -> Any:
+def dist(x1: T, x2: T, p: float = 2) -> T:
     """The norm of order p of all elements of x1 - x2, whose shapes broadcast: a 0-d tensor. Dtypes promote.
 
     Raises TypeInferenceError for integers and shapes that do not broadcast."""
     return vector_norm(x1 - x2, p)
 
 
-def cdist(x1: Any, x2: Any, p: float = 2) -> Any:
+def cdist(x1: Tensor, x2: Tensor, p: float = 2) -> Tensor:
     """The distances, in the norm of order p, of each row of x1 and each of x2: (..., m, k) and (..., n, k) to (..., m,
     n); batches broadcast. The gradient at a distance of 0 is 0.
 
@@ -75,13 +75,13 @@ def cdist(x1: Any, x2: Any, p: float = 2) -> Any:
     return vector_norm(meta.expand_dims(x1, -2) - meta.expand_dims(x2, -3), p, -1)
 
 
-def _euclidean(x1: Any, x2: Any) -> Any:
+def _euclidean(x1: T, x2: T) -> T:
     rows, columns = (meta.sum(x * x, -1, True) for x in (x1, x2))
     squares = rows + meta.swap_axis(columns, -2, -1) - 2.0 * meta.matmul(x1, x2, False, True)
     return root(meta.maximum(squares, 0.0), 2)
 
 
-def pdist(x: Any, p: float = 2) -> Any:
+def pdist(x: Tensor, p: float = 2) -> Tensor:
     """The distances of each row of x (n, k) and each later row, in the norm of order p: (n * (n - 1) / 2,), the upper
     triangle of `cdist(x, x, p)` without the diagonal, row by row.
 
@@ -98,7 +98,7 @@ def pdist(x: Any, p: float = 2) -> Any:
     return vector_norm(meta.take(x, first, 0) - meta.take(x, second, 0), p, -1)
 
 
-def renorm(x: Any, p: float, axis: int, maxnorm: float) -> Any:
+def renorm(x: T, p: float, axis: int, maxnorm: float) -> T:
     """x with the slices at each position of an axis scaled down to a norm of order p of `maxnorm`, where it is larger.
 
     Raises TypeInferenceError for fewer than two axes, an order that is not positive, a negative maxnorm and

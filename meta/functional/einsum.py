@@ -8,6 +8,7 @@ from functools import lru_cache
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
 from meta.functional._matrices import main_diagonal
@@ -20,7 +21,7 @@ _TERM = re.compile(r"[A-Za-z]*(\.\.\.)?[A-Za-z]*")
 Labels = tuple[str, ...]
 
 
-def einsum(equation: str, *operands: Any) -> Any:
+def einsum(equation: str, *operands: T) -> T:
     """The sum of products that an equation such as "bij,bjk->bik" describes, as numpy.einsum does.
 
     Each operand has a term of one letter an axis; letters that the result (after "->") lacks are summed over. "..."
@@ -106,7 +107,7 @@ def _labels(text: str, rest: int) -> Labels:
     return (*before, *(str(n) for n in range(rest if dots else 0, 0, -1)), *after)
 
 
-def _diagonal(x: Any, labels: Labels) -> tuple[Any, Labels]:
+def _diagonal(x: Tensor, labels: Labels) -> tuple[Any, Labels]:
     """An operand without repeated labels: the elements whose positions along such axes agree."""
     for label in labels:
         while labels.count(label) > 1:
@@ -140,16 +141,16 @@ def _squeezed(equation: str, terms: list[tuple[Any, Labels]]) -> list[tuple[Any,
     return out
 
 
-def _summed(x: Any, labels: Labels, needed_labels: Iterable[str]) -> tuple[Any, Labels]:
+def _summed(x: Tensor, labels: Labels, needed_labels: Iterable[str]) -> tuple[Any, Labels]:
     gone = tuple(n for n, label in enumerate(labels) if label not in needed_labels)
     return (meta.sum(x, gone), tuple(label for label in labels if label in needed_labels)) if gone else (x, labels)
 
 
-def _ordered(x: Any, labels: Labels, order: Labels) -> Any:
+def _ordered(x: T, labels: Labels, order: Labels) -> T:
     return x if labels == order else meta.transpose(x, tuple(map(labels.index, order)))
 
 
-def _contracted(x: Any, left: Labels, y: Any, right: Labels, needed_labels: set[str]) -> tuple[Any, Labels]:
+def _contracted(x: Tensor, left: Labels, y: Tensor, right: Labels, needed_labels: set[str]) -> tuple[Any, Labels]:
     """The product of two operands, summed over the labels that nothing needs any more."""
     x, left = _summed(x, left, needed_labels | set(right))
     y, right = _summed(y, right, needed_labels | set(left))

@@ -3,24 +3,24 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
+from meta.dtype import Number
 from meta.errors import ArgumentError
-from meta.schema._dsl import TensorLike
 
 __all__ = ["fill", "float_power", "ldexp", "positive"]
 
 
-def positive(x: Any) -> Any:
+def positive(x: T) -> T:
     """x itself, a number of any dtype but bool (ArgumentError), as numpy.positive and torch.positive."""
     if x.dtype == "bool":
         raise ArgumentError("positive", "'x' has dtype bool", "numbers", 'cast it: x.cast("int64")')
     return x
 
 
-def float_power(x1: Any, x2: Any) -> Any:
+def float_power(x1: T, x2: T) -> T:
     """x1 ** x2 in float64, or in complex128 where one is complex. x1, x2: tensors or numbers, at least one a tensor;
     shapes broadcast."""
     has_complex = any(dtypes.is_complex(x.dtype) if _is_tensor(x) else isinstance(x, complex) for x in (x1, x2))
@@ -29,7 +29,7 @@ def float_power(x1: Any, x2: Any) -> Any:
     return meta.power(base, exponent)
 
 
-def ldexp(x1: Any, x2: Any) -> Any:
+def ldexp(x1: T, x2: T) -> T:
     """x1 * 2 ** x2: the number with mantissa x1 and exponent x2. Shapes broadcast; integers give float32.
 
     2 ** x2 is rounded to the dtype of the result, so that exponents beyond its range give 0 or infinity."""
@@ -41,15 +41,15 @@ def ldexp(x1: Any, x2: Any) -> Any:
     return x1 * meta.power(2.0, exponent)
 
 
-def fill(x: Any, value: Any) -> Any:
+def fill(x: Tensor, value: Tensor | Number) -> Tensor:
     """A tensor of the type of x with every element `value`, a number or a 0-d tensor. Raises ArgumentError for others.
     Gradients flow to the value only."""
     return meta.broadcast_to(_held_in(value, x, "fill"), x.shape)
 
 
-def _held_in(value: Any, x: Any, name: str) -> Any:
+def _held_in(value: Tensor | Number, x: Tensor, name: str) -> Tensor:
     """A number or a 0-d tensor as a 0-d tensor of the dtype of x; integers hold no fractions."""
-    if _is_tensor(value):
+    if isinstance(value, Tensor):
         if value.ndim:
             raise ArgumentError(name, f"'value' has {value.ndim} axes", "a number or a 0-d tensor")
         return meta.cast(value, x.dtype)
@@ -58,5 +58,5 @@ def _held_in(value: Any, x: Any, name: str) -> Any:
     return meta.full((), value, x.dtype, x.device)
 
 
-def _is_tensor(x: Any) -> bool:
-    return isinstance(x, TensorLike)
+def _is_tensor(x: Tensor | Number) -> bool:
+    return isinstance(x, Tensor)

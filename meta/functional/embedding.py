@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dtype import accumulation_dtype, is_int
 from meta.errors import ArgumentError
 from meta.functional._p_norm import p_norm
@@ -12,7 +13,7 @@ from meta.functional._p_norm import p_norm
 __all__ = ["embedding_bag", "embedding_renorm"]
 
 
-def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: float = 2.0) -> Any:
+def embedding_renorm(weight: T, indices: T, max_norm: float, norm_type: float = 2.0) -> T:
     """The table (rows, features) with each row at one of the indices whose p-norm exceeds `max_norm` scaled down to it
     (to max_norm / (norm + 1e-7) of itself), p being `norm_type`. Raises ArgumentError for a table of another rank."""
     if weight.ndim != 2:
@@ -24,7 +25,7 @@ def embedding_renorm(weight: Any, indices: Any, max_norm: float, norm_type: floa
     return weight * meta.expand_dims(meta.where(is_long, max_norm / (norm + 1e-7), 1), 1)
 
 
-def rows_of(weight: Any, indices: Any, padding_idx: int | None, scale_grad_by_freq: bool) -> Any:
+def rows_of(weight: T, indices: T, padding_idx: int | None, scale_grad_by_freq: bool) -> T:
     """The rows of a table at the indices. The row `padding_idx` has no gradient; with `scale_grad_by_freq` the gradient
     of each other row is divided by the number of its indices."""
     rows = meta.embedding(weight, indices)
@@ -38,16 +39,16 @@ def rows_of(weight: Any, indices: Any, padding_idx: int | None, scale_grad_by_fr
     return meta.where(padding, meta.stop_gradient(rows), rows)
 
 
-def row_counts(flat: Any, rows: Any, dtype: str) -> Any:
+def row_counts(flat: Tensor, rows: Any, dtype: str) -> Tensor:
     """How often each row occurs among the indices."""
     return meta.embedding_dx(meta.ones(flat.shape, dtype, flat.device), flat, rows)
 
 
 def embedding_bag(
-    weight: Any, indices: Any, offsets: Any = None, mode: Literal["sum", "mean", "max"] = "mean",
-    per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int | None = None,
+    weight: Tensor, indices: Tensor, offsets: Tensor | None = None, mode: Literal["sum", "mean", "max"] = "mean",
+    per_sample_weights: Tensor | None = None, include_last_offset: bool = False, padding_idx: int | None = None,
     scale_grad_by_freq: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The sum, mean or maximum of the rows of a table in each bag, (bags, features).
 
     weight: the table, (rows, features). indices: integer positions, (bags, length); or of all bags after another, (n,),
@@ -77,7 +78,9 @@ def embedding_bag(
     return meta.cast(total, weight.dtype)
 
 
-def _check(weight: Any, indices: Any, offsets: Any, mode: str, per_sample_weights: Any) -> None:
+def _check(
+    weight: Tensor, indices: Tensor, offsets: Tensor | None, mode: str, per_sample_weights: Tensor | None
+) -> None:
     name = "embedding_bag"
     if mode not in ("sum", "mean", "max"):
         raise ArgumentError(name, f"mode is {mode!r}", '"sum", "mean" or "max"')
@@ -98,7 +101,7 @@ def _check(weight: Any, indices: Any, offsets: Any, mode: str, per_sample_weight
         raise ArgumentError(name, shapes, "equal shapes")
 
 
-def bags_of(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any, Any]:
+def bags_of(indices: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Tensor, int]:
     """The bag of each index, and the number of bags."""
     if offsets is None:
         number, length = indices.shape
@@ -110,7 +113,7 @@ def bags_of(indices: Any, offsets: Any, include_last_offset: bool) -> tuple[Any,
     return meta.searchsorted(begins, position, right=True) - 1, number
 
 
-def _largest(values: Any, bags: Any, count: Any, number: Any) -> Any:
+def _largest(values: T, bags: T, count: Any, number: Any) -> T:
     """The largest of the counted rows in each bag; 0 in a bag without rows."""
     places = meta.broadcast_to(meta.expand_dims(bags, 1), values.shape)
     lowest = meta.full((number, values.shape[1]), float("-inf"), values.dtype, values.device)

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.device import Device
 from meta.dim import Dim
 from meta.functional._checks import axis_of, require
@@ -26,104 +27,104 @@ Sizes = Sequence[int] | int | None
 _LAST_TWO = (-2, -1)
 
 
-def fft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
+def fft(x: T, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> T:
     """The discrete Fourier transform along an axis, which is cut or padded with zeros to `n` points."""
     return _complex_transform("fft", x, n, axis, norm, forward=True)
 
 
-def ifft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
+def ifft(x: T, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> T:
     """The inverse of `fft`."""
     return _complex_transform("ifft", x, n, axis, norm, forward=False)
 
 
-def rfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
+def rfft(x: T, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> T:
     """`fft` of real numbers: the frequencies 0 to n // 2; the others are their conjugates."""
     return _from_real("rfft", x, n, axis, norm)
 
 
-def irfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
+def irfft(x: T, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> T:
     """The inverse of `rfft`: `n` real numbers, by default 2 * (m - 1) for m frequencies."""
     return _to_real("irfft", x, n, axis, norm)
 
 
-def hfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
+def hfft(x: T, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> T:
     """`fft` of a Hermitian signal whose first half is x: `n` real numbers, by default 2 * (m - 1)."""
     return _hermitian_to_real("hfft", x, n, axis, norm)
 
 
-def ihfft(x: Any, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> Any:
+def ihfft(x: T, n: int | None = None, axis: int = -1, norm: Norm | None = "backward") -> T:
     """The inverse of `hfft`: of real numbers, the first half of a Hermitian signal."""
     return _real_to_hermitian("ihfft", x, n, axis, norm)
 
 
-def fft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> Any:
+def fft2(x: T, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> T:
     """`fftn` of the last two axes."""
     return _complex_transform("fft2", x, s, axes, norm, forward=True)
 
 
-def ifft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> Any:
+def ifft2(x: T, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> T:
     """The inverse of `fft2`."""
     return _complex_transform("ifft2", x, s, axes, norm, forward=False)
 
 
-def rfft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> Any:
+def rfft2(x: T, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> T:
     """`rfftn` of the last two axes."""
     return _from_real("rfft2", x, s, axes, norm)
 
 
-def irfft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> Any:
+def irfft2(x: T, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> T:
     """The inverse of `rfft2`."""
     return _to_real("irfft2", x, s, axes, norm)
 
 
-def hfft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> Any:
+def hfft2(x: T, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> T:
     """`hfftn` of the last two axes."""
     return _hermitian_to_real("hfft2", x, s, axes, norm)
 
 
-def ihfft2(x: Any, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> Any:
+def ihfft2(x: T, s: Sizes = None, axes: Axes = _LAST_TWO, norm: Norm | None = "backward") -> T:
     """The inverse of `hfft2`."""
     return _real_to_hermitian("ihfft2", x, s, axes, norm)
 
 
-def fftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
+def fftn(x: T, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> T:
     """The discrete Fourier transform along several axes, each cut or padded with zeros to its size in `s`.
 
     s: a size for each axis, -1 for the size of x.  axes: None for as many of the last axes as `s` has sizes, or all."""
     return _complex_transform("fftn", x, s, axes, norm, forward=True)
 
 
-def ifftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
+def ifftn(x: T, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> T:
     """The inverse of `fftn`."""
     return _complex_transform("ifftn", x, s, axes, norm, forward=False)
 
 
-def rfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
+def rfftn(x: T, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> T:
     """`fftn` of real numbers, without the negative frequencies of the last of `axes`."""
     return _from_real("rfftn", x, s, axes, norm)
 
 
-def irfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
+def irfftn(x: T, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> T:
     """The inverse of `rfftn`. The last size is by default 2 * (m - 1) for m frequencies."""
     return _to_real("irfftn", x, s, axes, norm)
 
 
-def hfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
+def hfftn(x: T, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> T:
     """`fftn` of a Hermitian signal whose first half along the last of `axes` is x; real numbers."""
     return _hermitian_to_real("hfftn", x, s, axes, norm)
 
 
-def ihfftn(x: Any, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> Any:
+def ihfftn(x: T, s: Sizes = None, axes: Axes = None, norm: Norm | None = "backward") -> T:
     """The inverse of `hfftn`."""
     return _real_to_hermitian("ihfftn", x, s, axes, norm)
 
 
-def fftshift(x: Any, axes: Axes = None) -> Any:
+def fftshift(x: T, axes: Axes = None) -> T:
     """The frequencies of a transform in ascending order: 0 moves to the middle of each axis."""
     return _rolled("fftshift", x, axes, 1)
 
 
-def ifftshift(x: Any, axes: Axes = None) -> Any:
+def ifftshift(x: T, axes: Axes = None) -> T:
     """The inverse of `fftshift`."""
     return _rolled("ifftshift", x, axes, -1)
 
@@ -145,7 +146,7 @@ def rfftfreq(n: int, d: float = 1.0, *, dtype: str = "float32", device: Device |
 # --- transforms ------------------------------------------------------------------------------------------------------
 
 
-def _complex_transform(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | None, *, forward: bool) -> Any:
+def _complex_transform(name: str, x: T, s: Sizes, axes: Axes, norm: Norm | None, *, forward: bool) -> T:
     scale = _scale(name, norm, forward=forward)
     x = _inexact(name, x)
     axes, sizes = _resolved(name, x, s, axes)
@@ -157,26 +158,26 @@ def _complex_transform(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | Non
     return meta.fft_r2c(x, axes, scale, False)
 
 
-def _from_real(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | None) -> Any:
+def _from_real(name: str, x: T, s: Sizes, axes: Axes, norm: Norm | None) -> T:
     scale = _scale(name, norm, forward=True)
     x, axes = _real_signal(name, x, s, axes)
     return meta.fft_r2c(x, axes, scale, True)
 
 
-def _real_to_hermitian(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | None) -> Any:
+def _real_to_hermitian(name: str, x: T, s: Sizes, axes: Axes, norm: Norm | None) -> T:
     scale = _scale(name, norm, forward=False)
     x, axes = _real_signal(name, x, s, axes)
     half = meta.conj(meta.fft_r2c(x, axes[-1:], scale, True))
     return meta.fft_c2c(half, axes[:-1], scale, False) if axes[:-1] else half
 
 
-def _to_real(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | None) -> Any:
+def _to_real(name: str, x: T, s: Sizes, axes: Axes, norm: Norm | None) -> T:
     scale = _scale(name, norm, forward=False)
     x, axes, last_size = _half_signal(name, x, s, axes)
     return meta.fft_c2r(x, axes, last_size, scale)
 
 
-def _hermitian_to_real(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | None) -> Any:
+def _hermitian_to_real(name: str, x: T, s: Sizes, axes: Axes, norm: Norm | None) -> T:
     scale = _scale(name, norm, forward=True)
     x, axes, last_size = _half_signal(name, x, s, axes)
     if axes[:-1]:
@@ -184,7 +185,7 @@ def _hermitian_to_real(name: str, x: Any, s: Sizes, axes: Axes, norm: Norm | Non
     return meta.fft_c2r(meta.conj(x), axes[-1:], last_size, scale)
 
 
-def _real_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[int, ...]]:
+def _real_signal(name: str, x: Tensor, s: Sizes, axes: Axes) -> tuple[Any, tuple[int, ...]]:
     """Real numbers of the sizes to transform, and the axes."""
     x = _inexact(name, x)
     require(
@@ -195,7 +196,7 @@ def _real_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[in
     return _resized(x, resolved, sizes), resolved
 
 
-def _half_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[int, ...], Any]:
+def _half_signal(name: str, x: Tensor, s: Sizes, axes: Axes) -> tuple[Any, tuple[int, ...], Any]:
     """Complex numbers of the sizes to transform, the axes, and the size of the last one in the result."""
     x = _as_complex(_inexact(name, x))
     resolved, sizes = _resolved(name, x, s, axes)
@@ -205,7 +206,7 @@ def _half_signal(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[Any, tuple[in
     return _resized(x, resolved, (*sizes[:-1], last_size // 2 + 1)), resolved, last_size
 
 
-def _rolled(name: str, x: Any, axes: Axes, sign: int) -> Any:
+def _rolled(name: str, x: T, axes: Axes, sign: int) -> T:
     listed = tuple(range(x.ndim)) if axes is None else (axes,) if isinstance(axes, int) else axes
     resolved = tuple(axis_of(name, axis, x.ndim) for axis in listed)
     return meta.roll(x, tuple(sign * (x.shape[axis] // 2) for axis in resolved), resolved) if resolved else meta.copy(x)
@@ -220,18 +221,18 @@ def _scale(name: str, norm: Norm | None, *, forward: bool) -> Literal["none", "r
     return "root" if norm == "ortho" else "size" if (norm == "forward") == forward else "none"
 
 
-def _inexact(name: str, x: Any) -> Any:
+def _inexact(name: str, x: T) -> T:
     """x in a dtype with a transform: integers and booleans in float32, halves too."""
     has_dtype = hasattr(x, "dtype")
     require(name, has_dtype, f"argument 'x' is {type(x).__name__}", "a tensor", "wrap it: meta.array(...)")
     return x if x.dtype in ("float32", "float64", *dtypes.COMPLEX) else meta.cast(x, "float32")
 
 
-def _as_complex(x: Any) -> Any:
+def _as_complex(x: T) -> T:
     return x if dtypes.is_complex(x.dtype) else meta.cast(x, dtypes.complex_dtype(x.dtype))
 
 
-def _resolved(name: str, x: Any, s: Sizes, axes: Axes) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
+def _resolved(name: str, x: Tensor, s: Sizes, axes: Axes) -> tuple[tuple[int, ...], tuple[int | None, ...]]:
     """Axes counted from the front, and the size of each, None for the size of x."""
     sizes = (s,) if isinstance(s, int) else None if s is None else tuple(s)
     if axes is None:
@@ -263,7 +264,7 @@ def _require_axes(name: str, axes: tuple[int, ...]) -> None:
     require(name, len(axes) > 0, "no axes", "at least one axis to transform")
 
 
-def _resized(x: Any, axes: tuple[int, ...], sizes: Sequence[Any]) -> Any:
+def _resized(x: T, axes: tuple[int, ...], sizes: Sequence[Any]) -> T:
     """x with the axes cut, or padded with zeros at the end."""
     widths = [0] * (2 * x.ndim)
     ends = list(x.shape)

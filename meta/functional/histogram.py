@@ -7,16 +7,16 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import product
 from meta.functional._checks import as_dtype, require, require_float, require_same_device
 from meta.functional.positions import known_number
 from meta.op import rules
-from meta.schema._dsl import TensorLike
 
 __all__ = ["bincount", "histc", "histogram"]
 
 
-def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
+def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:
     """How often 0, 1, ... occur in a vector of integers of 0 and more, as int64; or the sums of `weights` at them, as
     float32 for float32 weights and as float64 for others. The result has at least `minlength` elements.
 
@@ -37,7 +37,7 @@ def bincount(x: Any, weights: Any = None, minlength: int = 0) -> Any:
     return meta.scatter_add(meta.zeros((size,), values.dtype, x.device), 0, as_dtype(x, "int64"), values)
 
 
-def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
+def histc(x: T, bins: int = 100, min: float = 0, max: float = 0) -> T:
     """How many elements lie in each of `bins` equal intervals from `min` to `max`, in the dtype of x; equal bounds mean
     the extrema of x. Elements outside are not counted. Raises TraceError for equal bounds in traced programs."""
     require("histc", bins > 0, f"bins is {bins}", "1 or more")
@@ -48,15 +48,15 @@ def histc(x: Any, bins: int = 100, min: float = 0, max: float = 0) -> Any:
 
 
 def histogram(
-    x: Any, bins: Any = 10, range: Sequence[float] | None = None, weights: Any = None, density: bool = False
-) -> tuple[Any, Any]:
+    x: T, bins: Any = 10, range: Sequence[float] | None = None, weights: T | None = None, density: bool = False
+) -> tuple[T, T]:
     """How many elements lie in intervals, and the edges of the intervals, both in the dtype of x, floating.
 
     bins: the number of equal intervals of `range` (None: from the least to the greatest element), or their ascending
     edges as a vector. weights: what each element counts, of the shape of x.  density: divide by the sum and by the
     widths, so that the integral is 1. An edge belongs to the interval that it begins, the last one to the last."""
     require_float("histogram", x)
-    if isinstance(bins, TensorLike):
+    if isinstance(bins, Tensor):
         edges: Any = bins
         fits = edges.ndim == 1 and edges.dtype == x.dtype and edges.shape[0] > 1 and range is None
         problem = f"bins are {edges.dtype} of shape {rules.show(edges.shape)}, range {range}"
@@ -73,7 +73,7 @@ def histogram(
     return (counts / (edges[1:] - edges[:-1]) / meta.sum(counts) if density else counts), edges
 
 
-def _bounds(name: str, x: Any, bounds: Sequence[float] | None, margin: float) -> tuple[float, float]:
+def _bounds(name: str, x: Tensor, bounds: Sequence[float] | None, margin: float) -> tuple[float, float]:
     """The ends of the intervals: `bounds`, or without them the extrema of x, or 0 and 1 of no elements; equal ones
     moved apart by `margin` each."""
     low, high = bounds or (0.0, 1.0)
@@ -84,7 +84,7 @@ def _bounds(name: str, x: Any, bounds: Sequence[float] | None, margin: float) ->
     return (low - margin, high + margin) if low == high else (low, high)
 
 
-def _counts(x: Any, edges: Any, weights: Any) -> Any:
+def _counts(x: T, edges: Any, weights: T) -> T:
     """The sums of `weights` by the interval in which x lies."""
     flat, values = (meta.reshape(t, (product(t.shape),)) for t in (x, weights))
     count = edges.shape[0] - 1

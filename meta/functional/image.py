@@ -7,6 +7,7 @@ from itertools import product
 from typing import Any, Literal
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.errors import ArgumentError
 from meta.functional._checks import require, require_float, require_ranks
 from meta.op.rules import show
@@ -14,7 +15,7 @@ from meta.op.rules import show
 __all__ = ["affine_grid", "grid_sample", "roi_align"]
 
 
-def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
+def affine_grid(theta: Tensor, size: tuple[int, int]) -> Tensor:
     """The places (n, 2, h, w) that an affine map takes a grid to: theta (n, 2, 3) times (x, y, 1), with x and y from -1
     to 1, at the centres of the outermost pixels. Raises TypeInferenceError for another shape or dtype of theta."""
     require_ranks("affine_grid", {"theta": theta}, {"theta": 3})
@@ -29,9 +30,9 @@ def affine_grid(theta: Any, size: tuple[int, int]) -> Any:
 
 
 def grid_sample(
-    x: Any, grid: Any, method: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
+    x: T, grid: T, method: Literal["bilinear", "nearest", "bicubic"] = "bilinear",
     padding_mode: Literal["zeros", "border", "reflection"] = "zeros", align_corners: bool = True,
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """The image at given places, interpolated between the 2**d pixels around each (or the 4 x 4 of a plane, by cubic
     convolution with a = -0.75), or from the nearest.
 
@@ -68,7 +69,7 @@ def interpolated(coordinates: Sequence[Any], pick: Callable[[list[Any]], Any]) -
     return total
 
 
-def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: str, align_corners: bool) -> Any:
+def _bicubic(x: T, axes: list[Any], spatial: tuple[int, ...], padding_mode: str, align_corners: bool) -> T:
     """The weighted sum of 4 x 4 pixels; the padding mode brings each inside (R. Keys, 1981)."""
     if len(spatial) != 2:
         raise ArgumentError("grid_sample", f"bicubic with {len(spatial)} spatial axes", "two of them", 'use "bilinear"')
@@ -85,28 +86,28 @@ def _bicubic(x: Any, axes: list[Any], spatial: tuple[int, ...], padding_mode: st
     return total
 
 
-def _cubic(part: Any, a: float = -0.75) -> list[Any]:
+def _cubic(part: T, a: float = -0.75) -> list[T]:
     """The weights of the four pixels around a place `part` behind the second."""
 
-    def near(d: Any) -> Any:
+    def near(d: T) -> T:
         return ((a + 2) * d - (a + 3)) * d * d + 1
 
-    def far(d: Any) -> Any:
+    def far(d: T) -> T:
         return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
 
     return [far(part + 1), near(part), near(1 - part), far(2 - part)]
 
 
-def _pixel(a: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
+def _pixel(a: T, size: int, padding_mode: str, align_corners: bool) -> T:
     """A coordinate from -1 to 1 in pixels, inside unless outside is 0."""
     return _placed(_unscaled(a, size, align_corners), size, padding_mode, align_corners)
 
 
-def _unscaled(a: Any, size: int, align_corners: bool) -> Any:
+def _unscaled(a: T, size: int, align_corners: bool) -> T:
     return (a + 1) * ((size - 1) / 2) if align_corners else ((a + 1) * size - 1) / 2
 
 
-def _placed(coordinate: Any, size: int, padding_mode: str, align_corners: bool) -> Any:
+def _placed(coordinate: T, size: int, padding_mode: str, align_corners: bool) -> T:
     """A coordinate in pixels brought inside, unless outside is 0."""
     if padding_mode == "reflection":
         coordinate = (
@@ -115,7 +116,7 @@ def _placed(coordinate: Any, size: int, padding_mode: str, align_corners: bool) 
     return coordinate if padding_mode == "zeros" else meta.clip(coordinate, 0, size - 1)
 
 
-def _mirrored(coordinate: Any, low: float, high: float) -> Any:
+def _mirrored(coordinate: T, low: float, high: float) -> T:
     """A coordinate mirrored at both ends until it is between them."""
     span = high - low
     if span <= 0:
@@ -124,7 +125,7 @@ def _mirrored(coordinate: Any, low: float, high: float) -> Any:
     return meta.minimum(away, 2 * span - away) + low
 
 
-def _pixels_at(x: Any, coordinates: list[Any], spatial: tuple[int, ...], padding_mode: str) -> Any:
+def _pixels_at(x: T, coordinates: list[Any], spatial: tuple[int, ...], padding_mode: str) -> T:
     """The pixels (n, *places, c) of x (n, *spatial, c) at whole coordinates."""
     pixels = meta.gather_nd(x, meta.stack(nearest_inside(coordinates, spatial), 0), 1)
     if padding_mode != "zeros":
@@ -142,8 +143,8 @@ def nearest_inside(coordinates: list[Any], spatial: Sequence[Any]) -> list[Any]:
 
 
 def roi_align(
-    x: Any, rois: Any, size: tuple[int, int], spatial_scale: float = 1.0, sample_ratio: int = 2, mode: str = "avg"
-) -> Any:
+    x: T, rois: T, size: tuple[int, int], spatial_scale: float = 1.0, sample_ratio: int = 2, mode: str = "avg"
+) -> T:
     """The mean (or, with mode "max", the largest) of sample_ratio**2 interpolated elements in each of size[0] x size[1]
     bins of each region (K. He et al., "Mask R-CNN", 2017). x: (n, c, h, w); rois: (r, 5), the position in the batch and
     the corners x1, y1, x2, y2, in units of 1 / spatial_scale pixels; regions are at least a pixel wide and high. The
@@ -177,13 +178,13 @@ def roi_align(
     return meta.transpose(pooled, (0, 3, 1, 2))
 
 
-def _samples(first: Any, last: Any, bins: int, ratio: int) -> Any:
+def _samples(first: T, last: T, bins: int, ratio: int) -> T:
     """Coordinates (r, bins * ratio) at the centres of equal parts of each region."""
     length = meta.maximum(last - first, 1.0)
     steps = meta.arange(0.5, bins * ratio, 1, first.dtype, first.device) / (bins * ratio)
     return meta.expand_dims(first, 1) + meta.expand_dims(length, 1) * steps
 
 
-def _near(coordinate: Any, size: int) -> Any:
+def _near(coordinate: T, size: int) -> T:
     """Whether a coordinate is not more than a pixel outside."""
     return meta.logical_and(coordinate >= -1, coordinate <= size)

@@ -7,9 +7,10 @@ Shapes that do not broadcast, and dtypes that do not fit, raise TypeInferenceErr
 from __future__ import annotations
 
 import math
-from typing import Any, Literal
+from typing import Literal
 
 import meta
+from meta._generated.methods import T
 from meta.errors import ArgumentError
 from meta.functional._axes import broadcast, equal_shapes
 from meta.functional._reduction import Reduction, check_reduction, reduced
@@ -27,7 +28,7 @@ __all__ = [
 ]
 
 
-def huber_loss(x: Any, target: Any, reduction: Reduction = "mean", delta: float = 1.0) -> Any:
+def huber_loss(x: T, target: T, reduction: Reduction = "mean", delta: float = 1.0) -> T:
     """d**2 / 2 where |d| < delta, else delta * (|d| - delta / 2), with d = x - target (P. Huber, "Robust Estimation of
     a Location Parameter", 1964). Raises ArgumentError unless delta is positive."""
     check_reduction("huber_loss", reduction)
@@ -38,8 +39,8 @@ def huber_loss(x: Any, target: Any, reduction: Reduction = "mean", delta: float 
 
 
 def kl_div(
-    x: Any, target: Any, reduction: Literal["mean", "sum", "none", "batchmean"] = "mean", log_target: bool = False
-) -> Any:
+    x: T, target: T, reduction: Literal["mean", "sum", "none", "batchmean"] = "mean", log_target: bool = False
+) -> T:
     """The terms target * (log(target) - x) of the divergence of S. Kullback and R. Leibler, 0 where the target is 0.
 
     x: logarithms of probabilities; target: probabilities, or with `log_target` their logarithms. "mean" divides by the
@@ -55,13 +56,13 @@ def kl_div(
     return meta.sum(losses) / x.shape[0] if x.ndim else meta.sum(losses)
 
 
-def soft_margin_loss(x: Any, target: Any, reduction: Reduction = "mean") -> Any:
+def soft_margin_loss(x: T, target: T, reduction: Reduction = "mean") -> T:
     """log(1 + exp(-target * x)), computed without overflow; targets are 1 and -1."""
     check_reduction("soft_margin_loss", reduction)
     return reduced(meta.softplus(-(target * x)), reduction)
 
 
-def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: Reduction = "mean") -> Any:
+def hinge_embedding_loss(x: T, target: T, margin: float = 1.0, reduction: Reduction = "mean") -> T:
     """x where the target is 1, max(0, margin - x) where it is -1; x: distances."""
     check_reduction("hinge_embedding_loss", reduction)
     apart = meta.where(meta.equal(target, 1), 0, meta.clip(margin - x, 0))
@@ -69,7 +70,7 @@ def hinge_embedding_loss(x: Any, target: Any, margin: float = 1.0, reduction: Re
     return reduced(apart + together, reduction)
 
 
-def margin_ranking_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: Reduction = "mean") -> Any:
+def margin_ranking_loss(x1: T, x2: T, target: T, margin: float = 0.0, reduction: Reduction = "mean") -> T:
     """max(0, margin - target * (x1 - x2)): x1 has to be greater than x2 by the margin where the target is 1, less where
     it is -1. The three tensors have one rank."""
     check_reduction("margin_ranking_loss", reduction)
@@ -79,7 +80,7 @@ def margin_ranking_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, redu
     return reduced(meta.clip(-target * (x1 - x2) + margin, 0), reduction)
 
 
-def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, reduction: Reduction = "mean") -> Any:
+def cosine_embedding_loss(x1: T, x2: T, target: T, margin: float = 0.0, reduction: Reduction = "mean") -> T:
     """1 - cos where the target is 1, max(0, cos - margin) where it is -1, with cos the cosine of the angle of two
     vectors. x1, x2: (batch, features) or (features,); target: (batch,) or a scalar. Squared lengths are increased by
     1e-12. Raises ArgumentError for other ranks."""
@@ -96,8 +97,8 @@ def cosine_embedding_loss(x1: Any, x2: Any, target: Any, margin: float = 0.0, re
 
 
 def gaussian_nll_loss(
-    x: Any, target: Any, var: Any, full: bool = False, eps: float = 1e-6, reduction: Reduction = "mean"
-) -> Any:
+    x: T, target: T, var: T, full: bool = False, eps: float = 1e-6, reduction: Reduction = "mean"
+) -> T:
     """(log(var) + (x - target)**2 / var) / 2: the negative log-likelihood of a normal distribution (D. Nix, A. Weigend,
     "Estimating the Mean and Variance of the Target Probability Distribution", 1994).
 
@@ -116,7 +117,7 @@ def gaussian_nll_loss(
     return reduced(losses + 0.5 * math.log(2 * math.pi) if full else losses, reduction)
 
 
-def _variance(name: str, x: Any, var: Any) -> Any:
+def _variance(name: str, x: T, var: T) -> T:
     """The variance as a tensor that broadcasts to x."""
     if isinstance(var, (int, float)):
         if var < 0:
@@ -134,8 +135,8 @@ def _variance(name: str, x: Any, var: Any) -> Any:
 
 
 def poisson_nll_loss(
-    x: Any, target: Any, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: Reduction = "mean"
-) -> Any:
+    x: T, target: T, log_input: bool = True, full: bool = False, eps: float = 1e-8, reduction: Reduction = "mean"
+) -> T:
     """exp(x) - target * x, or without `log_input` x - target * log(x + eps): the negative log-likelihood of counts
     under a Poisson distribution. full: add Stirling's approximation of log(target!) for targets above 1."""
     check_reduction("poisson_nll_loss", reduction)
@@ -149,8 +150,8 @@ def poisson_nll_loss(
 
 
 def soft_cross_entropy(
-    x: Any, target: Any, weight: Any = None, reduction: Reduction = "mean", label_smoothing: float = 0.0
-) -> Any:
+    x: T, target: T, weight: T | None = None, reduction: Reduction = "mean", label_smoothing: float = 0.0
+) -> T:
     """-sum(weight * target * log_softmax(x)) over the classes, axis 1 (axis 0 of a vector): `cross_entropy` with a
     probability for each class in place of the index of one. target: floating, of the shape of x; weight: (classes,).
     "mean" divides by the number of losses. Raises ArgumentError for another shape of the target and a label_smoothing

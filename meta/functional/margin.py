@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import T
 from meta.dtype import is_int
 from meta.errors import ArgumentError
 from meta.functional._axes import equal_shapes
@@ -24,8 +25,8 @@ __all__ = [
 
 
 def multi_margin_loss(
-    x: Any, target: Any, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: Reduction = "mean"
-) -> Any:
+    x: T, target: T, p: int = 1, margin: float = 1.0, weight: T | None = None, reduction: Reduction = "mean"
+) -> T:
     """The sum over the other classes i of max(0, margin - x[target] + x[i])**p, divided by the number of classes (K.
     Crammer, Y. Singer, 2001). x: (batch, classes) or (classes,); target: an integer class for each example; weight:
     multiplies the losses of each class, (classes,). Raises ArgumentError for p other than 1 and 2, an empty x, and
@@ -53,7 +54,7 @@ def multi_margin_loss(
     return reduced(losses if x.ndim > 1 else meta.squeeze(losses, 0), reduction)
 
 
-def multilabel_margin_loss(x: Any, target: Any, reduction: Reduction = "mean") -> Any:
+def multilabel_margin_loss(x: T, target: T, reduction: Reduction = "mean") -> T:
     """The sum over the labels j and all other classes i of max(0, 1 - x[j] + x[i]), divided by the number
     of classes. x: (batch, classes) or (classes,); target: of that shape, in each row the integer labels, then -1.
     Raises ArgumentError for an empty x, and shapes and dtypes that do not fit."""
@@ -77,7 +78,7 @@ def multilabel_margin_loss(x: Any, target: Any, reduction: Reduction = "mean") -
     return reduced(losses if x.ndim > 1 else meta.squeeze(losses, 0), reduction)
 
 
-def _rows(name: str, x: Any) -> Any:
+def _rows(name: str, x: T) -> T:
     """x as (batch, classes)."""
     if x.ndim > 2 or 0 in x.shape[-1:]:
         raise ArgumentError(
@@ -86,7 +87,7 @@ def _rows(name: str, x: Any) -> Any:
     return x if x.ndim == 2 else meta.reshape(x, (1, -1))
 
 
-def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reduction: Reduction = "mean") -> Any:
+def multilabel_soft_margin_loss(x: T, target: T, weight: T | None = None, reduction: Reduction = "mean") -> T:
     """The mean over the classes, the last axis, of binary_cross_entropy_with_logits; target: 0 or 1 for each class;
     weight: broadcasts to x."""
     check_reduction("multilabel_soft_margin_loss", reduction)
@@ -95,23 +96,23 @@ def multilabel_soft_margin_loss(x: Any, target: Any, weight: Any = None, reducti
 
 
 def triplet_margin_loss(
-    anchor: Any, positive: Any, negative: Any, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
+    anchor: T, positive: T, negative: T, margin: float = 1.0, p: float = 2.0, eps: float = 1e-6,
     swap: bool = False, reduction: Reduction = "mean",
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) with the distance `pairwise_distance(., ., p, eps)`
     (V. Balntas et al., "Learning Local Feature Descriptors with Triplets and Shallow Convolutional Neural Networks",
     2016); see triplet_margin_with_distance_loss."""
 
-    def distance(a: Any, b: Any) -> Any:
+    def distance(a: T, b: T) -> T:
         return meta.pairwise_distance(a, b, p, eps)
 
     return _triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap, reduction)
 
 
 def triplet_margin_with_distance_loss(
-    anchor: Any, positive: Any, negative: Any, distance_function: Callable[[Any, Any], Any] | None = None,
+    anchor: T, positive: T, negative: T, distance_function: Callable[[Any, Any], Any] | None = None,
     margin: float = 1.0, swap: bool = False, reduction: Reduction = "mean",
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     """max(0, margin + d(anchor, positive) - d(anchor, negative)) with a distance function, by default the Euclidean
     `pairwise_distance`. swap: take the distance of positive and negative where it is less than the distance of anchor
     and negative. Raises ArgumentError unless the margin is positive and the three tensors have one rank."""
@@ -121,9 +122,9 @@ def triplet_margin_with_distance_loss(
 
 
 def _triplet(
-    name: str, anchor: Any, positive: Any, negative: Any, distance: Callable[[Any, Any], Any], margin: float,
+    name: str, anchor: T, positive: T, negative: T, distance: Callable[[Any, Any], Any], margin: float,
     swap: bool, reduction: str,
-) -> Any:  # fmt: skip
+) -> T:  # fmt: skip
     check_reduction(name, reduction)
     if not margin > 0:
         raise ArgumentError(name, f"margin is {margin}", "a positive number")

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import T
 from meta.dim import product
 from meta.dtype import is_float
 from meta.errors import ArgumentError
@@ -13,7 +14,7 @@ from meta.functional._axes import along
 __all__ = ["group_norm", "instance_norm", "local_response_norm"]
 
 
-def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
+def group_norm(x: T, groups: int, scale: T | None = None, bias: T | None = None, eps: float = 1e-5, axis: int = 1) -> T:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with the moments of each group of channels of each example (Y.
     Wu, K. He, "Group Normalization", 2018). x: (batch, ...), with channels along `axis`; scale, bias: one a channel."""
     position = axis % x.ndim
@@ -29,12 +30,12 @@ def group_norm(x: Any, groups: int, scale: Any = None, bias: Any = None, eps: fl
     return y if bias is None else y + along(bias, position, x.ndim)
 
 
-def instance_norm(x: Any, scale: Any = None, bias: Any = None, eps: float = 1e-5, axis: int = 1) -> Any:
+def instance_norm(x: T, scale: T | None = None, bias: T | None = None, eps: float = 1e-5, axis: int = 1) -> T:
     """group_norm with a group a channel (D. Ulyanov, A. Vedaldi, V. Lempitsky, "Instance Normalization", 2016)."""
     return group_norm(x, x.shape[axis], scale, bias, eps, axis)
 
 
-def local_response_norm(x: Any, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Any:
+def local_response_norm(x: T, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> T:
     """x / (k + alpha * mean(x**2))**beta, with the mean over `size` neighbouring channels, zeros beyond the first and
     the last (A. Krizhevsky et al., "ImageNet Classification with Deep Convolutional Neural Networks", 2012). x: (n, c,
     ...). Integers give float32; their means are rounded down. Raises ArgumentError for less than three axes and a size

@@ -6,6 +6,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import product
 from meta.errors import ArgumentError
 from meta.functional._checks import (
@@ -17,7 +18,6 @@ from meta.functional._checks import (
     require_same_dtype,
 )
 from meta.op import rules
-from meta.schema._dsl import TensorLike
 
 __all__ = [
     "aminmax", "kthvalue", "max_with_indices", "median", "min_with_indices", "mode", "msort", "nanmedian",
@@ -27,22 +27,22 @@ __all__ = [
 Interpolation = Literal["linear", "lower", "higher", "midpoint", "nearest"]
 
 
-def max_with_indices(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+def max_with_indices(x: T, axis: int = -1, keepdims: bool = False) -> tuple[T, T]:
     """The largest element along an axis and its position as int64: the first of equal ones, or the first NaN."""
     return _extremum("max_with_indices", meta.argmax, x, axis, keepdims)
 
 
-def min_with_indices(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+def min_with_indices(x: T, axis: int = -1, keepdims: bool = False) -> tuple[T, T]:
     """The smallest element along an axis and its position as int64: the first of equal ones, or the first NaN."""
     return _extremum("min_with_indices", meta.argmin, x, axis, keepdims)
 
 
-def _extremum(name: str, search: Any, x: Any, axis: int, keepdims: bool) -> tuple[Any, Any]:
+def _extremum(name: str, search: Any, x: T, axis: int, keepdims: bool) -> tuple[T, T]:
     axis = axis_of(name, axis, x.ndim)
     return _picked(x, axis, search(as_dtype(x, "uint8") if x.dtype == "bool" else x, axis, True), keepdims)
 
 
-def _picked(x: Any, axis: int, place: Any, keepdims: bool) -> tuple[Any, Any]:
+def _picked(x: T, axis: int, place: T, keepdims: bool) -> tuple[T, T]:
     """The elements at positions of an axis, which are kept with size 1, and the positions."""
     if not x.ndim:
         return meta.copy(x), meta.reshape(place, ())
@@ -50,17 +50,17 @@ def _picked(x: Any, axis: int, place: Any, keepdims: bool) -> tuple[Any, Any]:
     return (values, place) if keepdims else (meta.squeeze(values, axis), meta.squeeze(place, axis))
 
 
-def aminmax(x: Any, axis: int | None = None, keepdims: bool = False) -> tuple[Any, Any]:
+def aminmax(x: T, axis: int | None = None, keepdims: bool = False) -> tuple[T, T]:
     """The smallest and the largest element along an axis (None: of all). Equal extrema share the gradient."""
     return meta.min(x, axis, keepdims), meta.max(x, axis, keepdims)
 
 
-def msort(x: Any) -> Any:
+def msort(x: T) -> T:
     """The elements sorted along axis 0."""
     return meta.sort(x, 0)
 
 
-def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+def kthvalue(x: T, k: int, axis: int = -1, keepdims: bool = False) -> tuple[T, T]:
     """The k-th smallest element along an axis, counted from 1, and its position as int64. NaN counts as largest."""
     axis = axis_of("kthvalue", axis, x.ndim)
     size = x.shape[axis] if x.ndim else 1
@@ -70,18 +70,18 @@ def kthvalue(x: Any, k: int, axis: int = -1, keepdims: bool = False) -> tuple[An
     return _picked(x, axis, place, keepdims)
 
 
-def median(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def median(x: T, axis: int | None = None, keepdims: bool = False) -> T:
     """The middle element in ascending order, the lower one of two; NaN if there is one. Along an axis: values and their
     positions (int64); without one: only the value, NaN of no elements."""
     return _median("median", x, axis, keepdims, skip_nan=False)
 
 
-def nanmedian(x: Any, axis: int | None = None, keepdims: bool = False) -> Any:
+def nanmedian(x: T, axis: int | None = None, keepdims: bool = False) -> T:
     """The middle one of the elements that are not NaN, as `median`; NaN if all are."""
     return _median("nanmedian", x, axis, keepdims, skip_nan=True)
 
 
-def _median(name: str, x: Any, axis: int | None, keepdims: bool, skip_nan: bool) -> Any:
+def _median(name: str, x: Tensor, axis: int | None, keepdims: bool, skip_nan: bool) -> Any:
     require_number(name, x)
     if axis is None:
         if not product(x.shape):
@@ -105,7 +105,7 @@ def _median(name: str, x: Any, axis: int | None, keepdims: bool, skip_nan: bool)
     return _picked(x, axis, meta.gather(order, axis, middle), keepdims)
 
 
-def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
+def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:
     """The most frequent element along an axis, the smallest of equally frequent ones, and the position (int64) of the
     last one that equals it."""
     axis = axis_of("mode", axis, x.ndim)
@@ -128,8 +128,9 @@ def mode(x: Any, axis: int = -1, keepdims: bool = False) -> tuple[Any, Any]:
 
 
 def quantile(
-    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, interpolation: Interpolation = "linear"
-) -> Any:
+    x: Tensor, q: Tensor | float, axis: int | None = None, keepdims: bool = False,
+    interpolation: Interpolation = "linear",
+) -> Tensor:  # fmt: skip
     """The values at fractions q, from 0 to 1, of the elements in ascending order; NaN if there is one.
 
     q: a number, or a tensor of rank 0 or 1 and the dtype of x; the result has the axis of a vector q in front.
@@ -138,13 +139,16 @@ def quantile(
 
 
 def nanquantile(
-    x: Any, q: Any, axis: int | None = None, keepdims: bool = False, interpolation: Interpolation = "linear"
-) -> Any:
+    x: Tensor, q: Tensor | float, axis: int | None = None, keepdims: bool = False,
+    interpolation: Interpolation = "linear",
+) -> Tensor:  # fmt: skip
     """`quantile` of the elements that are not NaN; NaN if all are."""
     return _quantile("nanquantile", x, q, axis, keepdims, interpolation, skip_nan=True)
 
 
-def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, interpolation: str, skip_nan: bool) -> Any:
+def _quantile(
+    name: str, x: Tensor, q: Tensor | float, axis: int | None, keepdims: bool, interpolation: str, skip_nan: bool
+) -> Tensor:
     require_float(name, x)
     if interpolation not in ("linear", "lower", "higher", "midpoint", "nearest"):
         interpolations = '"linear", "lower", "higher", "midpoint" or "nearest"'
@@ -162,12 +166,12 @@ def _quantile(name: str, x: Any, q: Any, axis: int | None, keepdims: bool, inter
     return meta.expand_dims(values, tuple(axis + fractions.ndim for axis in added)) if rank else values
 
 
-def _fractions(name: str, x: Any, q: Any) -> Any:
+def _fractions(name: str, x: Tensor, q: Any) -> Tensor:
     """q as a tensor."""
-    if not isinstance(q, TensorLike):
+    if not isinstance(q, Tensor):
         require(name, isinstance(q, (int, float)) and 0 <= q <= 1, f"q is {q!r}", "a fraction from 0 to 1")
         return meta.full((), float(q), x.dtype, x.device)
-    fractions: Any = q
+    fractions = q
     require(name, fractions.ndim <= 1, f"'q' has shape {rules.show(fractions.shape)}", "rank 0 or 1")
     require_same_dtype(name, x=x, q=fractions)
     if isinstance(fractions, meta.NDArray) and fractions.size:
@@ -176,7 +180,7 @@ def _fractions(name: str, x: Any, q: Any) -> Any:
     return fractions
 
 
-def _at_fractions(ordered: Any, q: Any, interpolation: str, skip_nan: bool) -> Any:
+def _at_fractions(ordered: T, q: T, interpolation: str, skip_nan: bool) -> T:
     """The values at fractions q of each row of the sorted tensor, along its last axis."""
     size = ordered.shape[-1]
     missing = meta.isnan(ordered)

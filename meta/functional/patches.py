@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dim import product
 from meta.errors import ArgumentError, MetaError
 from meta.op import windows
@@ -41,7 +42,7 @@ def _pair(size: _Size) -> tuple[int, ...]:
     return (size,) if isinstance(size, int) else tuple(size)
 
 
-def im2col(x: Any, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, stride: _Size = 1) -> Any:
+def im2col(x: T, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, stride: _Size = 1) -> T:
     """The patches of images as columns: (n, c, h, w) becomes (n, c * kernel height * kernel width, patches); (c, h, w)
     has no batch. Sizes are one int, or two for height and width; padding adds zeros at both ends. Raises
     ArgumentError for another rank and empty images, TypeInferenceError for a kernel that does not fit."""
@@ -58,7 +59,7 @@ def im2col(x: Any, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, strid
     return meta.reshape(columns, (x.shape[0], x.shape[1] * product(patches.kernel), product(patches.counts)))
 
 
-def col2im(x: Any, size: _Size, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, stride: _Size = 1) -> Any:
+def col2im(x: T, size: _Size, kernel: _Size, dilation: _Size = 1, padding: _Size = 0, stride: _Size = 1) -> T:
     """The images that `im2col` takes patches of, with the elements of overlapping patches added: (n, c * kernel height
     * kernel width, patches) becomes (n, c, *size); without a batch if x has rank 2. Raises ArgumentError for shapes
     that do not fit."""
@@ -82,7 +83,7 @@ def col2im(x: Any, size: _Size, kernel: _Size, dilation: _Size = 1, padding: _Si
     return meta.strided_slice(image, (0, 0, top, left), (*image.shape[:2], top + size[0], left + size[1]))
 
 
-def pixel_shuffle(x: Any, factor: int) -> Any:
+def pixel_shuffle(x: T, factor: int) -> T:
     """(..., c * factor**2, h, w) as (..., c, h * factor, w * factor): groups of factor**2 channels become blocks of
     factor x factor pixels (W. Shi et al., "Real-Time Single Image and Video Super-Resolution Using an Efficient
     Sub-Pixel Convolutional Neural Network", 2016). Raises ArgumentError for channels that factor**2 does not divide."""
@@ -97,7 +98,7 @@ def pixel_shuffle(x: Any, factor: int) -> Any:
     return meta.reshape(parts, (*lead, out, height * factor, width * factor))
 
 
-def pixel_unshuffle(x: Any, factor: int) -> Any:
+def pixel_unshuffle(x: T, factor: int) -> T:
     """The inverse of pixel_shuffle: (..., c, h * factor, w * factor) as (..., c * factor**2, h, w). Raises
     ArgumentError for heights and widths that the factor does not divide."""
     _check_pixels("pixel_unshuffle", x, factor)
@@ -111,13 +112,13 @@ def pixel_unshuffle(x: Any, factor: int) -> Any:
     return meta.reshape(parts, (*lead, channels * factor * factor, h, w))
 
 
-def _check_pixels(name: str, x: Any, factor: int) -> None:
+def _check_pixels(name: str, x: Tensor, factor: int) -> None:
     if factor < 1 or x.ndim < 3:
         problem = f"factor is {factor}, 'x' has shape {tuple(x.shape)}"
         raise ArgumentError(name, problem, "a positive factor and (..., channels, height, width)")
 
 
-def channel_shuffle(x: Any, groups: int) -> Any:
+def channel_shuffle(x: T, groups: int) -> T:
     """(n, c, ...) with the channels of `groups` groups interleaved (X. Zhang et al., "ShuffleNet", 2018). Raises
     ArgumentError for groups that do not divide the channels."""
     if x.ndim < 3 or groups < 1 or x.shape[1] % groups:

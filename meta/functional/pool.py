@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dim import product
 from meta.dtype import is_int
 from meta.errors import ArgumentError, MetaError
@@ -28,9 +29,9 @@ _Size = int | Sequence[int]
 
 
 def max_unpool1d(
-    x: Any, indices: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0,
+    x: Tensor, indices: Tensor, kernel: _Size, stride: _Size | None = None, padding: _Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """Zeros with the elements of x at the positions from which max_pool1d_with_indices took them.
 
     x, indices: (n, c, l) or (c, l). kernel, stride, padding: as in the pooling; they give the size of the result unless
@@ -40,25 +41,25 @@ def max_unpool1d(
 
 
 def max_unpool2d(
-    x: Any, indices: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0,
+    x: Tensor, indices: Tensor, kernel: _Size, stride: _Size | None = None, padding: _Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The inverse of max_pool2d_with_indices, of (n, c, h, w) or (c, h, w); see max_unpool1d."""
     return _max_unpool(2, x, indices, kernel, stride, padding, output_size)
 
 
 def max_unpool3d(
-    x: Any, indices: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0,
+    x: Tensor, indices: Tensor, kernel: _Size, stride: _Size | None = None, padding: _Size = 0,
     output_size: Sequence[int] | None = None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The inverse of max_pool3d_with_indices, of (n, c, d, h, w) or (c, d, h, w); see max_unpool1d."""
     return _max_unpool(3, x, indices, kernel, stride, padding, output_size)
 
 
 def _max_unpool(
-    rank: int, x: Any, indices: Any, kernel: _Size, stride: _Size | None, padding: _Size,
+    rank: int, x: Tensor, indices: Tensor, kernel: _Size, stride: _Size | None, padding: _Size,
     output_size: Sequence[int] | None,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     name = f"max_unpool{rank}d"
     if x.ndim not in (rank + 1, rank + 2) or tuple(x.shape) != tuple(indices.shape):
         problem = f"'x' has shape {tuple(x.shape)}, 'indices' {tuple(indices.shape)}"
@@ -100,7 +101,7 @@ def _sizes(name: str, what: str, value: _Size, rank: int, least: int = 1) -> tup
     return sizes
 
 
-def fractional_max_pool2d(x: Any, samples: Any, kernel: _Size, size: _Size) -> tuple[Any, Any]:
+def fractional_max_pool2d(x: Tensor, samples: Tensor, kernel: _Size, size: _Size) -> tuple[Tensor, Tensor]:
     """Maxima over windows that start at pseudo-random places, and their positions (int64) among the elements of a
     channel (B. Graham, "Fractional Max-Pooling", 2014). x: (n, c, h, w) or (c, h, w).
 
@@ -111,13 +112,13 @@ def fractional_max_pool2d(x: Any, samples: Any, kernel: _Size, size: _Size) -> t
     return _fractional_max_pool(2, x, samples, kernel, size)
 
 
-def fractional_max_pool3d(x: Any, samples: Any, kernel: _Size, size: _Size) -> tuple[Any, Any]:
+def fractional_max_pool3d(x: Tensor, samples: Tensor, kernel: _Size, size: _Size) -> tuple[Tensor, Tensor]:
     """Fractional max pooling of (n, c, d, h, w) or (c, d, h, w), with samples (n, c, 3) for depth, height
     and width; see fractional_max_pool2d."""
     return _fractional_max_pool(3, x, samples, kernel, size)
 
 
-def _fractional_max_pool(rank: int, x: Any, samples: Any, kernel: _Size, size: _Size) -> tuple[Any, Any]:
+def _fractional_max_pool(rank: int, x: Tensor, samples: Tensor, kernel: _Size, size: _Size) -> tuple[Any, Any]:
     name = f"fractional_max_pool{rank}d"
     if x.ndim == rank + 1:
         y, indices = _fractional_max_pool(rank, meta.expand_dims(x, 0), samples, kernel, size)
@@ -145,10 +146,10 @@ def _fractional_max_pool(rank: int, x: Any, samples: Any, kernel: _Size, size: _
     values, places = meta.reshape(values, window), meta.reshape(places, window)
     best = meta.argmax(values, 3, True)
     shape = (*x.shape[:2], *counts)
-    return tuple(meta.reshape(meta.gather(t, 3, best), shape) for t in (values, places))
+    return meta.reshape(meta.gather(values, 3, best), shape), meta.reshape(meta.gather(places, 3, best), shape)
 
 
-def _window_starts(u: Any, size: int, kernel: int, count: int) -> Any:
+def _window_starts(u: T, size: int, kernel: int, count: int) -> T:
     """Where the windows along an axis start, int64, (n, c, count)."""
     last = size - kernel
     i = meta.arange(0, count, 1, "int64", u.device)
@@ -160,7 +161,7 @@ def _window_starts(u: Any, size: int, kernel: int, count: int) -> Any:
     return meta.where(meta.equal(i, count - 1), last, places - meta.cast(meta.floor(u * step), "int64"))
 
 
-def sum_pool1d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
+def sum_pool1d(x: T, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> T:
     """The sum of each window of (n, c, l); stride defaults to the kernel. padding: zeros at both ends. ceil_mode: keep
     a last window that is partly outside if it starts inside. Divided by a number it is avg_pool1d with another
     divisor. Sums of integers are int64. Raises TypeInferenceError and ArgumentError for shapes and sizes that do not
@@ -168,17 +169,17 @@ def sum_pool1d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Siz
     return _sum_pool(1, x, kernel, stride, padding, ceil_mode)
 
 
-def sum_pool2d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
+def sum_pool2d(x: T, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> T:
     """The sum of each window of (n, c, h, w); see sum_pool1d."""
     return _sum_pool(2, x, kernel, stride, padding, ceil_mode)
 
 
-def sum_pool3d(x: Any, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> Any:
+def sum_pool3d(x: T, kernel: _Size, stride: _Size | None = None, padding: _Size = 0, ceil_mode: bool = False) -> T:
     """The sum of each window of (n, c, d, h, w); see sum_pool1d."""
     return _sum_pool(3, x, kernel, stride, padding, ceil_mode)
 
 
-def _sum_pool(rank: int, x: Any, kernel: _Size, stride: _Size | None, padding: _Size, ceil_mode: bool) -> Any:
+def _sum_pool(rank: int, x: T, kernel: _Size, stride: _Size | None, padding: _Size, ceil_mode: bool) -> T:
     name = f"sum_pool{rank}d"
     if x.ndim != rank + 2:
         raise ArgumentError(name, f"'x' has shape {tuple(x.shape)}", f"rank {rank + 2}: (batch, channels, *spatial)")
@@ -200,7 +201,7 @@ def _sum_pool(rank: int, x: Any, kernel: _Size, stride: _Size | None, padding: _
     return pool(x, kernels, strides) * product(kernels)
 
 
-def _strided(x: Any, first: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> Any:
+def _strided(x: T, first: Sequence[int], counts: Sequence[int], strides: Sequence[int]) -> T:
     """The elements at a position of each window."""
     ranges = [slice(i, i + (n - 1) * s + 1, s) for i, n, s in zip(first, counts, strides, strict=True)]
     return x[(slice(None), slice(None), *ranges)]

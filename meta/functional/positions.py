@@ -7,19 +7,20 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import product
+from meta.dtype import Number
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.functional._checks import as_dtype, axis_of, promoted, require, require_rank, require_same_device
 from meta.op import rules
-from meta.schema._dsl import TensorLike
 
 __all__ = [
     "bucketize", "count_nonzero", "isin", "nonzero", "repeat_interleave", "searchsorted", "take_along_dim",
 ]  # fmt: skip
 
 
-def known_number(name: str, value: Any, kind: type = int) -> Any:
+def known_number(name: str, value: Tensor, kind: type = int) -> Any:
     """The value of a 0-d tensor on which the result's shape or steps depend. Raises TraceError in traced programs."""
     if isinstance(value, NDArray):
         return kind(value.item())
@@ -31,16 +32,16 @@ def known_number(name: str, value: Any, kind: type = int) -> Any:
     )
 
 
-def tensor_of(value: Any, like: Any) -> Any:
+def tensor_of(value: Tensor | Number, like: Any) -> Any:
     """A number as a 0-d tensor of the dtype that it promotes `like` to; tensors as they are."""
-    if isinstance(value, TensorLike) or hasattr(value, "__array__"):
+    if isinstance(value, Tensor) or hasattr(value, "__array__"):
         return value
     return meta.full((), value, dtypes.promote_scalar(like.dtype, value), like.device)
 
 
 def searchsorted(
-    sorted_sequence: Any, values: Any, right: bool = False, side: Literal["left", "right"] | None = None,
-    sorter: Any = None, dtype: Literal["int32", "int64"] = "int64",
+    sorted_sequence: Tensor, values: Tensor, right: bool = False, side: Literal["left", "right"] | None = None,
+    sorter: Tensor | None = None, dtype: Literal["int32", "int64"] = "int64",
 ) -> Any:  # fmt: skip
     """How many elements of an ascending sequence (the last axis) are less than each value, or not greater (right): the
     places where the values would be put. The leading axes of both agree, or the sequence is 1-D.
@@ -68,16 +69,16 @@ def searchsorted(
     return as_dtype(meta.binary_search(sequence, values_array, right or side == "right"), dtype)
 
 
-def bucketize(x: Any, boundaries: Any, right: bool = False, dtype: Literal["int32", "int64"] = "int64") -> Any:
+def bucketize(x: Tensor, boundaries: Tensor, right: bool = False, dtype: Literal["int32", "int64"] = "int64") -> Tensor:
     """The number of the interval between ascending boundaries, a vector, in which each element lies: boundaries[i - 1]
     < x <= boundaries[i], or with `right` <= on the left and < on the right."""
     require("bucketize", boundaries.ndim == 1, f"boundaries have shape {rules.show(boundaries.shape)}", "rank 1")
     return searchsorted(boundaries, x, right, dtype=dtype)
 
 
-def isin(x: Any, elements: Any, invert: bool = False) -> Any:
+def isin(x: Tensor | Number, elements: Tensor | Number, invert: bool = False) -> Tensor:
     """Whether each element of x is among `elements` (or, inverted, is not), as bool. One of them may be a number."""
-    if not isinstance(x, TensorLike) and not isinstance(elements, TensorLike):
+    if not isinstance(x, Tensor) and not isinstance(elements, Tensor):
         raise ArgumentError("isin", "both arguments are numbers", "at least one tensor", "use meta.array(x)")
     values, candidates = promoted("isin", [tensor_of(x, elements), tensor_of(elements, x)])
     if not product(candidates.shape):
@@ -88,19 +89,19 @@ def isin(x: Any, elements: Any, invert: bool = False) -> Any:
     return meta.not_equal(nearest, values) if invert else meta.equal(nearest, values)
 
 
-def nonzero(x: Any) -> tuple[Any, ...]:
+def nonzero(x: T) -> tuple[T, ...]:
     """The positions of the elements that are not 0, in row-major order: one int64 vector an axis. A 0-d tensor is
     taken for a vector. In traced programs their size is a symbol, as for `argwhere`."""
     vector = x if x.ndim else meta.reshape(x, (1,))
     return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(vector), vector.ndim, 1))
 
 
-def count_nonzero(x: Any, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: T, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> T:
     """The number of elements that are not 0 along axes (None: all), as int64."""
     return meta.sum(x if x.dtype == "bool" else meta.not_equal(x, 0), axis, keepdims)
 
 
-def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
+def take_along_dim(x: T, indices: T, axis: int | None = None) -> T:
     """For each element of `indices` the element of x at that position along an axis, where negative ones count from the
     end; the other axes broadcast. Without an axis, of the flattened x by the flattened indices."""
     is_int = dtypes.is_int(indices.dtype)
@@ -120,7 +121,7 @@ def take_along_dim(x: Any, indices: Any, axis: int | None = None) -> Any:
     return meta.gather(x, axis, meta.where(meta.less(indices, 0), indices + size, indices))
 
 
-def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Any:
+def repeat_interleave(x: Tensor, repeats: Tensor | int, axis: int | None = None) -> Tensor:
     """Each element repeated along an axis; of the flattened x without one.
 
     repeats: an int, or a tensor with the number for each element or for all (whose values are read: TraceError in
@@ -129,7 +130,7 @@ def repeat_interleave(x: Any, repeats: Any, axis: int | None = None) -> Any:
         require("repeat_interleave", axis in (None, 0, -1), f"axis {axis} of a 0-d tensor", "0, -1 or None")
         x, axis = meta.reshape(x, (product(x.shape),)), 0
     axis = axis_of("repeat_interleave", axis, x.ndim)
-    if not isinstance(repeats, TensorLike):
+    if not isinstance(repeats, Tensor):
         return meta.repeat(x, repeats, axis)
     counts: Any = repeats
     size = x.shape[axis]

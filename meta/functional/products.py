@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
 from meta.functional._checks import require, require_ranks, require_same_dtype
 from meta.functional._matrices import main_diagonal
@@ -18,7 +18,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-def _multiplied(name: str, x1: Any, x2: Any, rank1: int, rank2: int, *, batch: bool = False) -> Any:
+def _multiplied(name: str, x1: T, x2: T, rank1: int, rank2: int, *, batch: bool = False) -> T:
     require_ranks(name, {"x1": x1, "x2": x2}, {"x1": rank1, "x2": rank2})
     require_same_dtype(name, x1=x1, x2=x2)
     k1, k2 = x1.shape[-1], x2.shape[-2 if rank2 > 1 else 0]
@@ -29,35 +29,35 @@ def _multiplied(name: str, x1: Any, x2: Any, rank1: int, rank2: int, *, batch: b
     return meta.matmul(x1, x2)
 
 
-def mm(x1: Any, x2: Any) -> Any:
+def mm(x1: T, x2: T) -> T:
     """The product of two matrices, (m, k) and (k, n) to (m, n); `matmul` without batches and broadcasting.
 
     Raises TypeInferenceError for other ranks, sizes that do not fit and different dtypes."""
     return _multiplied("mm", x1, x2, 2, 2)
 
 
-def bmm(x1: Any, x2: Any) -> Any:
+def bmm(x1: T, x2: T) -> T:
     """The products of a batch of matrices, (b, m, k) and (b, k, n) to (b, m, n), without broadcasting.
 
     Raises TypeInferenceError for other ranks, sizes that do not fit and different dtypes."""
     return _multiplied("bmm", x1, x2, 3, 3, batch=True)
 
 
-def mv(x1: Any, x2: Any) -> Any:
+def mv(x1: T, x2: T) -> T:
     """The product of a matrix and a vector, (m, k) and (k,) to (m,).
 
     Raises TypeInferenceError for other ranks, sizes that do not fit and different dtypes."""
     return _multiplied("mv", x1, x2, 2, 1)
 
 
-def dot(x1: Any, x2: Any) -> Any:
+def dot(x1: T, x2: T) -> T:
     """The sum of the products of two vectors, (k,) and (k,) to a 0-d tensor.
 
     Raises TypeInferenceError for other ranks, different sizes and different dtypes."""
     return _multiplied("dot", x1, x2, 1, 1)
 
 
-def inner(x1: Any, x2: Any) -> Any:
+def inner(x1: T, x2: T) -> T:
     """Sums of products over the last axis of both, (..., k) and (*, k) to (..., *); of a 0-d tensor the product.
 
     Raises TypeInferenceError for last axes of different sizes and different dtypes."""
@@ -69,7 +69,7 @@ def inner(x1: Any, x2: Any) -> Any:
     return tensordot(x1, x2, ((-1,), (-1,)))
 
 
-def outer(x1: Any, x2: Any) -> Any:
+def outer(x1: T, x2: T) -> T:
     """The products of each element of one vector and each of another, (m,) and (n,) to (m, n). Dtypes promote.
 
     Raises TypeInferenceError for other ranks."""
@@ -77,7 +77,7 @@ def outer(x1: Any, x2: Any) -> Any:
     return meta.multiply(meta.expand_dims(x1, 1), meta.expand_dims(x2, 0))
 
 
-def tensordot(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> Any:
+def tensordot(x1: T, x2: T, axes: int | tuple[Sequence[int], Sequence[int]] = 2) -> T:
     """Sums of products over the last axes of x1 and the first of x2 (an int: how many), or over pairs of axes, of equal
     sizes or 1; the result has the other axes of x1, then the other axes of x2.
 
@@ -95,14 +95,14 @@ def tensordot(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]] 
     return meta.reshape(meta.matmul(first, second), (*row_shape, *last))
 
 
-def _summed_where_one(x: Any, axes: list[int], other: Any, paired: list[int]) -> Any:
+def _summed_where_one(x: T, axes: list[int], other: T, paired: list[int]) -> T:
     """x summed along the axes whose partners have size 1, which broadcast."""
     ones = [a for a, b in zip(axes, paired, strict=True) if x.shape[a] != 1 and other.shape[b] == 1]
     total = meta.sum(x, tuple(ones), True) if ones else x
     return total if total.dtype == x.dtype else meta.cast(total, x.dtype)
 
 
-def _axis_pairs(x1: Any, x2: Any, axes: int | tuple[Sequence[int], Sequence[int]]) -> tuple[list[int], list[int]]:
+def _axis_pairs(x1: Tensor, x2: Tensor, axes: int | tuple[Sequence[int], Sequence[int]]) -> tuple[list[int], list[int]]:
     if isinstance(axes, int):
         most = min(x1.ndim, x2.ndim)
         require("tensordot", 0 <= axes <= most, f"axes is {axes}", f"0 to {most}, the axes that both have")
@@ -123,24 +123,24 @@ def _pairs(one: Dim, other: Dim) -> bool:
     return one == 1 or other == 1 or same_dim(one, other)
 
 
-def _axis(axis: int, x: Any) -> int:
+def _axis(axis: int, x: Tensor) -> int:
     problem = f"axis {axis} is out of range for rank {x.ndim}"
     require("tensordot", -x.ndim <= axis < x.ndim, problem, f"{-x.ndim} to {x.ndim - 1}")
     return axis % x.ndim
 
 
-def kron(x1: Any, x2: Any) -> Any:
+def kron(x1: Tensor, x2: Tensor) -> Tensor:
     """The Kronecker product: copies of x2 times each element of x1, with sizes that are products of both sizes. The
     tensor of fewer axes gets axes of size 1 in front. Dtypes promote."""
     rank = max(x1.ndim, x2.ndim)
-    first: list[Dim] = [1] * (rank - x1.ndim) + list(x1.shape)
-    second: list[Dim] = [1] * (rank - x2.ndim) + list(x2.shape)
+    first: list[int] = [1] * (rank - x1.ndim) + list(x1.shape)
+    second: list[int] = [1] * (rank - x2.ndim) + list(x2.shape)
     spread = meta.reshape(x1, [size for n in first for size in (n, 1)])
     across = meta.reshape(x2, [size for n in second for size in (1, n)])
     return meta.reshape(spread * across, [m * n for m, n in zip(first, second, strict=True)])
 
 
-def trace(x: Any) -> Any:
+def trace(x: T) -> T:
     """The sum of the diagonal of a matrix (m, n), int64 for integers.
 
     Raises TypeInferenceError for other ranks and for bool."""
@@ -149,31 +149,31 @@ def trace(x: Any) -> Any:
     return meta.sum(main_diagonal(x))
 
 
-def addmm(x: Any, x1: Any, x2: Any, beta: float = 1, alpha: float = 1) -> Any:
+def addmm(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     """beta * x + alpha * (x1 @ x2) for matrices; x broadcasts to (m, n), and is not read if beta is 0.
 
     Raises TypeInferenceError for shapes that do not fit, different dtypes, and fractions with integers."""
     return _added("addmm", x, _multiplied("addmm", x1, x2, 2, 2), beta, alpha)
 
 
-def addmv(x: Any, x1: Any, x2: Any, beta: float = 1, alpha: float = 1) -> Any:
+def addmv(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     """beta * x + alpha * (x1 @ x2) for a matrix and a vector; see `addmm`."""
     return _added("addmv", x, _multiplied("addmv", x1, x2, 2, 1), beta, alpha)
 
 
-def baddbmm(x: Any, x1: Any, x2: Any, beta: float = 1, alpha: float = 1) -> Any:
+def baddbmm(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     """beta * x + alpha * (x1 @ x2) for batches of matrices; see `addmm`."""
     return _added("baddbmm", x, _multiplied("baddbmm", x1, x2, 3, 3, batch=True), beta, alpha)
 
 
-def addbmm(x: Any, x1: Any, x2: Any, beta: float = 1, alpha: float = 1) -> Any:
+def addbmm(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     """beta * x + alpha * (the sum of the products of a batch of matrices); see `addmm`."""
     products = _multiplied("addbmm", x1, x2, 3, 3, batch=True)
     total = meta.sum(products, 0)
     return _added("addbmm", x, total if total.dtype == x1.dtype else meta.cast(total, x1.dtype), beta, alpha)
 
 
-def addr(x: Any, x1: Any, x2: Any, beta: float = 1, alpha: float = 1) -> Any:
+def addr(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
     """beta * x + alpha * outer(x1, x2) for vectors; see `addmm`. Dtypes promote, booleans are added by `or`."""
     added = outer(x1, x2)
     common = dtypes.promote(x.dtype, added.dtype)
@@ -184,7 +184,7 @@ def addr(x: Any, x1: Any, x2: Any, beta: float = 1, alpha: float = 1) -> Any:
     return _added("addr", x, added, beta, alpha)
 
 
-def _added(name: str, x: Any, products: Any, beta: float, alpha: float) -> Any:
+def _added(name: str, x: T, products: T, beta: float, alpha: float) -> T:
     require_same_dtype(name, x=x, x1=products)
     for label, factor in (("beta", beta), ("alpha", alpha)):
         whole = dtypes.is_float(x.dtype) or not isinstance(factor, float)
@@ -196,14 +196,14 @@ def _added(name: str, x: Any, products: Any, beta: float, alpha: float) -> Any:
     return (x if beta == 1 else x * beta) + scaled
 
 
-def _require_broadcasts(name: str, x: Any, result: Any) -> None:
+def _require_broadcasts(name: str, x: Tensor, result: Tensor) -> None:
     """`x` broadcasts to the shape of the result."""
     pairs = zip(reversed(x.shape), reversed(result.shape), strict=False)
     fits = x.ndim <= result.ndim and all(a == 1 or same_dim(a, b) for a, b in pairs)
     require(name, fits, f"'x' has shape {show(x.shape)}", f"a shape that broadcasts to {show(result.shape)}")
 
 
-def cross(x1: Any, x2: Any, axis: int = -1) -> Any:
+def cross(x1: T, x2: T, axis: int = -1) -> T:
     """The cross products of vectors of 3 elements along an axis; shapes broadcast, dtypes promote.
 
     Raises TypeInferenceError for another size of the axis, different ranks, and shapes that do not broadcast."""

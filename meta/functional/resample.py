@@ -9,6 +9,7 @@ from typing import Any, Literal
 import numpy as np
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dtype import accumulation_dtype, is_float
 from meta.errors import ArgumentError
 from meta.functional._resize_filters import antialiasing_matrix, cubic, resized_bytes
@@ -23,9 +24,9 @@ _NEAREST = {"nearest": "asymmetric", "nearest-exact": "tf_half_pixel_for_nn"}
 
 
 def interpolate(
-    x: Any, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
+    x: Tensor, size: int | Sequence[int] | None = None, scale_factor: float | Sequence[float] | None = None,
     mode: Mode = "nearest", align_corners: bool = False, recompute_scale_factor: bool = False, antialias: bool = False,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """The image (n, c, *spatial) at another size.
 
     size: the spatial sizes, or one for all axes.  scale_factor: instead, multiplies the sizes, one factor or one an
@@ -59,7 +60,7 @@ def interpolate(
     return meta.cast(wide, x.dtype)
 
 
-def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
+def _sizes(x: Tensor, size: Any, scale_factor: Any) -> tuple[tuple[int, ...], tuple[float, ...] | None]:
     """The spatial sizes of the result, and the factors if they were given."""
     spatial = tuple(x.shape[2:])
     if (size is None) == (scale_factor is None):
@@ -79,7 +80,7 @@ def _sizes(x: Any, size: Any, scale_factor: Any) -> tuple[tuple[int, ...], tuple
     return tuple(math.floor(n * f) for n, f in zip(spatial, values, strict=True)), tuple(map(float, values))
 
 
-def _check(x: Any, sizes: tuple[int, ...], mode: str, align_corners: bool, antialias: bool) -> None:
+def _check(x: Tensor, sizes: tuple[int, ...], mode: str, align_corners: bool, antialias: bool) -> None:
     if mode not in _NEAREST and mode not in _RANKS and mode != "area":
         raise ArgumentError("interpolate", f"mode is {mode!r}", ", ".join(map(repr, (*_NEAREST, *_RANKS, "area"))))
     rank = len(sizes)
@@ -100,12 +101,12 @@ def _check(x: Any, sizes: tuple[int, ...], mode: str, align_corners: bool, antia
         raise ArgumentError("interpolate", f"antialias with mode {mode!r}", '"bilinear" or "bicubic"')
 
 
-def _whole(x: Any, sizes: tuple[int, ...], factors: tuple[float, ...]) -> bool:
+def _whole(x: Tensor, sizes: tuple[int, ...], factors: tuple[float, ...]) -> bool:
     """Whether the factors are the ratios of the sizes."""
     return all(n * f == size for n, f, size in zip(x.shape[2:], factors, sizes, strict=True))
 
 
-def _resized(x: Any, sizes: tuple[int, ...], mode: str, align_corners: bool) -> Any:
+def _resized(x: T, sizes: tuple[int, ...], mode: str, align_corners: bool) -> T:
     resize: Callable[..., Any] = getattr(meta, f"resize{len(sizes)}d")
     if mode in _NEAREST:
         return resize(x, sizes, "nearest", _NEAREST[mode])
@@ -113,7 +114,7 @@ def _resized(x: Any, sizes: tuple[int, ...], mode: str, align_corners: bool) -> 
     return resize(x, sizes, method, "align_corners" if align_corners else "half_pixel")
 
 
-def _resampled(x: Any, axis: int, count: int, factor: float, mode: str) -> Any:
+def _resampled(x: T, axis: int, count: int, factor: float, mode: str) -> T:
     """x interpolated along an axis at `count` places that are 1 / factor apart."""
     size = x.shape[axis]
     number: Any = np.float64 if x.dtype == "float64" else np.float32
@@ -151,8 +152,8 @@ def _cubic_weights(part: Any) -> tuple[Any, ...]:
 
 
 def _antialiased(
-    x: Any, sizes: tuple[int, ...], factors: tuple[float, ...] | None, mode: str, align_corners: bool
-) -> Any:
+    x: Tensor, sizes: tuple[int, ...], factors: tuple[float, ...] | None, mode: str, align_corners: bool
+) -> Tensor:
     """The image as a product with a matrix along each axis."""
     wide = meta.cast(x, accumulation_dtype(x.dtype))
     for axis, count in enumerate(sizes, 2):

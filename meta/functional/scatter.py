@@ -7,7 +7,9 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.dim import product, same_dim
+from meta.dtype import Number
 from meta.eager.indexing import int64_positions
 from meta.errors import ArgumentError
 from meta.functional._axes import along
@@ -21,7 +23,6 @@ from meta.functional._checks import (
 )
 from meta.functional.positions import nonzero
 from meta.op import rules
-from meta.schema._dsl import TensorLike
 
 __all__ = [
     "index_add", "index_copy", "index_fill", "index_put", "index_reduce", "masked_fill", "masked_scatter",
@@ -35,7 +36,7 @@ _COMBINED = {"sum": "add", "mean": "add", "prod": "mul", "amin": "min", "amax": 
 # --- along one axis ---------------------------------------------------------------------------------------------------
 
 
-def index_add(x: Any, axis: int, indices: Any, src: Any, alpha: float = 1) -> Any:
+def index_add(x: T, axis: int, indices: T, src: T, alpha: float = 1) -> T:
     """x with `alpha` times the slices of src added at positions of an axis. indices: a vector; src: as many slices."""
     x1, axis, places, values = _along("index_add", x, axis, indices, src)
     if not isinstance(alpha, (bool, int)) and not dtypes.is_float(x.dtype):
@@ -46,13 +47,13 @@ def index_add(x: Any, axis: int, indices: Any, src: Any, alpha: float = 1) -> An
     return meta.reshape(meta.scatter_add(x1, axis, places, values), x.shape)
 
 
-def index_copy(x: Any, axis: int, indices: Any, src: Any) -> Any:
+def index_copy(x: T, axis: int, indices: T, src: T) -> T:
     """x with the slices of src written at positions of an axis. indices: a vector; src: as many slices."""
     x1, axis, places, values = _along("index_copy", x, axis, indices, src)
     return meta.reshape(meta.scatter_elements(x1, axis, places, values), x.shape)
 
 
-def index_fill(x: Any, axis: int, indices: Any, value: Any) -> Any:
+def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | Number) -> Tensor:
     """x with one value, a number or a 0-d tensor, at positions of an axis."""
     x1, axis, vector = _positions("index_fill", x, axis, indices)
     fill = _scalar("index_fill", value, x)
@@ -64,16 +65,16 @@ def index_fill(x: Any, axis: int, indices: Any, value: Any) -> Any:
 
 
 def index_reduce(
-    x: Any, axis: int, indices: Any, src: Any, reduction: Literal["prod", "mean", "amin", "amax"],
+    x: Tensor, axis: int, indices: Tensor, src: Tensor, reduction: Literal["prod", "mean", "amin", "amax"],
     include_self: bool = True,
-) -> Any:  # fmt: skip
+) -> Tensor:  # fmt: skip
     """x with the slices of src combined into those at positions of an axis; `include_self`: with what x has there."""
     _require_reduction("index_reduce", reduction, ("prod", "mean", "amin", "amax"))
     x1, axis, places, values = _along("index_reduce", x, axis, indices, src)
     return meta.reshape(_reduced(x1, axis, places, values, reduction, include_self), x.shape)
 
 
-def _along(name: str, x: Any, axis: int, indices: Any, src: Any) -> tuple[Any, int, Any, Any]:
+def _along(name: str, x: Tensor, axis: int, indices: Tensor, src: Tensor) -> tuple[Any, int, Any, Any]:
     """x and src with at least one axis, the axis counted from the front, and the position of each element of src."""
     require_same_dtype(name, x=x, src=src)
     x1, axis, vector = _positions(name, x, axis, indices)
@@ -86,7 +87,7 @@ def _along(name: str, x: Any, axis: int, indices: Any, src: Any) -> tuple[Any, i
     return x1, axis, meta.broadcast_to(spread, shape), values
 
 
-def _positions(name: str, x: Any, axis: int, indices: Any) -> tuple[Any, int, Any]:
+def _positions(name: str, x: Tensor, axis: int, indices: Tensor) -> tuple[Any, int, Any]:
     """x with at least one axis, the axis counted from the front, and the positions as a vector."""
     axis = axis_of(name, axis, x.ndim)
     require(name, indices.ndim <= 1, f"indices have shape {rules.show(indices.shape)}", "rank 0 or 1")
@@ -96,11 +97,13 @@ def _positions(name: str, x: Any, axis: int, indices: Any) -> tuple[Any, int, An
     return (x if x.ndim else meta.reshape(x, (1,))), axis, (indices if indices.ndim else meta.reshape(indices, (1,)))
 
 
-def scatter(x: Any, axis: int, indices: Any, src: Any, reduction: Literal["update", "sum", "prod"] = "update") -> Any:
+def scatter(
+    x: Tensor, axis: int, indices: Tensor, src: Tensor | Number, reduction: Literal["update", "sum", "prod"] = "update"
+) -> Tensor:
     """x with each element of src, or a number, written at its position along an axis, given by `indices`; or added
     to, or multiplied into, what is there. src may be larger than `indices`: elements beyond are left out."""
     _require_reduction("scatter", reduction, ("update", "sum", "prod"))
-    if not isinstance(src, TensorLike):
+    if not isinstance(src, Tensor):
         values = meta.broadcast_to(_scalar("scatter", src, x), indices.shape)
     else:
         values = _cropped("scatter", src, indices)
@@ -112,7 +115,9 @@ def scatter(x: Any, axis: int, indices: Any, src: Any, reduction: Literal["updat
     return meta.scatter_elements(x, axis, indices, values, _COMBINED.get(reduction, "update"))  # type: ignore[arg-type]
 
 
-def scatter_reduce(x: Any, axis: int, indices: Any, src: Any, reduction: Reduction, include_self: bool = True) -> Any:
+def scatter_reduce(
+    x: Tensor, axis: int, indices: Tensor, src: Tensor, reduction: Reduction, include_self: bool = True
+) -> Tensor:
     """x with each element of src combined into its position along an axis, given by `indices`; `include_self`: with
     what x has there. src may be larger than `indices`. Means of integers are rounded down."""
     _require_reduction("scatter_reduce", reduction, tuple(_COMBINED))
@@ -127,7 +132,7 @@ def _require_reduction(name: str, reduction: str, reductions: Sequence[str]) -> 
         raise ArgumentError(name, f"reduction is {reduction!r}", ", ".join(map(repr, reductions)))
 
 
-def _cropped(name: str, src: Any, indices: Any) -> Any:
+def _cropped(name: str, src: T, indices: T) -> T:
     """src without the elements that have no position. Raises TypeInferenceError where it is smaller than `indices`."""
     if rules.same_shape(src.shape, indices.shape):
         return src
@@ -142,7 +147,7 @@ def _cropped(name: str, src: Any, indices: Any) -> Any:
     return src[tuple(slice(None) if same_dim(a, b) else slice(0, b) for a, b in sizes)]
 
 
-def _reduced(x: Any, axis: int, places: Any, values: Any, reduction: str, include_self: bool) -> Any:
+def _reduced(x: Tensor, axis: int, places: Tensor, values: Tensor, reduction: str, include_self: bool) -> Tensor:
     if x.dtype == "bool":
         combine = {"sum": "max", "amax": "max", "prod": "min", "amin": "min"}.get(reduction)
         require("scatter_reduce", combine is not None, "means of bool", "numbers", 'cast it: x.cast("int64")')
@@ -161,7 +166,7 @@ def _reduced(x: Any, axis: int, places: Any, values: Any, reduction: str, includ
     return meta.floor_divide(total, meta.cast(counts, x.dtype))
 
 
-def _started(x: Any, axis: int, places: Any, value: Any) -> Any:
+def _started(x: Tensor, axis: int, places: Tensor, value: Number) -> Tensor:
     """x with one value where elements will be combined."""
     return meta.scatter_elements(x, axis, places, meta.full(places.shape, value, x.dtype, x.device))
 
@@ -175,15 +180,15 @@ def _neutral(reduction: str, dtype: str) -> Any:
     return dtypes.int_range(dtype)[reduction == "amin"]
 
 
-def _of_bytes(x: Any, axis: int, places: Any, values: Any, combine: str) -> Any:
+def _of_bytes(x: T, axis: int, places: T, values: T, combine: str) -> T:
     """A scatter of bools, which have no arithmetic, as one of bytes."""
     x, values = as_dtype(x, "uint8"), as_dtype(values, "uint8")
     return as_dtype(meta.scatter_elements(x, axis, places, values, combine), "bool")  # type: ignore[arg-type]
 
 
-def _scalar(name: str, value: Any, x: Any) -> Any:
+def _scalar(name: str, value: Tensor | Number, x: Tensor) -> Tensor:
     """A number or 0-d tensor as a 0-d tensor of the dtype of x."""
-    if not isinstance(value, TensorLike):
+    if not isinstance(value, Tensor):
         kind = dtypes.scalar_category(value)
         fits = kind < 2 or kind <= dtypes.category(x.dtype)
         require(
@@ -200,7 +205,7 @@ def _scalar(name: str, value: Any, x: Any) -> Any:
 # --- anywhere ---------------------------------------------------------------------------------------------------------
 
 
-def put(x: Any, indices: Any, src: Any, accumulate: bool = False) -> Any:
+def put(x: T, indices: T, src: T, accumulate: bool = False) -> T:
     """x with the elements of src written at positions of the flattened x (negative ones count from the end), or added
     to it. src has as many elements as `indices`."""
     require_same_dtype("put", x=x, src=src)
@@ -219,12 +224,12 @@ def put(x: Any, indices: Any, src: Any, accumulate: bool = False) -> Any:
     return meta.reshape(meta.scatter_elements(flat, 0, places, values, "add" if accumulate else "update"), x.shape)
 
 
-def _from_start(indices: Any, size: Any) -> Any:
+def _from_start(indices: T, size: Any) -> T:
     """Positions counted from the start, from positions that count from the end if they are negative."""
     return meta.where(meta.less(indices, 0), indices + size, indices)
 
 
-def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = False) -> Any:
+def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Tensor:
     """x with x[indices] replaced by `values`, which broadcast to it, or with them added.
 
     indices: an integer tensor, a bool mask (whose values are read) or None for each of the first axes; integer tensors
@@ -261,7 +266,7 @@ def index_put(x: Any, indices: Sequence[Any], values: Any, accumulate: bool = Fa
     return meta.transpose(written, tuple(order.index(n) for n in range(x.ndim)))
 
 
-def _expanded_masks(name: str, x: Any, indices: Sequence[Any]) -> list[Any]:
+def _expanded_masks(name: str, x: Tensor, indices: Sequence[Tensor | None]) -> list[Any]:
     """One integer tensor or None for each of the first axes: a mask becomes the positions of its true elements."""
     items: list[Any] = []
     for item in indices:
@@ -282,13 +287,13 @@ def _expanded_masks(name: str, x: Any, indices: Sequence[Any]) -> list[Any]:
 # --- by masks ---------------------------------------------------------------------------------------------------------
 
 
-def masked_fill(x: Any, mask: Any, value: Any) -> Any:
+def masked_fill(x: Tensor, mask: Tensor, value: Tensor | Number) -> Tensor:
     """x with a value, a number or a 0-d tensor, where a mask is true. Mask and x broadcast."""
     _require_mask("masked_fill", mask)
     return meta.where(mask, _scalar("masked_fill", value, x), x)
 
 
-def masked_select(x: Any, mask: Any) -> Any:
+def masked_select(x: T, mask: T) -> T:
     """The elements of x where a mask is true, in row-major order, as a vector. Mask and x broadcast.
 
     Raises TraceError in traced programs: the size depends on values."""
@@ -299,7 +304,7 @@ def masked_select(x: Any, mask: Any) -> Any:
     return meta.take(flat, places, 0)
 
 
-def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
+def masked_scatter(x: T, mask: T, src: T) -> T:
     """x with the first elements of src, in row-major order, one after the other where a mask is true. The mask
     broadcasts to x. Raises TypeInferenceError if src has fewer elements than the mask selects, unless tracing."""
     _require_mask("masked_scatter", mask)
@@ -323,5 +328,5 @@ def masked_scatter(x: Any, mask: Any, src: Any) -> Any:
     return meta.where(full, meta.take(meta.reshape(src, (available,)), places, 0, "clip"), x)
 
 
-def _require_mask(name: str, mask: Any) -> None:
+def _require_mask(name: str, mask: Tensor) -> None:
     require(name, mask.dtype == "bool", f"'mask' has dtype {mask.dtype}", "bool", 'cast it: mask.cast("bool")')

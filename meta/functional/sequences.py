@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.device import CPU, Device
 from meta.functional._checks import as_dtype, axis_of, is_tensor, require
 from meta.op import rules
@@ -44,12 +45,12 @@ def empty(shape: int | Sequence[int], dtype: str = "float32", device: Device | s
     return meta.zeros(shape, dtype, device)
 
 
-def empty_like(x: Any, dtype: str | None = None) -> Any:
+def empty_like(x: T, dtype: str | None = None) -> T:
     """A tensor of the shape of another, with values as from `empty`."""
     return meta.zeros_like(x, dtype)
 
 
-def sequence_mask(x: Any, sequence_length: Any, mask_value: float = 0.0, axis: int = 0) -> Any:
+def sequence_mask(x: Tensor, sequence_length: Tensor, mask_value: float = 0.0, axis: int = 0) -> Tensor:
     """x with `mask_value` at the steps from the length of each sequence on.
 
     sequence_length: integers, one for each element of the batch.  axis: the axis of the steps, 0 or 1; the other of
@@ -59,7 +60,7 @@ def sequence_mask(x: Any, sequence_length: Any, mask_value: float = 0.0, axis: i
     return meta.where(meta.less(steps, lengths), x, mask_value)
 
 
-def reverse_sequence(x: Any, sequence_length: Any, seq_axis: int = 1, batch_axis: int = 0) -> Any:
+def reverse_sequence(x: Tensor, sequence_length: Tensor, seq_axis: int = 1, batch_axis: int = 0) -> Tensor:
     """x with the first steps of each sequence, as many as its length, in reverse order.
 
     sequence_length: integers, one for each element of the batch.  seq_axis: the axis of the steps."""
@@ -68,7 +69,7 @@ def reverse_sequence(x: Any, sequence_length: Any, seq_axis: int = 1, batch_axis
     return meta.gather(x, seq_axis % x.ndim, meta.broadcast_to(sources, x.shape))
 
 
-def _steps_and_lengths(name: str, x: Any, lengths: Any, axis: int, batch_axis: int) -> tuple[Any, Any]:
+def _steps_and_lengths(name: str, x: Tensor, lengths: Tensor, axis: int, batch_axis: int) -> tuple[Tensor, Tensor]:
     """The numbers of the steps and the lengths, int64, which broadcast to x."""
     require(name, x.ndim >= 2, f"x has shape {rules.show(x.shape)}", "at least 2 axes")
     time, batch = axis_of(name, axis, x.ndim), axis_of(name, batch_axis, x.ndim)
@@ -78,7 +79,7 @@ def _steps_and_lengths(name: str, x: Any, lengths: Any, axis: int, batch_axis: i
     require(name, fits, f"'sequence_length' is {lengths.dtype} of shape {rules.show(lengths.shape)}", expected)
     steps = meta.arange(0, x.shape[time], 1, "int64", x.device)
 
-    def along(axis: int, values: Any) -> Any:
+    def along(axis: int, values: T) -> T:
         return meta.reshape(values, tuple(x.shape[axis] if i == axis else 1 for i in range(x.ndim)))
 
     return along(time, steps), along(batch, as_dtype(lengths, "int64"))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dim import product
 from meta.functional._checks import as_dtype, axis_of
 from meta.functional.positions import known_number
@@ -12,7 +13,7 @@ from meta.functional.positions import known_number
 __all__ = ["unique", "unique_consecutive"]
 
 
-def unique(x: Any, axis: int | None = None) -> tuple[Any, Any, Any]:
+def unique(x: Tensor, axis: int | None = None) -> tuple[Tensor, Tensor, Tensor]:
     """The distinct elements in ascending order, for each element of the flattened x the position of its value among
     them, and how often each occurs (int64). With an axis, the distinct slices along it, in lexicographic order.
 
@@ -25,7 +26,7 @@ def unique(x: Any, axis: int | None = None) -> tuple[Any, Any, Any]:
     return meta.take(x, first, axis), inverse, counts
 
 
-def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
+def unique_all(x: T) -> tuple[T, T, T, T]:
     """The results of `unique`, and after the distinct elements the position in the flattened x at which each occurs
     first (int64). Raises TraceError in traced programs."""
     flat = meta.reshape(x, (product(x.shape),))
@@ -36,7 +37,7 @@ def unique_all(x: Any) -> tuple[Any, Any, Any, Any]:
     return meta.take(flat, indices, 0), indices, inverse, counts
 
 
-def unique_consecutive(x: Any, axis: int | None = None) -> tuple[Any, Any, Any]:
+def unique_consecutive(x: T, axis: int | None = None) -> tuple[T, T, T]:
     """The first element of each run of equal ones, for each element of the flattened x the number of its run, and the
     lengths of the runs (int64). With an axis, the same of the slices along it. Raises TraceError in traced programs."""
     if axis is None:
@@ -46,13 +47,13 @@ def unique_consecutive(x: Any, axis: int | None = None) -> tuple[Any, Any, Any]:
     return meta.take(x, first, axis), group, counts
 
 
-def _rows(x: Any, axis: int) -> Any:
+def _rows(x: T, axis: int) -> T:
     """The slices along an axis as rows of a matrix."""
     moved = meta.moveaxis(x, axis, 0)
     return meta.reshape(moved, (moved.shape[0], product(moved.shape[1:])))
 
 
-def _groups(rows: Any) -> tuple[Any, Any, Any]:
+def _groups(rows: Tensor) -> tuple[Any, Any, Any]:
     """For each row the number of its run of equal rows, the first row of each run, and the lengths of the runs."""
     size = product(rows.shape[:1]).__index__()
     if not size:
@@ -67,7 +68,7 @@ def _groups(rows: Any) -> tuple[Any, Any, Any]:
     return group, first, counts
 
 
-def _ranks(rows: Any) -> Any:
+def _ranks(rows: Tensor) -> Tensor:
     """A number for each row of a matrix: equal ones for equal rows, ascending in lexicographic order.
 
     Each element is replaced by its rank in its column; then two columns at a time become one, by the ranks of pairs."""
@@ -81,7 +82,7 @@ def _ranks(rows: Any) -> Any:
     return ranks[:, 0]
 
 
-def _column_ranks(x: Any) -> Any:
+def _column_ranks(x: T) -> T:
     order = meta.argsort(x, 0)
     ordered = meta.gather(x, 0, order)
     differ = as_dtype(meta.not_equal(ordered[1:], ordered[:-1]), "int64")

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import meta
+from meta._generated.methods import T
 from meta.errors import ArgumentError
 
 __all__ = ["mvlgamma"]
 
 
-def mvlgamma(x: Any, p: int) -> Any:
+def mvlgamma(x: T, p: int) -> T:
     """The logarithm of the multivariate gamma function of dimension p, elementwise: log(pi) p (p - 1) / 4 plus the sum
     of lgamma(x - i / 2) over i from 0 to p - 1 (A. James, 1964). Integers and booleans give float32.
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import meta
+from meta._generated.methods import Tensor
 from meta.model.model import Model
 from meta.model.names import Alias
 
@@ -12,14 +13,14 @@ from meta.model.names import Alias
 class ReLU(Model):
     """max(x, 0)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.relu(x)
 
 
 class ReLU6(Model):
     """min(max(x, 0), 6)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.relu6(x)
 
 
@@ -29,7 +30,7 @@ class LeakyReLU(Model):
     def build(self, negative_slope: float = 0.01) -> None:
         self.negative_slope = negative_slope
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.leaky_relu(x, self.negative_slope)
 
 
@@ -41,7 +42,7 @@ class PReLU(Model):
     def build(self, num_parameters: int = 1, init: float = 0.25) -> None:
         self.w = meta.full((num_parameters,), init, "float32")
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.prelu(x, self.w)
 
 
@@ -51,7 +52,7 @@ class ELU(Model):
     def build(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.elu(x, self.alpha)
 
 
@@ -59,7 +60,7 @@ class SELU(Model):
     """ELU with the alpha and the scale that keep mean 0 and variance 1 (G. Klambauer et al., "Self-Normalizing Neural
     Networks", 2017)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.selu(x)
 
 
@@ -69,7 +70,7 @@ class CELU(Model):
     def build(self, alpha: float = 1.0) -> None:
         self.alpha = alpha
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.celu(x, self.alpha)
 
 
@@ -79,56 +80,56 @@ class GELU(Model):
     def build(self, approximate: Literal["none", "tanh"] = "none") -> None:
         self.approximate: Literal["none", "tanh"] = approximate
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.gelu(x, self.approximate)
 
 
 class SiLU(Model):
     """x * sigmoid(x)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.silu(x)
 
 
 class Mish(Model):
     """x * tanh(softplus(x)) (D. Misra, "Mish", 2019)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.mish(x)
 
 
 class Sigmoid(Model):
     """1 / (1 + exp(-x))."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.sigmoid(x)
 
 
 class LogSigmoid(Model):
     """log(sigmoid(x)), computed without overflow."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.logsigmoid(x)
 
 
 class Hardsigmoid(Model):
     """min(max(x + 3, 0), 6) / 6."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.hardsigmoid(x)
 
 
 class Hardswish(Model):
     """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., "Searching for MobileNetV3", 2019)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.hardswish(x)
 
 
 class Tanh(Model):
     """Hyperbolic tangent."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.tanh(x)
 
 
@@ -138,14 +139,14 @@ class Hardtanh(Model):
     def build(self, min_val: float = -1.0, max_val: float = 1.0) -> None:
         self.min_val, self.max_val = min_val, max_val
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.hardtanh(x, self.min_val, self.max_val)
 
 
 class Tanhshrink(Model):
     """x - tanh(x)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.tanhshrink(x)
 
 
@@ -155,7 +156,7 @@ class Softshrink(Model):
     def build(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.softshrink(x, self.lambd)
 
 
@@ -165,7 +166,7 @@ class Hardshrink(Model):
     def build(self, lambd: float = 0.5) -> None:
         self.lambd = lambd
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.hardshrink(x, self.lambd)
 
 
@@ -175,14 +176,14 @@ class Softplus(Model):
     def build(self, beta: float = 1.0, threshold: float | None = None) -> None:
         self.beta, self.threshold = beta, threshold
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.softplus(x, self.beta, self.threshold)
 
 
 class Softsign(Model):
     """x / (1 + abs(x))."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.softsign(x)
 
 
@@ -192,7 +193,7 @@ class Threshold(Model):
     def build(self, threshold: float, value: float) -> None:
         self.threshold, self.value = threshold, value
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.threshold(x, self.threshold, self.value)
 
 
@@ -202,7 +203,7 @@ class Softmax(Model):
     def build(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.softmax(x, self.dim)
 
 
@@ -212,14 +213,14 @@ class Softmin(Model):
     def build(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.softmin(x, self.dim)
 
 
 class Softmax2d(Model):
     """Softmax over the channels of (n, c, h, w) or (c, h, w)."""
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.softmax(x, -3)
 
 
@@ -229,7 +230,7 @@ class LogSoftmax(Model):
     def build(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.log_softmax(x, self.dim)
 
 
@@ -239,5 +240,5 @@ class GLU(Model):
     def build(self, dim: int = -1) -> None:
         self.dim = dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.glu(x, self.dim)

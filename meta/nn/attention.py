@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.model.names import Alias
@@ -58,12 +59,12 @@ class MultiHeadAttention(Model):
 
     def forward(
         self,
-        query: Any,
-        key: Any = None,
-        value: Any = None,
-        key_padding_mask: Any = None,
+        query: Tensor,
+        key: Tensor | None = None,
+        value: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
         need_weights: bool = False,
-        mask: Any = None,
+        mask: Tensor | None = None,
         average_attn_weights: bool = True,
         is_causal: bool = False,
         *,
@@ -93,7 +94,7 @@ class MultiHeadAttention(Model):
             return result
         return result, meta.mean(weights, 1) if average_attn_weights else weights
 
-    def _projected(self, query: Any, key: Any, value: Any) -> tuple[Any, Any, Any]:
+    def _projected(self, query: Tensor, key: Tensor | None, value: Tensor | None) -> tuple[Tensor, Tensor, Tensor]:
         """Queries, keys and values by heads, (batch, heads, length, features)."""
         if self.project is not None and (key is None or (key is query and value is query)):
             query = query if self.batch_first else meta.swap_axis(query, 0, 1)
@@ -114,7 +115,7 @@ class MultiHeadAttention(Model):
             weights, b = meta.split(self.project.w, 3, 0), self.project.b
         return weights, (None,) * 3 if b is None else meta.split(b, 3, 0)
 
-    def _by_heads(self, x: Any) -> Any:
+    def _by_heads(self, x: Tensor) -> Tensor:
         x = x if self.batch_first else meta.swap_axis(x, 0, 1)
         return x.reshape((*x.shape[:2], self.heads, self.embed_dim // self.heads)).transpose((0, 2, 1, 3))
 
@@ -141,7 +142,7 @@ def only_mask(layer: str, **masks: Any) -> Any:
     return next(iter(passed.values()), None)
 
 
-def _hidden(scores: Any, mask: Any, key_padding_mask: Any, is_causal: bool) -> Any:
+def _hidden(scores: Tensor, mask: Tensor | None, key_padding_mask: Tensor | None, is_causal: bool) -> Tensor:
     """The scores (batch, heads, length, keys) with masks applied."""
     batch, heads, length, keys = scores.shape
     if is_causal:
@@ -155,7 +156,7 @@ def _hidden(scores: Any, mask: Any, key_padding_mask: Any, is_causal: bool) -> A
     return scores
 
 
-def _masked(scores: Any, mask: Any) -> Any:
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
     """Scores that are low where a bool mask is true, or plus a floating mask."""
     if mask.dtype != "bool":
         return scores + mask

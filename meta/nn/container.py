@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, cast
 
 from meta import tracing
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError, PositionError
 from meta.model.model import Model
 
@@ -27,7 +28,7 @@ class Sequential(Model):
         else:
             self.layers = list(layers)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         for layer in self:
             x = layer(x)
         return x

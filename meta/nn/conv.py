@@ -8,6 +8,7 @@ from typing import Any, ClassVar, Literal
 
 import meta
 from meta import random
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.model.names import Alias
@@ -43,7 +44,7 @@ class _Convolution(Model):
                 problem = f"{name} is {count}, groups is {groups}"
                 raise ArgumentError(type(self).__name__, problem, f"groups that divide {name}")
 
-    def _biased(self, y: Any) -> Any:
+    def _biased(self, y: Tensor) -> Tensor:
         return y if self.b is None else y + self.b
 
 
@@ -86,7 +87,7 @@ class _Conv(_Convolution):
             return tuple(padding)
         return self._sizes("padding", padding) * 2
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         if x.ndim == self.rank + 1:
             return meta.squeeze(self.forward(meta.expand_dims(x, 0)), 0)
         padding: tuple[int, ...] = self.padding
@@ -95,7 +96,7 @@ class _Conv(_Convolution):
         convolve: Callable[..., Any] = getattr(meta, f"conv{self.rank}d")
         return self._biased(convolve(x, self.w, self.stride, padding, self.dilation, self.groups))
 
-    def _padded(self, x: Any) -> Any:
+    def _padded(self, x: Tensor) -> Tensor:
         widths = tuple(zip(self.padding[: self.rank], self.padding[self.rank :], strict=True))
         if self.padding_mode != "circular":
             return meta.pad(x, ((0, 0), (0, 0), *widths), mode=_PAD_MODES[self.padding_mode])
@@ -155,7 +156,7 @@ class _ConvTranspose(_Convolution):
         self.padding, self.groups = self._sizes("padding", padding), groups
         self.output_padding = self._sizes("output_padding", output_padding)
 
-    def forward(self, x: Any, output_size: Sequence[int] | None = None) -> Any:
+    def forward(self, x: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         """output_size: spatial shape of the result, of those that the stride allows; None for output_padding."""
         if x.ndim == self.rank + 1:
             return meta.squeeze(self.forward(meta.expand_dims(x, 0), output_size), 0)
@@ -163,7 +164,7 @@ class _ConvTranspose(_Convolution):
         convolve: Callable[..., Any] = getattr(meta, f"conv{self.rank}d_transpose")
         return self._biased(convolve(x, self.w, self.stride, self.padding, extra, self.dilation, self.groups))
 
-    def _extra(self, x: Any, output_size: Sequence[int]) -> tuple[int, ...]:
+    def _extra(self, x: Tensor, output_size: Sequence[int]) -> tuple[int, ...]:
         """The output padding that gives a result of `output_size`."""
         axes = zip(x.shape[2:], self.stride, self.padding, self.dilation, self.kernel_size, strict=True)
         least = tuple((n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in axes)

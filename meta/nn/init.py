@@ -190,7 +190,7 @@ def __dir__() -> list[str]:
     return sorted(__all__)
 
 
-def _filled(x: NDArray, value: Any) -> NDArray:
+def _filled(x: NDArray, value: NDArray) -> NDArray:
     with meta.no_grad():
         x.update(value)
     return x

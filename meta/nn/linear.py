@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import meta
 from meta import random
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.functional.embedding import rows_of
 from meta.model.model import Model
@@ -25,7 +26,7 @@ class Linear(Model):
         self.w = random.uniform((out_features, in_features), -bound, bound)
         self.b = random.uniform((out_features,), -bound, bound) if bias else None
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.dense(x, self.w, self.b)
 
 
@@ -49,7 +50,7 @@ class Embedding(Model):
         if self.padding_idx is not None:
             self.w[self.padding_idx] = 0.0
 
-    def forward(self, indices: Any) -> Any:
+    def forward(self, indices: Tensor) -> Tensor:
         if self.max_norm is not None:
             _limit(self.w, indices, self.max_norm, self.norm_type)
         return rows_of(self.w, indices, self.padding_idx, self.scale_grad_by_freq)
@@ -78,7 +79,9 @@ class EmbeddingBag(Model):
         if self.padding_idx is not None:
             self.w[self.padding_idx] = 0.0
 
-    def forward(self, indices: Any, offsets: Any = None, per_sample_weights: Any = None) -> Any:
+    def forward(
+        self, indices: Tensor, offsets: Tensor | None = None, per_sample_weights: Tensor | None = None
+    ) -> Tensor:
         if self.max_norm is not None:
             _limit(self.w, indices, self.max_norm, self.norm_type)
         options = (self.mode, per_sample_weights, self.include_last_offset, self.padding_idx, self.scale_grad_by_freq)
@@ -96,11 +99,11 @@ class Bilinear(Model):
         self.w = random.uniform((out_features, in1_features, in2_features), -bound, bound)
         self.b = random.uniform((out_features,), -bound, bound) if bias else None
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return meta.bilinear(x1, x2, self.w, self.b)
 
 
-def _limit(w: Any, indices: Any, max_norm: float, norm_type: float) -> None:
+def _limit(w: Tensor, indices: Tensor, max_norm: float, norm_type: float) -> None:
     """Scale rows of w down in place."""
     with meta.no_grad():
         w.update(meta.embedding_renorm(w, indices, max_norm, norm_type))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_float
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -33,14 +34,14 @@ class _Elementwise(ReducedLoss):
 class MSELoss(_Elementwise):
     """(x - target)**2."""
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.mse_loss(x, target, self.reduction)
 
 
 class L1Loss(_Elementwise):
     """abs(x - target)."""
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.l1_loss(x, target, self.reduction)
 
 
@@ -51,7 +52,7 @@ class SmoothL1Loss(ReducedLoss):
         self._set_reduction(reduction)
         self.beta = beta
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.smooth_l1_loss(x, target, self.reduction, self.beta)
 
 
@@ -65,14 +66,14 @@ class HuberLoss(ReducedLoss):
         self._set_reduction(reduction)
         self.delta = delta
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.huber_loss(x, target, self.reduction, self.delta)
 
 
 class _Classes(ReducedLoss):
     weight: NDArray | None
 
-    def _create(self, weight: Any, ignore_index: int, reduction: Reduction) -> None:
+    def _create(self, weight: Tensor | None, ignore_index: int, reduction: Reduction) -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:
@@ -89,7 +90,7 @@ class CrossEntropyLoss(_Classes):
 
     def build(
         self,
-        weight: Any = None,
+        weight: Tensor | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -97,7 +98,7 @@ class CrossEntropyLoss(_Classes):
         self._create(weight, ignore_index, reduction)
         self.label_smoothing = label_smoothing
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         if is_float(target.dtype):
             return meta.soft_cross_entropy(x, target, self.weight, self.reduction, self.label_smoothing)
         return meta.cross_entropy(x, target, self.weight, self.reduction, self.ignore_index, self.label_smoothing)
@@ -108,10 +109,10 @@ class NLLLoss(_Classes):
 
     weight: weight of each class.  ignore_index: a class that does not count."""
 
-    def build(self, weight: Any = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
+    def build(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
         self._create(weight, ignore_index, reduction)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.nll_loss(x, target, self.weight, self.reduction, self.ignore_index)
 
 
@@ -123,7 +124,7 @@ class BCEWithLogitsLoss(ReducedLoss):
     weight: NDArray | None
     pos_weight: NDArray | None
 
-    def build(self, weight: Any = None, reduction: Reduction = "mean", pos_weight: Any = None) -> None:
+    def build(self, weight: Tensor | None = None, reduction: Reduction = "mean", pos_weight: Any = None) -> None:
         self._set_reduction(reduction)
         for name, value in (("weight", weight), ("pos_weight", pos_weight)):
             if value is None:
@@ -131,7 +132,7 @@ class BCEWithLogitsLoss(ReducedLoss):
             else:
                 self.buffer(name, meta.asarray(value))
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.binary_cross_entropy_with_logits(x, target, self.weight, self.pos_weight, self.reduction)
 
 
@@ -142,13 +143,13 @@ class BCELoss(ReducedLoss):
 
     weight: NDArray | None
 
-    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: Tensor | None = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:
             self.buffer("weight", meta.asarray(weight))
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.binary_cross_entropy(x, target, self.weight, self.reduction)
 
 
@@ -165,5 +166,5 @@ class KLDivLoss(Model):
         self.reduction = reduction
         self.log_target = log_target
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.kl_div(x, target, self.reduction, self.log_target)

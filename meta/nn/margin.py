@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
 from meta.functional._reduction import Reduction
 from meta.model.model import Model
@@ -15,7 +16,7 @@ from meta.nn.loss import ReducedLoss
 class _Weighted(ReducedLoss):
     weight: NDArray | None
 
-    def _weigh(self, weight: Any) -> None:
+    def _weigh(self, weight: Tensor | None) -> None:
         self.weight = None
         if weight is not None:
             self.buffer("weight", meta.asarray(weight))
@@ -27,7 +28,7 @@ class SoftMarginLoss(ReducedLoss):
     def build(self, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.soft_margin_loss(x, target, self.reduction)
 
 
@@ -39,7 +40,7 @@ class HingeEmbeddingLoss(ReducedLoss):
     def build(self, margin: float = 1.0, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction, margin=margin)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.hinge_embedding_loss(x, target, self.margin, self.reduction)
 
 
@@ -51,7 +52,7 @@ class MarginRankingLoss(ReducedLoss):
     def build(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction, margin=margin)
 
-    def forward(self, x1: Any, x2: Any, target: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         return meta.margin_ranking_loss(x1, x2, target, self.margin, self.reduction)
 
 
@@ -63,7 +64,7 @@ class CosineEmbeddingLoss(ReducedLoss):
     def build(self, margin: float = 0.0, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction, margin=margin)
 
-    def forward(self, x1: Any, x2: Any, target: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor, target: Tensor) -> Tensor:
         return meta.cosine_embedding_loss(x1, x2, target, self.margin, self.reduction)
 
 
@@ -78,7 +79,7 @@ class GaussianNLLLoss(ReducedLoss):
     def build(self, full: bool = False, eps: float = 1e-6, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction, full=full, eps=eps)
 
-    def forward(self, x: Any, target: Any, var: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor, var: Tensor) -> Tensor:
         return meta.gaussian_nll_loss(x, target, var, self.full, self.eps, self.reduction)
 
 
@@ -96,7 +97,7 @@ class PoissonNLLLoss(ReducedLoss):
     ) -> None:
         self._set_reduction(reduction, log_input=log_input, full=full, eps=eps)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.poisson_nll_loss(x, target, self.log_input, self.full, self.eps, self.reduction)
 
 
@@ -108,11 +109,13 @@ class MultiMarginLoss(_Weighted):
     p: int
     margin: float
 
-    def build(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: Reduction = "mean") -> None:
+    def build(
+        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: Reduction = "mean"
+    ) -> None:
         self._set_reduction(reduction, p=p, margin=margin)
         self._weigh(weight)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.multi_margin_loss(x, target, self.p, self.margin, self.weight, self.reduction)
 
 
@@ -123,7 +126,7 @@ class MultiLabelMarginLoss(ReducedLoss):
     def build(self, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.multilabel_margin_loss(x, target, self.reduction)
 
 
@@ -132,11 +135,11 @@ class MultiLabelSoftMarginLoss(_Weighted):
 
     weight: multiplies the losses of each class."""
 
-    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: Tensor | None = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self._weigh(weight)
 
-    def forward(self, x: Any, target: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor) -> Tensor:
         return meta.multilabel_soft_margin_loss(x, target, self.weight, self.reduction)
 
 
@@ -155,7 +158,7 @@ class TripletMarginLoss(ReducedLoss):
     ) -> None:
         self._set_reduction(reduction, margin=margin, p=p, eps=eps, swap=swap)
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         options = (self.margin, self.p, self.eps, self.swap, self.reduction)
         return meta.triplet_margin_loss(anchor, positive, negative, *options)
 
@@ -173,7 +176,7 @@ class TripletMarginWithDistanceLoss(ReducedLoss):
     ) -> None:  # fmt: skip
         self._set_reduction(reduction, distance_function=distance_function, margin=margin, swap=swap)
 
-    def forward(self, anchor: Any, positive: Any, negative: Any) -> Any:
+    def forward(self, anchor: Tensor, positive: Tensor, negative: Tensor) -> Tensor:
         options = (self.distance_function, self.margin, self.swap, self.reduction)
         return meta.triplet_margin_with_distance_loss(anchor, positive, negative, *options)
 
@@ -189,7 +192,7 @@ class CTCLoss(ReducedLoss):
     def build(self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False) -> None:
         self._set_reduction(reduction, blank=blank, zero_infinity=zero_infinity)
 
-    def forward(self, x: Any, target: Any, input_lengths: Any, target_lengths: Any) -> Any:
+    def forward(self, x: Tensor, target: Tensor, input_lengths: Any, target_lengths: Tensor) -> Tensor:
         options = (self.blank, self.reduction, self.zero_infinity)
         return meta.ctc_loss(x, target, input_lengths, target_lengths, *options)
 
@@ -200,7 +203,7 @@ class PairwiseDistance(Model):
     def build(self, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> None:
         self.p, self.eps, self.keepdim = p, eps, keepdim
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return meta.pairwise_distance(x1, x2, self.p, self.eps, self.keepdim)
 
 
@@ -210,5 +213,5 @@ class CosineSimilarity(Model):
     def build(self, dim: int = 1, eps: float = 1e-8) -> None:
         self.dim, self.eps = dim, eps
 
-    def forward(self, x1: Any, x2: Any) -> Any:
+    def forward(self, x1: Tensor, x2: Tensor) -> Tensor:
         return meta.cosine_similarity(x1, x2, self.dim, self.eps)

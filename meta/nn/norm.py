@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -32,13 +33,13 @@ class _Statistics(Model):
             self.buffer("running_mean", meta.zeros((num_features,)))
             self.buffer("running_var", meta.ones((num_features,)))
 
-    def _move(self, mean: Any, var: Any, factor: Any) -> None:
+    def _move(self, mean: Tensor, var: Tensor, factor: Any) -> None:
         """Move the running statistics by `factor` towards a batch's statistics."""
         for running, value in ((self.running_mean, mean), (self.running_var, var)):
             assert running is not None
             running.update((running + (value - running) * factor).cast(running.dtype))
 
-    def _normalised(self, x: Any) -> Any:
+    def _normalised(self, x: Tensor) -> Tensor:
         """x, normalised by the running statistics."""
         assert self.running_mean is not None
         assert self.running_var is not None
@@ -73,7 +74,7 @@ class BatchNorm1d(_Statistics):
             self.num_batches_tracked: NDArray
             self.buffer("num_batches_tracked", meta.zeros((), "int64"))
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         if self.group is not None:
             return self._synchronised(x, *self.group)
         mean, var, momentum = self.running_mean, self.running_var, self.momentum
@@ -86,10 +87,10 @@ class BatchNorm1d(_Statistics):
         assert momentum is not None
         return meta.batch_norm_train(x, mean, var, self.w, self.b, momentum, self.eps)[0]
 
-    def forward_infer(self, x: Any) -> Any:
+    def forward_infer(self, x: Tensor) -> Tensor:
         return self.forward(x) if self.running_mean is None else self._normalised(x)
 
-    def _synchronised(self, x: Any, group: str, ranks: int) -> Any:
+    def _synchronised(self, x: Tensor, group: str, ranks: int) -> Tensor:
         """x, normalised by the statistics of the batches of all ranks."""
         wide, axes = x.cast(accumulation_dtype(x.dtype)), (0, *range(2, x.ndim))
         mean = meta.all_reduce(meta.mean(wide, axes, keepdims=True), "mean", group, ranks)
@@ -105,7 +106,7 @@ class BatchNorm1d(_Statistics):
             y = y * self.w.reshape(shape) + self.b.reshape(shape)
         return y.cast(x.dtype)
 
-    def _move_all(self, mean: Any, var: Any) -> None:
+    def _move_all(self, mean: Tensor, var: Tensor) -> None:
         """Move the running statistics by the layer's momentum, or count a batch."""
         if self.momentum is not None:
             self._move(mean, var, self.momentum)
@@ -113,7 +114,7 @@ class BatchNorm1d(_Statistics):
         self.num_batches_tracked.update(self.num_batches_tracked + 1)
         self._move(mean, var, 1.0 / self.num_batches_tracked.cast(mean.dtype))
 
-    def _count(self, x: Any) -> None:
+    def _count(self, x: Tensor) -> None:
         """Count a batch, and let the running statistics be the means over all."""
         with meta.no_grad():
             wide, axes = x.cast(accumulation_dtype(x.dtype)), (0, *range(2, x.ndim))
@@ -148,7 +149,7 @@ class InstanceNorm1d(_Statistics):
         self.eps = eps
         self.momentum = momentum
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         if self.running_mean is not None:
             with meta.no_grad():
                 wide, axes = x.cast(accumulation_dtype(x.dtype)), tuple(range(2, x.ndim))
@@ -156,7 +157,7 @@ class InstanceNorm1d(_Statistics):
                 self._move(meta.mean(mean, 0), meta.mean(var, 0), self.momentum)
         return meta.instance_norm(x, self.w, self.b, self.eps)
 
-    def forward_infer(self, x: Any) -> Any:
+    def forward_infer(self, x: Tensor) -> Tensor:
         return self.forward(x) if self.running_mean is None else self._normalised(x)
 
 
@@ -185,7 +186,7 @@ class GroupNorm(Model):
         self.w = meta.ones((num_channels,)) if affine else None
         self.b = meta.zeros((num_channels,)) if affine else None
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.group_norm(x, self.num_groups, self.w, self.b, self.eps)
 
 
@@ -202,7 +203,7 @@ class _OverLastAxes(Model):
         self.axes = tuple(range(-len(shape), 0))
         self.w = meta.ones(shape) if affine else None
 
-    def _check(self, x: Any) -> None:
+    def _check(self, x: Tensor) -> None:
         """The operators check the shape against w's shape; without w it is checked here."""
         if self.w is None and tuple(x.shape[-len(self.axes) :]) != self.normalized_shape:
             problem, name = f"'x' has shape {x.shape}", type(self).__name__
@@ -229,7 +230,7 @@ class LayerNorm(_OverLastAxes):
         self.b = meta.zeros(self.normalized_shape) if elementwise_affine and bias else None
         self.eps = eps
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         return meta.layer_norm(x, self.w, self.b, self.axes, self.eps)
 
@@ -248,7 +249,7 @@ class RMSNorm(_OverLastAxes):
         self._create(normalized_shape, elementwise_affine)
         self.eps = eps
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         self._check(x)
         eps = _EPSILON[x.dtype] if self.eps is None else self.eps
         return meta.rms_norm(x, self.w, self.axes, eps)
@@ -261,5 +262,5 @@ class LocalResponseNorm(Model):
     def build(self, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> None:
         self.size, self.alpha, self.beta, self.k = size, alpha, beta, k
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.local_response_norm(x, self.size, self.alpha, self.beta, self.k)

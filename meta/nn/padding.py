@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, ClassVar, Literal
+from typing import ClassVar, Literal
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 
@@ -24,7 +25,7 @@ class _Pad(Model):
             expected = f"an int, or {count} of them: before and after each axis, the last axis first"
             raise ArgumentError(type(self).__name__, f"padding is {padding}", expected)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         pairs = list(zip(self.padding[::2], self.padding[1::2], strict=True))[::-1]
         if x.ndim not in (self.rank + 1, self.rank + 2):
             expected = f"rank {self.rank + 2}, or {self.rank + 1} without a batch"

@@ -7,6 +7,7 @@ from typing import Any, ClassVar
 
 import meta
 from meta import random
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 
@@ -19,7 +20,7 @@ class PixelShuffle(Model):
     def build(self, upscale_factor: int) -> None:
         self.upscale_factor = upscale_factor
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.pixel_shuffle(x, self.upscale_factor)
 
 
@@ -29,7 +30,7 @@ class PixelUnshuffle(Model):
     def build(self, downscale_factor: int) -> None:
         self.downscale_factor = downscale_factor
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.pixel_unshuffle(x, self.downscale_factor)
 
 
@@ -39,7 +40,7 @@ class ChannelShuffle(Model):
     def build(self, groups: int) -> None:
         self.groups = groups
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.channel_shuffle(x, self.groups)
 
 
@@ -49,7 +50,7 @@ class Unfold(Model):
     def build(self, kernel_size: Size, dilation: Size = 1, padding: Size = 0, stride: Size = 1) -> None:
         self.window = (kernel_size, dilation, padding, stride)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.im2col(x, *self.window)
 
 
@@ -62,7 +63,7 @@ class Fold(Model):
         self.output_size = output_size
         self.window = (kernel_size, dilation, padding, stride)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return meta.col2im(x, self.output_size, *self.window)
 
 
@@ -72,7 +73,7 @@ class _MaxUnpool(Model):
     def build(self, kernel_size: Size, stride: Size | None = None, padding: Size = 0) -> None:
         self.window = (kernel_size, stride, padding)
 
-    def forward(self, x: Any, indices: Any, output_size: Sequence[int] | None = None) -> Any:
+    def forward(self, x: Tensor, indices: Tensor, output_size: Sequence[int] | None = None) -> Tensor:
         unpool: Callable[..., Any] = getattr(meta, f"max_unpool{self.rank}d")
         return unpool(x, indices, *self.window, output_size)
 
@@ -113,7 +114,7 @@ class _FractionalMaxPool(Model):
             ratio = output_ratio
             self.output_ratio = (ratio,) * self.rank if isinstance(ratio, (int, float)) else tuple(ratio)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         size = self.output_size
         if size is None:
             assert self.output_ratio is not None

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, ClassVar
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_int
 from meta.errors import ArgumentError
 from meta.model.model import Model
@@ -17,7 +18,7 @@ class _Pool(Model):
     rank: ClassVar[int]
     operator: ClassVar[str]
 
-    def _pool(self, x: Any, *args: Any, indices: bool = False, **options: bool) -> Any:
+    def _pool(self, x: Tensor, *args: Any, indices: bool = False, **options: bool) -> Any:
         """indices: return the positions of the maxima too."""
         if x.ndim == self.rank + 1:
             result = self._pool(meta.expand_dims(x, 0), *args, indices=indices, **options)
@@ -36,7 +37,7 @@ class _MaxPool(_Pool):
         self.window = (kernel_size, kernel_size if stride is None else stride, padding, dilation, ceil_mode)
         self.return_indices = return_indices
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Any:
         return self._pool(x, *self.window, indices=self.return_indices)
 
 
@@ -54,7 +55,7 @@ class _AvgPool(_Pool):
         self.ceil_mode = ceil_mode
         self.count_include_pad = count_include_pad
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Any:
         if self.divisor_override is not None:
             if x.ndim == self.rank + 1:
                 return meta.squeeze(self.forward(meta.expand_dims(x, 0)), 0)
@@ -118,12 +119,12 @@ class _Adaptive(_Pool):
             raise ArgumentError(type(self).__name__, f"output_size is {output_size}", expected)
         self.output_size = size
 
-    def _sizes(self, x: Any) -> tuple[int, ...]:
+    def _sizes(self, x: Tensor) -> tuple[int, ...]:
         return tuple(
             n if size is None else size for size, n in zip(self.output_size, x.shape[-self.rank :], strict=True)
         )
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Any:
         return self._pool(x, self._sizes(x))
 
 
@@ -152,7 +153,7 @@ class _AdaptiveMax(_Adaptive):
         super().build(output_size)
         self.return_indices = return_indices
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Any:
         return self._pool(x, self._sizes(x), indices=self.return_indices)
 
 

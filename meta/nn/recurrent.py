@@ -12,6 +12,7 @@ from typing import Any, ClassVar, Literal, cast
 
 import meta
 from meta import random
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.nn.dropout import Dropout
@@ -25,22 +26,22 @@ Step = Callable[[State, Any, Any, Any], State]
 """(state, the projection of the input with its bias, weight and bias of the state's projection) -> the next state."""
 
 
-def tanh_step(state: State, projected: Any, u: Any, d: Any) -> State:
+def tanh_step(state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
     return (meta.tanh(projected + meta.dense(state[0], u, d)),)
 
 
-def relu_step(state: State, projected: Any, u: Any, d: Any) -> State:
+def relu_step(state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
     return (meta.relu(projected + meta.dense(state[0], u, d)),)
 
 
-def lstm_step(state: State, projected: Any, u: Any, d: Any) -> State:
+def lstm_step(state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
     h, c = state
     i, f, g, o = meta.split(projected + meta.dense(h, u, d), 4, -1)
     c = meta.sigmoid(f) * c + meta.sigmoid(i) * meta.tanh(g)
     return meta.sigmoid(o) * meta.tanh(c), c
 
 
-def gru_step(state: State, projected: Any, u: Any, d: Any) -> State:
+def gru_step(state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
     (h,) = state
     r, z, n = meta.split(projected, 3, -1)
     r_h, z_h, n_h = meta.split(meta.dense(h, u, d), 3, -1)
@@ -49,7 +50,7 @@ def gru_step(state: State, projected: Any, u: Any, d: Any) -> State:
 
 
 def recurrent_layers(
-    step: Step, x: Any, states: State, parameters: Sequence[tuple[Any, Any, Any, Any]], directions: int,
+    step: Step, x: Tensor, states: State, parameters: Sequence[tuple[Any, Any, Any, Any]], directions: int,
     between: Callable[[Any], Any] | None = None,
 ) -> tuple[Any, State]:  # fmt: skip
     """The hidden states of the last layer at every step, and the last states of all layers.
@@ -71,12 +72,12 @@ def recurrent_layers(
 
 
 def _one_direction(
-    step: Step, x: Any, state: State, parameters: tuple[Any, Any, Any, Any], *, reverse: bool
+    step: Step, x: Tensor, state: State, parameters: tuple[Any, Any, Any, Any], *, reverse: bool
 ) -> tuple[Any, State]:
     """The hidden state at every step, and the last state. The projection of all inputs is one product."""
     w, b, u, d = parameters
 
-    def advance(state: State, projected: Any) -> tuple[State, Any]:
+    def advance(state: State, projected: Tensor) -> tuple[State, Any]:
         new = step(state, projected, u, d)
         # A state keeps its dtype in mixed precision.
         new = tuple(after.to(dtype=before.dtype) for after, before in zip(new, state, strict=True))
@@ -112,7 +113,7 @@ class _Gated(Model):
         u, d = getattr(self, f"weight_hh{suffix}"), getattr(self, f"bias_hh{suffix}")
         return w, b, u, d
 
-    def _initial(self, x: Any, batch: Any, hx: Any, leading: tuple[int, ...]) -> State:
+    def _initial(self, x: Tensor, batch: Any, hx: Tensor | None, leading: tuple[int, ...]) -> State:
         """The given state, or zeros; each of shape (*leading, batch, hidden_size)."""
         shape = (*leading, batch, self.hidden_size)
         if hx is None:
@@ -124,7 +125,7 @@ class _Gated(Model):
         return initial
 
     @abstractmethod
-    def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
+    def _step(self, state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
         """The next state. projected: the projection of the input, with its bias; (batch, gates * hidden_size)."""
 
 
@@ -137,21 +138,21 @@ class _TanhStep(_Gated):
             raise ArgumentError(type(self).__name__, f"nonlinearity is {nonlinearity!r}", '"tanh" or "relu"')
         self.nonlinearity = nonlinearity
 
-    def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
+    def _step(self, state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
         return (tanh_step if self.nonlinearity == "tanh" else relu_step)(state, projected, u, d)
 
 
 class _LSTMStep(_Gated):
     gates, states = 4, 2
 
-    def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
+    def _step(self, state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
         return lstm_step(state, projected, u, d)
 
 
 class _GRUStep(_Gated):
     gates = 3
 
-    def _step(self, state: State, projected: Any, u: Any, d: Any) -> State:
+    def _step(self, state: State, projected: Tensor, u: Tensor, d: Tensor) -> State:
         return gru_step(state, projected, u, d)
 
 
@@ -179,7 +180,7 @@ class _Layers(_Gated):
                 size = hidden_size * len(self.directions) if layer else input_size
                 self._create(f"_l{layer}{direction}", size, bias)
 
-    def forward(self, x: Any, hx: Any = None) -> tuple[Any, Any]:
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> tuple[Any, Any]:
         """The hidden states of the last layer at every step, and the last states of all layers.
 
         x: (length, batch, input_size), with batch_first (batch, length, input_size), or without a batch.
@@ -198,14 +199,14 @@ class _Layers(_Gated):
             y = meta.swap_axis(y, 0, 1)
         return y, last[0] if self.states == 1 else last
 
-    def _all_layers(self, x: Any, hx: Any) -> tuple[Any, State]:
+    def _all_layers(self, x: Tensor, hx: Tensor | None) -> tuple[Any, State]:
         suffixes = [f"_l{layer}{direction}" for layer in range(self.num_layers) for direction in self.directions]
         states = self._initial(x, x.shape[1], hx, (len(suffixes),))
         parameters = [self._parameters(suffix) for suffix in suffixes]
         return recurrent_layers(self._step, x, states, parameters, len(self.directions), self.dropout)
 
 
-def _batched(hx: Any, axis: int) -> Any:
+def _batched(hx: Tensor | None, axis: int) -> Any:
     """A state without a batch as a batch of one."""
     if isinstance(hx, (tuple, list)):
         return tuple(meta.expand_dims(h, axis) for h in cast("State", hx))
@@ -266,7 +267,7 @@ class _Cell(_Gated):
         self.input_size, self.hidden_size = input_size, hidden_size
         self._create("", input_size, bias)
 
-    def forward(self, x: Any, hx: Any = None) -> Any:
+    def forward(self, x: Tensor, hx: Tensor | None = None) -> Any:
         """The next state: h, of an LSTM the pair (h, c).
 
         x: (batch, input_size), or without a batch.  hx: the state, None for zeros. Raises ArgumentError for states of

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any, Literal
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 
@@ -19,7 +20,7 @@ class Identity(Model):
     def build(self, *args: Any, **kwargs: Any) -> None:
         pass
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         return x
 
 
@@ -30,7 +31,7 @@ class Flatten(Model):
     def build(self, start_dim: int = 1, end_dim: int = -1) -> None:
         self.start_dim, self.end_dim = start_dim, end_dim
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         first, last = (a + x.ndim if a < 0 else a for a in (self.start_dim, self.end_dim))
         if not 0 <= first <= last < x.ndim:
             problem = f"'x' has shape {x.shape}, start_dim is {self.start_dim}, end_dim is {self.end_dim}"
@@ -44,7 +45,7 @@ class Unflatten(Model):
     def build(self, dim: int, unflattened_size: Sequence[int]) -> None:
         self.dim, self.unflattened_size = dim, tuple(unflattened_size)
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         axis = self.dim % x.ndim
         return meta.reshape(x, (*x.shape[:axis], *self.unflattened_size, *x.shape[axis + 1 :]))
 
@@ -64,7 +65,7 @@ class _Upsample(Model):
         self.size, self.scale_factor = size, scale_factor
         self.mode, self.align_corners, self.recompute_scale_factor = mode, align_corners, recompute_scale_factor
 
-    def forward(self, x: Any) -> Any:
+    def forward(self, x: Tensor) -> Tensor:
         how = (self.align_corners, self.recompute_scale_factor)
         return meta.interpolate(x, self.size, self.scale_factor, self.mode, *how)
 

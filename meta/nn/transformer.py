@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.model.model import Model
 from meta.model.names import Alias
@@ -59,15 +60,15 @@ class _TransformerLayer(Model):
         """Create the parts of the blocks, by functions that return a new one each."""
         raise NotImplementedError
 
-    def _residual(self, x: Any, norm: Callable[[Any], Any], block: Callable[[Any], Any]) -> Any:
+    def _residual(self, x: Tensor, norm: Callable[[Any], Any], block: Callable[[Any], Any]) -> Tensor:
         return x + self._drop(block(norm(x))) if self.norm_first else norm(x + self._drop(block(x)))
 
-    def _feed_forward(self, x: Any) -> Any:
+    def _feed_forward(self, x: Tensor) -> Tensor:
         activate = {"relu": meta.relu, "gelu": meta.gelu}[self.activation] if isinstance(self.activation, str) else None
         hidden = self.linear1(x)
         return self.linear2(self._drop((activate or self.activation)(hidden)))  # type: ignore[operator]
 
-    def _drop(self, x: Any) -> Any:
+    def _drop(self, x: Tensor) -> Tensor:
         return x if self.dropout is None else self.dropout(x)
 
 
@@ -91,14 +92,14 @@ class TransformerEncoderLayer(_TransformerLayer):
 
     def forward(
         self,
-        x: Any,
-        mask: Any = None,
-        key_padding_mask: Any = None,
+        x: Tensor,
+        mask: Tensor | None = None,
+        key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         *,
         src_mask: Any = None,
         src_key_padding_mask: Any = None,
-    ) -> Any:
+    ) -> Tensor:
         """Masks are the same as in MultiHeadAttention. src_mask, src_key_padding_mask: torch's names of the same
         arguments.
         Raises ArgumentError for an argument that is passed by both names."""
@@ -106,7 +107,7 @@ class TransformerEncoderLayer(_TransformerLayer):
         padding = {"key_padding_mask": key_padding_mask, "src_key_padding_mask": src_key_padding_mask}
         key_padding_mask = only_mask("TransformerEncoderLayer", **padding)
 
-        def attend(x: Any) -> Any:
+        def attend(x: Tensor) -> Tensor:
             return self.attention(x, key_padding_mask=key_padding_mask, mask=mask, is_causal=is_causal)
 
         return self._residual(self._residual(x, self.norm1, attend), self.norm2, self._feed_forward)
@@ -123,22 +124,22 @@ class TransformerDecoderLayer(_TransformerLayer):
 
     def forward(
         self,
-        x: Any,
-        memory: Any,
-        tgt_mask: Any = None,
-        memory_mask: Any = None,
+        x: Tensor,
+        memory: Tensor,
+        tgt_mask: Tensor | None = None,
+        memory_mask: Tensor | None = None,
         tgt_key_padding_mask: Any = None,
         memory_key_padding_mask: Any = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
-    ) -> Any:
+    ) -> Tensor:
         """The masks `tgt_...` are for self-attention, the masks `memory_...` for attention to memory; see
         MultiHeadAttention."""
 
-        def attend(x: Any) -> Any:
+        def attend(x: Tensor) -> Tensor:
             return self.self_attn(x, key_padding_mask=tgt_key_padding_mask, mask=tgt_mask, is_causal=tgt_is_causal)
 
-        def attend_to_memory(x: Any) -> Any:
+        def attend_to_memory(x: Tensor) -> Tensor:
             return self.multihead_attn(
                 x, memory, memory, memory_key_padding_mask, mask=memory_mask, is_causal=memory_is_causal
             )
@@ -155,7 +156,9 @@ class TransformerEncoder(Model):
         self.layers = _copies(encoder_layer, num_layers)
         self.norm = norm
 
-    def forward(self, x: Any, mask: Any = None, src_key_padding_mask: Any = None, is_causal: bool = False) -> Any:
+    def forward(
+        self, x: Tensor, mask: Tensor | None = None, src_key_padding_mask: Any = None, is_causal: bool = False
+    ) -> Tensor:
         """Masks are the same as in MultiHeadAttention."""
         for layer in self.layers:
             x = layer(x, mask, src_key_padding_mask, is_causal)
@@ -170,7 +173,7 @@ class TransformerDecoder(Model):
         self.layers = _copies(decoder_layer, num_layers)
         self.norm = norm
 
-    def forward(self, x: Any, memory: Any, **masks: Any) -> Any:
+    def forward(self, x: Tensor, memory: Tensor, **masks: Any) -> Tensor:
         """masks: the keyword arguments of TransformerDecoderLayer."""
         for layer in self.layers:
             x = layer(x, memory, **masks)

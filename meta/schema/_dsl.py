@@ -221,7 +221,7 @@ def _device(value: Any) -> DeviceObject:
 Tensor = ArgType("Tensor", "Tensor", "tensor", "a tensor", _tensor)
 OptionalTensor = Optional(Tensor)
 TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
-Scalar = ArgType("Scalar", "Tensor | Number", "scalar", "a tensor or a number", _scalar, key="class")
+Scalar = ArgType("Scalar", "Tensor | Number | Dim", "scalar", "a tensor or a number", _scalar, key="class")
 OptionalScalar = Optional(Scalar)
 Number = ArgType("Number", "float", "attr", "a number", _number, key="float")
 NumberOrSize = ArgType("NumberOrSize", "float | Dim", "attr", "a number or a size", _number_or_size, key="float")

@@ -41,10 +41,10 @@ class Symbol(TypedTensor):
         return modes.trace.depends_on_leaves(self)
 
     @requires_grad.setter
-    def requires_grad(self, wanted: bool) -> None:
+    def requires_grad(self, required: bool) -> None:
         if modes.trace is None:
             raise TraceError("requires_grad", f"{self!r} is used after its trace", "arrays", "return it")
-        if not wanted:
+        if not required:
             raise GradientError("requires_grad", "a traced tensor is made to require no gradient", "arrays",
                                         "use x.detach()")  # fmt: skip
         if not is_float(self.dtype):
@@ -116,7 +116,7 @@ class Symbol(TypedTensor):
 
     __bool__ = __int__ = __float__ = __index__ = __array__ = __dlpack__ = _no_value
     item = numpy = tolist = _no_value
-    __hash__ = object.__hash__  # type: ignore[assignment]  # `==` is an operator, identity stays hashable
+    __hash__ = object.__hash__  # `==` is an operator, identity stays hashable
 
     def __repr__(self) -> str:
         return f"<Symbol {getattr(self.atom, 'name', '') or 'tensor'}: {self.type!r}>"

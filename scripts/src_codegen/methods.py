@@ -13,8 +13,8 @@ _IMPORTS = '''
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any, Literal, TypeVar
 
 import meta
 from meta.errors import NotSupportedError
@@ -22,14 +22,19 @@ from meta.parts import mark_part
 from meta.schema._dsl import TensorLike
 
 if TYPE_CHECKING:
+    import numpy as np
     from typing_extensions import Self
 
     from meta.device import Device
     from meta.dim import Dim
     from meta.dtype import Number
+    from meta.ir.type import TensorType
 
     DeviceLike = Device | str
     DTypeLike = Any
+    Index = Any
+
+T = TypeVar("T", bound="Tensor")
 
 
 def _ints(first: Any, more: tuple[int, ...]) -> Any:
@@ -78,10 +83,48 @@ class Casts(TensorLike):
         raise NotImplementedError
 
 
-class TensorMethods(Casts):
-    """The common methods of arrays and symbols: every operator that takes a tensor first."""
+class Tensor(Casts):
+    """The base class of arrays and symbols, and their type in annotations: every operator that takes a tensor first is
+    a method, and type checkers know the members that all of its subclasses have."""
 
     __slots__ = ()
+
+    if TYPE_CHECKING:
+
+        @property
+        def type(self) -> TensorType: ...
+        @property
+        def shape(self) -> tuple[Any, ...]: ...  # ints, or SymDims in traces
+        @property
+        def dtype(self) -> str: ...
+        @property
+        def device(self) -> Device: ...
+        @property
+        def ndim(self) -> int: ...
+        @property
+        def size(self) -> Any: ...
+        @property
+        def nbytes(self) -> Any: ...
+        @property
+        def requires_grad(self) -> bool: ...
+        @requires_grad.setter
+        def requires_grad(self, required: bool) -> None: ...
+        @property
+        def grad(self) -> Self | None: ...
+        def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None: ...
+        def detach(self) -> Self: ...
+        def to(self, device: DeviceLike | None = None, dtype: DTypeLike = None) -> Self: ...
+        def update(self, value: Any) -> None: ...
+        def item(self) -> Any: ...
+        def tolist(self) -> Any: ...
+        def numpy(self, *, copy: bool = False) -> np.ndarray[Any, Any]: ...
+        def __getitem__(self, index: Index) -> Self: ...
+        def __setitem__(self, index: Index, value: Any) -> None: ...
+        def __len__(self) -> int: ...
+        def __iter__(self) -> Iterator[Self]: ...
+        def __int__(self) -> int: ...
+        def __float__(self) -> float: ...
+        def __hash__(self) -> int: ...
 
     @property
     def T(self) -> Self:
@@ -135,8 +178,7 @@ class TensorMethods(Casts):
         `stream`: `meta.use_stream` sets it."""
         if stream is not None:
             raise NotSupportedError("to_device", f"stream is {stream!r}", "None", "use meta.use_stream")
-        x: Any = self
-        return x.to(device)
+        return self.to(device)
 
     def dim(self) -> int:
         """The number of dimensions."""

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import T
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
 from meta.eager.known_items import KnownItems
@@ -32,13 +32,11 @@ if TYPE_CHECKING:
     DeviceLike = Device | str
     DTypeLike = Any
 
-T = TypeVar("T", bound=TensorMethods)
-
 _s_add = state(get("add"))
 _r_add = _s_add.fast
 
 
-def add(x1: T | Number, x2: T | Number) -> T:
+def add(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 + x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -59,7 +57,7 @@ _s_addcdiv = state(get("addcdiv"))
 _r_addcdiv = _s_addcdiv.fast
 
 
-def addcdiv(x: T, x1: T | Number, x2: T | Number, value: float = 1.0) -> T:
+def addcdiv(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0) -> T:
     """x + value * x1 / x2.
     x: The tensor that the quotient is added to.
     x1: Dividend: a tensor or a number; shapes broadcast, dtypes promote.
@@ -82,7 +80,7 @@ _s_addcmul = state(get("addcmul"))
 _r_addcmul = _s_addcmul.fast
 
 
-def addcmul(x: T, x1: T | Number, x2: T | Number, value: float = 1.0) -> T:
+def addcmul(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0) -> T:
     """x + value * x1 * x2.
     x: The tensor that the product is added to.
     x1: First factor: a tensor or a number; shapes broadcast, dtypes promote.
@@ -105,7 +103,7 @@ _s_atan2 = state(get("atan2"))
 _r_atan2 = _s_atan2.fast
 
 
-def atan2(x1: T | Number, x2: T | Number) -> T:
+def atan2(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
     Aliases: arctan2.
     x1: First operand: a tensor or a number.
@@ -129,7 +127,7 @@ _s_bitwise_and = state(get("bitwise_and"))
 _r_bitwise_and = _s_bitwise_and.fast
 
 
-def bitwise_and(x1: T | Number, x2: T | Number) -> T:
+def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """Bitwise and of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -147,7 +145,7 @@ _s_bitwise_or = state(get("bitwise_or"))
 _r_bitwise_or = _s_bitwise_or.fast
 
 
-def bitwise_or(x1: T | Number, x2: T | Number) -> T:
+def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """Bitwise or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -165,7 +163,7 @@ _s_bitwise_xor = state(get("bitwise_xor"))
 _r_bitwise_xor = _s_bitwise_xor.fast
 
 
-def bitwise_xor(x1: T | Number, x2: T | Number) -> T:
+def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """Bitwise exclusive or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -183,7 +181,7 @@ _s_copysign = state(get("copysign"))
 _r_copysign = _s_copysign.fast
 
 
-def copysign(x1: T | Number, x2: T | Number) -> T:
+def copysign(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -204,7 +202,7 @@ _s_divide = state(get("divide"))
 _r_divide = _s_divide.fast
 
 
-def divide(x1: T | Number, x2: T | Number) -> T:
+def divide(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 / x2. Integers and booleans give float32.
     Aliases: div, true_divide.
     x1: First operand: a tensor or a number.
@@ -230,7 +228,7 @@ _s_equal = state(get("equal"))
 _r_equal = _s_equal.fast
 
 
-def equal(x1: T | Number, x2: T | Number) -> T:
+def equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 == x2; false for NaN.
     Aliases: eq.
     x1: First operand: a tensor or a number.
@@ -251,7 +249,7 @@ _s_floor_divide = state(get("floor_divide"))
 _r_floor_divide = _s_floor_divide.fast
 
 
-def floor_divide(x1: T | Number, x2: T | Number) -> T:
+def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -272,7 +270,7 @@ _s_fmax = state(get("fmax"))
 _r_fmax = _s_fmax.fast
 
 
-def fmax(x1: T | Number, x2: T | Number) -> T:
+def fmax(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The larger operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -293,7 +291,7 @@ _s_fmin = state(get("fmin"))
 _r_fmin = _s_fmin.fast
 
 
-def fmin(x1: T | Number, x2: T | Number) -> T:
+def fmin(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The smaller operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -314,7 +312,7 @@ _s_gcd = state(get("gcd"))
 _r_gcd = _s_gcd.fast
 
 
-def gcd(x1: T | Number, x2: T | Number) -> T:
+def gcd(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The greatest common divisor, at least 0; |x1| where x2 is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -332,7 +330,7 @@ _s_greater = state(get("greater"))
 _r_greater = _s_greater.fast
 
 
-def greater(x1: T | Number, x2: T | Number) -> T:
+def greater(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 > x2; false for NaN.
     Aliases: gt.
     x1: First operand: a tensor or a number.
@@ -353,7 +351,7 @@ _s_greater_equal = state(get("greater_equal"))
 _r_greater_equal = _s_greater_equal.fast
 
 
-def greater_equal(x1: T | Number, x2: T | Number) -> T:
+def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 >= x2; false for NaN.
     Aliases: ge.
     x1: First operand: a tensor or a number.
@@ -374,7 +372,7 @@ _s_heaviside = state(get("heaviside"))
 _r_heaviside = _s_heaviside.fast
 
 
-def heaviside(x1: T | Number, x2: T | Number) -> T:
+def heaviside(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the gradient
     of x2 is dy where x1 is 0; torch has none.
     x1: First operand: a tensor or a number.
@@ -396,7 +394,7 @@ _s_hypot = state(get("hypot"))
 _r_hypot = _s_hypot.fast
 
 
-def hypot(x1: T | Number, x2: T | Number) -> T:
+def hypot(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -417,7 +415,7 @@ _s_lcm = state(get("lcm"))
 _r_lcm = _s_lcm.fast
 
 
-def lcm(x1: T | Number, x2: T | Number) -> T:
+def lcm(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The least common multiple, at least 0; 0 where one is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -435,7 +433,7 @@ _s_left_shift = state(get("left_shift"))
 _r_left_shift = _s_left_shift.fast
 
 
-def left_shift(x1: T | Number, x2: T | Number) -> T:
+def left_shift(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
     Aliases: bitwise_left_shift.
     x1: First operand: a tensor or a number.
@@ -456,7 +454,7 @@ _s_lerp = state(get("lerp"))
 _r_lerp = _s_lerp.fast
 
 
-def lerp(x1: T, x2: T | Number, weight: T | Number) -> T:
+def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim) -> T:
     """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
     x1: Result for the weight 0.
     x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
@@ -478,7 +476,7 @@ _s_less = state(get("less"))
 _r_less = _s_less.fast
 
 
-def less(x1: T | Number, x2: T | Number) -> T:
+def less(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 < x2; false for NaN.
     Aliases: lt.
     x1: First operand: a tensor or a number.
@@ -499,7 +497,7 @@ _s_less_equal = state(get("less_equal"))
 _r_less_equal = _s_less_equal.fast
 
 
-def less_equal(x1: T | Number, x2: T | Number) -> T:
+def less_equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 <= x2; false for NaN.
     Aliases: le.
     x1: First operand: a tensor or a number.
@@ -520,7 +518,7 @@ _s_logaddexp = state(get("logaddexp"))
 _r_logaddexp = _s_logaddexp.fast
 
 
-def logaddexp(x1: T | Number, x2: T | Number) -> T:
+def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -541,7 +539,7 @@ _s_logaddexp2 = state(get("logaddexp2"))
 _r_logaddexp2 = _s_logaddexp2.fast
 
 
-def logaddexp2(x1: T | Number, x2: T | Number) -> T:
+def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -562,7 +560,7 @@ _s_logical_and = state(get("logical_and"))
 _r_logical_and = _s_logical_and.fast
 
 
-def logical_and(x1: T | Number, x2: T | Number) -> T:
+def logical_and(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """Whether both are true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -580,7 +578,7 @@ _s_logical_or = state(get("logical_or"))
 _r_logical_or = _s_logical_or.fast
 
 
-def logical_or(x1: T | Number, x2: T | Number) -> T:
+def logical_or(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """Whether at least one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -598,7 +596,7 @@ _s_logical_xor = state(get("logical_xor"))
 _r_logical_xor = _s_logical_xor.fast
 
 
-def logical_xor(x1: T | Number, x2: T | Number) -> T:
+def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """Whether exactly one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -616,7 +614,7 @@ _s_maximum = state(get("maximum"))
 _r_maximum = _s_maximum.fast
 
 
-def maximum(x1: T | Number, x2: T | Number) -> T:
+def maximum(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The larger operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -637,7 +635,7 @@ _s_maximum_dx = state(get("maximum_dx"))
 _r_maximum_dx = _s_maximum_dx.fast
 
 
-def maximum_dx(x1: T | Number, x2: T | Number, dy: T) -> T:
+def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T) -> T:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
@@ -660,7 +658,7 @@ _s_minimum = state(get("minimum"))
 _r_minimum = _s_minimum.fast
 
 
-def minimum(x1: T | Number, x2: T | Number) -> T:
+def minimum(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The smaller operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -681,7 +679,7 @@ _s_minimum_dx = state(get("minimum_dx"))
 _r_minimum_dx = _s_minimum_dx.fast
 
 
-def minimum_dx(x1: T | Number, x2: T | Number, dy: T) -> T:
+def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T) -> T:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
@@ -704,7 +702,7 @@ _s_mod = state(get("mod"))
 _r_mod = _s_mod.fast
 
 
-def mod(x1: T | Number, x2: T | Number) -> T:
+def mod(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
     Aliases: remainder.
     x1: First operand: a tensor or a number.
@@ -728,7 +726,7 @@ _s_multiply = state(get("multiply"))
 _r_multiply = _s_multiply.fast
 
 
-def multiply(x1: T | Number, x2: T | Number) -> T:
+def multiply(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 * x2.
     Aliases: mul.
     x1: First operand: a tensor or a number.
@@ -752,7 +750,7 @@ _s_nextafter = state(get("nextafter"))
 _r_nextafter = _s_nextafter.fast
 
 
-def nextafter(x1: T | Number, x2: T | Number) -> T:
+def nextafter(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The number of the dtype next to x1 in the direction of x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -773,7 +771,7 @@ _s_not_equal = state(get("not_equal"))
 _r_not_equal = _s_not_equal.fast
 
 
-def not_equal(x1: T | Number, x2: T | Number) -> T:
+def not_equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 != x2; true for NaN.
     Aliases: ne.
     x1: First operand: a tensor or a number.
@@ -794,7 +792,7 @@ _s_power = state(get("power"))
 _r_power = _s_power.fast
 
 
-def power(x1: T | Number, x2: T | Number) -> T:
+def power(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf and
     (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives NaN and
     -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
@@ -820,7 +818,7 @@ _s_right_shift = state(get("right_shift"))
 _r_right_shift = _s_right_shift.fast
 
 
-def right_shift(x1: T | Number, x2: T | Number) -> T:
+def right_shift(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
     less one.
     Aliases: bitwise_right_shift.
@@ -842,7 +840,7 @@ _s_subtract = state(get("subtract"))
 _r_subtract = _s_subtract.fast
 
 
-def subtract(x1: T | Number, x2: T | Number) -> T:
+def subtract(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 - x2.
     Aliases: sub.
     x1: First operand: a tensor or a number.
@@ -866,7 +864,7 @@ _s_trunc_divide = state(get("trunc_divide"))
 _r_trunc_divide = _s_trunc_divide.fast
 
 
-def trunc_divide(x1: T | Number, x2: T | Number) -> T:
+def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 / x2 rounded towards zero. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -887,7 +885,7 @@ _s_trunc_mod = state(get("trunc_mod"))
 _r_trunc_mod = _s_trunc_mod.fast
 
 
-def trunc_mod(x1: T | Number, x2: T | Number) -> T:
+def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
     Aliases: fmod.
     x1: First operand: a tensor or a number.
@@ -911,7 +909,7 @@ _s_where = state(get("where"))
 _r_where = _s_where.fast
 
 
-def where(condition: T, x: T | Number, y: T | Number) -> T:
+def where(condition: T, x: T | Number | Dim, y: T | Number | Dim) -> T:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote.
     condition: Condition, bool.
     x: Values where the condition is true: a tensor or a number.
@@ -933,7 +931,7 @@ _s_xlog1py = state(get("xlog1py"))
 _r_xlog1py = _s_xlog1py.fast
 
 
-def xlog1py(x1: T | Number, x2: T | Number) -> T:
+def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
@@ -954,7 +952,7 @@ _s_xlogy = state(get("xlogy"))
 _r_xlogy = _s_xlogy.fast
 
 
-def xlogy(x1: T | Number, x2: T | Number) -> T:
+def xlogy(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.

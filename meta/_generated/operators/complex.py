@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import T
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
 from meta.eager.known_items import KnownItems
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     DeviceLike = Device | str
     DTypeLike = Any
-
-T = TypeVar("T", bound=TensorMethods)
 
 _s_angle = state(get("angle"))
 _r_angle = _s_angle.fast

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import T
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
 from meta.eager.known_items import KnownItems
@@ -31,8 +31,6 @@ if TYPE_CHECKING:
 
     DeviceLike = Device | str
     DTypeLike = Any
-
-T = TypeVar("T", bound=TensorMethods)
 
 _s_digamma = state(get("digamma"))
 _r_digamma = _s_digamma.fast
@@ -61,7 +59,7 @@ _s_igamma = state(get("igamma"))
 _r_igamma = _s_igamma.fast
 
 
-def igamma(x1: T | Number, x2: T | Number) -> T:
+def igamma(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to x2,
     divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
     Aliases: gammainc.
@@ -86,7 +84,7 @@ _s_igammac = state(get("igammac"))
 _r_igammac = _s_igammac.fast
 
 
-def igammac(x1: T | Number, x2: T | Number) -> T:
+def igammac(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
     Aliases: gammaincc.
     x1: First operand: a tensor or a number.
@@ -154,7 +152,7 @@ _s_zeta = state(get("zeta"))
 _r_zeta = _s_zeta.fast
 
 
-def zeta(x1: T | Number, x2: T | Number) -> T:
+def zeta(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative
     integer, NaN for x1 < 1 and other negative x2. Integers and booleans give float32.
     x1: First operand: a tensor or a number.

@@ -14,9 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal
 
-from meta._generated.methods import TensorMethods
+from meta._generated.methods import T
 from meta.eager.tape import record
 from meta.eager.call import invoke, state
 from meta.eager.known_items import KnownItems
@@ -32,8 +32,6 @@ if TYPE_CHECKING:
     DeviceLike = Device | str
     DTypeLike = Any
 
-T = TypeVar("T", bound=TensorMethods)
-
 _s_adagrad = state(get("adagrad"))
 _r_adagrad = _s_adagrad.fast
 
@@ -42,9 +40,9 @@ def adagrad(
     x: T,
     dx: T,
     total: T,
-    learning_rate: T | Number,
-    eps: T | Number = 1e-10,
-    weight_decay: T | Number = 0.0,
+    learning_rate: T | Number | Dim,
+    eps: T | Number | Dim = 1e-10,
+    weight_decay: T | Number | Dim = 0.0,
 ) -> tuple[T, T]:
     """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
     x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total.
@@ -76,12 +74,12 @@ def adam(
     dx: T,
     m: T,
     v: T,
-    step: T | Number | None,
-    learning_rate: T | Number,
-    beta1: T | Number = 0.9,
-    beta2: T | Number = 0.999,
-    eps: T | Number = 1e-08,
-    weight_decay: T | Number = 0.0,
+    step: T | Number | Dim | None,
+    learning_rate: T | Number | Dim,
+    beta1: T | Number | Dim = 0.9,
+    beta2: T | Number | Dim = 0.999,
+    eps: T | Number | Dim = 1e-08,
+    weight_decay: T | Number | Dim = 0.0,
     decoupled: bool = True,
 ) -> tuple[T, T, T]:
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
@@ -123,12 +121,12 @@ def amsgrad(
     m: T,
     v: T,
     v_max: T,
-    step: T | Number | None,
-    learning_rate: T | Number,
-    beta1: T | Number = 0.9,
-    beta2: T | Number = 0.999,
-    eps: T | Number = 1e-08,
-    weight_decay: T | Number = 0.0,
+    step: T | Number | Dim | None,
+    learning_rate: T | Number | Dim,
+    beta1: T | Number | Dim = 0.9,
+    beta2: T | Number | Dim = 0.999,
+    eps: T | Number | Dim = 1e-08,
+    weight_decay: T | Number | Dim = 0.0,
     decoupled: bool = True,
 ) -> tuple[T, T, T, T]:
     """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
@@ -167,11 +165,11 @@ def rmsprop(
     dx: T,
     v: T,
     velocity: T,
-    learning_rate: T | Number,
-    alpha: T | Number = 0.99,
-    eps: T | Number = 1e-08,
-    weight_decay: T | Number = 0.0,
-    momentum: T | Number = 0.0,
+    learning_rate: T | Number | Dim,
+    alpha: T | Number | Dim = 0.99,
+    eps: T | Number | Dim = 1e-08,
+    weight_decay: T | Number | Dim = 0.0,
+    momentum: T | Number | Dim = 0.0,
 ) -> tuple[T, T, T]:
     """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with g = dx
     + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
@@ -208,11 +206,11 @@ def rmsprop_centered(
     v: T,
     velocity: T,
     m: T,
-    learning_rate: T | Number,
-    alpha: T | Number = 0.99,
-    eps: T | Number = 1e-08,
-    weight_decay: T | Number = 0.0,
-    momentum: T | Number = 0.0,
+    learning_rate: T | Number | Dim,
+    alpha: T | Number | Dim = 0.99,
+    eps: T | Number | Dim = 1e-08,
+    weight_decay: T | Number | Dim = 0.0,
+    momentum: T | Number | Dim = 0.0,
 ) -> tuple[T, T, T, T]:
     """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with m <- alpha *
     m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m.
@@ -247,9 +245,9 @@ def sgd(
     x: T,
     dx: T,
     v: T,
-    learning_rate: T | Number,
-    momentum: T | Number = 0.0,
-    weight_decay: T | Number = 0.0,
+    learning_rate: T | Number | Dim,
+    momentum: T | Number | Dim = 0.0,
+    weight_decay: T | Number | Dim = 0.0,
     nesterov: bool = False,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -

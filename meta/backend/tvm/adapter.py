@@ -14,9 +14,13 @@ import sys
 from collections.abc import Mapping
 from functools import cache
 from types import MappingProxyType
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from meta.backend.tvm import runtime
+
+if TYPE_CHECKING:
+    from tvm.ir import Expr as Expr
+    from tvm.te import Tensor as Tensor
 
 SUPPORTED: Final = "0.27"
 """The TVM release series of the names below."""

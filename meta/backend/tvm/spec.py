@@ -23,11 +23,16 @@ def size_name(size: int) -> str:
 class TensorSpec:
     """One tensor argument or result of a kernel, compact and row-major.
 
-    A `str` in `shape` names a symbolic extent; equal names are equal extents in all specs of a kernel.
+    A `str` in `shape` names a symbolic extent; equal names are equal extents in all specs of a kernel. Computes get
+    specs with TVM's expressions in place of names.
     """
 
-    shape: tuple[int | str, ...]
+    shape: tuple[Any, ...]
     dtype: str
+
+
+Outs = tuple[TensorSpec, ...]
+"""The parameter `out` of a compute: its results."""
 
 
 @record

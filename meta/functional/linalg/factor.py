@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dim import same_dim
 from meta.dtype import real_dtype
 from meta.functional._checks import as_dtype, require, require_inexact, require_matrix, require_square
@@ -13,7 +14,7 @@ from meta.op.grad.support import adjoint
 from meta.op.rules import show
 
 
-def cholesky(x: Any, upper: bool = False) -> Any:
+def cholesky(x: T, upper: bool = False) -> T:
     """The lower triangular factor L of Hermitian positive-definite matrices x = L L^H, or the upper one of U^H U.
 
     x: (..., n, n); only one triangle is read. Raises LinAlgError that names the first matrix of the batch that is not
@@ -21,7 +22,7 @@ def cholesky(x: Any, upper: bool = False) -> Any:
     return meta.cholesky_ex(x, upper, check_errors=True)[0]
 
 
-def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any]:
+def lu_factor(x: T, pivot: bool = True) -> tuple[T, T]:
     """The packed factors of x = P L U and the exchanges of rows, as `lu_factor_ex` has them, for `lu_solve`.
 
     x: (..., m, n). Raises LinAlgError for a singular matrix, TypeInferenceError for other shapes and dtypes."""
@@ -29,7 +30,7 @@ def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any]:
     return factors, pivots
 
 
-def lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
+def lu(x: T, pivot: bool = True) -> tuple[T, T, T]:
     """P (..., m, m), L (..., m, k) with ones on its diagonal and U (..., k, n) of x = P L U, k = min(m, n); P is empty,
     (0,), without `pivot`.
 
@@ -39,7 +40,9 @@ def lu(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
     return order, lower, upper
 
 
-def lu_unpack(factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots: bool = True) -> tuple[Any, Any, Any]:
+def lu_unpack(
+    factors: Tensor, pivots: Tensor, unpack_data: bool = True, unpack_pivots: bool = True
+) -> tuple[Any, Any, Any]:
     """P, L and U from the results of `lu_factor`; empty tensors, (0,), in place of those that are not asked for.
 
     Raises TypeInferenceError for pivots of another shape than the factors need or another dtype than int32."""
@@ -60,7 +63,7 @@ def lu_unpack(factors: Any, pivots: Any, unpack_data: bool = True, unpack_pivots
     return exchanges, lower + identity(factors, m, k, factors.dtype), upper
 
 
-def _permutation_matrix(factors: Any, pivots: Any) -> Any:
+def _permutation_matrix(factors: T, pivots: Any) -> T:
     """P with P[order[i], i] = 1, for rows that were put in that order."""
     m = factors.shape[-2]
     order = meta.pivots_to_permutation(pivots, m)
@@ -71,7 +74,7 @@ def _smaller(m: Any, n: Any) -> Any:
     return n if same_dim(m, n) else min(m, n)
 
 
-def qr(x: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> tuple[Any, Any]:
+def qr(x: Tensor, mode: Literal["reduced", "complete", "r"] = "reduced") -> tuple[Tensor, Tensor]:
     """Orthonormal columns q and upper triangular r with x = q r; q is (..., m, k) and r (..., k, n), k = min(m, n), or
     m in mode "complete"; with "r" q is empty, (0,).
 
@@ -82,28 +85,28 @@ def qr(x: Any, mode: Literal["reduced", "complete", "r"] = "reduced") -> tuple[A
     return (meta.zeros((0,), x.dtype, x.device), r) if mode == "r" else (q, r)
 
 
-def svdvals(x: Any) -> Any:
+def svdvals(x: T) -> T:
     """The singular values of matrices, (..., m, n) to (..., min(m, n)), descending.
 
     Raises TypeInferenceError for other shapes and dtypes."""
     return meta.svd(x, False)[1]
 
 
-def eigvals(x: Any) -> Any:
+def eigvals(x: T) -> T:
     """The eigenvalues of square matrices, (..., n, n) to (..., n), complex, in the order of LAPACK.
 
     Raises TypeInferenceError for other shapes and dtypes."""
     return meta.eig(x)[0]
 
 
-def eigvalsh(x: Any, upper: bool = False) -> Any:
+def eigvalsh(x: T, upper: bool = False) -> T:
     """The eigenvalues of Hermitian matrices, (..., n, n) to (..., n), ascending; one triangle of x is read.
 
     Raises TypeInferenceError for other shapes and dtypes."""
     return meta.eigh(x, upper)[0]
 
 
-def cholesky_inverse(x: Any, upper: bool = False) -> Any:
+def cholesky_inverse(x: T, upper: bool = False) -> T:
     """The inverses of L L^H, or of U^H U, from the factors of `cholesky`, (..., n, n).
 
     Raises TypeInferenceError for other shapes and dtypes."""
@@ -111,7 +114,7 @@ def cholesky_inverse(x: Any, upper: bool = False) -> Any:
     return cholesky_solve(identity(x, x.shape[-1], None, x.dtype), x, upper)
 
 
-def cholesky_solve(b: Any, x: Any, upper: bool = False) -> Any:
+def cholesky_solve(b: T, x: T, upper: bool = False) -> T:
     """The solution y of L L^H y = b, or of U^H U y = b, from the factors x of `cholesky`.
 
     b: (..., n, k), x: (..., n, n); batches broadcast. Raises TypeInferenceError for other shapes and dtypes."""

@@ -8,6 +8,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import T, Tensor
 from meta.functional._checks import require, require_inexact, require_matrix, require_square
 from meta.functional._p_norm import p_norm
 from meta.functional.linalg.solve import as_tensor, epsilon
@@ -17,7 +18,7 @@ Order = float | Literal["fro", "nuc"]
 Axes = int | Sequence[int] | None
 
 
-def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def vector_norm(x: T, ord: float = 2, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> T:
     """sum(|x| ** ord) ** (1 / ord) along axes, None for all of them; the largest |x| for inf, the smallest for -inf,
     the number of elements other than 0 for 0.
 
@@ -33,20 +34,20 @@ def vector_norm(x: Any, ord: float = 2, axis: Axes = None, keepdims: bool = Fals
     return _cast(p_norm(wide, ord, axes, keepdims), dtypes.real_dtype(x.dtype))
 
 
-def _operand(name: str, x: Any) -> Any:
+def _operand(name: str, x: T) -> T:
     """x in the dtype that its norm is computed in. Raises TypeInferenceError for integers."""
     require_inexact(name, x)
     wide = dtypes.accumulation_dtype(x.dtype)
     return x if x.dtype == wide else meta.cast(x, wide)
 
 
-def _cast(x: Any, dtype: Any) -> Any:
+def _cast(x: T, dtype: Any) -> T:
     return x if dtype is None or x.dtype == dtypes.canonical(dtype) else meta.cast(x, dtype)
 
 
 def matrix_norm(
-    x: Any, ord: Order = "fro", axis: Sequence[int] = (-2, -1), keepdims: bool = False, dtype: Any = None
-) -> Any:
+    x: T, ord: Order = "fro", axis: Sequence[int] = (-2, -1), keepdims: bool = False, dtype: Any = None
+) -> T:
     """The norm of matrices along two axes: "fro" (Frobenius) and "nuc" (the sum of singular values), 2 and -2 (the
     largest and smallest singular value), 1 and -1 (the largest and smallest sum of |x| of a column), inf and -inf (of a
     row).
@@ -73,7 +74,7 @@ def matrix_norm(
     return _cast(norm, dtypes.real_dtype(x.dtype))
 
 
-def _extreme(x: Any, ord: Order, axis: int, keepdims: bool) -> Any:
+def _extreme(x: T, ord: Order, axis: int, keepdims: bool) -> T:
     """The largest element for a positive order, 0 of none, or the smallest."""
     if float(ord) < 0:
         present = x.shape[axis] != 0
@@ -82,7 +83,7 @@ def _extreme(x: Any, ord: Order, axis: int, keepdims: bool) -> Any:
     return meta.sum(x, axis, keepdims) if x.shape[axis] == 0 else meta.max(x, axis, keepdims)
 
 
-def _two_axes(axis: Sequence[int], x: Any) -> tuple[int, int]:
+def _two_axes(axis: Sequence[int], x: Tensor) -> tuple[int, int]:
     axes = tuple(axis)
     inside = len(axes) == 2 and all(-x.ndim <= a < x.ndim for a in axes)
     require("matrix_norm", inside, f"axis is {axes} for rank {x.ndim}", f"two axes of {-x.ndim} to {x.ndim - 1}")
@@ -91,7 +92,7 @@ def _two_axes(axis: Sequence[int], x: Any) -> tuple[int, int]:
     return rows, columns
 
 
-def norm(x: Any, ord: Order | None = None, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> Any:
+def norm(x: T, ord: Order | None = None, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> T:
     """The norm of a vector (along one axis) or a matrix (two axes), as numpy.linalg.norm has it: `vector_norm` or
     `matrix_norm`. Without an order it is the 2-norm of all elements along `axis`; with one and without axes x is a
     vector or a matrix.
@@ -108,7 +109,7 @@ def norm(x: Any, ord: Order | None = None, axis: Axes = None, keepdims: bool = F
     return vector_norm(x, float(ord), axes, keepdims, dtype)
 
 
-def cond(x: Any, p: Order | None = None) -> Any:
+def cond(x: Tensor, p: Order | None = None) -> Tensor:
     """The condition number norm(x, p) * norm(x^-1, p) of matrices, (..., m, n) to (...,); inf for singular ones.
     Without p, or with 2 or -2, the ratio of the largest and the smallest singular value, also of matrices that are not
     square.
@@ -128,7 +129,7 @@ def cond(x: Any, p: Order | None = None) -> Any:
     return meta.where(meta.not_equal(info, 0), math.inf, product)
 
 
-def matrix_rank(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+def matrix_rank(x: Tensor, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Tensor:
     """How many singular values of matrices are larger than max(atol, rtol * the largest), int64, (..., m, n) to (...,).
 
     atol, rtol: numbers, or tensors that broadcast to the batch. Without both, rtol is max(m, n) times the distance of 1

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from string import ascii_letters
-from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.functional._checks import require, require_inexact, require_same_dtype
 from meta.op.grad.support import conjugate
 from meta.op.rules import show
 
 
-def vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
+def vecdot(x1: T, x2: T, axis: int = -1) -> T:
     """Sums of products along an axis, of the conjugates of x1 with x2; the shapes broadcast.
 
     Raises TypeInferenceError for integers, different dtypes and shapes that do not broadcast."""
@@ -21,7 +21,7 @@ def vecdot(x1: Any, x2: Any, axis: int = -1) -> Any:
     return meta.sum(conjugate(x1) * x2, axis)
 
 
-def multi_dot(xs: Sequence[Any]) -> Any:
+def multi_dot(xs: Sequence[Tensor]) -> Tensor:
     """The product of two or more matrices, in the order of least work; the first and the last may be vectors.
 
     Raises TypeInferenceError for fewer tensors and for other ranks, ArgumentError for sizes that do not fit."""
@@ -32,7 +32,7 @@ def multi_dot(xs: Sequence[Any]) -> Any:
         require("multi_dot", x.ndim in ranks, f"tensor {i} has shape {show(x.shape)}", expected)
     require_same_dtype("multi_dot", **{f"tensor {i}": x for i, x in enumerate(xs)})
     if len(xs) == 2:
-        return meta.matmul(*xs)
+        return meta.matmul(xs[0], xs[1])
     terms = [ascii_letters[i : i + 2] for i in range(len(xs))]
     if xs[0].ndim == 1:
         terms[0] = terms[0][1]
@@ -42,7 +42,7 @@ def multi_dot(xs: Sequence[Any]) -> Any:
     return meta.einsum(f"{','.join(terms)}->{output_labels}", *xs)
 
 
-def vander(x: Any, n: int | None = None) -> Any:
+def vander(x: T, n: int | None = None) -> T:
     """The powers x ** 0 to x ** (n - 1) of each element, (..., k) to (..., k, n); n is k if it is None. A 0-d tensor is
     a vector of one element. Integers give int64.
 
@@ -58,7 +58,7 @@ def vander(x: Any, n: int | None = None) -> Any:
     return meta.concatenate([ones if ones.dtype == powers.dtype else meta.cast(ones, powers.dtype), powers], -1)
 
 
-def diagonal(x: Any, offset: int = 0, axis1: int = -2, axis2: int = -1) -> Any:
+def diagonal(x: T, offset: int = 0, axis1: int = -2, axis2: int = -1) -> T:
     """The diagonals of matrices, (..., m, n) to (..., min(m, n)): `meta.diagonal` of the last two axes.
 
     Raises TypeInferenceError for fewer than two axes, or twice the same."""

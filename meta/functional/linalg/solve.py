@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import T, Tensor
 from meta.dim import product, same_dim
 from meta.dtype import is_complex, real_dtype, significand_bits
 from meta.functional._checks import as_dtype, require, require_matrix, require_square
@@ -14,7 +15,7 @@ from meta.op.grad.support import adjoint as conjugate_transposed
 from meta.op.rules import broadcast_shapes, same_shape, show
 
 
-def inv(x: Any) -> Any:
+def inv(x: T) -> T:
     """The inverses of matrices (..., n, n).
 
     Raises LinAlgError that names the first singular matrix of the batch, TypeInferenceError for other shapes and
@@ -22,7 +23,7 @@ def inv(x: Any) -> Any:
     return meta.inv_ex(x, check_errors=True)[0]
 
 
-def solve(a: Any, b: Any, left: bool = True) -> Any:
+def solve(a: T, b: T, left: bool = True) -> T:
     """The solution x of a x = b, or of x a = b without `left`.
 
     a: (..., n, n).  b: (..., n, k), or (..., k, n) without `left`; batches broadcast. b of the shape (..., n) of a
@@ -31,7 +32,7 @@ def solve(a: Any, b: Any, left: bool = True) -> Any:
     return solve_ex(a, b, left, check_errors=True)[0]
 
 
-def solve_ex(a: Any, b: Any, left: bool = True, check_errors: bool = False) -> tuple[Any, Any]:
+def solve_ex(a: T, b: T, left: bool = True, check_errors: bool = False) -> tuple[T, T]:
     """The result of `solve`, and `info`, int32 (...,): 0, or the position, from 1, of the pivot that is 0 in a."""
     require_square("solve", a, "a")
     is_vector = b.ndim == 1 or (b.ndim == a.ndim - 1 and same_shape(a.shape[:-1], b.shape))
@@ -46,7 +47,7 @@ def solve_ex(a: Any, b: Any, left: bool = True, check_errors: bool = False) -> t
     return transposed(solution), info
 
 
-def solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangular: bool = False) -> Any:
+def solve_triangular(a: T, b: T, upper: bool, left: bool = True, unitriangular: bool = False) -> T:
     """The solution x of a x = b, or of x a = b without `left`, for triangular matrices a (..., n, n), by substitution.
 
     b: (..., n, k), or (..., k, n) without `left`; batches broadcast.  unitriangular: the diagonal of a counts as ones.
@@ -58,7 +59,7 @@ def solve_triangular(a: Any, b: Any, upper: bool, left: bool = True, unitriangul
     return transposed(meta.solve_triangular(transposed(a), transposed(b), not upper, unitriangular))
 
 
-def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool = False) -> Any:
+def lu_solve(factors: T, pivots: T, b: T, left: bool = True, adjoint: bool = False) -> T:
     """The solution x of a x = b from the results of `lu_factor(a)`, of x a = b without `left`, and with a^H in place of
     a with `adjoint`. Batches broadcast.
 
@@ -79,7 +80,7 @@ def lu_solve(factors: Any, pivots: Any, b: Any, left: bool = True, adjoint: bool
     return _permuted(rows, meta.argsort(order, -1))
 
 
-def _permuted(b: Any, order: Any) -> Any:
+def _permuted(b: T, order: T) -> T:
     """The rows of matrices (..., n, k) in an order (..., n); batches broadcast."""
     n, k = b.shape[-2:]
     require("lu_solve", same_dim(n, order.shape[-1]), f"'b' has shape {show(b.shape)}", f"{order.shape[-1]} rows")
@@ -90,7 +91,9 @@ def _permuted(b: Any, order: Any) -> Any:
     return meta.gather(meta.broadcast_to(b, (*batch, n, k)), -2, rows)
 
 
-def pinv(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) -> Any:
+def pinv(
+    x: Tensor, atol: Tensor | float | None = None, rtol: Tensor | float | None = None, hermitian: bool = False
+) -> Tensor:
     """The pseudo-inverses (E. Moore, R. Penrose) of matrices, (..., m, n) to (..., n, m).
 
     atol, rtol: singular values up to max(atol, rtol * the largest) count as zero: numbers, or tensors that broadcast to
@@ -99,7 +102,7 @@ def pinv(x: Any, atol: Any = None, rtol: Any = None, hermitian: bool = False) ->
     return meta.pinv(x, as_tensor(atol, x), as_tensor(rtol, x), hermitian)
 
 
-def as_tensor(value: Any, like: Any) -> Any:
+def as_tensor(value: Tensor | float | None, like: Tensor) -> Any:
     """A tolerance as a tensor of the dtype of the parts of `like`; None for None."""
     if value is None:
         return None
@@ -108,7 +111,7 @@ def as_tensor(value: Any, like: Any) -> Any:
     return as_dtype(value, real_dtype(like.dtype))
 
 
-def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, Any]:
+def lstsq(a: Tensor, b: Tensor, rcond: float | None = None) -> tuple[Tensor, Tensor, Tensor, Tensor]:
     """The x of least norm that minimises |a x - b|, the squared residuals of its columns, (..., k), the rank of a,
     int64 (...,), and its singular values.
 
@@ -135,12 +138,12 @@ def lstsq(a: Any, b: Any, rcond: float | None = None) -> tuple[Any, Any, Any, An
     return (meta.squeeze(x, -1) if is_vector else x), residuals, rank, values
 
 
-def epsilon(x: Any) -> float:
+def epsilon(x: Tensor) -> float:
     """The distance of 1 to the next number in the dtype of x or of its parts."""
     return 2.0 ** (1 - significand_bits(real_dtype(x.dtype)))
 
 
-def tensorinv(x: Any, ind: int = 2) -> Any:
+def tensorinv(x: T, ind: int = 2) -> T:
     """The tensor y with tensordot(y, x, ind) an identity: the inverse of x as a matrix of its first `ind` axes and the
     others, whose products of sizes are equal; y has those others first.
 
@@ -152,7 +155,7 @@ def tensorinv(x: Any, ind: int = 2) -> Any:
     return meta.reshape(inv(meta.reshape(x, (product(rows), product(columns)))), (*columns, *rows))
 
 
-def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
+def tensorsolve(a: T, b: T, axes: Sequence[int] | None = None) -> T:
     """The tensor x with tensordot(a, x, x.ndim) = b: the solution with a as a matrix of its first b.ndim axes and the
     others.
 
@@ -169,7 +172,7 @@ def tensorsolve(a: Any, b: Any, axes: Sequence[int] | None = None) -> Any:
     return meta.reshape(solve(meta.reshape(a, (size, size)), meta.reshape(b, (size,))), shape)
 
 
-def matrix_power(x: Any, n: int) -> Any:
+def matrix_power(x: Tensor, n: int) -> Any:
     """The product of n equal matrices (..., k, k): the identity for n = 0, of inverses for negative n.
 
     Raises LinAlgError for a negative n and a singular matrix, TypeInferenceError for other shapes."""
@@ -185,7 +188,7 @@ def matrix_power(x: Any, n: int) -> Any:
     return result
 
 
-def logdet(x: Any) -> Any:
+def logdet(x: T) -> T:
     """The logarithm of determinants, (..., n, n) to (...,); -inf for singular matrices, NaN for negative determinants;
     of complex ones the principal logarithm.
 

@@ -33,21 +33,20 @@ __all__ = [{names}]
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
-    from typing import Any, Literal, TypeVar
+    from typing import Any, Literal
 
     from meta import NDArray
-    from meta._generated.methods import TensorMethods
+    from meta._generated.methods import T
     from meta.device import Device
     from meta.dim import Dim
     from meta.dtype import Number
 
     DeviceLike = Device | str
     DTypeLike = Any
-    T = TypeVar("T", bound=TensorMethods)
 '''
 _ANNOTATIONS = frozenset(
     ("Any", "DTypeLike", "Device", "DeviceLike", "Dim", "Literal", "NDArray", "Number", "Sequence", "T",
-     "TensorMethods", "TypeVar", "TYPE_CHECKING", "bool", "float", "int", "str", "tuple")
+     "TYPE_CHECKING", "bool", "float", "int", "str", "tuple")
 )  # fmt: skip
 """The names that the text of a module uses; names of other variables begin with an underscore."""
 

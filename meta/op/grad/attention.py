@@ -6,11 +6,14 @@ import math
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import Dim, SymDim
 from meta.op.grad.support import fit
 
 
-def _attention_weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | None) -> tuple[Any, Any]:
+def _attention_weights(
+    q: Tensor, k: Tensor, lse: Tensor, causal: bool, scale: float | None
+) -> tuple[Tensor, Tensor | float]:
     """p = exp(scale * q @ k^T - lse) in the dtype of lse, with masked keys zero, and the scale."""
     factor = _default_scale(q.shape[-1], lse) if scale is None else scale
     scores = meta.matmul(_cast_to(q, lse), _cast_to(k, lse), transpose_b=True) * factor
@@ -22,29 +25,30 @@ def _attention_weights(q: Any, k: Any, lse: Any, causal: bool, scale: float | No
     return meta.where(meta.expand_dims(rows, 1) >= columns, p, 0.0), factor
 
 
-def _default_scale(depth: Dim, like: Any) -> Any:
+def _default_scale(depth: Dim, like: Tensor) -> Any:
     """1 / sqrt(depth): a number, or for a symbolic size a 0-d tensor of the dtype of `like`."""
     if isinstance(depth, SymDim):
         return meta.rsqrt(meta.full((), depth, like.dtype, like.device))
     return 1 / math.sqrt(depth)
 
 
-def _cast_to(x: Any, like: Any) -> Any:
+def _cast_to(x: Tensor, like: Tensor) -> Tensor:
     return x if x.dtype == like.dtype else meta.cast(x, like.dtype)
 
 
-def _transposed_matmul(x: Any, y: Any) -> Any:
+def _transposed_matmul(x: Tensor, y: Tensor) -> Tensor:
     """x^T @ y."""
     return meta.matmul(x, y, transpose_a=True)
 
 
-def _sum_rows(x: Any) -> Any:
+def _sum_rows(x: Tensor) -> Tensor:
     return meta.sum(x, -1, True)
 
 
 def attention_grad(
-    q: Any, k: Any, v: Any, causal: bool, scale: float | None, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any
-) -> tuple[Any, Any, Any]:
+    q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, y_0: Tensor, y_1: Tensor, dy_0: Tensor,
+    dy_1: Tensor | None,
+) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients with respect to q, k and v. The result y_1 (lse) has a gradient in second order only."""
     dq, dk, dv = meta.scaled_dot_product_attention_dx(q, k, v, y_0, y_1, dy_0, causal, scale)
     if dy_1 is None:
@@ -55,9 +59,9 @@ def attention_grad(
 
 
 def attention_dx_grad(
-    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, dz_0: Any, dz_1: Any,
-    dz_2: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, dy: Tensor, causal: bool, scale: float | None,
+    dz_0: Tensor, dz_1: Tensor, dz_2: Tensor,
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Partial derivatives of L = <dz_0, dq> + <dz_1, dk> + <dz_2, dv>, where dq = factor ds @ k,
     dk = factor ds^T @ q, dv = p^T @ dy, ds = p * (dp - delta), dp = dy @ v^T, delta = sum(dy * y) and
     p = exp(factor q @ k^T - lse)."""

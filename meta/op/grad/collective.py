@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 
 
-def all_reduce_grad(x: Any, y: Any, reduction: str, group: str, ranks: int, dy: Any) -> Any:
+def all_reduce_grad(x: Tensor, y: Tensor, reduction: str, group: str, ranks: int, dy: Tensor) -> Tensor:
     """Equal maxima or minima share the gradient, on one rank or several. The derivative of a product is the product of
     the other ranks' elements."""
     if reduction in ("sum", "mean"):
@@ -24,25 +23,25 @@ def all_reduce_grad(x: Any, y: Any, reduction: str, group: str, ranks: int, dy: 
     return meta.where(attained, total / count, 0)
 
 
-def _conjugate(x: Any) -> Any:
+def _conjugate(x: Tensor) -> Tensor:
     return meta.conj(x) if dtypes.is_complex(x.dtype) else x
 
 
-def all_gather_grad(axis: int, group: str, ranks: int, dy: Any) -> Any:
+def all_gather_grad(axis: int, group: str, ranks: int, dy: Tensor) -> Tensor:
     return meta.reduce_scatter(dy, axis, "sum", group, ranks)
 
 
-def reduce_scatter_grad(axis: int, reduction: str, group: str, ranks: int, dy: Any) -> Any:
+def reduce_scatter_grad(axis: int, reduction: str, group: str, ranks: int, dy: Tensor) -> Tensor:
     gathered = meta.all_gather(dy, axis, group, ranks)
     return gathered / ranks if reduction == "mean" else gathered
 
 
-def reduce_to_grad(destination: int, reduction: str, group: str, ranks: int, dy: Any) -> Any:
+def reduce_to_grad(destination: int, reduction: str, group: str, ranks: int, dy: Tensor) -> Tensor:
     sent = meta.broadcast_from(dy, destination, group, ranks)
     return sent / ranks if reduction == "mean" else sent
 
 
-def send_receive_grad(pairs: tuple[int, ...], group: str, ranks: int, dy: Any) -> Any:
+def send_receive_grad(pairs: tuple[int, ...], group: str, ranks: int, dy: Tensor) -> Tensor:
     """dy sent back."""
     back = [(pairs[i + 1], pairs[i]) for i in range(0, len(pairs), 2)]
     return meta.send_receive(dy, back, group, ranks)

@@ -3,14 +3,13 @@ computes for analytic operators, so that a step against the gradient of a real l
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_complex
 from meta.op.grad.support import nothing
 
 
-def angle_grad(x: Any, dy: Any) -> Any:
+def angle_grad(x: Tensor, dy: Tensor) -> Tensor:
     """dy * (-im + re * 1j) / abs(x)**2, 0 at 0: the derivatives of atan2(im, re)."""
     if not is_complex(x.dtype):
         return nothing(x)
@@ -20,7 +19,7 @@ def angle_grad(x: Any, dy: Any) -> Any:
     return meta.complex(-(scale * im), scale * re)
 
 
-def sgn_grad(x: Any, y: Any, dy: Any) -> Any:
+def sgn_grad(x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
     """The part of dy across y, divided by abs(x); 0 at 0."""
     if not is_complex(x.dtype):
         return nothing(x)

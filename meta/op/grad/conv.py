@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
+from meta._generated.methods import Tensor
 
 _Ints = tuple[int, ...]
 
 
 def conv2d_epilogue_grad(
-    needs: tuple[bool, ...], x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints,
-    dilation: _Ints, groups: int, channels_last: bool, y: Any, dy: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    needs: tuple[bool, ...], x: Tensor, w: Tensor, bias: Tensor | None, other: Tensor | None, relu: bool,
+    stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, y: Tensor, dy: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """Gradients with respect to x, w, bias and other: the gradients of conv2d for the dy that relu lets through."""
     dz = meta.relu_dx(y, dy) if relu else dy
     attributes = (stride, padding, dilation, groups, channels_last)
@@ -23,9 +22,9 @@ def conv2d_epilogue_grad(
 
 
 def conv2d_packed_grad(
-    needs: tuple[bool, ...], x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints,
-    padding: _Ints, dilation: _Ints, y: Any, dy: Any,
-) -> tuple[Any, ...]:  # fmt: skip
+    needs: tuple[bool, ...], x: Tensor, w: Tensor, channels: int, bias: Tensor | None, other: Tensor | None,
+    relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, y: Tensor, dy: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """Gradients with respect to x, w, bias and other, by the kernel that w packs."""
     panels, *rest, width = w.shape
     dz = meta.relu_dx(y, dy) if relu else dy
@@ -33,10 +32,10 @@ def conv2d_packed_grad(
     wide = meta.pad(dz, (0,) * 7 + (panels * width - channels,)) if needs[0] or needs[1] else None
     attributes = (stride, padding, dilation, 1, True)
     dx = dw = None
-    if needs[0]:
+    if needs[0] and wide is not None:
         kernel = meta.reshape(meta.transpose(w, (0, 4, 1, 2, 3)), (panels * width, *rest))
         dx = meta.conv2d_dx(kernel, wide, x.shape, *attributes)
-    if needs[1]:
+    if needs[1] and wide is not None:
         dkernel = meta.conv2d_dw(x, wide, (panels * width, *rest), *attributes)
         dw = meta.transpose(meta.reshape(dkernel, (panels, width, *rest)), (0, 2, 3, 4, 1))
     return dx, dw, dbias, None if other is None else dz

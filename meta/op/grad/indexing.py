@@ -6,26 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
 from meta.op.grad.support import fit
 
 
 def strided_set_dx(
-    v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], dy: Any
-) -> Any:
+    v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], dy: Tensor
+) -> Tensor:
     """dy with zeros in the replaced slice."""
     zero = meta.zeros((1,) * len(dy.shape), dtype=v.dtype, device=v.device)
     return meta.strided_set(dy, zero, begin, end, strides)
 
 
 def strided_set_dv(
-    v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], dy: Any
-) -> Any:
+    v: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides: tuple[int, ...], dy: Tensor
+) -> Tensor:
     """The slice of dy that v replaced, summed over the broadcast axes of v."""
     return fit(meta.strided_slice(dy, begin, end, strides), v)
 
 
-def index_select_grad(x: TensorType, axis: int, indices: Any, dy: Any) -> Any:
+def index_select_grad(x: TensorType, axis: int, indices: Tensor, dy: Tensor) -> Tensor:
     """The slices of dy added up by position: embedding_dx along an axis."""
     axis = axis % x.ndim
     size: Any = x.shape[axis]
@@ -36,42 +37,44 @@ def index_select_grad(x: TensorType, axis: int, indices: Any, dy: Any) -> Any:
 
 
 def scatter_elements_grad(
-    needs: tuple[bool, bool], x: Any, axis: int, indices: Any, src: Any, reduction: str, y: Any, dy: Any
-) -> tuple[Any, Any]:
+    needs: tuple[bool, bool], x: Tensor, axis: int, indices: Tensor, src: Tensor, reduction: str, y: Tensor, dy: Tensor
+) -> tuple[Tensor, Tensor]:
     """Gradients with respect to x and src."""
 
-    def scatter(base: Any, values: Any, combine: Any) -> Any:
+    def scatter(base: Tensor, values: Tensor, combine: Any) -> Tensor:
         return meta.scatter_elements(base, axis, indices, values, combine)
 
     return _scatter_grad(needs, x, src, reduction, y, dy, scatter, lambda base: meta.gather(base, axis, indices))
 
 
 def scatter_elements_tangent(
-    x: Any, axis: int, indices: Any, src: Any, reduction: str, y: Any, x_t: Any, src_t: Any
-) -> Any:
+    x: Tensor, axis: int, indices: Tensor, src: Tensor, reduction: str, y: Tensor, x_t: Any, src_t: Any
+) -> Tensor:
     """The tangent of the result."""
 
-    def scatter(base: Any, values: Any, combine: Any) -> Any:
+    def scatter(base: Tensor, values: Tensor, combine: Any) -> Tensor:
         return meta.scatter_elements(base, axis, indices, values, combine)
 
     return _scatter_tangent(x, src, reduction, y, x_t, src_t, scatter, lambda base: meta.gather(base, axis, indices))
 
 
-def scatter_nd_tangent(x: Any, indices: Any, src: Any, reduction: str, y: Any, x_t: Any, src_t: Any) -> Any:
+def scatter_nd_tangent(
+    x: Tensor, indices: Tensor, src: Tensor, reduction: str, y: Tensor, x_t: Any, src_t: Any
+) -> Tensor:
     """The tangent of the result."""
 
-    def scatter(base: Any, values: Any, combine: Any) -> Any:
+    def scatter(base: Tensor, values: Tensor, combine: Any) -> Tensor:
         return meta.scatter_nd(base, indices, values, combine)
 
     return _scatter_tangent(x, src, reduction, y, x_t, src_t, scatter, lambda base: meta.gather_nd(base, indices))
 
 
 def scatter_nd_grad(
-    needs: tuple[bool, bool], x: Any, indices: Any, src: Any, reduction: str, y: Any, dy: Any
-) -> tuple[Any, Any]:
+    needs: tuple[bool, bool], x: Tensor, indices: Tensor, src: Tensor, reduction: str, y: Tensor, dy: Tensor
+) -> tuple[Tensor, Tensor]:
     """Gradients with respect to x and src."""
 
-    def scatter(base: Any, values: Any, combine: Any) -> Any:
+    def scatter(base: Tensor, values: Tensor, combine: Any) -> Tensor:
         return meta.scatter_nd(base, indices, values, combine)
 
     return _scatter_grad(needs, x, src, reduction, y, dy, scatter, lambda base: meta.gather_nd(base, indices))
@@ -79,11 +82,11 @@ def scatter_nd_grad(
 
 def _scatter_grad(
     needs: tuple[bool, bool],
-    x: Any,
-    src: Any,
+    x: Tensor,
+    src: Tensor,
     reduction: str,
-    y: Any,
-    dy: Any,
+    y: Tensor,
+    dy: Tensor,
     scatter: Callable[[Any, Any, str], Any],
     gather: Callable[[Any], Any],
 ) -> tuple[Any, Any]:
@@ -106,15 +109,15 @@ def _scatter_grad(
 
 
 def _scatter_tangent(
-    x: Any,
-    src: Any,
+    x: Tensor,
+    src: Tensor,
     reduction: str,
-    y: Any,
+    y: Tensor,
     x_t: Any,
     src_t: Any,
     scatter: Callable[[Any, Any, str], Any],
     gather: Callable[[Any], Any],
-) -> Any:
+) -> Tensor:
     """The tangent of the result, for `scatter` and `gather` as in `_scatter_grad`. Where "update" writes several values
     to one position, the tangent of the value that stays; equal extrema share theirs."""
     if reduction in ("update", "add"):
@@ -128,8 +131,8 @@ def _scatter_tangent(
 
 
 def _product_grad_src(
-    x: Any, src: Any, y: Any, dy: Any, scatter: Callable[[Any, Any, str], Any], gather: Callable[[Any], Any]
-) -> Any:
+    x: Tensor, src: Tensor, y: Tensor, dy: Tensor, scatter: Callable[[Any, Any, str], Any], gather: Callable[[Any], Any]
+) -> Tensor:
     """dy times the product of the other factors: y / src. Where src is the only 0 of its position, the product with
     that 0 replaced by 1."""
     is_zero = meta.equal(src, 0)

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
 from meta.op.grad.support import fit
 
 
-def matmul_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
+def matmul_dx1(x1: TensorType, x2: Tensor, transpose_a: bool, transpose_b: bool, dy: Tensor) -> Tensor:
     """dy @ x2^T (or its transpose), summed over broadcast batch axes."""
     if x1.ndim == 1 or x2.ndim == 1:
         return _vector_dx1(x1, x2, transpose_a, transpose_b, dy)
@@ -18,7 +19,7 @@ def matmul_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, dy
     return fit(meta.matmul(dy, x2, False, not transpose_b), x1)
 
 
-def matmul_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
+def matmul_dx2(x1: Tensor, x2: TensorType, transpose_a: bool, transpose_b: bool, dy: Tensor) -> Tensor:
     """x1^T @ dy (or its transpose), summed over broadcast batch axes."""
     if x1.ndim == 1 or x2.ndim == 1:
         return _vector_dx2(x1, x2, transpose_a, transpose_b, dy)
@@ -27,7 +28,7 @@ def matmul_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, dy
     return fit(meta.matmul(x1, dy, not transpose_a, False), x2)
 
 
-def _vector_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
+def _vector_dx1(x1: TensorType, x2: Tensor, transpose_a: bool, transpose_b: bool, dy: Tensor) -> Tensor:
     """A vector is a matrix with one row (on the left) or one column (on the right)."""
     if x1.ndim == 1 and x2.ndim == 1:
         return dy * x2
@@ -37,7 +38,7 @@ def _vector_dx1(x1: TensorType, x2: Any, transpose_a: bool, transpose_b: bool, d
     return fit(_outer(x2, dy) if transpose_a else _outer(dy, x2), x1)
 
 
-def _vector_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, dy: Any) -> Any:
+def _vector_dx2(x1: Tensor, x2: TensorType, transpose_a: bool, transpose_b: bool, dy: Tensor) -> Tensor:
     if x1.ndim == 1 and x2.ndim == 1:
         return x1 * dy
     if x1.ndim == 1:
@@ -46,22 +47,22 @@ def _vector_dx2(x1: Any, x2: TensorType, transpose_a: bool, transpose_b: bool, d
     return fit(meta.squeeze(columns, -1), x2)
 
 
-def _outer(rows: Any, columns: Any) -> Any:
+def _outer(rows: Tensor, columns: Any) -> Tensor:
     """The outer product of two vectors, or of batches of vectors."""
     return meta.expand_dims(rows, -1) * meta.expand_dims(columns, -2)
 
 
-def dense_dw(x: Any, w: TensorType, dy: Any) -> Any:
+def dense_dw(x: Tensor, w: TensorType, dy: Tensor) -> Tensor:
     """dy^T @ x over all rows."""
     return meta.matmul(_flatten_rows(dy, w.shape[0]), _flatten_rows(x, w.shape[1]), True, False)
 
 
-def dense_db(bias: TensorType | None, dy: Any) -> Any:
+def dense_db(bias: TensorType | None, dy: Tensor) -> Tensor | None:
     """The sum of the rows of dy."""
     return None if bias is None else meta.sum_to(dy, bias.shape)
 
 
-def _flatten_rows(x: Any, size: Any) -> Any:
+def _flatten_rows(x: Tensor, size: Any) -> Tensor:
     """x of shape (..., size) as a matrix (rows, size)."""
     if x.ndim == 2:
         return x

@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
 from meta.op.grad.support import fit
 
 
-def eig_grad(x: TensorType, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
+def eig_grad(x: TensorType, y_0: Tensor, y_1: Tensor, dy_0: Any, dy_1: Tensor | None) -> Tensor:
     """v^-H (diag(dw) + (v^H dv - v^H v diag(Re(v^H dv))) / E) v^H with E_ij = conj(w_j - w_i) off the diagonal, where
     the quotient is 0: the second term keeps the eigenvectors at length 1 (C. Boeddeker et al., "On the Computation of
     Complex-valued Gradients with Application to Statistically Optimum Beamforming", 2017, section 4.5)."""

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import Dim, same_dim
 from meta.dtype import is_complex
 from meta.errors import GradientError
@@ -13,34 +14,34 @@ from meta.ir.type import TensorType
 from meta.op.grad.support import adjoint, conjugate
 
 
-def _transposed(x: Any) -> Any:
+def _transposed(x: Tensor) -> Tensor:
     return meta.swap_axis(x, -2, -1)
 
 
-def _eye(like: Any, n: Dim, dtype: str) -> Any:
+def _eye(like: Tensor, n: Dim, dtype: str) -> Tensor:
     return meta.eye(n, None, dtype, like.device)  # type: ignore[arg-type]
 
 
-def _over_columns(v: Any) -> Any:
+def _over_columns(v: Tensor) -> Tensor:
     """A vector (..., k) that multiplies columns."""
     return meta.expand_dims(v, -2)
 
 
-def _over_rows(v: Any) -> Any:
+def _over_rows(v: Tensor) -> Tensor:
     return meta.expand_dims(v, -1)
 
 
-def _differences(v: Any) -> Any:
+def _differences(v: Tensor) -> Tensor:
     """v_j - v_i at (..., i, j), and 1 on the diagonal, which is divided by."""
     return _over_columns(v) - _over_rows(v) + _eye(v, v.shape[-1], v.dtype)
 
 
-def _right_solved(triangle: Any, x: Any, upper: bool, unitriangular: bool = False) -> Any:
+def _right_solved(triangle: Any, x: Tensor, upper: bool, unitriangular: bool = False) -> Tensor:
     """x a^-T for a triangular matrix a: the transpose of the solution of a y = x^T."""
     return _transposed(meta.solve_triangular(triangle, _transposed(x), upper, unitriangular))
 
 
-def cholesky_ex_grad(upper: bool, y_0: Any, dy_0: Any) -> Any:
+def cholesky_ex_grad(upper: bool, y_0: Tensor, dy_0: Tensor) -> Tensor:
     """L^-H P L^-1, Hermitian, with P the lower triangle of L^H dL mirrored and halved (I. Murray, "Differentiation of
     the Cholesky decomposition", 2016, section 3)."""
     factor, d = (adjoint(y_0), adjoint(dy_0)) if upper else (y_0, dy_0)
@@ -53,7 +54,7 @@ def cholesky_ex_grad(upper: bool, y_0: Any, dy_0: Any) -> Any:
     return adjoint(solved) if is_complex(solved.dtype) else solved
 
 
-def cholesky_ex_tangent(x: Any, upper: bool, y_0: Any, x_t: Any) -> tuple[Any, None]:
+def cholesky_ex_tangent(x: Tensor, upper: bool, y_0: Tensor, x_t: Any) -> tuple[Any, None]:
     """L P, with P the lower triangle of L^-1 dx L^-H with a halved diagonal (I. Murray, 2016, section 3.1)."""
     factor = adjoint(y_0) if upper else y_0
     inner = adjoint(meta.solve_triangular(factor, adjoint(meta.solve_triangular(factor, x_t, False)), False))
@@ -62,7 +63,7 @@ def cholesky_ex_tangent(x: Any, upper: bool, y_0: Any, x_t: Any) -> tuple[Any, N
     return (adjoint(out) if upper else out), None
 
 
-def lu_factor_ex_grad(x: TensorType, y_0: Any, y_1: Any, dy_0: Any) -> Any:
+def lu_factor_ex_grad(x: TensorType, y_0: Tensor, y_1: Tensor, dy_0: Tensor) -> Tensor:
     """P L^-T (tril(L^T dL, -1) + triu(dU U^T)) U^-T of square matrices. From L dU + dL U = P^T dx; rows below, or
     columns beyond, the square part are L2 = x2 U^-1, or U2 = L^-1 x2, and add to the gradient of the square factors."""
     m, n = x.shape[-2:]
@@ -89,7 +90,7 @@ def lu_factor_ex_grad(x: TensorType, y_0: Any, y_1: Any, dy_0: Any) -> Any:
     return meta.gather(result, -2, rows)
 
 
-def qr_grad(x: TensorType, complete: bool, y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
+def qr_grad(x: TensorType, complete: bool, y_0: Tensor, y_1: Tensor, dy_0: Tensor, dy_1: Tensor) -> Tensor:
     """(dQ + Q copyltu(M)) R^-H with M = R dR^H - dQ^H Q and copyltu mirroring the lower triangle (M. Seeger et al.,
     "Auto-Differentiating Linear Algebra", 2017, for as many rows as columns, or more; D. Roberts, L. Roberts, "QR and
     LQ Decomposition Matrix Backpropagation Algorithms for Square, Wide, and Deep Matrices", 2020, for fewer)."""
@@ -106,12 +107,12 @@ def qr_grad(x: TensorType, complete: bool, y_0: Any, y_1: Any, dy_0: Any, dy_1: 
     return meta.concatenate([square, meta.matmul(y_0, d_rest)], -1)
 
 
-def _qr_of_tall(q: Any, r: Any, dq: Any, dr: Any) -> Any:
+def _qr_of_tall(q: Tensor, r: Tensor, dq: Any, dr: Any) -> Tensor:
     inner = meta.matmul(r, conjugate(dr), False, True) - meta.matmul(conjugate(dq), q, True)
     return _right_solved(conjugate(r), dq + meta.matmul(q, _mirrored(inner)), True)
 
 
-def _mirrored(x: Any) -> Any:
+def _mirrored(x: Tensor) -> Tensor:
     """The Hermitian matrices of these lower triangles; of the diagonal the real part."""
     triangle = meta.tril(x)
     if not is_complex(x.dtype):
@@ -120,7 +121,7 @@ def _mirrored(x: Any) -> Any:
     return half + adjoint(half)
 
 
-def svd_grad(y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> Any:
+def svd_grad(y_0: Tensor, y_1: Tensor, y_2: Tensor, dy_0: Any, dy_1: Any, dy_2: Tensor | None) -> Tensor:
     """U [(F * (U^H dU - dU^H U)) S + S (F * (V^H dV - dV^H V)) + diag(dS)] V^H, with F_ij = 1 / (s_j^2 - s_i^2) off the
     diagonal, and (I - U U^H) dU S^-1 V^H + U S^-1 dV^H (I - V V^H) for columns beyond the square part (J. Townsend,
     "Differentiating the Singular Value Decomposition", 2016). A loss that does not depend on the phases of complex
@@ -153,14 +154,14 @@ def svd_grad(y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> A
     return sum(outside, meta.matmul(meta.matmul(u, inner), vh))
 
 
-def _cut(x: Any, axis: int, size: Dim) -> Any:
+def _cut(x: Tensor, axis: int, size: Dim) -> Tensor:
     """The first `size` elements along one of the last two axes."""
     if same_dim(x.shape[axis], size):
         return x
     return x[..., :size] if axis == -1 else x[..., :size, :]
 
 
-def eigh_grad(y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
+def eigh_grad(y_0: Tensor, y_1: Tensor, dy_0: Any, dy_1: Tensor | None) -> Tensor:
     """V (diag(dw) + (V^H dV - dV^H V) / 2 / (w_j - w_i)) V^H, Hermitian (M. Giles, "An extended collection of matrix
     derivative results for forward and reverse mode algorithmic differentiation", 2008, section 3.1)."""
     if dy_1 is None:
@@ -172,7 +173,7 @@ def eigh_grad(y_0: Any, y_1: Any, dy_0: Any, dy_1: Any) -> Any:
     return meta.matmul(meta.matmul(y_1, inner), conjugate(y_1), False, True)
 
 
-def eigh_tangent(upper: bool, y_0: Any, y_1: Any, x_t: Any) -> tuple[Any, Any]:
+def eigh_tangent(upper: bool, y_0: Tensor, y_1: Tensor, x_t: Any) -> tuple[Tensor, Tensor]:
     """The real diagonal of P = V^H dx V, and V times the rest of P / (w_j - w_i) (M. Giles, 2008, section 3.1)."""
     along = meta.matmul(meta.matmul(conjugate(y_1), x_t, True), y_1)
     diagonal = _eye(along, y_0.shape[-1], "bool")

@@ -5,38 +5,41 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
 from meta.op.grad.support import fit, share_of, widen
 from meta.op.rules import class_axis
 
 
-def _divide_if_mean(value: Any, reduction: str) -> Any:
+def _divide_if_mean(value: Tensor, reduction: str) -> Tensor:
     """`value`, of one element per loss, divided by the number of losses if `reduction` is "mean"."""
     return value * share_of(value.size, value) if reduction == "mean" else value
 
 
-def _reduce(value: Any, reduction: str) -> Any:
+def _reduce(value: Tensor, reduction: str) -> Tensor:
     """`value` reduced as the loss reduces its elements."""
     if reduction == "none":
         return value
     return meta.sum(value) if reduction == "sum" else meta.mean(value)
 
 
-def mse_loss_dx_pair(reduction: str, dy: Any, dz: Any) -> tuple[Any, Any]:
+def mse_loss_dx_pair(reduction: str, dy: Tensor, dz: Tensor) -> tuple[Tensor, Tensor]:
     """Gradients of 2 (x - target) dy with respect to x and target."""
     dx = _divide_if_mean(dz * dy * 2, reduction)
     return dx, -dx
 
 
-def mse_loss_dx_ddy(x: Any, target: Any, reduction: str, dz: Any) -> Any:
+def mse_loss_dx_ddy(x: Tensor, target: Tensor, reduction: str, dz: Tensor) -> Tensor:
     return _reduce(meta.mse_loss_dx(x, target, dz, "none"), reduction)
 
 
-def l1_loss_dx_ddy(x: Any, target: Any, reduction: str, dz: Any) -> Any:
+def l1_loss_dx_ddy(x: Tensor, target: Tensor, reduction: str, dz: Tensor) -> Tensor:
     return _reduce(meta.l1_loss_dx(x, target, dz, "none"), reduction)
 
 
-def smooth_l1_loss_dx_pair(x: Any, target: Any, reduction: str, beta: float, dy: Any, dz: Any) -> tuple[Any, Any]:
+def smooth_l1_loss_dx_pair(
+    x: Tensor, target: Tensor, reduction: str, beta: float, dy: Tensor, dz: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
     """Gradients of slope(x - target) dy with respect to x and target. The slope is (x - target) / beta where that is
     between -1 and 1, and constant elsewhere."""
     if beta == 0:
@@ -46,13 +49,13 @@ def smooth_l1_loss_dx_pair(x: Any, target: Any, reduction: str, beta: float, dy:
     return dx, -dx
 
 
-def smooth_l1_loss_dx_ddy(x: Any, target: Any, reduction: str, beta: float, dz: Any) -> Any:
+def smooth_l1_loss_dx_ddy(x: Tensor, target: Tensor, reduction: str, beta: float, dz: Tensor) -> Tensor:
     return _reduce(meta.smooth_l1_loss_dx(x, target, dz, "none", beta), reduction)
 
 
 def binary_cross_entropy_grad(
-    needs: tuple[bool, ...], x: Any, target: Any, weight: Any, reduction: str, dy: Any
-) -> tuple[Any, Any]:
+    needs: tuple[bool, ...], x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, dy: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
     """Gradients with respect to the probabilities x and to the target."""
     dx = dtarget = None
     p, incoming = widen(x), _multiply_weight(widen(dy), None if weight is None else widen(weight))
@@ -65,19 +68,22 @@ def binary_cross_entropy_grad(
     return dx, dtarget
 
 
-def logits_dtarget(x: Any, target: TensorType, weight: Any, pos_weight: Any, reduction: str, dy: Any) -> Any:
+def logits_dtarget(
+    x: Tensor, target: TensorType, weight: Tensor, pos_weight: Any, reduction: str, dy: Tensor
+) -> Tensor:
     """Gradient of (1 - target) x + (1 + (pos_weight - 1) target) softplus(-x) with respect to target."""
     slope = -x if pos_weight is None else (pos_weight - 1) * meta.softplus(-x) - x
     return fit(_divide_if_mean(_multiply_weight(slope, weight) * dy, reduction), target)
 
 
-def _multiply_weight(value: Any, weight: Any) -> Any:
+def _multiply_weight(value: Tensor, weight: Tensor | None) -> Tensor:
     return value if weight is None else value * weight
 
 
 def logits_dx_grad(
-    needs: tuple[bool, ...], x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: str, dz: Any
-) -> tuple[Any, Any, Any]:
+    needs: tuple[bool, ...], x: Tensor, target: Tensor, dy: Tensor, weight: Tensor, pos_weight: Any, reduction: str,
+    dz: Tensor,
+) -> tuple[Any, Any, Any]:  # fmt: skip
     """Gradients of the slope 1 - target - (1 + (pos_weight - 1) target) sigmoid(-x), times dy."""
     dx = dtarget = ddy = None
     if needs[0] or needs[1]:
@@ -94,8 +100,8 @@ def logits_dx_grad(
 
 
 def cross_entropy_dx_ddy(
-    x: Any, target: Any, weight: Any, reduction: Any, ignore_index: int, label_smoothing: float, dz: Any
-) -> Any:
+    x: Tensor, target: Tensor, weight: Tensor, reduction: Any, ignore_index: int, label_smoothing: float, dz: Tensor
+) -> Tensor:
     """The loss is linear in log_softmax(x), whose derivative along dz is dz - sum(softmax(x) dz)."""
     axis = class_axis(x.ndim)
     derivative = dz - meta.sum(meta.softmax(x, axis) * dz, axis, True)
@@ -103,8 +109,9 @@ def cross_entropy_dx_ddy(
 
 
 def cross_entropy_dx_dx(
-    x: Any, target: Any, dy: Any, weight: Any, reduction: Any, ignore_index: int, label_smoothing: float, dz: Any
-) -> Any:
+    x: Tensor, target: Tensor, dy: Tensor, weight: Tensor, reduction: Any, ignore_index: int, label_smoothing: float,
+    dz: Tensor,
+) -> Tensor:  # fmt: skip
     """The forward gradient is softmax(x) r - t, where only the softmax depends on x. r, the sum of t over the classes,
     is the weight of the row."""
     axis = class_axis(x.ndim)

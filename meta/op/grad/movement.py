@@ -5,11 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
 from meta.op.declare.indexing import WHOLE
 
 
-def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Any) -> Any:
+def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Tensor) -> Tensor:
     """The sum over the copies of each element."""
     if axis is None:
         return meta.reshape(meta.sum(meta.reshape(dy, (x.size, repeats)), 1), x.shape)
@@ -18,7 +19,7 @@ def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Any) -> Any:
     return meta.sum(split, copies)
 
 
-def tile_grad(x: TensorType, reps: tuple[int, ...], dy: Any) -> Any:
+def tile_grad(x: TensorType, reps: tuple[int, ...], dy: Tensor) -> Tensor:
     """The sum over the copies of the whole tensor."""
     rank = max(x.ndim, len(reps))
     sizes = (1,) * (rank - x.ndim) + x.shape
@@ -27,12 +28,12 @@ def tile_grad(x: TensorType, reps: tuple[int, ...], dy: Any) -> Any:
     return meta.reshape(meta.sum(split, tuple(range(0, 2 * rank, 2))), x.shape) if rank else dy
 
 
-def roll_grad(shift: tuple[int, ...], axis: tuple[int, ...], dy: Any) -> Any:
+def roll_grad(shift: tuple[int, ...], axis: tuple[int, ...], dy: Tensor) -> Tensor:
     """dy rolled back."""
     return meta.roll(dy, tuple(-s for s in shift), axis)
 
 
-def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Any) -> Any:
+def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Tensor) -> Tensor:
     """dy without the padding. Padding that repeats elements adds its gradient to theirs, axis by axis."""
     if mode != "constant":
         for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2], strict=True)):

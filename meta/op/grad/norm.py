@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.ir.type import TensorType
 from meta.op.grad.support import fit, share_of
@@ -13,34 +14,34 @@ __all__ = ["parameter_grad", "scaled"]
 _Ints = tuple[int, ...]
 
 
-def broadcast_parameter(value: Any, shape: Any, axes: _Ints) -> Any:
+def broadcast_parameter(value: Tensor, shape: Any, axes: _Ints) -> Tensor:
     """A parameter over `axes`, reshaped to broadcast against a tensor of `shape`."""
     return meta.reshape(value, tuple(d if a in axes else 1 for a, d in enumerate(shape)))
 
 
-def sum_over(value: Any, axes: _Ints) -> Any:
+def sum_over(value: Tensor, axes: _Ints) -> Tensor:
     return meta.sum(value, axes) if axes else value
 
 
 def layer_norm_parameters(
-    x: Any, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float, dy: Any
-) -> tuple[Any, Any]:
+    x: Tensor, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float, dy: Tensor
+) -> tuple[Tensor | None, Tensor | None]:
     """Gradients with respect to scale and bias, in their dtypes."""
     dscale, dbias = meta.layer_norm_dwb(x, dy, axis, eps)
     return _fit_parameter(dscale, scale), _fit_parameter(dbias, bias)
 
 
-def _fit_parameter(gradient: Any, parameter: Any) -> Any:
+def _fit_parameter(gradient: Tensor, parameter: Tensor | TensorType | None) -> Tensor | None:
     """The gradient of a parameter that may be absent, in its dtype."""
     return None if parameter is None else fit(gradient, parameter)
 
 
-def scaled(x: Any, scale: Any, axis: _Ints) -> Any:
+def scaled(x: Tensor, scale: Tensor | None, axis: _Ints) -> Tensor:
     """x times a parameter of the shape of the axes `axis`, or x without one."""
     return x if scale is None else x * broadcast_parameter(scale, x.shape, split_axes(axis, x.ndim)[0])
 
 
-def parameter_grad(terms: Any, parameter: TensorType | None, axis: _Ints) -> Any:
+def parameter_grad(terms: Tensor, parameter: Tensor | TensorType | None, axis: _Ints) -> Tensor | None:
     """The gradient of a parameter of the shape of the axes `axis`: the sum of `terms` over the other axes."""
     return None if parameter is None else fit(sum_over(terms, split_axes(axis, terms.ndim)[1]), parameter)
 
@@ -51,7 +52,7 @@ def split_axes(axis: _Ints, ndim: int) -> tuple[_Ints, _Ints]:
     return axes, tuple(a for a in range(ndim) if a not in axes)
 
 
-def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: Any) -> Any:
+def layer_norm_dx_dx(x: Tensor, scale: Tensor, dy: Tensor, axis: _Ints, eps: float, dz: Tensor) -> Tensor:
     """With x' = (x - mean) r, r = 1 / deviation, P(v) = v - mean(v) - x' mean(v x') and g = scale * dy, layer_norm_dx
     is r P(g). The derivative of <dz, r P(g)> goes through r (dr/dx = -r^2 x' / n) and through x' (dx'/dx = r P):
     -r (u mean(g x') + v mean(dz x') + x' mean(dz v)), where u = r P(dz) and v = r P(g)."""
@@ -65,8 +66,8 @@ def layer_norm_dx_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz: A
 
 
 def layer_norm_dxwb_grad(
-    x: Any, scale: Any, dy: Any, axis: _Ints, eps: float, dz_0: Any, dz_1: Any, dz_2: Any
-) -> tuple[Any, Any, Any]:
+    x: Tensor, scale: Tensor, dy: Tensor, axis: _Ints, eps: float, dz_0: Tensor, dz_1: Tensor, dz_2: Tensor
+) -> tuple[Tensor, Tensor | None, Tensor]:
     """Partial derivatives of <dz_0, dx> + <dz_1, dscale> + <dz_2, dbias>: the sums of the derivatives of layer_norm_dx
     and layer_norm_dwb."""
     u = meta.layer_norm_dx(x, None, dz_0, axis, eps)
@@ -75,7 +76,7 @@ def layer_norm_dxwb_grad(
     return fit(dx, x), parameter_grad(dy * u, scale, axis), fit(ddy, dy)
 
 
-def _mean(value: Any, axes: _Ints) -> Any:
+def _mean(value: Tensor, axes: _Ints) -> Tensor:
     return meta.mean(value, axes, True)
 
 
@@ -85,8 +86,9 @@ def split_channel(axis: int, ndim: int) -> tuple[_Ints, _Ints]:
 
 
 def batch_norm_train_grad(
-    x: Any, w: Any, b: TensorType | None, axis: int, y_3: Any, y_4: Any, dy_0: Any, dy_3: Any, dy_4: Any
-) -> tuple[Any, Any, Any]:
+    x: Tensor, w: Tensor, b: TensorType | None, axis: int, y_3: Tensor, y_4: Tensor, dy_0: Tensor,
+    dy_3: Tensor | None, dy_4: Tensor | None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:  # fmt: skip
     """Gradients with respect to x, w and b. The results y_3 (mean) and y_4 (invstd) have gradients in
     second order only."""
     dx, dw, db = meta.batch_norm_train_dxwb(dy_0, x, w, y_3, y_4, axis)
@@ -97,35 +99,39 @@ def batch_norm_train_grad(
     return fit(dx, x), _fit_parameter(dw, w), _fit_parameter(db, b)
 
 
-def _through_mean(x: Any, axis: int, dmean: Any) -> Any:
+def _through_mean(x: Tensor, axis: int, dmean: Any) -> Tensor:
     """The gradient with respect to x through the mean of each channel; broadcasts against x."""
     channel, others = split_channel(axis, x.ndim)
     return broadcast_parameter(dmean * share_of(product(x.shape[a] for a in others), dmean), x.shape, channel)
 
 
-def _through_variance(x: Any, axis: int, mean: Any, dvariance: Any) -> Any:
+def _through_variance(x: Tensor, axis: int, mean: Tensor, dvariance: Any) -> Tensor:
     """The gradient with respect to x through the variance: d variance / dx = 2 (x - mean) / number."""
     channel, others = split_channel(axis, x.ndim)
     factor = dvariance * 2.0 * share_of(product(x.shape[a] for a in others), dvariance)
     return (x - broadcast_parameter(mean, x.shape, channel)) * broadcast_parameter(factor, x.shape, channel)
 
 
-def _through_invstd(x: Any, axis: int, mean: Any, invstd: Any, dinvstd: Any) -> Any:
+def _through_invstd(x: Tensor, axis: int, mean: Tensor, invstd: Tensor, dinvstd: Any) -> Tensor:
     """The gradient with respect to x through invstd: d invstd / d variance = -invstd^3 / 2."""
     return _through_variance(x, axis, mean, dinvstd * invstd * invstd * invstd * -0.5)
 
 
-def batch_norm_stats_grad(x: Any, axis: int, y_0: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> Any:
+def batch_norm_stats_grad(
+    x: Tensor, axis: int, y_0: Tensor, y_2: Tensor, dy_0: Tensor, dy_1: Tensor, dy_2: Tensor
+) -> Tensor:
     """The gradient with respect to x, through mean (0), variance (1) and invstd (2)."""
     through_deviation = _through_variance(x, axis, y_0, dy_1) + _through_invstd(x, axis, y_0, y_2, dy_2)
     return fit(_through_mean(x, axis, dy_0) + through_deviation, x)
 
 
-def batch_norm_sums_grad(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, dz_0: Any, dz_1: Any) -> tuple[Any, ...]:
+def batch_norm_sums_grad(
+    dy: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, axis: int, dz_0: Tensor, dz_1: Tensor
+) -> tuple[Tensor, ...]:
     """Partial derivatives of <dz_0, sum(dy x')> + <dz_1, sum(dy)>, where x' = (x - mean) invstd."""
     channel, others = split_channel(axis, x.ndim)
 
-    def broadcast(value: Any) -> Any:
+    def broadcast(value: Tensor) -> Tensor:
         return broadcast_parameter(value, x.shape, channel)
 
     difference, scaled_dy = x - broadcast(mean), dy * broadcast(dz_0)
@@ -139,15 +145,16 @@ def batch_norm_sums_grad(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, dz_
 
 
 def batch_norm_train_dxwb_grad(
-    dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any
-) -> tuple[Any, ...]:
+    dy: Tensor, x: Tensor, w: Tensor | None, mean: Tensor, invstd: Tensor, axis: int, z_1: Tensor, z_2: Tensor,
+    dz_0: Tensor, dz_1: Tensor, dz_2: Tensor,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:  # fmt: skip
     """Partial derivatives of L = <dz_0, dx> + <dz_1, dw> + <dz_2, db>, where x' = (x - mean) invstd, dw = sum(dy x'),
     db = sum(dy), and dx = w invstd (dy - (db + x' dw) / n):
     <dz_0, dx> = w invstd (sum(dz_0 dy) - (db sum(dz_0) + dw sum(dz_0 x')) / n)."""
     channel, others = split_channel(axis, x.ndim)
     share = share_of(product(x.shape[a] for a in others), invstd)
 
-    def broadcast(value: Any) -> Any:
+    def broadcast(value: Tensor) -> Tensor:
         return broadcast_parameter(value, x.shape, channel)
 
     normalised = (x - broadcast(mean)) * broadcast(invstd)
@@ -169,16 +176,16 @@ def batch_norm_train_dxwb_grad(
 
 
 def batch_norm_infer_grad(
-    needs: tuple[bool, ...], x: Any, running_mean: Any, running_var: Any, w: Any, b: TensorType | None, eps: float,
-    axis: int, dy: Any,
-) -> tuple[Any, Any, Any]:  # fmt: skip
+    needs: tuple[bool, ...], x: Tensor, running_mean: Tensor, running_var: Tensor, w: Tensor | None,
+    b: TensorType | None, eps: float, axis: int, dy: Tensor,
+) -> tuple[Tensor | None, Tensor | None, Tensor | None]:  # fmt: skip
     """Gradients with respect to x, w and b; the statistics are constants."""
     channel, others = split_channel(axis, x.ndim)
     invstd = meta.rsqrt(running_var + eps) if needs[0] or needs[1] else None
     dx = dw = db = None
-    if needs[0]:
+    if needs[0] and invstd is not None:
         dx = fit(dy * broadcast_parameter(invstd if w is None else invstd * w, x.shape, channel), x)
-    if needs[1] and w is not None:
+    if needs[1] and w is not None and invstd is not None:
         dw = fit(sum_over(dy * (x - broadcast_parameter(running_mean, x.shape, channel)), others) * invstd, w)
     if needs[2] and b is not None:
         db = fit(sum_over(dy, others), b)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import meta
+from meta._generated.methods import Tensor
 
 
-def max_pool_dx_dy(indices: Any, dz: Any) -> Any:
+def max_pool_dx_dy(indices: Tensor, dz: Tensor) -> Tensor:
     """The elements of dz at the indices; 0 for windows without elements, whose index is -1."""
     lead = indices.shape[:2]
     places = meta.reshape(indices, (*lead, -1))

@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
 
 
-def transpose_grad(axes: tuple[int, ...] | None, dy: Any) -> Any:
+def transpose_grad(axes: tuple[int, ...] | None, dy: Tensor) -> Tensor:
     """The inverse order of the axes."""
     if axes is None:
         return meta.transpose(dy)
@@ -16,7 +17,7 @@ def transpose_grad(axes: tuple[int, ...] | None, dy: Any) -> Any:
     return meta.transpose(dy, tuple(sorted(range(len(order)), key=order.__getitem__)))
 
 
-def concatenate_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
+def concatenate_grad(xs: tuple[TensorType, ...], axis: int, dy: Tensor) -> tuple[Tensor, ...]:
     """dy split at the bounds of the operands."""
     bounds: list[Any] = []
     for x in xs[:-1]:
@@ -24,7 +25,7 @@ def concatenate_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[An
     return meta.split(dy, tuple(bounds), axis)
 
 
-def stack_grad(xs: tuple[TensorType, ...], axis: int, dy: Any) -> tuple[Any, ...]:
+def stack_grad(xs: tuple[TensorType, ...], axis: int, dy: Tensor) -> tuple[Tensor, ...]:
     """The slices of dy along the stacking axis, of that and the next as one: the parts then have memory of their own,
     which `.grad` keeps without a copy."""
     axis = axis % dy.ndim

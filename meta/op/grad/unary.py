@@ -3,23 +3,23 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_complex
 
 
-def abs_grad(x: Any, dy: Any) -> Any:
+def abs_grad(x: Tensor, dy: Tensor) -> Tensor:
     """dy * sign(x)."""
     return dy * (meta.sgn(x) if is_complex(x.dtype) else meta.sign(x))
 
 
-def elu_dx_x(x: Any, dy: Any, alpha: float, dz: Any) -> Any:
+def elu_dx_x(x: Tensor, dy: Tensor, alpha: float, dz: Tensor) -> Tensor:
     """The second derivative: 0 above zero; below, it equals the first."""
     return meta.where(x > 0, 0.0, meta.elu_dx(x, dz * dy, alpha))
 
 
-def gelu_dx_x(x: Any, dy: Any, approximate: str, dz: Any) -> Any:
+def gelu_dx_x(x: Tensor, dy: Tensor, approximate: str, dz: Tensor) -> Tensor:
     """The second derivative: density(x) * (2 - x**2), or its counterpart for the tanh form."""
     if approximate == "none":
         density = meta.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
@@ -34,20 +34,20 @@ def gelu_dx_x(x: Any, dy: Any, approximate: str, dz: Any) -> Any:
     return dz * dy * (1.0 - t * t) * (slope + x * (second_slope - t * slope * slope * 2.0) * 0.5)
 
 
-def silu_dx_x(x: Any, dy: Any, dz: Any) -> Any:
+def silu_dx_x(x: Tensor, dy: Tensor, dz: Tensor) -> Tensor:
     """The second derivative: s (1 - s) (2 + x (1 - 2 s)), s = sigmoid(x)."""
     s = meta.sigmoid(x)
     return dz * dy * s * (1.0 - s) * (2.0 + x * (1.0 - s * 2.0))
 
 
-def softplus_grad(x: Any, beta: float, threshold: float | None, dy: Any) -> Any:
+def softplus_grad(x: Tensor, beta: float, threshold: float | None, dy: Tensor) -> Tensor:
     """dy * sigmoid(beta x); dy where beta x exceeds the threshold."""
     scaled = x * beta
     slope = dy * meta.sigmoid(scaled)
     return slope if threshold is None else meta.where(meta.greater(scaled, threshold), dy, slope)
 
 
-def logit_grad(x: Any, eps: float | None, dy: Any) -> Any:
+def logit_grad(x: Tensor, eps: float | None, dy: Tensor) -> Tensor:
     """dy / (x (1 - x)); NaN outside of [0, 1], or 0 outside of [eps, 1 - eps]."""
     product = x * (1.0 - x)
     if eps is None:  # the product is negative outside
@@ -56,7 +56,7 @@ def logit_grad(x: Any, eps: float | None, dy: Any) -> Any:
     return meta.where(is_inside, dy / meta.where(is_inside, product, 1.0), 0.0)
 
 
-def sinc_grad(x: Any, y: Any, dy: Any) -> Any:
+def sinc_grad(x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
     """dy (cos(pi x) - sinc(x)) / x; 0 at 0."""
     is_zero = meta.equal(x, 0)
     return meta.where(is_zero, 0.0, dy * (meta.cos(x * math.pi) - y) / meta.where(is_zero, 1.0, x))

@@ -18,6 +18,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import tiles
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 
 Element = Callable[[Any, Any], Any]
 
@@ -43,7 +44,7 @@ class _Head:
         return tirx.const(value, self.dtype)
 
 
-def _head(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> _Head:
+def _head(q: Tensor, k: Any, v: Tensor, causal: bool, scale: float | None) -> _Head:
     queries, features = (int(d) for d in q.shape[-2:])
     keys, values = (int(d) for d in v.shape[-2:])
     itemsize = 8 if str(q.dtype) == "float64" else 4
@@ -61,7 +62,7 @@ def _tile_rows(rows: int) -> int:
     return max(_divisors(rows, min(8, tiles.most_rows())))
 
 
-def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> Any:
+def attention(q: Tensor, k: Any, v: Tensor, causal: bool, scale: float | None) -> Any:
     """The result and the logarithms of the sums of exponentials, see the operator."""
     head = _head(q, k, v, causal, scale)
 
@@ -75,7 +76,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> Any:
             with script_tirx.serial(0, head.block) as row:
                 _exponentials(head, scores, totals, row, lambda value: lse.store(value, first + row))
 
-            def store(row: Any, column: Any, value: Any) -> None:
+            def store(row: Expr, column: Expr, value: Expr) -> None:
                 y.store(value / totals[row], first + row, column)
 
             _product(
@@ -85,7 +86,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> Any:
     return _per_head([q, k, v], [(*q.shape[:-1], v.shape[-1]), q.shape[:-1]], body, head.dtype, "attention")
 
 
-def attention_dx(q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None) -> Any:
+def attention_dx(q: Tensor, k: Tensor, v: Tensor, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None) -> Any:
     """The gradients of q, k and v, see the operator."""
     head = _head(q, k, v, causal, scale)
 
@@ -97,7 +98,7 @@ def attention_dx(q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool
             first = block * head.block
             _scores(head, first, q, keys, p)
 
-            def store_ds(row: Any, column: Any, value: Any) -> None:
+            def store_ds(row: Expr, column: Expr, value: Expr) -> None:
                 ds[row, column] = value
 
             _product(
@@ -108,7 +109,7 @@ def attention_dx(q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool
                 _score_gradients(head, p, ds, row, lse.load(first + row), y, dy, first + row)
 
             def accumulate(target: _OfHead) -> Callable[[Any, Any, Any], None]:
-                def store(row: Any, column: Any, value: Any) -> None:
+                def store(row: Expr, column: Expr, value: Expr) -> None:
                     if head.blocks > 1:
                         before = tirx.Select(block > 0, target.load(row, column), head.constant(0))
                         value = before + value
@@ -202,10 +203,10 @@ def _panels(head: _Head, source: _OfHead, columns: int) -> Element:
     return lambda column, row: target[row // width, column, row % width]
 
 
-def _scores(head: _Head, first: Any, q: _OfHead, keys: Element, scores: Any) -> None:
+def _scores(head: _Head, first: Expr, q: _OfHead, keys: Element, scores: Any) -> None:
     """Scaled scores of the block of queries that begins with `first`, -inf where a key is masked."""
 
-    def store(row: Any, column: Any, value: Any) -> None:
+    def store(row: Expr, column: Expr, value: Expr) -> None:
         value = value * head.constant(head.factor)
         if head.causal:
             value = tirx.Select(first + row >= column, value, head.constant(-math.inf))

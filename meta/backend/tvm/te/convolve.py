@@ -13,6 +13,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.te.elementwise import narrow, widen
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.tiles import (
     cache_block,
     choose_tile,
@@ -28,7 +29,7 @@ _Ints = tuple[int, ...]
 _Pads = tuple[tuple[int, int], ...]
 
 
-def _sizes(x: Any) -> list[int]:
+def _sizes(x: Tensor) -> list[int]:
     return [int(d) for d in x.shape]
 
 
@@ -44,7 +45,7 @@ def _counts(sizes: Sequence[int], pads: _Pads, window: Sequence[int], spreads: _
 
 
 def _padded(
-    x: Any, counts: Sequence[int], tile: Sequence[int], steps: _Ints, pads: _Pads, window: Sequence[int],
+    x: Tensor, counts: Sequence[int], tile: Sequence[int], steps: _Ints, pads: _Pads, window: Sequence[int],
     spreads: _Ints, width: int = 1,
 ) -> Any:  # fmt: skip
     """x with what whole tiles of windows, and of `width` channels, read."""
@@ -54,7 +55,7 @@ def _padded(
     return padded_images(x, [before for before, _ in pads], padded_sizes, channels)
 
 
-def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+def correlate(x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """Correlate x with packed kernels; only the first `outs` channels count."""
     _, *window, ins, width = _sizes(packed)
     batch, *sizes, _ = _sizes(x)
@@ -63,7 +64,7 @@ def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads
     data = _padded(x, counts, tile, steps, pads, window, spreads)
     taps, c = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)], te.reduce_axis((0, ins), "c")
 
-    def element(n: Any, *i: Any) -> Any:
+    def element(n: Expr, *i: Expr) -> Any:
         *place, o = i
         position = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
         return te.sum(widen(data(n, *position, c)) * widen(packed(o // width, *taps, c, o % width)), [*taps, c])
@@ -74,7 +75,7 @@ def correlate(x: Any, packed: Any, outs: int, steps: _Ints, pads: _Pads, spreads
     return narrow(y, str(x.dtype))
 
 
-def convolve_channels(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+def convolve_channels(x: Tensor, w: Tensor, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """The correlation of each channel of x with its own kernel, of w (channels, *window, 1)."""
     batch, *sizes, channels = _sizes(x)
     _, *window, _ = _sizes(w)
@@ -85,7 +86,7 @@ def convolve_channels(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints)
     taps = [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(window)]
     within = te.reduce_axis((0, 1), "c")
 
-    def element(n: Any, *i: Any) -> Any:
+    def element(n: Expr, *i: Expr) -> Any:
         *place, o = i
         position = [a * t + r * s for a, t, r, s in zip(place, steps, taps, spreads, strict=True)]
         return te.sum(data(n, *position, o) * packed(o // width, *taps, within, o % width), [*taps, within])
@@ -99,7 +100,7 @@ def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, positi
     width = lanes(dtype)
     panels = -(-outs // width)
 
-    def element(p: Any, *i: Any) -> Any:
+    def element(p: Expr, *i: Expr) -> Any:
         *place, c, lane = i
         o = p * width + lane
         value = position(o, *place, c)
@@ -108,17 +109,17 @@ def packed_kernel(outs: int, window: Sequence[int], ins: int, dtype: str, positi
     return stored_copy((panels, *window, ins, width), element, "packed")
 
 
-def convolve(x: Any, w: Any, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+def convolve(x: Tensor, w: Tensor, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """Cross-correlation of x with w."""
     outs, *window, ins = _sizes(w)
     return correlate(x, packed_kernel(outs, window, ins, str(x.dtype), w), outs, steps, pads, spreads)
 
 
-def convolve_dx(w: Any, dy: Any, shape: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+def convolve_dx(w: Tensor, dy: Tensor, shape: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """The gradient with respect to x of `shape`, for steps of 1: dy with the kernel turned around."""
     outs, *window, ins = _sizes(w)
 
-    def turned(c: Any, *i: Any) -> Any:
+    def turned(c: Expr, *i: Expr) -> Any:
         *place, o = i
         return w(o, *(k - 1 - r for k, r in zip(window, place, strict=True)), c)
 
@@ -129,7 +130,7 @@ def convolve_dx(w: Any, dy: Any, shape: _Ints, pads: _Pads, spreads: _Ints) -> A
     return correlate(dy, packed, ins, (1, 1), turned_pads, spreads)
 
 
-def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
+def convolve_dw(x: Tensor, dy: Tensor, shape: _Ints, steps: _Ints, pads: _Pads, spreads: _Ints) -> Any:
     """The gradient with respect to a kernel of `shape`: lanes are channels of x, rows of a tile are channels of dy."""
     outs, *window, _ = shape
     batch, *counts, _ = _sizes(dy)
@@ -140,7 +141,7 @@ def convolve_dw(x: Any, dy: Any, shape: _Ints, steps: _Ints, pads: _Pads, spread
     parts = batch // images * (counts[0] // lines)
     n, y, z = (te.reduce_axis((0, d), name) for d, name in zip((images, lines, counts[1]), "nyz", strict=True))
 
-    def element(part: Any, o: Any, *i: Any) -> Any:
+    def element(part: Any, o: Expr, *i: Expr) -> Any:
         *taps, c = i
         if lines == counts[0]:
             image, line = part * images + n, y

@@ -6,23 +6,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import Number
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.exact import constant, opaque
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.ir.type import operand_dtype, tensor_type
 
-Expr = Any
+if TYPE_CHECKING:
+    Operand = Tensor | Number | float
+else:
+    Operand = Any
+"""An operand of elementwise arithmetic: a tensor, or a number, compiled in or taken at run time."""
 
 
 def per_element(name: str, function: Callable[..., Expr], tensors: Sequence[bool]) -> Callable[..., Any]:
     """The compute of an elementwise operator. tensors: for each argument, whether it is an operand."""
 
-    def run(*args: Any, out: Any) -> Any:
+    def run(*args: Any, out: Outs) -> Any:
         operands = [a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
         attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
         dtype = compute_dtype(operands, out[0].dtype)
@@ -46,7 +51,7 @@ def widen(value: Expr) -> Expr:
     return value.astype(accumulation_dtype(dtype)) if dtype in dtypes.HALVES else value
 
 
-def narrow(x: Any, dtype: str, name: str = "narrow") -> Any:
+def narrow(x: Tensor, dtype: str, name: str = "narrow") -> Any:
     """A tensor cast to `dtype`; the tensor itself if it has that dtype."""
     return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), name)
 
@@ -80,9 +85,9 @@ def is_number(x: Any) -> bool:
     return isinstance(x, (bool, int, float, Number))
 
 
-def element(x: Any, index: tuple[Any, ...], dtype: str) -> Expr:
+def element(x: Operand, index: tuple[Any, ...], dtype: str) -> Expr:
     """The operand's element that broadcasting reads at `index`, or the number, in `dtype`."""
-    if is_number(x):
+    if isinstance(x, (bool, int, float, Number)):
         return constant(x, dtype)
     own_index = index[len(index) - len(x.shape) :]
     return cast(x(*(0 if is_one(d) else i for d, i in zip(x.shape, own_index, strict=True))), dtype)

@@ -9,7 +9,7 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.elementwise import as_int64
 from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.records import record
 
 
@@ -39,7 +39,7 @@ class Located:
     inside: Any = None
 
 
-def locate(position: Any, size: Any, checked: bool, mode: str = "") -> Located:
+def locate(position: Expr, size: Any, checked: bool, mode: str = "") -> Located:
     """A position in an axis. mode: "" for positions from 0, "raise" for positions that may also count from the end;
     "clip" and "wrap" move positions inside.
 
@@ -69,7 +69,7 @@ def joined(*parts: Any) -> Located:
     return Located(tuple(index), tirx.all(*conditions) if conditions else None)
 
 
-def read(x: Any, place: Located) -> Any:
+def read(x: Tensor, place: Located) -> Any:
     """The element at a place; of one outside, NaN, the lowest integer or False."""
     value = x(*place.index)
     return value if place.inside is None else tirx.if_then_else(place.inside, value, missing(str(x.dtype)))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import cache
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.locks import new_lock
@@ -14,8 +14,11 @@ _lock = new_lock("operators of TVM")
 _op_names: set[str] = set()
 """Names of TVM's operators."""
 
-Expr = Any
-"""A TVM expression, scalar or vector."""
+if TYPE_CHECKING:
+    from meta.backend.tvm.adapter import Expr as Expr
+    from meta.backend.tvm.adapter import Tensor as Tensor
+else:
+    Expr = Tensor = Any  # annotations do not import TVM
 Lowering = Callable[[Expr], Expr]
 """A call -> its expansion."""
 

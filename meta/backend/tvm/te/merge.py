@@ -8,10 +8,8 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.loops import registers
-
-Expr = Any
 
 ITEM_BITS: Final = 4
 TILE_BITS: Final = 12

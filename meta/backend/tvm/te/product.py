@@ -12,10 +12,11 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.tiles import lanes, most_rows, rounded_up, stored_copy, tiled_sum
 
 
-def product(x: Any, w: Any, transpose_x: bool, transpose_w: bool, shape: Sequence[int]) -> Any:
+def product(x: Tensor, w: Tensor, transpose_x: bool, transpose_w: bool, shape: Sequence[int]) -> Any:
     """The product, of `shape` (..., rows, columns), of x (..., rows, terms) with w (terms, columns), both static; the
     last two axes of either may be exchanged."""
     *leading, columns = shape
@@ -26,7 +27,7 @@ def product(x: Any, w: Any, transpose_x: bool, transpose_w: bool, shape: Sequenc
     panels = _panels(w, transpose_w, columns, terms, width, prod(leading))
     k = te.reduce_axis((0, terms), "k")
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         *batch, row, column = i
         scalar = rows(*batch, *((k, row) if transpose_x else (row, k)))
         return te.sum(scalar * panels(column // width, k, column % width), k)
@@ -63,7 +64,7 @@ def block_rows(leading: Sequence[int], tile: Sequence[int]) -> list[int]:
     return block[::-1]
 
 
-def _padded_rows(x: Any, transpose_x: bool, whole: Sequence[int]) -> Any:
+def _padded_rows(x: Tensor, transpose_x: bool, whole: Sequence[int]) -> Any:
     """x with zeros after its rows, up to `whole` ones along each of their axes."""
     *batch, rows = range(len(whole))
     axes = (*batch, rows + 1 if transpose_x else rows)
@@ -73,19 +74,19 @@ def _padded_rows(x: Any, transpose_x: bool, whole: Sequence[int]) -> Any:
         return x
     padded = dict(enumerate(sizes)) | dict(zip(axes, whole, strict=True))
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         inside = tirx.all(*(i[axis] < size for axis, size in bounds.items()))
         return tirx.if_then_else(inside, x(*i), tirx.const(0, x.dtype))
 
     return stored_copy(list(padded.values()), element, "padded")
 
 
-def _panels(w: Any, transpose_w: bool, columns: int, terms: int, width: int, rows: int) -> Any:
+def _panels(w: Tensor, transpose_w: bool, columns: int, terms: int, width: int, rows: int) -> Any:
     """w (terms, columns), with its axes exchanged if it is transposed, in panels of columns. Zeros fill the last one,
     or its last column where that takes no branch."""
     whole, count = columns % width == 0, -(-columns // width)
 
-    def element(panel: Any, k: Any, lane: Any) -> Any:
+    def element(panel: Expr, k: Expr, lane: Expr) -> Any:
         column = panel * width + lane
         if transpose_w:
             return w(column if whole else tirx.min(column, columns - 1), k)

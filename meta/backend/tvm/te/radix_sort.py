@@ -14,11 +14,10 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
 from meta.backend.tvm.devices import WARP
+from meta.backend.tvm.te.intrinsic import Expr
 from meta.backend.tvm.te.loops import launches, registers
 from meta.backend.tvm.te.merge import TILE, TILE_BITS, if_, shared, synchronize, variable
 from meta.backend.tvm.te.sorting import DIGIT_BITS, Sort, SortKernels, int64, simplified
-
-Expr = Any
 
 DIGITS: Final = 1 << DIGIT_BITS
 """Values of a digit; also the threads of a block, one for each digit where digits are summed up."""

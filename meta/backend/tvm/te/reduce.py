@@ -8,11 +8,11 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_float, safe_divisor, select
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 
-Expr = Any
 Value = Callable[..., Expr]
 """Index into the unreduced tensor -> element."""
 
@@ -35,7 +35,7 @@ def prod(value: Expr, axis: Any) -> Any:
     return reducer(value, axis)
 
 
-def reduce_axes(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
+def reduce_axes(x: Tensor, axes: tuple[int, ...], reducer: Callable[[Expr, Any], Any], value: Value, name: str) -> Any:
     """`value(*index)` reduced by `reducer` along `axes` of the shape of x; the axes keep size 1."""
     # Of the same dtype as the other extents: TVM cannot split a block whose loops differ in width.
     one = tirx.const(1, dtype_of(x.shape[0]) if len(x.shape) else "int64")
@@ -44,7 +44,7 @@ def reduce_axes(x: Any, axes: tuple[int, ...], reducer: Callable[[Expr, Any], An
         return te.compute(shape, value, name)
     over = {d: te.reduce_axis((0, x.shape[d]), f"{name}_k{d}") for d in axes}
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         return reducer(value(*(over.get(d, i[d]) for d in range(len(i)))), list(over.values()))
 
     return te.compute(shape, element, name)
@@ -56,12 +56,12 @@ def read_reduced(reduced_tensor: Any, axes: tuple[int, ...], index: Sequence[Any
 
 
 def store_result(
-    x: Any, axes: tuple[int, ...], out: Any, name: str, last: Callable[[Expr], Expr] = lambda value: value
+    x: Tensor, axes: tuple[int, ...], out: TensorSpec, name: str, last: Callable[[Expr], Expr] = lambda value: value
 ) -> Any:
     """The result of a reduction: `last` of each element of x (axes kept), in the shape and dtype of `out`."""
     keeps = len(out.shape) == len(x.shape)
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         rest = iter(i)
         index = i if keeps else [0 if d in axes else next(rest) for d in range(len(x.shape))]
         return cast(last(x(*index)), out.dtype)
@@ -69,14 +69,14 @@ def store_result(
     return te.compute(out.shape, element, name)
 
 
-def read_broadcast(y: Any, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Expr:
+def read_broadcast(y: Tensor, axes: tuple[int, ...], ndim: int, index: Sequence[Any]) -> Expr:
     """The element of a reduced tensor, axes kept or not, for `index` into the unreduced tensor."""
     if len(y.shape) == ndim:
         return read_reduced(y, axes, index)
     return y(*(i for d, i in enumerate(index) if d not in axes))
 
 
-def elements_of(x: Any, dtype: str = "") -> Value:
+def elements_of(x: Tensor, dtype: str = "") -> Value:
     """Elements of x in `dtype`, by default in their accumulation dtype."""
     return lambda *i: cast(x(*i), dtype or accumulation_dtype(str(x.dtype)))
 
@@ -134,19 +134,19 @@ def _flip(bits: Expr) -> Expr:
     return bits ^ (sign & const(bits, dtypes.int_range(kind)[1]))
 
 
-def count_elements(x: Any, axes: tuple[int, ...], dtype: str) -> Expr:
+def count_elements(x: Tensor, axes: tuple[int, ...], dtype: str) -> Expr:
     """The number of elements along `axes`, as a float."""
     total: Any = math.prod([x.shape[d] for d in axes], start=tirx.const(1, "int64"))
     return safe_divisor(total.astype(dtype))
 
 
-def exponentials(x: Any, axis: int) -> tuple[Value, Any, Any]:
+def exponentials(x: Tensor, axis: int) -> tuple[Value, Any, Any]:
     """x - max(x) along an axis, its exponentials, and their sum with the axis kept."""
     axes, value = axes_of(axis, len(x.shape)), elements_of(x)
     # The maximum may skip NaN, and is the lowest finite number for a row of -inf: the sum is NaN or 0 all the same.
     maximum = reduce_axes(x, axes, te.max, value, "highest")
 
-    def shifted(*i: Any) -> Any:
+    def shifted(*i: Expr) -> Any:
         return value(*i) - read_reduced(maximum, axes, i)
 
     exps = te.compute(x.shape, lambda *i: te_math.exp_nonpositive(shifted(*i)), "powers")

@@ -8,14 +8,14 @@ from typing import Any
 from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import Index, each_column, in_blocks, like, nest
 
 Key = Callable[[Any], Any]
 
 
-def running_extrema(x: Any, axis: int, largest: bool, key: Key, kind: str) -> Sequence[Any]:
+def running_extrema(x: Tensor, axis: int, largest: bool, key: Key, kind: str) -> Sequence[Any]:
     """For each element of x, the largest (or smallest) up to it along an axis, and its position as int64, the last
     position of equal ones. key: the integer that sorts as an element does.  kind: of the device."""
     if not x.shape:
@@ -40,7 +40,7 @@ def running_extrema(x: Any, axis: int, largest: bool, key: Key, kind: str) -> Se
         *outer, block = index
         extrema = _Extrema(limits.SCAN_COLUMNS, buffers, key, largest)
 
-        def take(lane: Any, step: Any, column: Any) -> None:
+        def take(lane: Expr, step: Expr, column: Expr) -> None:
             extrema.take(lane, step, (*outer[:axis], step, *outer[axis:], column))
 
         each_column(x.shape, axis, block, take)
@@ -77,7 +77,7 @@ class _Extrema:
         self.best[lane] = self._better(key, self.best[lane])
         self.values[element], self.positions[element] = self.value[lane], self.position[lane]
 
-    def take_block(self, first: Any, index: Index) -> None:
+    def take_block(self, first: Expr, index: Index) -> None:
         """Take limits.SCAN_COLUMNS elements of a row: of random ones, most blocks have no new extremum."""
         zero, size = like(0, first), like(limits.SCAN_COLUMNS, first)
         keys = registers(limits.SCAN_COLUMNS, self.key_dtype)
@@ -95,7 +95,7 @@ class _Extrema:
                 element = (*index, first + lane)
                 self.values[element], self.positions[element] = self.value[0], self.position[0]
 
-    def _reaches(self, key: Any, best: Any) -> Any:
+    def _reaches(self, key: Expr, best: Expr) -> Any:
         return key >= best if self.largest else key <= best
 
     def _better(self, key: Any, other: Any) -> Any:

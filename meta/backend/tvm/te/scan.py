@@ -12,7 +12,7 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.loops import independent, registers
 from meta.records import record
 
@@ -50,7 +50,7 @@ class Scan:
         narrow = accumulation_dtype(self.dtype)
         return "float64" if dtypes.is_float(narrow) else narrow
 
-    def of(self, x: Any, kind: str) -> Any:
+    def of(self, x: Tensor, kind: str) -> Any:
         """The results for x, on a device of a kind."""
         if not x.shape:
             first = tirx.const(self.start, self.dtype) if self.exclusive else self._written(self._read(x()))
@@ -87,7 +87,7 @@ class Scan:
         with script_tirx.vectorized(like(0, block), like(limits.SCAN_COLUMNS, block)) as lane:
             total[lane] = tirx.const(self.start, self.wide)
 
-        def add(lane: Any, step: Any, column: Any) -> None:
+        def add(lane: Expr, step: Expr, column: Expr) -> None:
             before = (*others[: self.axis], self._position(shape, step), *others[self.axis :])
             self._step(total, lane, read, write, (*before, column))
 
@@ -143,7 +143,7 @@ def in_blocks(shape: Sequence[Any]) -> list[Any]:
     ]
 
 
-def each_column(shape: Any, axis: int, block: Any, step: Callable[[Any, Any, Any], None]) -> None:
+def each_column(shape: Any, axis: int, block: Expr, step: Callable[[Any, Any, Any], None]) -> None:
     """`step(lane, position along the axis, column)` in order for all columns of a block, whole blocks in vectors."""
     first = block * like(limits.SCAN_COLUMNS, block)
     count = tirx.min(shape[-1] - first, like(limits.SCAN_COLUMNS, first))
@@ -188,7 +188,7 @@ def common_divisors(a: Any, b: Any) -> Any:
     dtype = str(a.dtype)
     zero = tirx.const(0, dtype)
 
-    def size(x: Any) -> Any:
+    def size(x: Expr) -> Any:
         return x if dtype.startswith("u") else tirx.Select(x < zero, zero - x, x)
 
     def element(index: Index, buffers: list[Any]) -> None:

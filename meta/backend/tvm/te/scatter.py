@@ -10,6 +10,7 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.te.elementwise import accumulation_dtype
 from meta.backend.tvm.te.indexing import Located
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
 
 Place = Callable[[tuple[Any, ...], Callable[..., Any]], Located]
@@ -17,7 +18,7 @@ Place = Callable[[tuple[Any, ...], Callable[..., Any]], Located]
 
 
 def scatter(
-    shape: Sequence[Any], updates: Any, indices: Any, place: Place, start: Any = None,
+    shape: Sequence[Any], updates: Tensor, indices: Any, place: Place, start: Any = None,
     combine: Callable[[Any, Any], Any] = operator.add,
 ) -> Any:  # fmt: skip
     """A tensor of `shape` with every element of `updates`, in order, combined into the element at `place(...)`; those
@@ -34,7 +35,7 @@ def scatter(
         source, positions, *initial = ins
         (target,) = outs
 
-        def read(*i: Any) -> Any:
+        def read(*i: Expr) -> Any:
             return _load(positions, i)
 
         with tvm.IRBuilder() as fill, ExitStack() as nest:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.reduce import position_key
 from meta.backend.tvm.te.scan import Index, nest
@@ -15,7 +16,7 @@ def move_last(index: Index, axis: int) -> Index:
     return (*index[:axis], *index[axis + 1 :], *index[axis : axis + 1])
 
 
-def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
+def sort_positions(x: Tensor, axis: int, descending: bool) -> tuple[Any, int]:
     """The sorted positions, along the last axis of the result, and the axis of x that was sorted."""
     if not x.shape:
         return te.compute((), lambda: _int(0), "order"), 0
@@ -26,7 +27,7 @@ def sort_positions(x: Any, axis: int, descending: bool) -> tuple[Any, int]:
     return te.compute((*others, size), lambda *i: merged(0, *i), "order"), axis
 
 
-def search_rows(sequence: Any, values: Any, right: bool) -> Any:
+def search_rows(sequence: Tensor, values: Tensor, right: bool) -> Any:
     """The position at which each value would be put into the row of `sequence`, ascending along its last axis, that its
     leading index names (a vector: the only row): before equal elements, or behind them (right). By bisection, in as
     many steps for every value: vectors hold several."""
@@ -39,7 +40,7 @@ def search_rows(sequence: Any, values: Any, right: bool) -> Any:
         state = registers(2, "int64")
         key = position_key(values[place], True)
 
-        def steps(position: Any, count: Any) -> Any:
+        def steps(position: Expr, count: Expr) -> Any:
             """`count` if the element is before the value, else 0."""
             other = position_key(rows[(*row, position)], True)
             return count * tirx.Cast("int64", other <= key if right else other < key)
@@ -65,11 +66,11 @@ def _merge_sort(size: Any, descending: bool) -> Any:
         state = registers(3, "int64")
         left, right, width = range(3)
 
-        def is_before(b: Any, a: Any) -> Any:
+        def is_before(b: Expr, a: Expr) -> Any:
             first, second = keys[(*index, b)], keys[(*index, a)]
             return first > second if descending else first < second
 
-        def merge(half: int, run: Any) -> None:
+        def merge(half: int, run: Expr) -> None:
             with script_tirx.serial(0, tirx.floordiv(size + 2 * run - 1, 2 * run)) as pair:
                 start = pair * 2 * run
                 middle, end = tirx.min(start + run, size), tirx.min(start + 2 * run, size)

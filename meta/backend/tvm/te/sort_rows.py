@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.te.intrinsic import Tensor
 from meta.backend.tvm.te.merge_sort import MergeKernels
 from meta.backend.tvm.te.radix_sort import RadixKernels
 from meta.backend.tvm.te.sorting import Sort
 
 
-def sort_rows(x: Any, axis: int, descending: bool, count: Any, *, values: bool = True, positions: bool = True) -> Any:
+def sort_rows(
+    x: Tensor, axis: int, descending: bool, count: Any, *, values: bool = True, positions: bool = True
+) -> Any:
     """The first `count` elements along an axis in sorted order, or their positions as int64, or both.
 
     axis: from the front.  count: at most the extent of the axis, which is below 2**32; None for all elements."""

@@ -15,11 +15,9 @@ from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.merge import ITEM_BITS, TILE, TILE_BITS, ceil_log2, variable
 from meta.backend.tvm.te.reduce import position_key
-
-Expr = Any
 
 DIGIT_BITS: Final = 8
 _HALF_BITS: Final = {"float16": (13, 19), "bfloat16": (16, 16)}
@@ -49,7 +47,7 @@ class Sort:
     tiles: Expr
 
     @staticmethod
-    def of(x: Any, axis: int, descending: bool, count: Any) -> Sort:
+    def of(x: Tensor, axis: int, descending: bool, count: Any) -> Sort:
         extents = [_wide(extent) for extent in x.shape]
         rows = prod([*extents[:axis], *extents[axis + 1 :]], start=int64(1))
         size, inner = extents[axis], prod(extents[axis + 1 :], start=int64(1))

@@ -11,6 +11,7 @@ from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 
 TILE: Final = "meta.tile"
 """Annotation of a sum: the size of the register tile along each axis of the result. The last axis has the lanes."""
@@ -102,14 +103,14 @@ def stored_copy(shape: Sequence[int], element: Callable[..., Any], name: str, *,
     return te.compute(list(shape), element, name, attrs={KEPT: BY_PANEL if by_panel else STORED})
 
 
-def padded_images(x: Any, befores: Sequence[int], sizes: Sequence[int], channels: int) -> Any:
+def padded_images(x: Tensor, befores: Sequence[int], sizes: Sequence[int], channels: int) -> Any:
     """x, (batch, *spatial, channels), with zeros around its spatial axes: `befores` before them and `sizes` in all; and
     after its channels, up to `channels`."""
     batch, *spatial, own_channels = (int(d) for d in x.shape)
     if not any(befores) and all(size <= d for size, d in zip(sizes, spatial, strict=True)) and channels == own_channels:
         return x
 
-    def element(n: Any, *i: Any) -> Any:
+    def element(n: Expr, *i: Expr) -> Any:
         *place, c = i
         position = [a - b for a, b in zip(place, befores, strict=True)]
         inside = [check for a, d in zip(position, spatial, strict=True) for check in (a >= 0, a < d)]

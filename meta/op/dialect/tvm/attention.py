@@ -8,17 +8,17 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import attention as tiled
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
 from meta.op.dialect.tvm import Registrar
 from meta.op.work import attention_fits_tiles
 
 compute = Registrar(__file__).compute
-
-Expr = Any
 
 
 def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> Any:
@@ -27,7 +27,7 @@ def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> 
     return te.compute(shape, lambda *i: te.sum(a(n, *i) * b(n, *i), n), name)
 
 
-def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[Any, Expr]:
+def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None) -> tuple[Any, Expr]:
     """scale * q @ k^T, -inf where a key is masked; and the scale."""
     dtype, query, key = accumulation_dtype(str(q.dtype)), elements_of(q), elements_of(k)
     factor = constant(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale, dtype)
@@ -36,7 +36,7 @@ def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[A
         (*q.shape[:-1], k.shape[-2]), "dots",
     )  # fmt: skip
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         value = dots(*i) * factor
         return select(i[-2] >= i[-1], value, tirx.const(-math.inf, dtype)) if causal else value
 
@@ -44,7 +44,7 @@ def _scaled_scores(q: Any, k: Any, causal: bool, scale: float | None) -> tuple[A
 
 
 @compute("scaled_dot_product_attention", generic=False)
-def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out: Any, kind: str) -> Any:
+def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, *, out: Outs, kind: str) -> Any:
     if _in_tiles(kind, q, k, v):
         return tiled.attention(q, k, v, causal, scale)
     scores, _ = _scaled_scores(q, k, causal, scale)
@@ -62,7 +62,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
         "mixed",
     )
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         # The maximum of a row of -inf is the lowest number: all exponentials are 0, and so is the result, as in torch.
         row_total = read_reduced(total, last, i)
         divisor = select(tirx.EQ(row_total, const(row_total, 0)), const(row_total, 1), row_total)
@@ -75,15 +75,16 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None, *, out:
 
 @compute("scaled_dot_product_attention_dx", generic=False)
 def attention_dx(
-    q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None, *, out: Any, kind: str
-) -> Any:
+    q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, dy: Tensor, causal: bool, scale: float | None, *,
+    out: Outs, kind: str,
+) -> Any:  # fmt: skip
     if _in_tiles(kind, q, k, v):
         return tiled.attention_dx(q, k, v, y, lse, dy, causal, scale)
     scores, factor = _scaled_scores(q, k, causal, scale)
     last, output, grad, value = (len(scores.shape) - 1,), elements_of(y), elements_of(dy), elements_of(v)
     delta = reduce_axes(y, last, te.sum, lambda *i: output(*i) * grad(*i), "delta")
 
-    def probability(*i: Any) -> Expr:
+    def probability(*i: Expr) -> Expr:
         # lse is -inf for a row of -inf, whose exponentials are 0.
         row = lse(*i[:-1])
         return te_math.exp(scores(*i) - select(tirx.EQ(row, const(row, -math.inf)), const(row, 0), row))
@@ -115,6 +116,6 @@ def _in_tiles(kind: str, *operands: Any) -> bool:
     return attention_fits_tiles(str(operands[0].dtype), *(tuple(int(d) for d in x.shape) for x in operands))
 
 
-def _cast_to_result(x: Any, out: Any, name: str) -> Any:
+def _cast_to_result(x: Tensor, out: TensorSpec, name: str) -> Any:
     """x cast to the dtype of the result `out`."""
     return te.compute(out.shape, lambda *i: cast(x(*i), out.dtype), name)

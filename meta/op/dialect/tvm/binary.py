@@ -9,8 +9,10 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
+    Operand,
     bits_of,
     cast,
     compute_dtype,
@@ -27,15 +29,13 @@ from meta.backend.tvm.te.elementwise import (
     unequal,
 )
 from meta.backend.tvm.te.exact import opaque
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.scan import common_divisors, squarings
 from meta.backend.tvm.te.select import divisor_that_never_traps
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)
 compute, elementwise = _registrar.compute, _registrar.elementwise
-
-Expr = Any
 
 
 def as_bool(x: Expr) -> Expr:
@@ -163,7 +163,7 @@ _POWERS: dict[float, Callable[[Expr], Expr]] = {
 
 
 @compute("power", constants=tuple(_POWERS))
-def power(x1: Any, x2: Any, *, out: Any) -> Any:
+def power(x1: Operand, x2: Any, *, out: Outs) -> Any:
     dtype = compute_dtype([x1, x2], out[0].dtype)
     products = _POWERS.get(x2) if is_number(x2) else None
     if products and (x2 > 0 or dtype in dtypes.FLOATS):
@@ -176,7 +176,7 @@ def power(x1: Any, x2: Any, *, out: Any) -> Any:
     )
 
 
-def _integer_power(x1: Any, x2: Any, out: Any) -> Any:
+def _integer_power(x1: Operand, x2: Operand, out: TensorSpec) -> Any:
     """x1 ** x2 by repeated squaring, modulo 2**bits; for negative exponents the integer part of the value."""
     shape, dtype = out.shape, out.dtype
     unsigned = dtype.startswith("u")
@@ -188,7 +188,7 @@ def _integer_power(x1: Any, x2: Any, out: Any) -> Any:
         return powers
     one, minus_one, zero = (tirx.const(value, dtype) for value in (1, -1, 0))
 
-    def power_element(*i: Any) -> Expr:
+    def power_element(*i: Expr) -> Expr:
         a, b = base(*i), exponent(*i)
         inverse = select(tirx.EQ(a, minus_one), select(tirx.EQ(b & one, one), minus_one, one), zero)
         return select(b < zero, select(tirx.EQ(a, one), one, inverse), powers(*i))
@@ -267,8 +267,8 @@ elementwise({
 
 
 @compute("where")
-def where(condition: Any, x: Any, y: Any, *, out: Any) -> Any:
-    def select_element(*i: Any) -> Expr:
+def where(condition: Operand, x: Operand, y: Operand, *, out: Outs) -> Any:
+    def select_element(*i: Expr) -> Expr:
         # Without arithmetic, halves need no cast to float32.
         return select(element(condition, i, "bool"), element(x, i, out[0].dtype), element(y, i, out[0].dtype))
 
@@ -283,7 +283,7 @@ number of the result's."""
 
 
 @compute("nextafter")
-def nextafter(x1: Any, x2: Any, *, out: Any) -> Any:
+def nextafter(x1: Operand, x2: Operand, *, out: Outs) -> Any:
     dtype = out[0].dtype
     wide = dtypes.accumulation_dtype(dtype)
 
@@ -305,13 +305,13 @@ def nextafter(x1: Any, x2: Any, *, out: Any) -> Any:
         moved = select(tirx.EQ(a, zero), select(is_up, least, -least), neighbour)
         return select(tirx.EQ(a, b), b, select(tirx.Or(is_nan(a), is_nan(b)), a + b, moved)).astype(dtype)
 
-    def step_element(*i: Any) -> Expr:
+    def step_element(*i: Expr) -> Expr:
         return let(element(x1, i, wide), lambda a: let(element(x2, i, wide), lambda b: stepped(a, b)))
 
     return te.compute(out[0].shape, step_element, "nextafter")
 
 
-def _divisors(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
+def _divisors(x1: Operand, x2: Operand, out: TensorSpec) -> tuple[Any, Any, Any]:
     """The operands in the dtype and shape of the result, and their greatest common divisors."""
     shape, dtype = out.shape, out.dtype
     a = te.compute(shape, lambda *i: element(x1, i, dtype), "a")
@@ -320,18 +320,18 @@ def _divisors(x1: Any, x2: Any, out: Any) -> tuple[Any, Any, Any]:
 
 
 @compute("gcd")
-def gcd(x1: Any, x2: Any, *, out: Any) -> Any:
+def gcd(x1: Operand, x2: Operand, *, out: Outs) -> Any:
     return _divisors(x1, x2, out[0])[2]
 
 
 @compute("lcm")
-def lcm(x1: Any, x2: Any, *, out: Any) -> Any:
+def lcm(x1: Operand, x2: Operand, *, out: Outs) -> Any:
     a, b, divisors = _divisors(x1, x2, out[0])
 
     def size(x: Expr) -> Expr:
         return x if dtype_of(x).startswith("u") else select(x < const(x, 0), const(x, 0) - x, x)
 
-    def multiple(*i: Any) -> Expr:
+    def multiple(*i: Expr) -> Expr:
         return tirx.truncdiv(size(a(*i)), divisor_that_never_traps(divisors(*i))) * size(b(*i))
 
     return te.compute(out[0].shape, multiple, "lcm")

@@ -6,8 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx, topi
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar
@@ -23,7 +25,7 @@ def _sizes(x: Any) -> list[Any]:
     return [int(d) if isinstance(d, (int, tirx.IntImm)) else d for d in x.shape]
 
 
-def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
+def padded(x: Tensor, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
     """x with its trailing axes padded by zeros, or by `value`."""
     if not any(map(any, pads)):
         return x
@@ -32,7 +34,7 @@ def padded(x: Any, pads: tuple[tuple[int, int], ...], value: Any = None) -> Any:
     shape = [*sizes[:lead], *(d + before + after for d, (before, after) in zip(sizes[lead:], pads, strict=True))]
     fill = tirx.const(0, x.dtype) if value is None else value
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         position = [v - before for v, (before, _) in zip(i[lead:], pads, strict=True)]
         checks = (((a >= 0, p[0]), (a < d, p[1])) for a, d, p in zip(position, sizes[lead:], pads, strict=True))
         inside = [condition for pair in checks for condition, is_needed in pair if is_needed]
@@ -45,7 +47,7 @@ def _window_axes(kernel: list[int]) -> list[Any]:
     return [te.reduce_axis((0, k), f"r{i}") for i, k in enumerate(kernel)]
 
 
-def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
+def convolve(x: Tensor, w: Tensor, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
     """Cross-correlation of x, (batch, channels, *spatial), with w, (out channels, channels / groups, *window)."""
     kernel = _sizes(w)[2:]
     steps, pads, spreads = windows.attributes(len(kernel), stride, padding, dilation)
@@ -56,7 +58,7 @@ def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, gro
     c, r = te.reduce_axis((0, ins), "c"), _window_axes(kernel)
     each = outs // groups
 
-    def element(n: Any, o: Any, *y: Any) -> Any:
+    def element(n: Expr, o: Expr, *y: Expr) -> Any:
         channel = c if groups == 1 else o // each * ins + c
         position = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
         return te.sum(widen(data(n, channel, *position)) * widen(w(o, c, *r)), [c, *r])
@@ -65,7 +67,7 @@ def convolve(x: Any, w: Any, stride: _Ints, padding: _Ints, dilation: _Ints, gro
 
 
 def convolve_dx(
-    w: Any, dy: Any, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
+    w: Tensor, dy: Tensor, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
     """Each element of dy added to its window, as a correlation of dy, with zeros between and around its elements, with
     the reversed kernel."""
@@ -77,7 +79,7 @@ def convolve_dx(
     each = outs // groups
     o, r = te.reduce_axis((0, each), "o"), _window_axes(kernel)
 
-    def element(n: Any, c: Any, *h: Any) -> Any:
+    def element(n: Expr, c: Expr, *h: Expr) -> Any:
         channel, within = (o, c) if groups == 1 else (c // ins * each + o, c % ins)
         position = [a + b * s for a, b, s in zip(h, r, spreads, strict=True)]
         tap = [k - 1 - b for k, b in zip(kernel, r, strict=True)]
@@ -86,12 +88,12 @@ def convolve_dx(
     return narrow(te.compute(shape, element, "conv_dx"), dy.dtype)
 
 
-def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reach: list[Any]) -> Any:
+def _spread(dy: Tensor, size: tuple[int, ...], steps: _Ints, shift: list[int], reach: list[Any]) -> Any:
     """dy with steps - 1 zeros between its elements, read from position `shift` on."""
     batch, channels, *counts = _sizes(dy)
     shape = (batch, channels, *(d + k - 1 for d, k in zip(size, reach, strict=True)))
 
-    def element(n: Any, o: Any, *u: Any) -> Any:
+    def element(n: Expr, o: Expr, *u: Expr) -> Any:
         position = [a + b for a, b in zip(u, shift, strict=True)]
         on_grid = [a % t == 0 for a, t in zip(position, steps, strict=True) if t > 1]
         inside = [c for a, t, d in zip(position, steps, counts, strict=True) for c in (a >= 0, a < (d - 1) * t + 1)]
@@ -102,7 +104,7 @@ def _spread(dy: Any, size: tuple[int, ...], steps: _Ints, shift: list[int], reac
 
 
 def convolve_dw(
-    x: Any, dy: Any, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
+    x: Tensor, dy: Tensor, shape: tuple[int, ...], stride: _Ints, padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
     """For each element of the kernel, the sum of the products x * dy that it connects."""
     outs, ins, *kernel = shape
@@ -112,7 +114,7 @@ def convolve_dw(
     n, y = te.reduce_axis((0, batch), "n"), [te.reduce_axis((0, d), f"y{i}") for i, d in enumerate(counts)]
     each = outs // groups
 
-    def element(o: Any, c: Any, *r: Any) -> Any:
+    def element(o: Expr, c: Expr, *r: Expr) -> Any:
         channel = c if groups == 1 else o // each * ins + c
         position = [a * t + b * s for a, t, b, s in zip(y, steps, r, spreads, strict=True)]
         return te.sum(widen(data(n, channel, *position)) * widen(dy(n, o, *y)), [n, *y])
@@ -121,8 +123,9 @@ def convolve_dw(
 
 
 def convolve_transpose(
-    x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *, out: Any
-) -> Any:
+    x: Tensor, w: Tensor, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int, *,
+    out: Outs,
+) -> Any:  # fmt: skip
     return convolve_dx(w, x, tuple(_sizes(out[0])), stride, padding, dilation, groups)
 
 
@@ -136,7 +139,7 @@ def _moved(x: Any, source: int, target: int) -> Any:
 def _in_either_layout(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compute of two tensors for channels on the second or the last axis."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: Expr) -> Any:
         *operands, channels_last = args
         if not channels_last:
             return function(*operands)
@@ -149,7 +152,7 @@ def _in_either_layout(function: Callable[..., Any]) -> Callable[..., Any]:
 def _gradient(function: Callable[..., Any]) -> Callable[..., Any]:
     """The compute of a gradient; it takes the shape from the result, because the attribute may have unknown sizes."""
 
-    def run(a: Any, b: Any, shape: Any, *attributes: Any, out: Any) -> Any:
+    def run(a: Any, b: Any, shape: Any, *attributes: Any, out: Outs) -> Any:
         *options, channels_last = attributes
         sizes = windows.channels_first(tuple(_sizes(out[0])), channels_last)
         return _in_either_layout(lambda a, b: function(a, b, sizes, *options))(a, b, channels_last)
@@ -207,15 +210,15 @@ def conv2d_dx(
 @compute("conv2d_dw", generic=False, prefers_channels_last=_runs_in_tiles)
 def conv2d_dw(
     x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool, *,
-    kind: str, out: Any,
+    kind: str, out: Outs,
 ) -> Any:  # fmt: skip
     if not _in_tiles("conv2d_dw", kind, (x, dy), out[0], stride, groups, channels_last):
         return _gradient(convolve_dw)(x, dy, shape, stride, padding, dilation, groups, channels_last, out=out)
     return tiled.convolve_dw(x, dy, shape, *windows.attributes(2, stride, padding, dilation))
 
 
-def _with_epilogue(y: Any, bias: Any, other: Any, relu: bool, channel: int, dtype: str) -> Any:
-    def element(*i: Any) -> Any:
+def _with_epilogue(y: Tensor, bias: Tensor | None, other: Tensor | None, relu: bool, channel: int, dtype: str) -> Any:
+    def element(*i: Expr) -> Any:
         value = widen(y(*i))
         value = value if bias is None else value + widen(bias(i[channel]))
         value = value if other is None else value + widen(other(*i))
@@ -227,8 +230,8 @@ def _with_epilogue(y: Any, bias: Any, other: Any, relu: bool, channel: int, dtyp
 
 @compute("conv2d_epilogue", generic=False, prefers_channels_last=_runs_in_tiles)
 def conv2d_epilogue(
-    x: Any, w: Any, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int,
-    channels_last: bool, *, kind: str,
+    x: Tensor, w: Tensor, bias: Tensor | None, other: Tensor | None, relu: bool, stride: _Ints, padding: _Ints,
+    dilation: _Ints, groups: int, channels_last: bool, *, kind: str,
 ) -> Any:  # fmt: skip
     y = conv2d(x, w, stride, padding, dilation, groups, channels_last, kind=kind)
     return _with_epilogue(y, bias, other, relu, 3 if channels_last else 1, x.dtype)
@@ -240,8 +243,8 @@ def _refuse_open_sizes(call: CallInfo) -> str | None:
 
 @compute("conv2d_packed", generic=False, accepts=_refuse_open_sizes)
 def conv2d_packed(
-    x: Any, w: Any, channels: int, bias: Any, other: Any, relu: bool, stride: _Ints, padding: _Ints, dilation: _Ints, *,
-    kind: str,
+    x: Tensor, w: Tensor, channels: int, bias: Tensor | None, other: Tensor | None, relu: bool, stride: _Ints,
+    padding: _Ints, dilation: _Ints, *, kind: str,
 ) -> Any:  # fmt: skip
     if kind == "cpu":
         y = tiled.correlate(x, w, channels, *windows.attributes(2, stride, padding, dilation))

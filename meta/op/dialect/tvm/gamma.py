@@ -11,8 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import bound, const, element, is_negative, let, libm, of_float64, select
+from meta.backend.tvm.te.intrinsic import Expr
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.op.dialect.tvm import Registrar
@@ -20,7 +22,6 @@ from meta.op.dialect.tvm import Registrar
 _registrar = Registrar(__file__)
 compute, elementwise = _registrar.compute, _registrar.elementwise
 
-Expr = Any
 _WIDE: Final = "float64"
 _INF: Final = math.inf
 
@@ -89,7 +90,7 @@ def zeta_positive(s: Expr, q: Expr, power: Callable[[Expr, int], Expr] | None = 
     return bound(with_tail, shifted, power(shifted, 1))
 
 
-def _reciprocal_power(w: Expr, exponent: int) -> Expr:
+def _reciprocal_power(w: Expr, exponent: int) -> Any:
     """w**-exponent for an exponent from 1 on, by multiplications: the C library takes 30 times as long."""
     out, square, left = None, const(w, 1) / w, exponent
     while left:
@@ -181,7 +182,7 @@ _EXPANSION: Final = (
 """Coefficients of Temme's expansion: powers of eta by rows, rows by powers of 1 / a (DLMF 8.12.12)."""
 
 
-def incomplete_gammas(a: Any, x: Any, out: Any, upper: bool) -> Any:
+def incomplete_gammas(a: Any, x: Any, out: TensorSpec, upper: bool) -> Any:
     """P(a, x), or Q(a, x) for `upper`: the series 6.5.29 for x < a + 1, else the fraction 6.5.31 by the method of W.
     Lentz (1976), each until its terms no longer count. Values below 1e-10 lose digits where the other is computed. Of
     large a, both would need as many terms as sqrt(a), and N. M. Temme's expansion (1979) takes their place."""
@@ -303,12 +304,12 @@ def _limits(a: Expr, x: Expr, upper: bool) -> Expr:
 
 
 @compute("igamma")
-def igamma(x1: Any, x2: Any, *, out: Any) -> Any:
+def igamma(x1: Any, x2: Any, *, out: Outs) -> Any:
     return incomplete_gammas(x1, x2, out[0], upper=False)
 
 
 @compute("igammac")
-def igammac(x1: Any, x2: Any, *, out: Any) -> Any:
+def igammac(x1: Any, x2: Any, *, out: Outs) -> Any:
     return incomplete_gammas(x1, x2, out[0], upper=True)
 
 

@@ -10,8 +10,10 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.numbers import at_least
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, narrow
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
@@ -19,7 +21,6 @@ from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
 Taps = list[tuple[Expr, Expr]]
 """Along one axis: (position, weight) of each element that a result element is interpolated from."""
 
@@ -95,10 +96,10 @@ def _int(value: int) -> Expr:
 
 def _resize(name: str) -> None:
     @compute(name, sizes=("size",))
-    def resize(x: Any, size: Any, *options: Any, out: Any) -> Any:
+    def resize(x: Tensor, size: Any, *options: Any, out: Outs) -> Any:
         shape, dtype = out[0].shape, accumulation_dtype(x.dtype) if "float" in str(x.dtype) else "float32"
 
-        def element(*i: Any) -> Any:
+        def element(*i: Expr) -> Any:
             taps = [
                 _taps(o, before, after, options, dtype)
                 for o, before, after in zip(i[2:], x.shape[2:], shape[2:], strict=True)
@@ -110,7 +111,7 @@ def _resize(name: str) -> None:
         return te.compute(shape, element, name)
 
     @compute(f"{name}_dx", sizes=("shape",))
-    def resize_dx(dy: Any, shape: Any, *options: Any, out: Any) -> Any:
+    def resize_dx(dy: Tensor, shape: Any, *options: Any, out: Outs) -> Any:
         full, dtype = out[0].shape, accumulation_dtype(dy.dtype)
 
         def image(index: Index, buffers: list[Any]) -> None:
@@ -131,7 +132,7 @@ def _resize(name: str) -> None:
         return narrow(total, dy.dtype)
 
 
-def _interpolate(x: Any, index: tuple[Any, ...], taps: Sequence[Taps], dtype: str) -> Expr:
+def _interpolate(x: Tensor, index: tuple[Any, ...], taps: Sequence[Taps], dtype: str) -> Expr:
     """The weighted sum over `taps`, one for each axis after `index`."""
     if not taps:
         return cast(x(*index), dtype)
@@ -149,7 +150,7 @@ def _open_loops(stack: ExitStack, shape: Sequence[Any]) -> tuple[Any, ...]:
 
 @compute("non_max_suppression", lift=("max_size",))
 def non_max_suppression(
-    boxes: Any, scores: Any, iou_threshold: float, score_threshold: float | None, max_size: int | None
+    boxes: Any, scores: Tensor, iou_threshold: float, score_threshold: float | None, max_size: int | None
 ) -> Any:
     """Visit boxes by descending score and keep each that overlaps no kept box."""
     order, _ = sort_positions(scores, 1, True)

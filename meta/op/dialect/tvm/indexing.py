@@ -9,8 +9,10 @@ from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import cast, is_nan, is_one, select
 from meta.backend.tvm.te.indexing import Located, joined, locate, read, unflattened
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
@@ -39,7 +41,7 @@ def _start(begin: int, end: int, step: int, size: Any) -> int:
     return begin if begin >= 0 and step > 0 and not is_number else slice(begin, end, step).indices(int(size))[0]
 
 
-def _slices(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> Slices:
+def _slices(shape: Sequence[Any], begin: Tensor, end: Any, strides: Any) -> Slices:
     """Slices from attributes, or from the run-time vector `begin` of a generic kernel: starts, then steps."""
     if not isinstance(begin, te.Tensor):
         return list(zip(*_starts_and_steps(shape, begin, end, strides), strict=True))
@@ -59,10 +61,10 @@ def _slice_vector(position: int) -> Callable[[CallInfo], dict[str, tuple[int, ..
 
 
 @compute("strided_slice", vectors=_slice_vector(0))
-def strided_slice(x: Any, begin: Any, end: Any, strides: Any, *, out: Any) -> Any:
+def strided_slice(x: Tensor, begin: Tensor, end: Any, strides: Any, *, out: Outs) -> Any:
     slices = _slices(x.shape, begin, end, strides)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         return x(*(start + j * step for j, (start, step) in zip(i, slices, strict=False)), *i[len(slices) :])
 
     return te.compute(out[0].shape, element, "strided_slice")
@@ -80,11 +82,11 @@ def _invert_slices(i: Sequence[Any], slices: Slices, sizes: Sequence[Any]) -> tu
 
 
 @compute("strided_slice_dx", vectors=_slice_vector(1), sizes=("shape",))
-def strided_slice_dx(dy: Any, shape: Any, begin: Any, end: Any, strides: Any, *, out: Any) -> Any:
+def strided_slice_dx(dy: Tensor, shape: Any, begin: Tensor, end: Any, strides: Any, *, out: Outs) -> Any:
     slices = _slices(out[0].shape, begin, end, strides)
     zero = tirx.const(0, dy.dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         conditions, index = _invert_slices(i, slices, dy.shape)
         return tirx.if_then_else(tirx.all(*conditions), dy(*index), zero) if conditions else dy(*index)
 
@@ -113,7 +115,7 @@ def _length(begin: int, end: int, step: int, size: Any) -> Any:
 
 
 @compute("strided_set", vectors=_set_vector)
-def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
+def strided_set(x: Tensor, v: Tensor, begin: Tensor, end: Any, strides: Any) -> Any:
     if isinstance(begin, te.Tensor):
         count = int(begin.shape[0]) // 3
         slices: Slices = [(begin(n), begin(count + n)) for n in range(count)]
@@ -123,7 +125,7 @@ def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
         lengths = _lengths(x.shape, begin, end, strides)
     lead = len(x.shape) - len(v.shape)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         conditions, index = _invert_slices(i, slices, lengths)
         value = v(*(0 if is_one(d) else j for d, j in zip(v.shape, index[lead:], strict=True)))
         return tirx.if_then_else(tirx.all(*conditions), value, x(*i)) if conditions else value
@@ -132,7 +134,7 @@ def strided_set(x: Any, v: Any, begin: Any, end: Any, strides: Any) -> Any:
 
 
 @compute("argwhere", vectors=separate_extents, sizes=("size",), accepts=data_dependent.refusal)
-def argwhere(x: Any, size: Any, *, out: Any) -> Any:
+def argwhere(x: Any, size: Any, *, out: Outs) -> Any:
     rows, rank = out[0].shape
     minus_one = tirx.const(-1, "int64")
     if not x.shape:
@@ -167,40 +169,40 @@ def _count_elements(shape: Sequence[Any]) -> Any:
 
 
 @compute("take")
-def take(x: Any, indices: Any, axis: int | None, mode: str, *, out: Any, checked: bool) -> Any:
+def take(x: Tensor, indices: Tensor, axis: int | None, mode: str, *, out: Outs, checked: bool) -> Any:
     return _take(x, indices, axis, mode, out[0].shape, checked)
 
 
 @compute("index_select")
-def index_select(x: Any, axis: int, indices: Any, *, out: Any, checked: bool) -> Any:
+def index_select(x: Tensor, axis: int, indices: Tensor, *, out: Outs, checked: bool) -> Any:
     return _take(x, indices, axis, "", out[0].shape, checked)
 
 
 @compute("embedding")
-def embedding(weight: Any, indices: Any, *, out: Any, checked: bool) -> Any:
+def embedding(weight: Tensor, indices: Tensor, *, out: Outs, checked: bool) -> Any:
     return _take(weight, indices, 0, "", out[0].shape, checked)
 
 
-def _take(x: Any, indices: Any, axis: int | None, mode: str, shape: Any, checked: bool) -> Any:
+def _take(x: Tensor, indices: Tensor, axis: int | None, mode: str, shape: Any, checked: bool) -> Any:
     if axis is None:
         return te.compute(shape, lambda *i: read(x, _locate_flat(indices(*i), x.shape, mode, checked)), "take")
     axis, count = axis % len(x.shape), len(indices.shape)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         position = locate(indices(*i[axis : axis + count]), x.shape[axis], checked, mode)
         return read(x, joined(*i[:axis], position, *i[axis + count :]))
 
     return te.compute(shape, element, "take")
 
 
-def _locate_flat(position: Any, shape: Any, mode: str, checked: bool) -> Located:
+def _locate_flat(position: Expr, shape: Any, mode: str, checked: bool) -> Located:
     """A position in a flattened tensor as an index into the tensor."""
     place = locate(position, _count_elements(shape), checked, mode)
     return Located(tuple(unflattened(place.index[0], shape)), place.inside)
 
 
 @compute("take_dx", sizes=("shape",))
-def take_dx(dy: Any, indices: Any, shape: Any, axis: int | None, mode: str, *, out: Any, checked: bool) -> Any:
+def take_dx(dy: Any, indices: Tensor, shape: Any, axis: int | None, mode: str, *, out: Outs, checked: bool) -> Any:
     full = out[0].shape
     if axis is None:
         return scattered(full, dy, indices, lambda i, read: _locate_flat(read(*i), full, mode, checked))
@@ -208,11 +210,11 @@ def take_dx(dy: Any, indices: Any, shape: Any, axis: int | None, mode: str, *, o
 
 
 @compute("embedding_dx", vectors=separate_extents, sizes=("num_weight",))
-def embedding_dx(dy: Any, indices: Any, num_weight: int, *, out: Any, checked: bool) -> Any:
+def embedding_dx(dy: Any, indices: Tensor, num_weight: int, *, out: Outs, checked: bool) -> Any:
     return _take_dx(dy, indices, out[0].shape, 0, "", checked)
 
 
-def _take_dx(dy: Any, indices: Any, full: Any, axis: int, mode: str, checked: bool) -> Any:
+def _take_dx(dy: Any, indices: Tensor, full: Any, axis: int, mode: str, checked: bool) -> Any:
     count = len(indices.shape)
 
     def target_index(i: tuple[Any, ...], read: Callable[..., Any]) -> Located:
@@ -222,7 +224,7 @@ def _take_dx(dy: Any, indices: Any, full: Any, axis: int, mode: str, checked: bo
 
 
 @compute("gather", vectors=separate_extents)
-def gather(x: Any, axis: int, indices: Any, *, checked: bool) -> Any:
+def gather(x: Tensor, axis: int, indices: Tensor, *, checked: bool) -> Any:
     index_along = _index_along(axis, x.shape, checked)
     return te.compute(indices.shape, lambda *i: read(x, index_along(i, indices)), "gather")
 
@@ -240,12 +242,12 @@ def _index_along(axis: int, shape: Any, checked: bool) -> Callable[[tuple[Any, .
 
 
 @compute("gather_dx", vectors=separate_extents, sizes=("shape",))
-def gather_dx(dy: Any, axis: int, indices: Any, shape: Any, *, out: Any, checked: bool) -> Any:
+def gather_dx(dy: Any, axis: int, indices: Any, shape: Any, *, out: Outs, checked: bool) -> Any:
     return scattered(out[0].shape, dy, indices, _index_along(axis, out[0].shape, checked))
 
 
 @compute("scatter_add", vectors=separate_extents)
-def scatter_add(x: Any, axis: int, indices: Any, src: Any, *, checked: bool) -> Any:
+def scatter_add(x: Tensor, axis: int, indices: Any, src: Any, *, checked: bool) -> Any:
     return scattered(x.shape, src, indices, _index_along(axis, x.shape, checked), x)
 
 
@@ -260,11 +262,11 @@ _REDUCTIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 
 
 @compute("scatter_elements", vectors=separate_extents)
-def scatter_elements(x: Any, axis: int, indices: Any, src: Any, reduction: str, *, checked: bool) -> Any:
+def scatter_elements(x: Tensor, axis: int, indices: Any, src: Any, reduction: str, *, checked: bool) -> Any:
     return scattered(x.shape, src, indices, _index_along(axis, x.shape, checked), x, _REDUCTIONS[reduction])
 
 
-def _coordinates(rank: int, result_rank: int, indices: Any, full: Any, checked: bool, batch: int = 0) -> Any:
+def _coordinates(rank: int, result_rank: int, indices: Tensor, full: Any, checked: bool, batch: int = 0) -> Any:
     """(index, read) -> index into a tensor of `rank` axes and shape `full`; `index` is an index of the gathered result,
     of `result_rank` axes."""
     lead = len(indices.shape) - 1
@@ -278,18 +280,18 @@ def _coordinates(rank: int, result_rank: int, indices: Any, full: Any, checked: 
 
 
 @compute("gather_nd", vectors=separate_extents)
-def gather_nd(x: Any, indices: Any, batch_dims: int, *, out: Any, checked: bool) -> Any:
+def gather_nd(x: Tensor, indices: Tensor, batch_dims: int, *, out: Outs, checked: bool) -> Any:
     source_index = _coordinates(len(x.shape), len(out[0].shape), indices, x.shape, checked, batch_dims)
     return te.compute(out[0].shape, lambda *i: read(x, source_index(i, indices)), "gather_nd")
 
 
 @compute("gather_nd_dx", vectors=separate_extents, sizes=("shape",))
-def gather_nd_dx(dy: Any, indices: Any, shape: Any, batch_dims: int, *, out: Any, checked: bool) -> Any:
+def gather_nd_dx(dy: Tensor, indices: Tensor, shape: Any, batch_dims: int, *, out: Outs, checked: bool) -> Any:
     full = out[0].shape
     return scattered(full, dy, indices, _coordinates(len(full), len(dy.shape), indices, full, checked, batch_dims))
 
 
 @compute("scatter_nd", vectors=separate_extents)
-def scatter_nd(x: Any, indices: Any, src: Any, reduction: str, *, checked: bool) -> Any:
+def scatter_nd(x: Tensor, indices: Tensor, src: Tensor, reduction: str, *, checked: bool) -> Any:
     target_index = _coordinates(len(x.shape), len(src.shape), indices, x.shape, checked)
     return scattered(x.shape, src, indices, target_index, x, _REDUCTIONS[reduction])

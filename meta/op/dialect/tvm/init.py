@@ -8,40 +8,49 @@ from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least, is_float
-from meta.backend.tvm.te.elementwise import accumulation_dtype, as_int64, cast, element, is_number, is_one, select
+from meta.backend.tvm.spec import Outs, TensorSpec
+from meta.backend.tvm.te.elementwise import (
+    Operand,
+    accumulation_dtype,
+    as_int64,
+    cast,
+    element,
+    is_number,
+    is_one,
+    select,
+)
 from meta.backend.tvm.te.exact import constant, fill
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
 
-
-def _fill_constant(value: float, out: Any, name: str) -> Any:
+def _fill_constant(value: float, out: TensorSpec, name: str) -> Any:
     return te.compute(out.shape, lambda *i: fill(value, out.dtype), name)
 
 
 @compute("zeros", sizes=("shape",))
-def zeros(shape: tuple[int, ...], dtype: str, device: Any, *, out: Any) -> Any:
+def zeros(shape: tuple[int, ...], dtype: str, device: Any, *, out: Outs) -> Any:
     return _fill_constant(0, out[0], "zeros")
 
 
 @compute("ones", sizes=("shape",))
-def ones(shape: tuple[int, ...], dtype: str, device: Any, *, out: Any) -> Any:
+def ones(shape: tuple[int, ...], dtype: str, device: Any, *, out: Outs) -> Any:
     return _fill_constant(1, out[0], "ones")
 
 
 @compute("zeros_like")
-def zeros_like(x: Any, dtype: str | None, *, out: Any) -> Any:
+def zeros_like(x: Any, dtype: str | None, *, out: Outs) -> Any:
     return _fill_constant(0, out[0], "zeros_like")
 
 
 @compute("ones_like")
-def ones_like(x: Any, dtype: str | None, *, out: Any) -> Any:
+def ones_like(x: Any, dtype: str | None, *, out: Outs) -> Any:
     return _fill_constant(1, out[0], "ones_like")
 
 
-def _fill(value: Any, out: Any, name: str) -> Any:
+def _fill(value: Any, out: TensorSpec, name: str) -> Any:
     """A tensor like `out` of one value: a number, or a 0-d tensor or a size that the kernel reads at run time."""
     if is_number(value):
         return _fill_constant(value, out, name)
@@ -51,17 +60,17 @@ def _fill(value: Any, out: Any, name: str) -> Any:
 
 
 @compute("full", sizes=("shape",), lift=("fill_value",))
-def full(shape: tuple[int, ...], fill_value: Any, dtype: str, device: Any, *, out: Any) -> Any:
+def full(shape: tuple[int, ...], fill_value: Operand, dtype: str, device: Any, *, out: Outs) -> Any:
     return _fill(fill_value, out[0], "full")
 
 
 @compute("full_like", lift=("fill_value",))
-def full_like(x: Any, fill_value: Any, dtype: str | None, *, out: Any) -> Any:
+def full_like(x: Any, fill_value: Operand, dtype: str | None, *, out: Outs) -> Any:
     return _fill(fill_value, out[0], "full_like")
 
 
 @compute("arange", vectors=separate_extents)
-def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Any) -> Any:
+def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Outs) -> Any:
     first = 0 if stop is None else start
     value_dtype = _arange_dtype(out[0].dtype, first, step)
     # Numbers that the kernel takes at run time have 64 bits.
@@ -92,11 +101,11 @@ def _arange_dtype(dtype: str, *values: Any) -> str:
 
 
 @compute("linspace", vectors=separate_extents, lift=("num",))
-def linspace(start: float, stop: float, num: int, dtype: str, device: Any, *, out: Any) -> Any:
+def linspace(start: float, stop: float, num: int, dtype: str, device: Any, *, out: Outs) -> Any:
     intervals = at_least(num - 1, 1)
     step, last = constant((stop - start) / intervals, "float64"), constant(intervals, "int64")
 
-    def value(i: Any) -> Expr:
+    def value(i: Expr) -> Expr:
         # Computed from the nearer end: both ends are exact.
         position = i.astype("int64")
         lower = constant(start, "float64") + position.astype("float64") * step
@@ -107,17 +116,17 @@ def linspace(start: float, stop: float, num: int, dtype: str, device: Any, *, ou
 
 
 @compute("eye", vectors=separate_extents, sizes=("n", "m"))
-def eye(n: int, m: int | None, dtype: str, device: Any, *, out: Any) -> Any:
+def eye(n: int, m: int | None, dtype: str, device: Any, *, out: Outs) -> Any:
     one, zero = tirx.const(1, out[0].dtype), tirx.const(0, out[0].dtype)
     return te.compute(out[0].shape, lambda i, j: select(tirx.EQ(i, j), one, zero), "eye")
 
 
 @compute("one_hot", vectors=separate_extents, sizes=("depth",))
-def one_hot(indices: Any, depth: int, dtype: str, axis: int, *, out: Any) -> Any:
+def one_hot(indices: Tensor, depth: int, dtype: str, axis: int, *, out: Outs) -> Any:
     axis = axis % (len(indices.shape) + 1)
     one, zero = tirx.const(1, accumulation_dtype(out[0].dtype)), tirx.const(0, accumulation_dtype(out[0].dtype))
 
-    def value(*i: Any) -> Expr:
+    def value(*i: Expr) -> Expr:
         index = as_int64(indices(*i[:axis], *i[axis + 1 :]))
         # TVM puts an int32 for the position along an axis of size 1, also where positions are int64.
         position = tirx.const(0, "int64") if is_one(out[0].shape[axis]) else i[axis].astype("int64")

@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, is_one, narrow
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.product import product
 from meta.op.dialect.tvm import Registrar
 from meta.op.work import product_fits_tiles
@@ -14,14 +16,14 @@ compute = Registrar(__file__).compute
 
 
 @compute("matmul")
-def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any, kind: str) -> Any:
+def matmul(x1: Tensor, x2: Tensor, transpose_a: bool, transpose_b: bool, *, out: Outs, kind: str) -> Any:
     if _in_tiles(kind, x1, x2, out[0].shape):
         return product(x1, x2, transpose_a, transpose_b, [int(d) for d in out[0].shape])
     row, column = len(x1.shape) == 1, len(x2.shape) == 1
     k = te.reduce_axis((0, x1.shape[-2 if transpose_a else -1]), "k")
     accumulator = accumulation_dtype(x1.dtype)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         batch = list(i[: len(i) - (not row) - (not column)])
         m, n = i[len(batch)] if not row else None, i[-1] if not column else None
         a = x1(k) if row else x1(*_batch_index(x1, batch), *((k, m) if transpose_a else (m, k)))
@@ -32,14 +34,14 @@ def matmul(x1: Any, x2: Any, transpose_a: bool, transpose_b: bool, *, out: Any, 
 
 
 @compute("dense")
-def dense(x: Any, w: Any, bias: Any, *, out: Any, kind: str) -> Any:
+def dense(x: Tensor, w: Tensor, bias: Tensor | None, *, out: Outs, kind: str) -> Any:
     accumulator = accumulation_dtype(x.dtype)
     if _in_tiles(kind, x, w, out[0].shape):
         y = product(x, w, False, True, [int(d) for d in out[0].shape])
     else:
         k = te.reduce_axis((0, w.shape[1]), "k")
 
-        def element(*i: Any) -> Any:
+        def element(*i: Expr) -> Any:
             return te.sum(x(*i[:-1], k).astype(accumulator) * w(i[-1], k).astype(accumulator), k)
 
         y = te.compute(out[0].shape, element, "dense")
@@ -48,7 +50,7 @@ def dense(x: Any, w: Any, bias: Any, *, out: Any, kind: str) -> Any:
     return te.compute(out[0].shape, lambda *i: (y(*i) + bias(i[-1]).astype(accumulator)).astype(x.dtype), "dense_bias")
 
 
-def _in_tiles(kind: str, x: Any, w: Any, shape: Any) -> bool:
+def _in_tiles(kind: str, x: Tensor, w: Tensor, shape: Any) -> bool:
     """Whether a product is computed in register tiles: on a CPU, with sizes that are known."""
     sizes = [*x.shape, *w.shape, *shape]
     if kind != "cpu" or not all(isinstance(d, (int, tirx.IntImm)) for d in sizes) or len(shape) != len(x.shape):
@@ -56,7 +58,7 @@ def _in_tiles(kind: str, x: Any, w: Any, shape: Any) -> bool:
     return product_fits_tiles(str(x.dtype), *(tuple(map(int, sizes)) for sizes in (x.shape, w.shape, shape)))
 
 
-def _batch_index(x: Any, index: list[Any]) -> list[Any]:
+def _batch_index(x: Tensor, index: list[Any]) -> list[Any]:
     """The batch part of an index into `x`, whose batch axes broadcast."""
     axes = len(x.shape) - 2
     own_index = index[len(index) - axes :]

@@ -7,9 +7,20 @@ from collections.abc import Callable
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import accumulation_dtype, as_int64, cast, const, element, select, softplus
+from meta.backend.tvm.te.elementwise import (
+    Operand,
+    accumulation_dtype,
+    as_int64,
+    cast,
+    const,
+    element,
+    select,
+    softplus,
+)
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import (
     Value,
     axes_of,
@@ -25,10 +36,8 @@ from meta.op.rules import class_axis
 
 compute = Registrar(__file__).compute
 
-Expr = Any
 
-
-def _reduce(losses: Any, reduction: str, divisor: Callable[[], Expr], out: Any, name: str) -> Any:
+def _reduce(losses: Tensor, reduction: str, divisor: Callable[[], Expr], out: TensorSpec, name: str) -> Any:
     """The stored losses reduced: each, their sum, or their sum divided by `divisor()`."""
     if reduction == "none":
         return te.compute(losses.shape, lambda *i: cast(losses(*i), out.dtype), name)
@@ -37,7 +46,7 @@ def _reduce(losses: Any, reduction: str, divisor: Callable[[], Expr], out: Any, 
     return store_result(total, axes, out, name, lambda v: v / divisor() if reduction == "mean" else v)
 
 
-def _reduce_elements(value: Value, like: Any, reduction: str, out: Any, name: str) -> Any:
+def _reduce_elements(value: Value, like: Tensor, reduction: str, out: TensorSpec, name: str) -> Any:
     """The losses `value(*index)` over the shape of `like`, reduced without storing them."""
     if reduction == "none":
         return te.compute(like.shape, lambda *i: cast(value(*i), out.dtype), name)
@@ -47,7 +56,7 @@ def _reduce_elements(value: Value, like: Any, reduction: str, out: Any, name: st
     return store_result(total, axes, out, name, lambda v: v / divisor if reduction == "mean" else v)
 
 
-def _element_gradient(dy: Any, like: Any, reduction: str) -> Value:
+def _element_gradient(dy: Tensor, like: Tensor, reduction: str) -> Value:
     """The gradient with respect to each loss, over the shape of `like`."""
     dtype = accumulation_dtype(dy.dtype)
     if reduction == "none":
@@ -87,12 +96,12 @@ def _difference_loss(name: str, value: Callable[..., Expr], slope: Callable[...,
         return lambda *i: a(*i) - b(*i)
 
     @compute(name, constants=(0,))
-    def forward(x: Any, target: Any, reduction: str, *attributes: Any, out: Any) -> Any:
+    def forward(x: Any, target: Any, reduction: str, *attributes: Any, out: Outs) -> Any:
         d = difference(x, target)
         return _reduce_elements(lambda *i: value(d(*i), *attributes), x, reduction, out[0], name)
 
     @compute(f"{name}_dx", constants=(0,))
-    def backward(x: Any, target: Any, dy: Any, reduction: str, *attributes: Any, out: Any) -> Any:
+    def backward(x: Any, target: Any, dy: Tensor, reduction: str, *attributes: Any, out: Outs) -> Any:
         d, grad = difference(x, target), _element_gradient(dy, x, reduction)
         return te.compute(x.shape, lambda *i: cast(slope(d(*i), *attributes) * grad(*i), out[0].dtype), f"{name}_dx")
 
@@ -103,11 +112,11 @@ _difference_loss("smooth_l1_loss", _smooth_l1, _smooth_l1_slope)
 
 
 @compute("binary_cross_entropy")
-def binary_cross_entropy(x: Any, target: Any, weight: Any, reduction: str, *, out: Any) -> Any:
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Operand | None, reduction: str, *, out: Outs) -> Any:
     dtype, probability, label = accumulation_dtype(x.dtype), elements_of(x), elements_of(target)
     zero, one, lowest, smallest = (tirx.const(v, dtype) for v in (0, 1, -100, math.exp(-100)))
 
-    def value(*i: Any) -> Expr:
+    def value(*i: Expr) -> Expr:
         # Conditions read the probability: a logarithm that occurs twice binds its variables twice.
         p = probability(*i)
         positive = select(tirx.all(p >= zero, p < smallest), lowest, te_math.log(p))
@@ -120,12 +129,12 @@ def binary_cross_entropy(x: Any, target: Any, weight: Any, reduction: str, *, ou
 
 @compute("binary_cross_entropy_with_logits")
 def binary_cross_entropy_with_logits(
-    x: Any, target: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
+    x: Tensor, target: Tensor, weight: Operand | None, pos_weight: Operand | None, reduction: str, *, out: Outs
 ) -> Any:
     dtype, logit, label = accumulation_dtype(x.dtype), elements_of(x), elements_of(target)
     one = tirx.const(1, dtype)
 
-    def value(*i: Any) -> Expr:
+    def value(*i: Expr) -> Expr:
         positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
         loss = (one - label(*i)) * logit(*i) + positive * softplus(-logit(*i))
         return loss if weight is None else loss * element(weight, i, dtype)
@@ -135,8 +144,9 @@ def binary_cross_entropy_with_logits(
 
 @compute("binary_cross_entropy_with_logits_dx")
 def binary_cross_entropy_with_logits_dx(
-    x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: str, *, out: Any
-) -> Any:
+    x: Tensor, target: Tensor, dy: Tensor, weight: Operand | None, pos_weight: Operand | None, reduction: str, *,
+    out: Outs,
+) -> Any:  # fmt: skip
     dtype, logit, label, grad = (
         accumulation_dtype(x.dtype),
         elements_of(x),
@@ -145,7 +155,7 @@ def binary_cross_entropy_with_logits_dx(
     )
     one = tirx.const(1, dtype)
 
-    def value(*i: Any) -> Expr:
+    def value(*i: Expr) -> Expr:
         positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
         slope = (one - label(*i) - positive * te_math.sigmoid(-logit(*i))) * grad(*i)
         return cast(slope if weight is None else slope * element(weight, i, dtype), out[0].dtype)
@@ -230,7 +240,7 @@ def _total_weight(targets: _Targets) -> Expr:
 
 
 def _class_loss(
-    log_probability: Value, x: Any, target: Any, weight: Any, options: tuple[Any, ...], out: Any, name: str
+    log_probability: Value, x: Tensor, target: Tensor, weight: Any, options: tuple[Any, ...], out: TensorSpec, name: str
 ) -> Any:
     axis, dtype = class_axis(len(x.shape)), accumulation_dtype(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)
@@ -240,7 +250,7 @@ def _class_loss(
             x, (axis,), te.sum, lambda *i: targets.weight_of(i[axis]) * log_probability(*i), "every"
         )
 
-    def row_loss(*row: Any) -> Expr:
+    def row_loss(*row: Expr) -> Expr:
         target_log = log_probability(*_insert_class(row, axis, targets.index(*row)))
         value = tirx.if_then_else(
             targets.is_class(*row), target_log * targets.weight_of(targets.index(*row)), targets.nan
@@ -255,29 +265,29 @@ def _class_loss(
 
 
 @compute("nll_loss", constants=(0,), lift=("ignore_index",))
-def nll_loss(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
+def nll_loss(x: Tensor, target: Tensor, weight: Any, *options: Any, out: Outs) -> Any:
     return _class_loss(elements_of(x), x, target, weight, options, out[0], "nll_loss")
 
 
 @compute("nll_loss_dx", sizes=("shape",), constants=(0,), lift=("ignore_index",))
-def nll_loss_dx(dy: Any, target: Any, weight: Any, shape: Any, *options: Any, out: Any) -> Any:
+def nll_loss_dx(dy: Tensor, target: Any, weight: Any, shape: Any, *options: Any, out: Outs) -> Any:
     dtype, axis = accumulation_dtype(dy.dtype), class_axis(len(out[0].shape))
     targets = _targets(out[0].shape, target, weight, options, dtype)
     grad = _row_gradient(dy, targets, options[0])
 
-    def value(*i: Any) -> Expr:
+    def value(*i: Expr) -> Expr:
         row = _drop_class(i, axis)
         return cast(-grad(targets.amount(i[axis], *row), *row), out[0].dtype)
 
     return te.compute(out[0].shape, value, "nll_loss_dx")
 
 
-def _row_gradient(dy: Any, targets: _Targets, reduction: str) -> Callable[..., Expr]:
+def _row_gradient(dy: Tensor, targets: _Targets, reduction: str) -> Callable[..., Expr]:
     """`scale(value, *row)`: value times the gradient of the loss of the row; 0 where the target is ignored."""
     dtype = targets.dtype
     total = _total_weight(targets) if reduction == "mean" else None
 
-    def scale(value: Expr, *row: Any) -> Expr:
+    def scale(value: Expr, *row: Expr) -> Expr:
         incoming = cast(dy(*row) if reduction == "none" else dy(), dtype)
         result = value * incoming if total is None else value * incoming / total
         return select(targets.is_counted(*row), result, targets.zero)
@@ -286,7 +296,7 @@ def _row_gradient(dy: Any, targets: _Targets, reduction: str) -> Callable[..., E
 
 
 @compute("cross_entropy", constants=(0,), lift=("ignore_index",))
-def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> Any:
+def cross_entropy(x: Tensor, target: Tensor, weight: Any, *options: Any, out: Outs) -> Any:
     axis = class_axis(len(x.shape))
     shifted, _, total = exponentials(x, axis)
     logs = te.compute(total.shape, lambda *i: te_math.log(total(*i)), "log_total")
@@ -296,7 +306,7 @@ def cross_entropy(x: Any, target: Any, weight: Any, *options: Any, out: Any) -> 
 
 
 @compute("cross_entropy_dx", constants=(0,), lift=("ignore_index",))
-def cross_entropy_dx(x: Any, target: Any, dy: Any, weight: Any, *options: Any, out: Any) -> Any:
+def cross_entropy_dx(x: Tensor, target: Any, dy: Tensor, weight: Any, *options: Any, out: Outs) -> Any:
     axis, dtype = class_axis(len(x.shape)), accumulation_dtype(x.dtype)
     targets = _targets(x.shape, target, weight, options, dtype)
     _, exps, total = exponentials(x, axis)
@@ -304,7 +314,7 @@ def cross_entropy_dx(x: Any, target: Any, dy: Any, weight: Any, *options: Any, o
     # The amounts summed over the classes; without smoothing that is the weight of the target class.
     amounts = reduce_axes(x, (axis,), te.sum, lambda *i: targets.amount(i[axis], *_drop_class(i, axis)), "amounts")
 
-    def value(*i: Any) -> Expr:
+    def value(*i: Expr) -> Expr:
         row = _drop_class(i, axis)
         row_amount = read_reduced(amounts, (axis,), i) if targets.smoothing else targets.target_weight(*row)
         difference = exps(*i) / read_reduced(total, (axis,), i) * row_amount - targets.amount(i[axis], *row)

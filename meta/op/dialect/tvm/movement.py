@@ -8,8 +8,10 @@ from typing import Any
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
 from meta.backend.tvm.numbers import at_least
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.scan import Index, like, nest
 from meta.ir.expr import CallInfo
 from meta.op.dialect.tvm import Registrar
@@ -18,7 +20,7 @@ compute = Registrar(__file__).compute
 
 
 @compute("repeat", vectors=separate_extents, lift=("repeats",), constants=(0, 1, 2, 3, 4))
-def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
+def repeat(x: Tensor, repeats: int, axis: int | None, *, out: Outs) -> Any:
     count = constant(at_least(repeats, 1), "int64")
     if axis is None:
         return te.compute(out[0].shape, lambda i: x(*unflattened(tirx.floordiv(i, count), x.shape)), "repeat")
@@ -27,14 +29,14 @@ def repeat(x: Any, repeats: int, axis: int | None, *, out: Any) -> Any:
 
 
 @compute("tile", sizes=("reps",))
-def tile(x: Any, reps: tuple[int, ...], *, out: Any, kind: str) -> Any:
+def tile(x: Tensor, reps: tuple[int, ...], *, out: Outs, kind: str) -> Any:
     lead = len(out[0].shape) - len(x.shape)
     if kind == "cpu" and not all(isinstance(d, tirx.IntImm) for d in (*x.shape, *out[0].shape)):
         return _repeated_copies(x, out[0].shape, lead)
     return te.compute(out[0].shape, lambda *i: x(*map(modulo, i[lead:], x.shape)), "tile")
 
 
-def _repeated_copies(x: Any, shape: Sequence[Any], lead: int) -> Any:
+def _repeated_copies(x: Tensor, shape: Sequence[Any], lead: int) -> Any:
     """The tiles of an array of unknown sizes, one after the other. In a loop over the result, which knows no sizes
     either, the position of each element in its tile would be a remainder, for which CPUs take ten times as long."""
     one = tirx.const(1, "int64")
@@ -51,7 +53,7 @@ def _repeated_copies(x: Any, shape: Sequence[Any], lead: int) -> Any:
 
 
 @compute("flip")
-def flip(x: Any, axis: tuple[int, ...] | None) -> Any:
+def flip(x: Tensor, axis: tuple[int, ...] | None) -> Any:
     rank = len(x.shape)
     flipped = range(rank) if axis is None else [a % rank for a in axis] if rank else []
     return te.compute(
@@ -68,13 +70,13 @@ def _shifts(call: CallInfo) -> dict[str, tuple[int, ...]]:
 
 
 @compute("roll", vectors=_shifts)
-def roll(x: Any, shift: Any, axis: tuple[int, ...], *, kind: str) -> Any:
+def roll(x: Tensor, shift: Any, axis: tuple[int, ...], *, kind: str) -> Any:
     rank = len(x.shape)
     shift_position = {a % rank: n for n, a in enumerate(axis)}
     if kind == "cpu" and shift_position and not isinstance(shift, tuple):
         return _rolled_rows(x, shift, shift_position)
 
-    def source_index(n: int, i: Any) -> Any:
+    def source_index(n: int, i: Expr) -> Any:
         if n not in shift_position:
             return i
         source = i - shift[shift_position[n]]
@@ -85,7 +87,7 @@ def roll(x: Any, shift: Any, axis: tuple[int, ...], *, kind: str) -> Any:
     return te.compute(x.shape, lambda *i: x(*(source_index(n, j) for n, j in enumerate(i))), "roll")
 
 
-def _rolled_rows(x: Any, shift: Any, shift_position: Mapping[int, int]) -> Any:
+def _rolled_rows(x: Tensor, shift: Any, shift_position: Mapping[int, int]) -> Any:
     """The two parts of each row, one after the other: in a loop over the result, the position of each element is a
     selection, which is not vectorised. shift_position: axis -> position in `shift`."""
     last, length = len(x.shape) - 1, x.shape[-1]
@@ -103,7 +105,7 @@ def _rolled_rows(x: Any, shift: Any, shift_position: Mapping[int, int]) -> Any:
     return te.extern([x.shape], [x, shift], nest(x.shape[:-1], row), dtype=str(x.dtype), name="roll")
 
 
-def _rolled(position: Any, shift: Any, size: Any) -> Any:
+def _rolled(position: Expr, shift: Any, size: Any) -> Any:
     return tirx.Select(position < shift, position - shift + size, position - shift)
 
 
@@ -113,7 +115,7 @@ def _pad_vector(call: CallInfo) -> dict[str, tuple[int, ...]]:
 
 
 @compute("pad", vectors=_pad_vector)
-def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any, kind: str) -> Any:
+def pad(x: Tensor, pad_width: Any, pad_value: Any, mode: str, *, out: Outs, kind: str) -> Any:
     if mode == "wrap":
         return _pad_by_wrapping(x, pad_width, out[0].shape)
     if mode != "constant":
@@ -122,7 +124,7 @@ def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any, kind: st
     if kind == "cpu" and x.shape and not isinstance(pad_width, tuple):
         return _padded_rows(x, pad_width, value, out[0].shape)
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         inner = [j - pad_width[2 * n] for n, j in enumerate(i)]
         inside = [c for j, d in zip(inner, x.shape, strict=True) for c in (j >= 0, j < d)]
         return tirx.if_then_else(tirx.all(*inside), x(*inner), value) if inside else x()
@@ -130,7 +132,7 @@ def pad(x: Any, pad_width: Any, pad_value: Any, mode: str, *, out: Any, kind: st
     return te.compute(out[0].shape, element, "pad")
 
 
-def _padded_rows(x: Any, pad_width: Any, value: Any, shape: Any) -> Any:
+def _padded_rows(x: Tensor, pad_width: Any, value: Any, shape: Any) -> Any:
     """The parts of each row, one after the other: in a loop over the result, every element is a branch."""
     length, size = shape[-1], x.shape[-1]
     zero, last = like(0, length), 2 * (len(shape) - 1)
@@ -154,21 +156,21 @@ def _padded_rows(x: Any, pad_width: Any, value: Any, shape: Any) -> Any:
     return te.extern([shape], [x, pad_width], nest(shape[:-1], row), dtype=str(x.dtype), name="pad")
 
 
-def _pad_by_copies(x: Any, pad_width: Any, position: Callable[[Any, Any], Any], shape: Any) -> Any:
+def _pad_by_copies(x: Tensor, pad_width: Any, position: Callable[[Any, Any], Any], shape: Any) -> Any:
     """Padding with elements of x: `position(position in x, last)` gives the element to copy."""
 
-    def element(*i: Any) -> Any:
+    def element(*i: Expr) -> Any:
         source = [position(j - pad_width[2 * n], d - 1) for n, (j, d) in enumerate(zip(i, x.shape, strict=True))]
         return x(*source)
 
     return te.compute(shape, element, "pad")
 
 
-def _pad_by_wrapping(x: Any, pad_width: Any, shape: Any) -> Any:
+def _pad_by_wrapping(x: Tensor, pad_width: Any, shape: Any) -> Any:
     """Padding with elements from the opposite end of what negative widths leave of each axis."""
     zero = tirx.const(0, "int64")
 
-    def source(n: int, i: Any, size: Any) -> Any:
+    def source(n: int, i: Expr, size: Expr) -> Any:
         before, after = pad_width[2 * n], pad_width[2 * n + 1]
         left = size + tirx.min(before, zero) + tirx.min(after, zero)
         return modulo(i - tirx.max(before, zero), tirx.max(left, 1)) - tirx.min(before, zero)
@@ -178,7 +180,7 @@ def _pad_by_wrapping(x: Any, pad_width: Any, shape: Any) -> Any:
     )
 
 
-def _mirror(position: Any, last: Any, edge: int) -> Any:
+def _mirror(position: Expr, last: Any, edge: int) -> Any:
     """The position inside [0, last] that a position mirrors. edge: 1 if mirroring repeats the edge elements, else 0."""
     return tirx.min(tirx.max(position, -edge - position), 2 * last + edge - tirx.max(position, -edge - position))
 
@@ -194,7 +196,7 @@ _COPY_POSITIONS: Mapping[str, Callable[[Any, Any], Any]] = {
 def _triangle(name: str, keep: Callable[[Any, Any], Any]) -> None:
     # A selection, and no branch: of a branch, TVM splits the loop at the diagonal, which is outside of it for large k
     # where one of the axes has size 1, and the kernel writes there.
-    def triangle(x: Any, k: int) -> Any:
+    def triangle(x: Tensor, k: int) -> Any:
         zero, first = tirx.const(0, x.dtype), constant(k, "int64")
         return te.compute(x.shape, lambda *i: tirx.Select(keep(i[-1] - i[-2], first), x(*i), zero), name)
 

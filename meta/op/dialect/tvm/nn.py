@@ -10,16 +10,15 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, select, widen
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import axes_of, elements_of, exponentials, read_reduced, reduce_axes
 from meta.backend.tvm.te.select import opaque_select
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
 
-
-def _scalar_result(x: Any, value: float, name: str) -> Any:
+def _scalar_result(x: Tensor, value: float, name: str) -> Any:
     """The result for a 0-d x: `value`, or NaN where x is not finite. (TVM would simplify x - x to 0 and lose NaN.)"""
     dtype = str(x.dtype)
 
@@ -31,7 +30,7 @@ def _scalar_result(x: Any, value: float, name: str) -> Any:
 
 
 @compute("softmax")
-def softmax(x: Any, axis: int) -> Any:
+def softmax(x: Tensor, axis: int) -> Any:
     if not len(x.shape):
         return _scalar_result(x, 1.0, "softmax")
     axes = axes_of(axis, len(x.shape))
@@ -42,7 +41,7 @@ def softmax(x: Any, axis: int) -> Any:
 
 
 @compute("softmax_dx")
-def softmax_dx(y: Any, dy: Any, axis: int) -> Any:
+def softmax_dx(y: Tensor, dy: Tensor, axis: int) -> Any:
     axes, a, b = axes_of(axis, len(y.shape)), elements_of(y), elements_of(dy)
     total = reduce_axes(y, axes, te.sum, lambda *i: a(*i) * b(*i), "total")
     return te.compute(
@@ -51,7 +50,7 @@ def softmax_dx(y: Any, dy: Any, axis: int) -> Any:
 
 
 @compute("log_softmax")
-def log_softmax(x: Any, axis: int) -> Any:
+def log_softmax(x: Tensor, axis: int) -> Any:
     if not len(x.shape):
         return _scalar_result(x, 0.0, "log_softmax")
     axes = axes_of(axis, len(x.shape))
@@ -61,28 +60,28 @@ def log_softmax(x: Any, axis: int) -> Any:
 
 
 @compute("log_softmax_dx")
-def log_softmax_dx(y: Any, dy: Any, axis: int) -> Any:
+def log_softmax_dx(y: Tensor, dy: Tensor, axis: int) -> Any:
     axes, a, b = axes_of(axis, len(y.shape)), elements_of(y), elements_of(dy)
     total = reduce_axes(y, axes, te.sum, b, "total")
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         return cast(b(*i) - te_math.exp(a(*i)) * read_reduced(total, axes, i), str(y.dtype))
 
     return te.compute(y.shape, element, "log_softmax_dx")
 
 
 @compute("bias_add")
-def bias_add(x: Any, bias: Any, axis: int) -> Any:
+def bias_add(x: Tensor, bias: Tensor, axis: int) -> Any:
     channel = axis % len(x.shape)
     return te.compute(x.shape, lambda *i: x(*i) + bias(i[channel]), "bias_add")
 
 
-def _apply_mask(x: Any, mask: Any, p: float, name: str) -> Any:
+def _apply_mask(x: Tensor, mask: Tensor, p: float, name: str) -> Any:
     """x / (1 - p) where the mask is true, else 0."""
     dtype = accumulation_dtype(x.dtype)
     scale, zero = constant(0.0 if p == 1 else 1 / (1 - p), dtype), tirx.const(0, dtype)
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         # A selection that loads x whatever the mask: a load that waits for random bits takes a GPU longer.
         return cast(opaque_select(mask(*i), cast(x(*i), dtype) * scale, zero), str(x.dtype))
 
@@ -90,8 +89,8 @@ def _apply_mask(x: Any, mask: Any, p: float, name: str) -> Any:
 
 
 @compute("dropout", constants=(0, 1))
-def dropout(x: Any, key: Any, p: float) -> Any:
-    def is_kept(*i: Any) -> Expr:
+def dropout(x: Tensor, key: Any, p: float) -> Any:
+    def is_kept(*i: Expr) -> Expr:
         if p in (0, 1):
             return tirx.const(p == 0, "bool")
         position = philox.position(i, x.shape)
@@ -102,5 +101,5 @@ def dropout(x: Any, key: Any, p: float) -> Any:
 
 
 @compute("dropout_dx", constants=(0, 1))
-def dropout_dx(dy: Any, mask: Any, p: float) -> Any:
+def dropout_dx(dy: Tensor, mask: Tensor, p: float) -> Any:
     return _apply_mask(dy, mask, p, "dropout_dx")

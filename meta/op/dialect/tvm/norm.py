@@ -8,7 +8,9 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import (
     Value,
     axes_of,
@@ -22,31 +24,30 @@ from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
 Axes = tuple[int, ...]
 
 
-def _moments(x: Any, axes: Axes, dtype: str) -> tuple[Any, Any]:
+def _moments(x: Tensor, axes: Axes, dtype: str) -> tuple[Any, Any]:
     """The mean along `axes` and the sum of squared differences from it, in a dtype; the axes stay as size 1."""
     value, size = elements_of(x, dtype), count_elements(x, axes, dtype)
     total = reduce_axes(x, axes, te.sum, value, "total")
     mean = te.compute(total.shape, lambda *i: total(*i) / size, "mean")
 
-    def squared(*i: Any) -> Expr:
+    def squared(*i: Expr) -> Expr:
         difference = value(*i) - read_reduced(mean, axes, i)
         return difference * difference
 
     return mean, reduce_axes(x, axes, te.sum, squared, "squares")
 
 
-def _inverse_deviation(squares: Any, size: Expr, eps: float) -> Any:
-    def element(*i: Any) -> Expr:
+def _inverse_deviation(squares: Tensor, size: Expr, eps: float) -> Any:
+    def element(*i: Expr) -> Expr:
         return const(size, 1) / tirx.sqrt(squares(*i) / size + const(size, eps))
 
     return te.compute(squares.shape, element, "invstd")
 
 
-def _normalise_rows(x: Any, axes: Axes, eps: float) -> tuple[Value, Any, Expr]:
+def _normalise_rows(x: Tensor, axes: Axes, eps: float) -> tuple[Value, Any, Expr]:
     """The normalised x, 1 / deviation, and the number of elements per row."""
     dtype = accumulation_dtype(x.dtype)
     value, size = elements_of(x), count_elements(x, axes, dtype)
@@ -77,13 +78,13 @@ def _over_rows(name: str, normalise: Callable[[Any, Axes, float], Value]) -> Non
         axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype)
         normalised = normalise(x, axes, eps)
 
-        def element(*i: Any) -> Expr:
+        def element(*i: Expr) -> Expr:
             return cast(_scale_and_shift(normalised(*i), scale, bias, axes, i, dtype), str(x.dtype))
 
         return te.compute(x.shape, element, name)
 
 
-def _divide_by_root_mean_square(x: Any, axes: Axes, eps: float) -> Value:
+def _divide_by_root_mean_square(x: Tensor, axes: Axes, eps: float) -> Value:
     value = elements_of(x)
     squares = reduce_axes(x, axes, te.sum, lambda *i: value(*i) * value(*i), "squares")
     inverse = _inverse_deviation(squares, count_elements(x, axes, accumulation_dtype(x.dtype)), eps)
@@ -95,17 +96,17 @@ _over_rows("rms_norm", _divide_by_root_mean_square)
 
 
 @compute("layer_norm_dx")
-def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: Axes, eps: float) -> Any:
+def layer_norm_dx(x: Tensor, scale: Any, dy: Tensor, axis: Axes, eps: float) -> Any:
     axes, dtype, grad = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype), elements_of(dy)
     normalised, invstd, size = _normalise_rows(x, axes, eps)
 
-    def scaled(*i: Any) -> Expr:
+    def scaled(*i: Expr) -> Expr:
         return _scale_and_shift(grad(*i), scale, None, axes, i, dtype)
 
     grad_sum = reduce_axes(x, axes, te.sum, scaled, "grad_sum")
     projection = reduce_axes(x, axes, te.sum, lambda *i: scaled(*i) * normalised(*i), "projection")
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         rest = (read_reduced(grad_sum, axes, i) + normalised(*i) * read_reduced(projection, axes, i)) / size
         return cast(read_reduced(invstd, axes, i) * (scaled(*i) - rest), str(x.dtype))
 
@@ -113,7 +114,7 @@ def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: Axes, eps: float) -> Any:
 
 
 @compute("layer_norm_dwb")
-def layer_norm_dwb(x: Any, dy: Any, axis: Axes, eps: float, *, out: Any) -> Any:
+def layer_norm_dwb(x: Tensor, dy: Tensor, axis: Axes, eps: float, *, out: Outs) -> Any:
     axes, grad = axes_of(axis, len(x.shape)), elements_of(dy)
     rest = tuple(a for a in range(len(x.shape)) if a not in axes)
     normalised, _, _ = _normalise_rows(x, axes, eps)
@@ -123,11 +124,11 @@ def layer_norm_dwb(x: Any, dy: Any, axis: Axes, eps: float, *, out: Any) -> Any:
 
 
 @compute("layer_norm_dxwb")
-def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: Axes, eps: float, *, out: Any) -> Any:
+def layer_norm_dxwb(x: Tensor, scale: Any, dy: Tensor, axis: Axes, eps: float, *, out: Outs) -> Any:
     return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps, out=out[1:])
 
 
-def _split_channel(x: Any, axis: int) -> tuple[int, Axes, str]:
+def _split_channel(x: Tensor, axis: int) -> tuple[int, Axes, str]:
     """The channel axis, the other axes, and the dtype of computation."""
     # Batch norm over at most so many elements computes in float64: over two of them, the gradient is a difference of
     # nearly equal numbers, which magnifies rounding by up to variance / eps.
@@ -141,22 +142,22 @@ def _split_channel(x: Any, axis: int) -> tuple[int, Axes, str]:
 
 @compute("batch_norm_train")
 def batch_norm_train(
-    x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: float, eps: float, axis: int, *, out: Any
+    x: Tensor, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: float, eps: float, axis: int, *, out: Outs
 ) -> Any:
     channel, others, dtype = _split_channel(x, axis)
     value, size = elements_of(x, dtype), count_elements(x, others, dtype)
     mean, squares = _moments(x, others, dtype)
     invstd = _inverse_deviation(squares, size, eps)
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         normalised = (value(*i) - read_reduced(mean, others, i)) * read_reduced(invstd, others, i)
         return cast(_scale_and_shift(normalised, w, b, (channel,), i, dtype), out[0].dtype)
 
-    def update_statistic(running: Any, batch: Any, scale: Expr, name: str) -> Any:
+    def update_statistic(running: Tensor, batch: Any, scale: Expr, name: str) -> Any:
         """The running statistic after this batch; unchanged if the batch is empty."""
         weight = select(size > const(size, 0), const(size, momentum), const(size, 0))
 
-        def running_element(c: Any) -> Expr:
+        def running_element(c: Expr) -> Expr:
             previous = cast(running(c), dtype)
             current = batch(*(c if a == channel else 0 for a in range(len(x.shape)))) * scale
             blended = select(size > const(size, 0), previous * (const(size, 1) - weight) + current * weight, previous)
@@ -176,13 +177,13 @@ def batch_norm_train(
 
 
 @compute("batch_norm_train_dxwb")
-def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
+def batch_norm_train_dxwb(dy: Tensor, x: Tensor, w: Any, mean: Tensor, invstd: Tensor, axis: int, *, out: Outs) -> Any:
     channel, others, dtype = _split_channel(x, axis)
     grad, normalised = elements_of(dy, dtype), _normalised_by(x, mean, invstd, axis)
     size = count_elements(x, others, dtype)
     projection, grad_sum = _channel_sums(dy, x, mean, invstd, axis)
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         rest = (read_reduced(grad_sum, others, i) + normalised(*i) * read_reduced(projection, others, i)) / size
         scale = _scale_and_shift(cast(invstd(i[channel]), dtype), w, None, (channel,), i, dtype)
         return cast(scale * (grad(*i) - rest), out[0].dtype)
@@ -195,7 +196,7 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 
 
 @compute("batch_norm_stats")
-def batch_norm_stats(x: Any, eps: float, axis: int, *, out: Any) -> Any:
+def batch_norm_stats(x: Tensor, eps: float, axis: int, *, out: Outs) -> Any:
     _, others, dtype = _split_channel(x, axis)
     mean, squares = _moments(x, others, dtype)
     size = count_elements(x, others, dtype)
@@ -208,13 +209,13 @@ def batch_norm_stats(x: Any, eps: float, axis: int, *, out: Any) -> Any:
 
 
 @compute("batch_norm_sums")
-def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int, *, out: Any) -> Any:
+def batch_norm_sums(dy: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, axis: int, *, out: Outs) -> Any:
     others = _split_channel(x, axis)[1]
     projection, grad_sum = _channel_sums(dy, x, mean, invstd, axis)
     return store_result(projection, others, out[0], "dw"), store_result(grad_sum, others, out[1], "db")
 
 
-def _channel_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int) -> tuple[Any, Any]:
+def _channel_sums(dy: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, axis: int) -> tuple[Any, Any]:
     """The sums of dy times the normalised x, and of dy, over all axes but the channels'; the axes stay as size 1."""
     _, others, dtype = _split_channel(x, axis)
     grad, normalised = elements_of(dy, dtype), _normalised_by(x, mean, invstd, axis)
@@ -222,7 +223,7 @@ def _channel_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int) -> tuple[A
     return projection, reduce_axes(x, others, te.sum, grad, "grad_sum")
 
 
-def _normalised_by(x: Any, mean: Any, invstd: Any, axis: int) -> Value:
+def _normalised_by(x: Tensor, mean: Tensor, invstd: Tensor, axis: int) -> Value:
     """(x - mean) * invstd, with one mean and invstd for each channel."""
     channel, _, dtype = _split_channel(x, axis)
     value = elements_of(x, dtype)
@@ -230,10 +231,12 @@ def _normalised_by(x: Any, mean: Any, invstd: Any, axis: int) -> Value:
 
 
 @compute("batch_norm_infer")
-def batch_norm_infer(x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
+def batch_norm_infer(
+    x: Tensor, running_mean: Tensor, running_var: Tensor, w: Any, b: Any, eps: float, axis: int
+) -> Any:
     channel, dtype, value = axis % len(x.shape), accumulation_dtype(x.dtype), elements_of(x)
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         c = i[channel]
         deviation = tirx.sqrt(cast(running_var(c), dtype) + const(cast(running_var(c), dtype), eps))
         normalised = (value(*i) - cast(running_mean(c), dtype)) / deviation

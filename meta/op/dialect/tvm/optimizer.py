@@ -11,30 +11,31 @@ from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import log
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, element, is_nan, is_number, select
+from meta.backend.tvm.te.elementwise import Operand, accumulation_dtype, cast, const, element, is_nan, is_number, select
 from meta.backend.tvm.te.exact import constant
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
-
 
 @compute("sgd", lift=("momentum", "weight_decay"), constants=(0,))
 def sgd(
-    x: Any, dx: Any, v: Any, learning_rate: Any, momentum: Any, weight_decay: Any, nesterov: bool, *, out: Any
-) -> Any:
+    x: Tensor, dx: Operand, v: Operand, learning_rate: Operand, momentum: Operand, weight_decay: Operand,
+    nesterov: bool, *, out: Outs,
+) -> Any:  # fmt: skip
     dtype = accumulation_dtype(out[0].dtype)
     factor = element(momentum, (), dtype)
     gradient = _gradient(x, dx, weight_decay, dtype)
 
-    def velocity(*i: Any) -> Expr:
+    def velocity(*i: Expr) -> Expr:
         return cast(factor * element(v, i, dtype) + gradient(i), out[1].dtype)
 
     new_velocity = te.compute(x.shape, velocity, "sgd_v")
 
-    def parameter(*i: Any) -> Expr:
+    def parameter(*i: Expr) -> Expr:
         step = element(new_velocity, i, dtype)
         if nesterov:
             step = gradient(i) + factor * step
@@ -44,18 +45,18 @@ def sgd(
 
 
 @compute("adam", lift=("beta1", "beta2", "eps", "weight_decay"), constants=(0,))
-def adam(x: Any, dx: Any, m: Any, v: Any, *numbers: Any, out: Any) -> Any:
+def adam(x: Tensor, dx: Operand, m: Tensor, v: Tensor, *numbers: Any, out: Outs) -> Any:
     return _adam(x, dx, m, v, None, *numbers, out=out)
 
 
 @compute("amsgrad", lift=("beta1", "beta2", "eps", "weight_decay"), constants=(0,))
-def amsgrad(x: Any, dx: Any, m: Any, v: Any, v_max: Any, *numbers: Any, out: Any) -> Any:
+def amsgrad(x: Tensor, dx: Operand, m: Tensor, v: Tensor, v_max: Operand, *numbers: Any, out: Outs) -> Any:
     return _adam(x, dx, m, v, v_max, *numbers, out=out)
 
 
 def _adam(
-    x: Any, dx: Any, m: Any, v: Any, v_max: Any, step: Any, learning_rate: Any, beta1: Any, beta2: Any, eps: Any,
-    weight_decay: Any, decoupled: bool, *, out: Any,
+    x: Tensor, dx: Operand, m: Tensor, v: Tensor, v_max: Operand | None, step: Operand | None, learning_rate: Operand,
+    beta1: Operand, beta2: Operand, eps: Operand, weight_decay: Operand, decoupled: bool, *, out: Outs,
 ) -> Any:  # fmt: skip
     dtype = accumulation_dtype(out[0].dtype)
     rate, decay = element(learning_rate, (), dtype), element(weight_decay, (), dtype)
@@ -65,13 +66,13 @@ def _adam(
     states = [new_mean, new_square_mean]
     if v_max is not None:
 
-        def largest(*i: Any) -> Expr:
+        def largest(*i: Expr) -> Expr:
             old, new = element(v_max, i, dtype), element(new_square_mean, i, dtype)
             return cast(select(tirx.Or(old >= new, is_nan(old)), old, new), out[3].dtype)
 
         states.append(te.compute(x.shape, largest, "adam_v_max"))
 
-    def parameter(*i: Any) -> Expr:
+    def parameter(*i: Expr) -> Expr:
         value = element(x, i, dtype)
         if decoupled and not (is_number(weight_decay) and weight_decay == 0):
             value = _where_nonzero(weight_decay, decay, value * (const(value, 1) - rate * decay), value)
@@ -85,7 +86,9 @@ def _adam(
 
 
 @compute("adagrad", lift=("eps", "weight_decay"), constants=(0,))
-def adagrad(x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_decay: Any, *, out: Any) -> Any:
+def adagrad(
+    x: Tensor, dx: Operand, total: Operand, learning_rate: Operand, eps: Operand, weight_decay: Operand, *, out: Outs
+) -> Any:
     dtype = accumulation_dtype(out[0].dtype)
     gradient = _gradient(x, dx, weight_decay, dtype)
     squared = _squared(gradient)
@@ -93,7 +96,7 @@ def adagrad(x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_de
         x.shape, lambda *i: cast(element(total, i, dtype) + squared(i), out[1].dtype), "adagrad_total"
     )
 
-    def parameter(*i: Any) -> Expr:
+    def parameter(*i: Expr) -> Expr:
         root = tirx.sqrt(element(new_total, i, dtype)) + element(eps, (), dtype)
         return cast(element(x, i, dtype) - element(learning_rate, (), dtype) * gradient(i) / root, out[0].dtype)
 
@@ -101,25 +104,25 @@ def adagrad(x: Any, dx: Any, total: Any, learning_rate: Any, eps: Any, weight_de
 
 
 @compute("rmsprop", lift=("alpha", "eps", "weight_decay", "momentum"), constants=(0,))
-def rmsprop(x: Any, dx: Any, v: Any, velocity: Any, *numbers: Any, out: Any) -> Any:
+def rmsprop(x: Tensor, dx: Operand, v: Tensor, velocity: Operand, *numbers: Any, out: Outs) -> Any:
     return _rmsprop(x, dx, v, velocity, None, *numbers, out=out)
 
 
 @compute("rmsprop_centered", lift=("alpha", "eps", "weight_decay", "momentum"), constants=(0,))
-def rmsprop_centered(x: Any, dx: Any, v: Any, velocity: Any, m: Any, *numbers: Any, out: Any) -> Any:
+def rmsprop_centered(x: Tensor, dx: Operand, v: Tensor, velocity: Operand, m: Tensor, *numbers: Any, out: Outs) -> Any:
     return _rmsprop(x, dx, v, velocity, m, *numbers, out=out)
 
 
 def _rmsprop(
-    x: Any, dx: Any, v: Any, velocity: Any, m: Any, learning_rate: Any, alpha: Any, eps: Any, weight_decay: Any,
-    momentum: Any, *, out: Any,
+    x: Tensor, dx: Operand, v: Tensor, velocity: Operand, m: Tensor | None, learning_rate: Operand, alpha: Operand,
+    eps: Operand, weight_decay: Operand, momentum: Operand, *, out: Outs,
 ) -> Any:  # fmt: skip
     dtype = accumulation_dtype(out[0].dtype)
     gradient = _gradient(x, dx, weight_decay, dtype)
     new_square_mean = _running_mean("rmsprop_v", v, alpha, _squared(gradient), out[1].dtype, dtype)
     means = [] if m is None else [_running_mean("rmsprop_m", m, alpha, gradient, out[3].dtype, dtype)]
 
-    def new_velocity(*i: Any) -> Expr:
+    def new_velocity(*i: Expr) -> Expr:
         variance = element(new_square_mean, i, dtype)
         for mean in means:
             variance = variance - element(mean, i, dtype) * element(mean, i, dtype)
@@ -128,13 +131,13 @@ def _rmsprop(
 
     moved = te.compute(x.shape, new_velocity, "rmsprop_velocity")
 
-    def parameter(*i: Any) -> Expr:
+    def parameter(*i: Expr) -> Expr:
         return cast(element(x, i, dtype) - element(learning_rate, (), dtype) * element(moved, i, dtype), out[0].dtype)
 
     return te.compute(x.shape, parameter, "rmsprop_x"), new_square_mean, moved, *means
 
 
-def _gradient(x: Any, dx: Any, weight_decay: Any, dtype: str) -> Callable[[tuple[Any, ...]], Expr]:
+def _gradient(x: Operand, dx: Operand, weight_decay: Operand, dtype: str) -> Callable[[tuple[Any, ...]], Expr]:
     """dx + weight_decay * x, by element."""
     decay = element(weight_decay, (), dtype)
 
@@ -156,7 +159,7 @@ def _squared(value: Callable[[tuple[Any, ...]], Expr]) -> Callable[[tuple[Any, .
 
 
 def _running_mean(
-    name: str, state: Any, beta: Any, value: Callable[[tuple[Any, ...]], Expr], stored: str, dtype: str
+    name: str, state: Tensor, beta: Any, value: Callable[[tuple[Any, ...]], Expr], stored: str, dtype: str
 ) -> Any:
     """beta * state + (1 - beta) * value."""
     factor, rest = element(beta, (), dtype), _complement(beta, dtype)
@@ -175,7 +178,7 @@ def _complement(beta: Any, dtype: str) -> Expr:
     return cast(tirx.const(1, "float64") - element(beta, (), "float64"), dtype)
 
 
-def _correction(beta: Any, step: Any, dtype: str) -> Expr:
+def _correction(beta: Any, step: Operand, dtype: str) -> Expr:
     """1 - beta**step: a running mean that started at 0 is divided by it."""
     if not is_number(beta):
         power = tirx.pow(element(beta, (), "float64"), element(step, (), "float64"))

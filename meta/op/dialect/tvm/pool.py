@@ -17,8 +17,9 @@ from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.devices import WARP
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
 from meta.backend.tvm.te.select import opaque_select
 from meta.backend.windows import Windows
@@ -50,7 +51,7 @@ def _lowest(dtype: str) -> Any:
     return tirx.const(-inf if dtypes.is_float(dtype) else dtypes.int_range(dtype)[0], dtype)
 
 
-def _first(a: Any, b: Any, dtype: str) -> Any:
+def _first(a: Expr, b: Expr, dtype: str) -> Any:
     """Whether a is the maximum of the two: larger, or NaN."""
     return tirx.any(a > b, tirx.isnan(a)) if dtypes.is_float(dtype) else a > b
 
@@ -67,7 +68,7 @@ def _element(axes: _Axes, i: Any, r: list[Any]) -> tuple[list[Any], list[Any]]:
     return clamped, [condition for some in inside for condition in some]
 
 
-def _pooled_shape(x: Any, axes: _Axes) -> tuple[Any, ...]:
+def _pooled_shape(x: Tensor, axes: _Axes) -> tuple[Any, ...]:
     # 64 bits: a fused operator declares the sizes of its operands so.
     return (*x.shape[:2], *(tirx.IntImm("int64", axis.count) for axis in axes))
 
@@ -87,7 +88,7 @@ def _planes() -> Any:
     return max_pool
 
 
-def _max(x: Any, axes: _Axes, kind: str) -> Any:
+def _max(x: Tensor, axes: _Axes, kind: str) -> Any:
     """The maximum of each window."""
     if _loops_over_planes(kind):
         return _planes().largest(x, axes)
@@ -95,7 +96,7 @@ def _max(x: Any, axes: _Axes, kind: str) -> Any:
     largest = te.comm_reducer(lambda a, b: tirx.Select(_first(a, b, dtype), a, b), lambda _: _lowest(dtype), "max")
     r = _reduction_axes(axes)
 
-    def element(n: Any, c: Any, *i: Any) -> Any:
+    def element(n: Expr, c: Expr, *i: Expr) -> Any:
         position, inside = _element(axes, i, r)
         return largest(_where(inside, widen(x(n, c, *position)), _lowest(dtype)), r)
 
@@ -113,7 +114,7 @@ def _flat_index(position: list[Any], axes: _Axes, dtype: str) -> Any:
     return flat.astype("int32").astype(dtype) if is_narrow else flat.astype(dtype)
 
 
-def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, Any]:
+def _max_with_indices(x: Tensor, axes: _Axes, index: str, kind: str) -> tuple[Any, Any]:
     """The maximum of each window and its flat index: of equal elements the first, of several NaN the last; -1 for a
     window without elements.
 
@@ -127,7 +128,7 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
     )
     shape, volume = _pooled_shape(x, axes), prod(axis.kernel for axis in axes)
 
-    def pair(n: Any, c: Any, i: Any, r: list[Any]) -> tuple[Any, Any]:
+    def pair(n: Expr, c: Expr, i: Any, r: list[Any]) -> tuple[Any, Any]:
         position, inside = _element(axes, i, r)
         flat = _flat_index(position, axes, index)
         return _where(inside, widen(x(n, c, *position)), lowest), _where(inside, flat, missing)
@@ -138,7 +139,7 @@ def _max_with_indices(x: Any, axes: _Axes, index: str, kind: str) -> tuple[Any, 
         return narrow(y, x.dtype), indices
     step = te.reduce_axis((0, -(-volume // WARP)), "step")
 
-    def part(n: Any, c: Any, *i: Any) -> Any:
+    def part(n: Expr, c: Expr, *i: Expr) -> Any:
         *window, lane = i
         element = tirx.min(step * WARP + lane, volume - 1)  # the last element may be taken several times
         return in_order(pair(n, c, window, _unravel(element, axes)), step)
@@ -159,7 +160,7 @@ def _later(a: _Pair, b: _Pair) -> _Pair:
     """The maximum of two pairs, b being the later one: a for equal values, b for NaN."""
     (x, i), (y, j) = a, b
 
-    def takes_b(y: Any) -> Any:
+    def takes_b(y: Expr) -> Any:
         return tirx.any(_first(y, x, dtype_of(x)), i < 0)
 
     return _bind(y, lambda y: tirx.Select(takes_b(y), y, x)), _bind(y, lambda y: tirx.Select(takes_b(y), j, i))
@@ -172,7 +173,7 @@ def _first_of_equal(a: _Pair, b: _Pair) -> _Pair:
     (x, i), (y, j) = a, b
     unsigned = f"u{dtype_of(i)}"
 
-    def takes_b(y: Any) -> Any:
+    def takes_b(y: Expr) -> Any:
         larger = tirx.any(y > x, tirx.all(tirx.EQ(y, x), j.astype(unsigned) < i.astype(unsigned)))
         if not dtypes.is_float(dtype_of(x)):
             return larger
@@ -202,13 +203,13 @@ def _unravel(element: Any, axes: _Axes) -> list[Any]:
     return [element, *r]
 
 
-def _max_dx(dy: Any, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
+def _max_dx(dy: Tensor, indices: Any, shape: Any, axes: _Axes, kind: str) -> Any:
     if kind == "cpu":
         return _planes().max_dx(dy, indices, shape)
 
     dtype = dtype_of(indices)
 
-    def share(h: Sequence[Any], n: Any, c: Any, window: _Candidate) -> Any:
+    def share(h: Sequence[Any], n: Expr, c: Expr, window: _Candidate) -> Any:
         """A window that does not cover h has its maximum elsewhere. For one that does not exist, the compared index is
         outside of the plane. (GPUs compute it from positions in 32 bits, once for several channels.)"""
         nearest = window.nearest
@@ -234,7 +235,7 @@ class _Candidate:
 def _gather(shape: Any, dtype: str, axes: _Axes, share: Any, name: str, kind: str) -> Any:
     """The sum, at each position h, of `share(h, n, c, candidate)` over the candidates for windows that cover it."""
 
-    def of_window(n: Any, c: Any, h: Any, j: Sequence[Any]) -> Any:
+    def of_window(n: Expr, c: Expr, h: Any, j: Sequence[Any]) -> Any:
         covering = [axis.covering(p, q) for axis, p, q in zip(axes, h, j, strict=True)]
         index = [window for window, _ in covering]
         nearest = [_within(a, axis.count) if some else a for axis, (a, some) in zip(axes, covering, strict=True)]
@@ -259,20 +260,20 @@ def _elements(axes: _Axes, i: Any, include_pad: bool, dtype: str) -> Any:
     return tirx.const(total, dtype) if isinstance(total, int) else total.astype(dtype)
 
 
-def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
+def _avg(x: Tensor, axes: _Axes, include_pad: bool) -> Any:
     is_integer = dtypes.is_int(str(x.dtype))
     dtype = accumulation_dtype(x.dtype)
     if is_integer:
         dtype = "uint64" if x.dtype == "uint64" else "int64"
     r = _reduction_axes(axes)
 
-    def element(n: Any, c: Any, *i: Any) -> Any:
+    def element(n: Expr, c: Expr, *i: Expr) -> Any:
         place, inside = _element(axes, i, r)
         return te.sum(_where(inside, x(n, c, *place).astype(dtype), tirx.const(0, dtype)), r)
 
     total = te.compute(_pooled_shape(x, axes), element, "sum_pool")
 
-    def mean(n: Any, c: Any, *i: Any) -> Any:
+    def mean(n: Expr, c: Expr, *i: Expr) -> Any:
         divisor = _elements(axes, i, include_pad, dtype)
         if is_integer:
             return tirx.truncdiv(total(n, c, *i), tirx.max(divisor, tirx.const(1, dtype))).astype(x.dtype)
@@ -281,7 +282,7 @@ def _avg(x: Any, axes: _Axes, include_pad: bool) -> Any:
     return te.compute(total.shape, mean, "avg_pool")
 
 
-def _whole_mean(x: Any) -> Any:
+def _whole_mean(x: Tensor) -> Any:
     """The mean of each plane, by the schedule of rows."""
     dtype, axes = accumulation_dtype(x.dtype), tuple(range(2, len(x.shape)))
     total = reduce_axes(x, axes, te.sum, elements_of(x, dtype), "sum_pool")
@@ -289,61 +290,61 @@ def _whole_mean(x: Any) -> Any:
     return te.compute(total.shape, lambda *i: (total(*i) / count).astype(x.dtype), "avg_pool")
 
 
-def _avg_dx(dy: Any, shape: Any, axes: _Axes, include_pad: bool, kind: str) -> Any:
+def _avg_dx(dy: Tensor, shape: Any, axes: _Axes, include_pad: bool, kind: str) -> Any:
     dtype = accumulation_dtype(dy.dtype)
 
-    def share(_: Sequence[Any], n: Any, c: Any, window: _Candidate) -> Any:
+    def share(_: Sequence[Any], n: Expr, c: Expr, window: _Candidate) -> Any:
         part = widen(dy(n, c, *window.nearest)) / _elements(axes, window.nearest, include_pad, dtype)
         return _where(window.conditions, part, tirx.const(0, dtype))
 
     return _gather(shape, dy.dtype, axes, share, "avg_pool_dx", kind)
 
 
-def max_pool(x: Any, *window_args: Any, kind: str) -> Any:
+def max_pool(x: Tensor, *window_args: Any, kind: str) -> Any:
     return _max(x, windows.pool_windows(_spatial(x.shape), *window_args), kind)
 
 
-def max_pool_with_indices(x: Any, *window_args: Any, out: Any, kind: str) -> Any:
+def max_pool_with_indices(x: Tensor, *window_args: Any, out: Outs, kind: str) -> Any:
     return _max_with_indices(x, windows.pool_windows(_spatial(x.shape), *window_args), out[1].dtype, kind)
 
 
-def max_pool_dx(dy: Any, indices: Any, shape: _Ints, *window_args: Any, out: Any, kind: str) -> Any:
+def max_pool_dx(dy: Tensor, indices: Tensor, shape: _Ints, *window_args: Any, out: Outs, kind: str) -> Any:
     extents = out[0].shape
     return _max_dx(dy, indices, extents, windows.pool_windows(_spatial(extents), *window_args), kind)
 
 
-def avg_pool(x: Any, *args: Any) -> Any:
+def avg_pool(x: Tensor, *args: Any) -> Any:
     *window_args, include_pad = args
     return _avg(x, windows.pool_windows(_spatial(x.shape), *window_args), include_pad)
 
 
-def avg_pool_dx(dy: Any, shape: _Ints, *args: Any, out: Any, kind: str) -> Any:
+def avg_pool_dx(dy: Tensor, shape: _Ints, *args: Any, out: Outs, kind: str) -> Any:
     *window_args, include_pad = args
     extents = out[0].shape
     return _avg_dx(dy, extents, windows.pool_windows(_spatial(extents), *window_args), include_pad, kind)
 
 
-def adaptive_max_pool(x: Any, size: _Ints, *, out: Any, kind: str) -> Any:
+def adaptive_max_pool(x: Tensor, size: _Ints, *, out: Outs, kind: str) -> Any:
     return _max(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), kind)
 
 
-def adaptive_max_pool_with_indices(x: Any, size: _Ints, *, out: Any, kind: str) -> Any:
+def adaptive_max_pool_with_indices(x: Tensor, size: _Ints, *, out: Outs, kind: str) -> Any:
     axes = windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape))
     return _max_with_indices(x, axes, out[1].dtype, kind)
 
 
-def adaptive_max_pool_dx(dy: Any, indices: Any, shape: _Ints, *, out: Any, kind: str) -> Any:
+def adaptive_max_pool_dx(dy: Tensor, indices: Tensor, shape: _Ints, *, out: Outs, kind: str) -> Any:
     extents = out[0].shape
     return _max_dx(dy, indices, extents, windows.adaptive_pool_windows(_spatial(extents), _spatial(dy.shape)), kind)
 
 
-def adaptive_avg_pool(x: Any, size: _Ints, *, out: Any) -> Any:
+def adaptive_avg_pool(x: Tensor, size: _Ints, *, out: Outs) -> Any:
     if _spatial(x.shape) and prod(_spatial(out[0].shape)) == 1:
         return _whole_mean(x)
     return _avg(x, windows.adaptive_pool_windows(_spatial(x.shape), _spatial(out[0].shape)), False)
 
 
-def adaptive_avg_pool_dx(dy: Any, shape: _Ints, *, out: Any, kind: str) -> Any:
+def adaptive_avg_pool_dx(dy: Tensor, shape: _Ints, *, out: Outs, kind: str) -> Any:
     extents = out[0].shape
     if prod(_spatial(dy.shape)) == 1 and str(dy.dtype) != "bfloat16":  # TVM cannot store its short rows as vectors
         share = tirx.const(prod(_spatial(extents)), accumulation_dtype(dy.dtype))

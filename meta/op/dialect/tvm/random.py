@@ -7,9 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
-from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, element, select
+from meta.backend.tvm.te.elementwise import Operand, accumulation_dtype, cast, const, element, select
+from meta.backend.tvm.te.intrinsic import Expr
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.dtype import smallest_normal
@@ -17,7 +19,6 @@ from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
 _WIDE: Final = "float64"
 
 
@@ -25,17 +26,17 @@ def _f64(value: float) -> Expr:
     return tirx.const(value, _WIDE)
 
 
-def _generate(key: Any, out: Any, count: int, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
+def _generate(key: Any, out: TensorSpec, count: int, value: Callable[[tuple[Expr, ...]], Expr], name: str) -> Any:
     """A tensor like `out` of `value(random words)` per element. count: the words of an element."""
 
-    def element_at(*i: Any) -> Expr:
+    def element_at(*i: Expr) -> Expr:
         return cast(value(philox.words(key, philox.position(i, out.shape), count)), out.dtype)
 
     return te.compute(out.shape, element_at, name)
 
 
 @compute("uniform", sizes=("shape",), lift=("low", "high"))
-def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
+def uniform(key: Any, shape: Any, low: Operand, high: Operand, dtype: str, *, out: Outs) -> Any:
     value_dtype = accumulation_dtype(dtype)
     lower, upper = element(low, (), value_dtype), element(high, (), value_dtype)
 
@@ -48,7 +49,7 @@ def uniform(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) 
 
 
 @compute("normal", sizes=("shape",), lift=("mean", "std"))
-def normal(key: Any, shape: Any, mean: Any, std: Any, dtype: str, *, out: Any) -> Any:
+def normal(key: Any, shape: Any, mean: Operand, std: Operand, dtype: str, *, out: Outs) -> Any:
     value_dtype = accumulation_dtype(dtype)
     centre, scale = element(mean, (), value_dtype), element(std, (), value_dtype)
     gaussian, count = (_gaussian_float64, 4) if value_dtype == "float64" else (_gaussian_float32, 2)
@@ -83,13 +84,13 @@ def _cosine_float64(turn: Expr) -> Expr:
 
 
 @compute("randint", sizes=("shape",), lift=("low", "high"))
-def randint(key: Any, shape: Any, low: Any, high: Any, dtype: str, *, out: Any) -> Any:
+def randint(key: Any, shape: Any, low: Operand, high: Operand, dtype: str, *, out: Outs) -> Any:
     lower, upper = element(low, (), "int64"), element(high, (), "int64")
     return _generate(key, out[0], 2, lambda block: philox.integer(block, lower, upper), "randint")
 
 
 @compute("bernoulli", sizes=("shape",), lift=("p",))
-def bernoulli(key: Any, shape: Any, p: Any, dtype: str, *, out: Any) -> Any:
+def bernoulli(key: Any, shape: Any, p: Operand, dtype: str, *, out: Outs) -> Any:
     probability = element(p, (), "float32")
     return _generate(key, out[0], 1, lambda block: philox.bernoulli(block, probability), "bernoulli")
 
@@ -101,7 +102,7 @@ _NEAR: Final = 0.06
 _MOST_TERMS: Final = 100_000.0
 
 
-def _loops(operands: list[Any], out: Any, value: Callable[..., Expr], name: str) -> Any:
+def _loops(operands: list[Any], out: TensorSpec, value: Callable[..., Expr], name: str) -> Any:
     """A tensor like `out` of `value(index, *buffers)`, float64, which also writes the loops of an element."""
     shape = out.shape
 
@@ -112,12 +113,14 @@ def _loops(operands: list[Any], out: Any, value: Callable[..., Expr], name: str)
     return te.compute(shape, lambda *i: cast(drawn(*i), out.dtype), name)
 
 
-def _wide(x: Any, shape: Any) -> Any:
+def _wide(x: Operand, shape: Any) -> Any:
     """An operand broadcast to a shape, in float64."""
     return te.compute(shape, lambda *i: element(x, i, _WIDE), "wide")
 
 
-def _draw(key: Any, x: Any, out: Any, value: Callable[[Expr, Callable[[Expr], Any]], Expr], name: str) -> Any:
+def _draw(
+    key: Any, x: Operand, out: TensorSpec, value: Callable[[Expr, Callable[[Expr], Any]], Expr], name: str
+) -> Any:
     """Numbers of the distributions with parameters `x`: `value(parameter, words)`, where words(n) are the four words
     of block n in the element's own stream."""
 
@@ -129,7 +132,7 @@ def _draw(key: Any, x: Any, out: Any, value: Callable[[Expr, Callable[[Expr], An
 
 
 @compute("poisson")
-def poisson(key: Any, rate: Any, *, out: Any) -> Any:
+def poisson(key: Any, rate: Any, *, out: Outs) -> Any:
     inverted = 10.0  # The rate below which Poisson numbers are found by inversion.
 
     def value(rate: Expr, words: Callable[[Expr], Any]) -> Expr:
@@ -208,7 +211,7 @@ def _excess(x: Expr) -> Expr:
 
 
 @compute("standard_gamma")
-def standard_gamma(key: Any, alpha: Any, *, out: Any) -> Any:
+def standard_gamma(key: Any, alpha: Any, *, out: Outs) -> Any:
     draw = _gamma_words_float64 if out[0].dtype == "float64" else _gamma_words_float32
     smallest = _f64(smallest_normal(out[0].dtype))
 
@@ -225,14 +228,14 @@ def standard_gamma(key: Any, alpha: Any, *, out: Any) -> Any:
     return _draw(key, alpha, out[0], value, "standard_gamma")
 
 
-def _gamma_words_float32(words: Callable[[Expr], Any], attempt: Expr) -> tuple[Expr, Expr, Expr]:
+def _gamma_words_float32(words: Callable[[Expr], Any], attempt: Expr) -> Any:
     """A normal number and two uniform ones in (0, 1] from one block. They are computed in float64, since another
     rounding could accept another attempt."""
     fraction, turn, *rest = (_positive(word) for word in words(attempt))
     return tirx.sqrt(_f64(-2) * te_math.log(fraction)) * _cosine_float64(turn), *rest
 
 
-def _gamma_words_float64(words: Callable[[Expr], Any], attempt: Expr) -> tuple[Expr, Expr, Expr]:
+def _gamma_words_float64(words: Callable[[Expr], Any], attempt: Expr) -> Any:
     """The same with all digits of float64, from two blocks."""
     one = tirx.const(1, "int64")
     first, second = words(attempt << one), words((attempt << one) + one)
@@ -274,7 +277,7 @@ def _reject_gamma(number: Any, alpha: Expr, draw: Callable[[Expr], tuple[Expr, E
 
 
 @compute("standard_gamma_grad")
-def standard_gamma_grad(alpha: Any, sample: Any, *, out: Any) -> Any:
+def standard_gamma_grad(alpha: Operand, sample: Operand, *, out: Outs) -> Any:
     """By derivatives of the series 6.5.29 and of the fraction 6.5.31 of the "Handbook of Mathematical Functions" (1964)
     for the incomplete gamma functions; of large shape parameters by an asymptotic expansion."""
     is_double = out[0].dtype == "float64"

@@ -9,9 +9,11 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import exact
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_one, safe_divisor, select
+from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import (
     axes_of,
     count_elements,
@@ -32,25 +34,23 @@ from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
 
-Expr = Any
-
 
 def _reduce_once(name: str, reducer: Callable[[Expr, Any], Any], prepare: Callable[[Any, str], Any]) -> None:
     """Register a reduction of one pass over the elements `prepare(x, result dtype)`."""
 
     @compute(name)
-    def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+    def run(x: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
         axes = axes_of(axis, len(x.shape))
         return store_result(
             reduce_axes(x, axes, reducer, prepare(x, out[0].dtype), name), axes, out[0], f"{name}_result"
         )
 
 
-def _as_result_dtype(x: Any, dtype: str) -> Any:
+def _as_result_dtype(x: Tensor, dtype: str) -> Any:
     return elements_of(x, accumulation_dtype(dtype))
 
 
-def _as_truth_values(x: Any, dtype: str) -> Any:
+def _as_truth_values(x: Tensor, dtype: str) -> Any:
     return lambda *i: cast(x(*i), "bool").astype("uint8")
 
 
@@ -61,7 +61,7 @@ _reduce_once("any", te.max, _as_truth_values)
 
 
 @compute("mean")
-def mean(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+def mean(x: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
     axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(out[0].dtype)
     total = reduce_axes(x, axes, te.sum, elements_of(x, dtype), "mean_sum")
     return store_result(total, axes, out[0], "mean", lambda value: value / count_elements(x, axes, dtype))
@@ -69,7 +69,7 @@ def mean(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
 
 def _extremum(name: str, largest: bool) -> None:
     @compute(name)
-    def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+    def run(x: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
         axes = axes_of(axis, len(x.shape))
         extremum = _extremum_key(x, axes, order_key, largest)
         return store_result(extremum, axes, out[0], name, lambda key: from_order_key(key, out[0].dtype))
@@ -80,13 +80,13 @@ def _extremum_position(name: str, largest: bool) -> None:
     position) one element at a time."""
 
     @compute(name, pattern="softmax")
-    def run(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+    def run(x: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
         axes = axes_of(axis, len(x.shape))
         extremum = _extremum_key(x, axes, position_key, largest)
         position_dtype = _position_dtype(x, axes)
         largest_position = tirx.const(dtypes.int_range(position_dtype)[1], position_dtype)
 
-        def position(*i: Any) -> Expr:
+        def position(*i: Expr) -> Expr:
             flat: Expr = tirx.const(0, "int64")
             for d in axes:
                 flat = flat * x.shape[d] + i[d]
@@ -95,7 +95,7 @@ def _extremum_position(name: str, largest: bool) -> None:
         return store_result(reduce_axes(x, axes, te.min, position, f"{name}_position"), axes, out[0], name)
 
 
-def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
+def _position_dtype(x: Tensor, axes: tuple[int, ...]) -> str:
     """int32 if the sizes are known to fit: half the work, and TVM fails to narrow loop variables to 32 bits where their
     value is used as int64."""
     sizes = [x.shape[d] for d in axes]
@@ -103,7 +103,7 @@ def _position_dtype(x: Any, axes: tuple[int, ...]) -> str:
     return "int32" if is_static and math.prod(int(n) for n in sizes) <= dtypes.int_range("int32")[1] else "int64"
 
 
-def _extremum_key(x: Any, axes: tuple[int, ...], key: Callable[[Expr, bool], Expr], largest: bool) -> Any:
+def _extremum_key(x: Tensor, axes: tuple[int, ...], key: Callable[[Expr, bool], Expr], largest: bool) -> Any:
     reducer = te.max if largest else te.min
     return reduce_axes(x, axes, reducer, lambda *i: key(x(*i), largest), "best")
 
@@ -115,17 +115,17 @@ _extremum_position("argmin", largest=False)
 
 
 @compute("max_dx", pattern="softmax")
-def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+def max_dx(x: Tensor, y: Tensor, dy: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
     ndim, dtype = len(x.shape), accumulation_dtype(out[0].dtype)
     axes = axes_of(axis, ndim)
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
 
-    def share(*i: Any) -> Expr:
+    def share(*i: Expr) -> Expr:
         return select(tirx.EQ(x(*i), read_broadcast(y, axes, ndim, i)), one, zero)
 
     ties = reduce_axes(x, axes, te.sum, share, "ties")
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         return cast(
             share(*i) * cast(read_broadcast(dy, axes, ndim, i), dtype) / read_reduced(ties, axes, i), out[0].dtype
         )
@@ -134,7 +134,7 @@ def max_dx(x: Any, y: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> A
 
 
 @compute("prod_dx", pattern="softmax")
-def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+def prod_dx(x: Tensor, dy: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
     """dy times the product of the other elements: the total over x. Zeros and infinities are counted, not multiplied,
     because no division takes them out again."""
     ndim, dtype = len(x.shape), accumulation_dtype(out[0].dtype)
@@ -143,24 +143,24 @@ def prod_dx(x: Any, dy: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
     infinity_count = 1 << 31
     """The count of an infinity in the sum in which a zero counts 1."""
 
-    def is_zero(*i: Any) -> Expr:
+    def is_zero(*i: Expr) -> Expr:
         return tirx.EQ(value(*i), zero)
 
-    def is_infinite(*i: Any) -> Expr:
+    def is_infinite(*i: Expr) -> Expr:
         return tirx.EQ(tirx.abs(value(*i)), infinity)
 
-    def factor(*i: Any) -> Expr:
+    def factor(*i: Expr) -> Expr:
         """The element, 1 for a zero, and the sign of an infinity."""
         sign = select(value(*i) < zero, -one, one)
         return select(is_zero(*i), one, select(is_infinite(*i), sign, value(*i)))
 
-    def count(*i: Any) -> Expr:
+    def count(*i: Expr) -> Expr:
         return select(is_zero(*i), _int64(1), select(is_infinite(*i), _int64(infinity_count), _int64(0)))
 
     counts = reduce_axes(x, axes, te.sum, count, "counts")
     product = reduce_axes(x, axes, prod, factor, "factors")
 
-    def element(*i: Any) -> Expr:
+    def element(*i: Expr) -> Expr:
         others = read_reduced(product, axes, i) / factor(*i)
         rest = read_reduced(counts, axes, i) - count(*i)
         has_zero = tirx.NE(rest & _int64(infinity_count - 1), _int64(0))
@@ -178,14 +178,14 @@ def _int64(value: int) -> Expr:
 
 
 @compute("logsumexp", pattern="softmax")
-def logsumexp(x: Any, axis: Any, keepdims: bool, *, out: Any) -> Any:
+def logsumexp(x: Tensor, axis: Any, keepdims: bool, *, out: Outs) -> Any:
     dtype = accumulation_dtype(out[0].dtype)
     axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
     # A row maximum of NaN or +-inf is replaced by 0: inf - inf would be NaN, and NaN still reaches the sum.
     infinity = tirx.const(float("inf"), dtype)
     maximum = reduce_axes(x, axes, te.max, value, "highest")
 
-    def offset(*i: Any) -> Expr:
+    def offset(*i: Expr) -> Expr:
         row_maximum = read_reduced(maximum, axes, i)
         return select(tirx.abs(row_maximum) < infinity, row_maximum, tirx.const(0, dtype))
 
@@ -204,16 +204,16 @@ def _moment(name: str, is_root: bool) -> None:
     """Register the variance, or its root, which is computed from smaller differences where the variance overflows."""
 
     @compute(name, pattern="softmax", lift=("correction",))
-    def run(x: Any, axis: Any, correction: int, keepdims: bool, *, out: Any) -> Any:
+    def run(x: Tensor, axis: Any, correction: int, keepdims: bool, *, out: Outs) -> Any:
         dtype = accumulation_dtype(out[0].dtype)
         axes, value = axes_of(axis, len(x.shape)), elements_of(x, dtype)
         size = count_elements(x, axes, dtype)
         half, scale = const(size, 0.5), const(size, 2 * _SUM_SCALE[dtype])
 
-        def first(*i: Any) -> Expr:
+        def first(*i: Expr) -> Expr:
             return value(*(0 if d in axes else index for d, index in enumerate(i))) * half
 
-        def halved(*i: Any) -> Expr:
+        def halved(*i: Expr) -> Expr:
             return value(*i) * half
 
         # The mean is the mean of the differences from the first element, plus that element: a sum of large numbers
@@ -222,14 +222,14 @@ def _moment(name: str, is_root: bool) -> None:
         total = reduce_axes(x, axes, te.sum, lambda *i: exact.subtract(halved(*i), first(*i)) * scale, f"{name}_sum")
         offset = te.compute(total.shape, lambda *i: total(*i) / size / scale, f"{name}_offset")
 
-        def centred(*i: Any) -> Expr:
+        def centred(*i: Expr) -> Expr:
             start, rest = first(*i), read_reduced(offset, axes, i)
             high = exact.add(start, rest)
             low = exact.subtract(rest, exact.subtract(high, start))
             return exact.subtract(exact.subtract(halved(*i), high), low)
 
         def squares(factor: float, stage: str) -> Any:
-            def element(*i: Any) -> Expr:
+            def element(*i: Expr) -> Expr:
                 difference = centred(*i) * const(size, 2 * factor)
                 return difference * difference
 
@@ -242,7 +242,7 @@ def _moment(name: str, is_root: bool) -> None:
         factor = _SQUARE_SCALE[dtype]
         scaled = squares(factor, "scaled_squares")
 
-        def root(*i: Any) -> Expr:
+        def root(*i: Expr) -> Expr:
             is_infinite = tirx.EQ(variance(*i), const(size, math.inf))
             by_scale = tirx.sqrt(scaled(*i) / freedom) * const(size, 1 / factor)
             return select(is_infinite, by_scale, tirx.sqrt(variance(*i) / freedom))
@@ -256,7 +256,7 @@ _moment("std", is_root=True)
 
 def _scan(name: str, combine: Callable[[Expr, Expr], Expr], start: float, is_sum: bool = False) -> None:
     @compute(name, pattern="opaque")
-    def run(x: Any, axis: int, exclusive: bool, reverse: bool, *, out: Any, kind: str) -> Any:
+    def run(x: Tensor, axis: int, exclusive: bool, reverse: bool, *, out: Outs, kind: str) -> Any:
         dtype = str(out[0].dtype)
         by_halves = is_sum and dtype != "float64"
         return Scan(combine, start, axis % max(len(x.shape), 1), exclusive, reverse, dtype, by_halves).of(x, kind)
@@ -279,7 +279,7 @@ _scan("logcumsumexp", _log_add_exp, -math.inf)
 
 def _running(name: str, largest: bool) -> None:
     @compute(name, pattern="opaque")
-    def run(x: Any, axis: int, *, kind: str) -> Any:
+    def run(x: Tensor, axis: int, *, kind: str) -> Any:
         return running_extrema(x, axis % max(len(x.shape), 1), largest, lambda e: position_key(e, largest), kind)
 
 
@@ -288,7 +288,7 @@ _running("cummin", largest=False)
 
 
 @compute("sum_to", sizes=("shape",))
-def sum_to(x: Any, shape: tuple[int, ...], *, out: Any) -> Any:
+def sum_to(x: Tensor, shape: tuple[int, ...], *, out: Outs) -> Any:
     target = out[0].shape
     lead = len(x.shape) - len(target)
     axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (is_one(target[d - lead]) and not is_one(n)))

@@ -7,6 +7,8 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import te
 from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.spec import Outs
+from meta.backend.tvm.te.intrinsic import Tensor
 from meta.backend.tvm.te.scan import replace_index
 from meta.backend.tvm.te.sort import move_last, search_rows, sort_positions
 from meta.op.dialect.tvm import Registrar
@@ -15,7 +17,7 @@ compute = Registrar(__file__).compute
 
 
 @compute("argsort")
-def argsort(x: Any, axis: int, descending: bool, *, kind: str) -> Any:
+def argsort(x: Tensor, axis: int, descending: bool, *, kind: str) -> Any:
     if _sorts_in_blocks(kind, x, axis):
         return _sort_rows(x, axis, descending, values=False)
     positions, axis = sort_positions(x, axis, descending)
@@ -23,7 +25,7 @@ def argsort(x: Any, axis: int, descending: bool, *, kind: str) -> Any:
 
 
 @compute("sort")
-def sort(x: Any, axis: int, descending: bool, *, kind: str) -> Any:
+def sort(x: Tensor, axis: int, descending: bool, *, kind: str) -> Any:
     if _sorts_in_blocks(kind, x, axis):
         return _sort_rows(x, axis, descending, positions=False)
     positions, axis = sort_positions(x, axis, descending)
@@ -31,7 +33,7 @@ def sort(x: Any, axis: int, descending: bool, *, kind: str) -> Any:
 
 
 @compute("topk", vectors=separate_extents, sizes=("k",))
-def topk(x: Any, k: int, axis: int, largest: bool, *, out: Any, kind: str) -> Any:
+def topk(x: Tensor, k: int, axis: int, largest: bool, *, out: Outs, kind: str) -> Any:
     if _sorts_in_blocks(kind, x, axis) and _sorts_in_blocks(kind, out[0], axis):
         return _sort_rows(x, axis, largest, out[0].shape[axis])
     positions, axis = sort_positions(x, axis, largest)
@@ -48,12 +50,12 @@ def _sorts_in_blocks(kind: str, x: Any, axis: int) -> bool:
     return 0 not in extents and (length is None or length < 1 << 32)
 
 
-def _sort_rows(x: Any, axis: int, descending: bool, count: Any = None, **results: bool) -> Any:
+def _sort_rows(x: Tensor, axis: int, descending: bool, count: Any = None, **results: bool) -> Any:
     from meta.backend.tvm.te.sort_rows import sort_rows  # kernels of the CPU do without it
 
     return sort_rows(x, axis % len(x.shape), descending, count, **results)
 
 
 @compute("binary_search")
-def binary_search(sequence: Any, values: Any, right: bool) -> Any:
+def binary_search(sequence: Tensor, values: Tensor, right: bool) -> Any:
     return search_rows(sequence, values, right)

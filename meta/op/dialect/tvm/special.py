@@ -13,18 +13,17 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import clamp, const, is_nan, let, libm, of_float64, select
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.op.dialect.tvm import Registrar
 from meta.records import record
 
 elementwise = Registrar(__file__).elementwise
 
-Expr = Any
 _INF: Final = math.inf
 
 

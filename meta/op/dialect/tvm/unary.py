@@ -9,6 +9,7 @@ from typing import Any, Final
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.numbers import Number
+from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
     bits_of,
@@ -22,13 +23,12 @@ from meta.backend.tvm.te.elementwise import (
     select,
     softplus,
 )
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)
 compute, elementwise = _registrar.compute, _registrar.elementwise
 
-Expr = Any
 
 _TWO_OVER_ROOT_PI: Final = 2 / math.sqrt(math.pi)
 _ONE_OVER_ROOT_TWO_PI: Final = 1 / math.sqrt(2 * math.pi)
@@ -221,7 +221,7 @@ elementwise({
 
 
 @compute("nan_to_num")
-def nan_to_num(x: Any, nan: float, posinf: float | None, neginf: float | None, *, out: Any) -> Any:
+def nan_to_num(x: Tensor, nan: float, posinf: float | None, neginf: float | None, *, out: Outs) -> Any:
     dtype = out[0].dtype
     if dtype not in dtypes.FLOATS:
         return te.compute(out[0].shape, lambda *i: x(*i), "nan_to_num")
@@ -245,7 +245,7 @@ _FRACTION_BITS = {"float32": 23, "float64": 52}
 
 
 @compute("frexp")
-def frexp(x: Any) -> Any:
+def frexp(x: Tensor) -> Any:
     wide = dtypes.accumulation_dtype(str(x.dtype))
     digits = _FRACTION_BITS[wide]
     bias, exponents = (126, 0xFF) if wide == "float32" else (1022, 0x7FF)
