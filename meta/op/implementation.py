@@ -254,7 +254,7 @@ class Dialect:
         payloads: Mapping[str, Any] = self.derived(family) if self.derived else {}
         for op, payload in payloads.items():
             if all(i.dialect is not self for i in implementations_of(op)):
-                _add(self, op, partial(Implementation, op, self, payload, None, None, False, None), False)
+                _add(self, op, partial(Implementation, op, self, payload, ImplementationOptions()), False)
 
     def _operator(self, op: str | Callable[..., Any]) -> str:
         """The name of an operator, after the import of the dialect's own implementations of its family."""
