@@ -55,7 +55,10 @@ class RecordedCall:
     def gradients(self, dys: dict[int, Any]) -> Iterator[tuple[Slot, Any]]:
         """The gradient of each parent. dys: gradients of the results that any arrived at."""
         needs = tuple(parent is not None for parent in self.parents)
-        return paired(self.parents, self.rule.pull(needs, self.args, self.outs, dys))
+        rule = self.rule
+        rule.check_available(needs)
+        gradients = rule.function(needs, *rule.operands(self.args, self.outs, dys, self.flows))
+        return paired(self.parents, gradients)
 
 
 class Tracked(Lifted):

@@ -166,8 +166,10 @@ def _apply(
     needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
     if create and rule.saved_outputs:
         outs = _connected(node, outs)
-    if rule.absent is None or rule.unavailable:
-        return paired(edges, rule.pull(needs, args, outs, mine))
+    if rule.unavailable:
+        rule.check_available(needs)
+    if rule.absent is None:
+        return paired(edges, rule.function(needs, *rule.operands(args, outs, mine, rule.flowing(outs))))
     gradients = rule.function(needs, *args, *outs, mine[0], *rule.absent)
     if needs is _ALL and gradients[0] is not None and edges[0].__class__ is not list:
         return ((edges[0], gradients[0]),)  # type: ignore[return-value]

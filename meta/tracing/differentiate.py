@@ -190,7 +190,8 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     args = with_leaves(value.args, [_symbol(x) for x in leaves_of(value.args)])
     outs = [_result(sweep, binding.var, i) if rule.saves(i) else t for i, t in enumerate(types)]
     targets = [_target(value.args[p]) if need else None for p, need in zip(rule.differentiable, needs, strict=True)]
-    for atom, g in paired(targets, rule_for(rule, types).pull(needs, args, outs, dys)):
+    found = rule_for(rule, types).function(needs, *rule.operands(args, outs, dys, flows))
+    for atom, g in paired(targets, found):
         sweep.add(atom, g)
 
 

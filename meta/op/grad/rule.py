@@ -68,15 +68,16 @@ class GradRule:
         """Whether `function` reads the value of a result."""
         return bool(self.saved_outputs) if self.outputs is None else position in self.saved_outputs
 
-    def pull(self, needs: tuple[bool, ...], args: Iterable[Any], outs: Sequence[Any], dys: Mapping[int, Any]) -> Any:
-        """The gradient of each argument in `differentiable`, None where there is none.
+    def operands(
+        self, args: Iterable[Any], outs: Sequence[Any], dys: Mapping[int, Any], flows: frozenset[int]
+    ) -> tuple[Any, ...]:
+        """What `function` takes after `needs`: zeros stand for the gradients that it wants and that did not arrive.
 
         args, outs: values where `function` reads them, else types.  dys: the gradients that arrived, by position of the
-        result. Raises GradientError for an argument that needs a gradient and has none."""
-        self.check_available(needs)
-        flows = self.flowing(outs) - self.undefined
-        filled = [_zeros(out) if i in flows and i not in dys else dys.get(i) for i, out in enumerate(outs)]
-        return self.function(needs, *args, *self.arranged(outs), *self.arranged(filled))
+        result.  flows: the positions that gradients flow from."""
+        zeros = flows - self.undefined - dys.keys()
+        filled = [_zeros(out) if i in zeros else dys.get(i) for i, out in enumerate(outs)]
+        return (*args, *self.arranged(outs), *self.arranged(filled))
 
     def arranged(self, values: Iterable[Any]) -> tuple[Any, ...]:
         """Results, or their gradients, as `function` takes them."""
