@@ -64,12 +64,16 @@ class Machine(threading.local):
         self.main = entered(self.module, main) if source.calls_python else main
 
 
+def _raw(inputs: Sequence[NDArray]) -> list[Any]:
+    return [x._data for x in inputs]
+
+
 def _collector(record: tracing.Record, constants: Sequence[NDArray]) -> Callable[..., list[Any]]:
     """inputs -> raw tensors in the order of the parameters of "main": inputs, state, random keys, constants."""
     state, fixed = [x for _, x in record.state], [c._data for c in constants]
     draws = [(d.generator or default_generator, d.count) for d in record.random]
     if not state and not draws and not fixed:
-        return lambda inputs: [x._data for x in inputs]
+        return _raw
 
     def collect(inputs: Sequence[NDArray]) -> list[Any]:
         keys = [generator.draw(count=n)._data for generator, n in draws] if draws else ()
@@ -108,7 +112,7 @@ def _builder(record: tracing.Record) -> Finish:
     if tree.kind == "leaf":
         return lambda _, leaves: leaves[0]
     if tree.kind in ("tuple", "list") and all(child.kind == "leaf" for child in tree.children):
-        kind = tuple if tree.kind == "tuple" else list
+        kind: type[tuple[Any, ...]] | type[list[Any]] = tuple if tree.kind == "tuple" else list
         return lambda _, leaves: kind(leaves)
     if not any(isinstance(value, SymDim) for value in tree.statics()):
         return lambda _, leaves: tree.build(iter(leaves))

@@ -6,6 +6,7 @@ from math import prod
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 
 def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
@@ -27,20 +28,20 @@ def lu_factor(x: Any, pivot: bool = True) -> tuple[Any, Any, Any]:
         info = np.where((info == 0) & (diagonal == 0), j + 1, info)
         lu[:, j + 1 :, j] /= np.where(diagonal == 0, 1, diagonal)[:, None]
         lu[:, j + 1 :, j + 1 :] -= lu[:, j + 1 :, j, None] * lu[:, j, None, j + 1 :]
-    return lu.reshape(x.shape), pivots.reshape(*batch, k), info.reshape(batch).astype(np.int32)
+    return np.reshape(lu, x.shape), np.reshape(pivots, (*batch, k)), np.reshape(info, batch).astype(np.int32)
 
 
-def permutation(pivots: Any, size: int) -> Any:
+def permutation(pivots: NDArray[Any], size: int) -> NDArray[np.int64]:
     """The order of rows, int64 (..., size), after exchanges of row i and row pivots[i] - 1, if there is such a row."""
     *batch, k = pivots.shape
-    flat = pivots.reshape(prod(batch), k).astype(np.int64) - 1
-    flat = np.where((flat >= 0) & (flat < size), flat, np.arange(k))
+    flat = np.reshape(pivots, (prod(batch), k)).astype(np.int64) - 1
+    flat = np.where((flat >= 0) & (flat < size), flat, range(k))
     order = np.tile(np.arange(size), (len(flat), 1))
     each = np.arange(len(flat))
     for i in range(k):
         other = flat[:, i]
         order[each, i], order[each, other] = order[each, other], order[each, i]
-    return order.reshape(*batch, size)
+    return np.reshape(order, (*batch, size))
 
 
 def substitute(a: Any, b: Any, upper: bool, unitriangular: bool = False) -> Any:

@@ -7,10 +7,12 @@ import math
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meta.dtype import significand_bits
 
-Array = Any
+Array = NDArray[Any]
+Words = NDArray[np.uint64]
 
 ROUNDS: Final = 10
 LANES: Final = 256
@@ -26,20 +28,20 @@ def words(key: Array, shape: tuple[int, ...], count: int) -> list[Array]:
     (seed, offset).
 
     Elements that need fewer than the four words of a block share it with others that are `LANES` away."""
-    seed, offset = (np.asarray(v).astype(np.int64).view(np.uint64) for v in np.asarray(key))
-    index = np.arange(math.prod(shape), dtype=np.uint64).reshape(shape)
-    lanes, sharing = np.uint64(LANES), np.uint64(4 // count)
-    block = index // (lanes * sharing) * lanes + index % lanes if count < 4 else index
+    seed, offset = _unsigned(key)
+    index: Words = np.reshape(np.arange(math.prod(shape), dtype=np.uint64), shape)
+    sharing = 4 // count
+    block = index // (LANES * sharing) * LANES + index % LANES if count < 4 else index
     counter = [block & _LOW, block >> _HALF, *(np.broadcast_to(v, shape) for v in (offset & _LOW, offset >> _HALF))]
     four = np.stack([word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])])
-    first = (index // lanes % sharing * np.uint64(count)).astype(np.int64)
+    first = (index // LANES % sharing * count).astype(np.int64)
     return [np.take_along_axis(four, (first + i)[None], 0)[0] for i in range(count)]
 
 
-def stream_words(key: Array, index: Array, number: int) -> list[Array]:
+def stream_words(key: Array, index: Words, number: int) -> list[Array]:
     """The four words, uint32, of block `number` in the streams of the elements at positions `index` (uint64)."""
-    seed, offset = (np.asarray(v).astype(np.int64).view(np.uint64) for v in np.asarray(key))
-    block = index + (np.uint64(number) << np.uint64(STREAM))
+    seed, offset = _unsigned(key)
+    block = index + (number << STREAM)
     counter = [
         block & _LOW,
         block >> _HALF,
@@ -48,7 +50,13 @@ def stream_words(key: Array, index: Array, number: int) -> list[Array]:
     return [word.astype(np.uint32) for word in philox(counter, [seed & _LOW, seed >> _HALF])]
 
 
-def philox(counter: list[Array], key: list[Array]) -> list[Array]:
+def _unsigned(key: Array) -> tuple[Words, Words]:
+    """The seed and the offset of a stream, int64, as uint64."""
+    seed, offset = np.asarray(key).astype(np.int64).astype(np.uint64)  # two's complement
+    return seed, offset
+
+
+def philox(counter: list[Words], key: list[Words]) -> list[Words]:
     """The block of a counter (four 32-bit words) and a key (two), each word a uint64."""
     c0, c1, c2, c3 = counter
     for i in range(ROUNDS):
@@ -77,4 +85,5 @@ def integer(key: Array, shape: tuple[int, ...], low: int, high: int) -> Array:
     first, second = words(key, shape, 2)
     bits = second.astype(np.uint64) << _HALF | first.astype(np.uint64)
     span = np.uint64(max(high - low, 1))
-    return np.int64(low) + (bits % span).astype(np.int64)
+    offsets: Words = bits % span
+    return offsets.astype(np.int64) + np.int64(low)

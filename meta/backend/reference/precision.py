@@ -7,8 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from meta import dtype as dtypes
+from meta.dtype import Number
 from meta.ir.type import operand_dtype, tensor_type
 
 
@@ -23,7 +25,7 @@ def promote(*operands: Any) -> list[Any]:
     return [np.asarray(x).astype(common) for x in operands]
 
 
-def common_dtype(*operands: Any) -> str:
+def common_dtype(*operands: NDArray[Any] | Number) -> str:
     """The name of the dtype that arrays and Python numbers promote to."""
     types = [tensor_type(x.shape, dtypes.canonical(x.dtype)) if isinstance(x, np.ndarray) else x for x in operands]
     return operand_dtype(*types)

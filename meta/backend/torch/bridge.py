@@ -72,10 +72,15 @@ def on_torch(function: Callable[..., Any], call: CallInfo) -> Kernel:
 def _on_views(function: Callable[..., Any], count: int) -> Kernel:
     """`function` on views of `count` raw tensors."""
     view = _view
-    if count == 2:
-        return lambda x, out: function(view(x.__dlpack__()), view(out.__dlpack__()))
-    if count == 3:
-        return lambda x, y, out: function(view(x.__dlpack__()), view(y.__dlpack__()), view(out.__dlpack__()))
+
+    def unary(x: Any, out: Any) -> Any:
+        return function(view(x.__dlpack__()), view(out.__dlpack__()))
+
+    def binary(x: Any, y: Any, out: Any) -> Any:
+        return function(view(x.__dlpack__()), view(y.__dlpack__()), view(out.__dlpack__()))
+
+    if count in (2, 3):
+        return unary if count == 2 else binary
     return lambda *raw: function(*[view(x.__dlpack__()) for x in raw])
 
 

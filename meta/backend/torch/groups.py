@@ -18,6 +18,7 @@ from meta.backend.torch import waiting
 from meta.backend.torch.waiting import WaitingPlace
 from meta.errors import CommunicationError
 
+_collectives: Any = dist  # whose types torch leaves open
 ANSWER_SECONDS = 3.0
 """How long a rank waits, after a collective failed, for the other ranks to report the same."""
 
@@ -62,12 +63,12 @@ class ProcessGroup:
     def all_reduce(self, x: torch.Tensor, reduction: str) -> Any:
         """Reduce in place; see `divide`."""
         operation = self._operation(x, reduction)
-        return dist.all_reduce(x, operation, group=self.process_group, async_op=not x.is_cuda)
+        return _collectives.all_reduce(x, operation, group=self.process_group, async_op=not x.is_cuda)
 
     def reduce(self, x: torch.Tensor, destination: int, reduction: str) -> Any:
         """Reduce in place on one rank; the others' tensors are undefined afterwards. See `divide`."""
         target, operation = self.ranks[destination], self._operation(x, reduction)
-        return dist.reduce(x, target, operation, group=self.process_group, async_op=not x.is_cuda)
+        return _collectives.reduce(x, target, operation, group=self.process_group, async_op=not x.is_cuda)
 
     def all_gather(self, x: torch.Tensor, out: torch.Tensor) -> Any:
         """Write the ranks' tensors to `out` one after the other."""
@@ -82,11 +83,11 @@ class ProcessGroup:
 
     def broadcast(self, x: torch.Tensor, source: int) -> Any:
         """Overwrite the tensors of all ranks with the tensor of one."""
-        return dist.broadcast(x, self.ranks[source], group=self.process_group, async_op=not x.is_cuda)
+        return _collectives.broadcast(x, self.ranks[source], group=self.process_group, async_op=not x.is_cuda)
 
     def all_to_all(self, parts: torch.Tensor, out: torch.Tensor) -> Any:
         """Write part j of this rank to part i of rank j, where this rank has position i."""
-        return dist.all_to_all_single(
+        return _collectives.all_to_all_single(
             out.reshape(-1), parts.reshape(-1), group=self.process_group, async_op=not out.is_cuda
         )
 
@@ -105,7 +106,7 @@ class ProcessGroup:
         return {receiver: sender for sender, receiver in receivers.items()}.get(self.rank)
 
     def barrier(self) -> None:
-        dist.barrier(group=self.process_group)
+        _collectives.barrier(group=self.process_group)
 
     def divide(self, x: torch.Tensor, reduction: str) -> None:
         """Finish a mean after a reduction: NCCL computes means, gloo sums."""

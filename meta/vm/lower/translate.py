@@ -330,7 +330,11 @@ class Lowering:
     def empty(self, kind: TensorType) -> Any:
         """A PrimFunc that makes a tensor without elements."""
         shape = [tvm.IntImm("int64", int(d)) for d in kind.shape]
-        tensor = tvm.te.compute(shape, lambda *_: tvm.tirx.const(0, kind.dtype), "empty")
+
+        def zero(*_: Any) -> Any:
+            return tvm.tirx.const(0, kind.dtype)
+
+        tensor = tvm.te.compute(shape, zero, "empty")
         target = self.builder.add_func(tvm.create_prim_func([tensor]).without_attr("global_symbol"), "empty")
         self.ops[target.name_hint] = "reshape"
         return target

@@ -114,10 +114,14 @@ def _with_items_apart(module: Any, names: set[str]) -> Any:
     """The module with items of the named tuples bound to variables that FuseOps takes for results."""
     apart: dict[Any, Any] = {}
     functions = dict(module.functions.items())
+
+    def renamed(variable: Any) -> Any:
+        return apart.get(variable, variable)
+
     for name, function in functions.items():
         if isinstance(function, tvm.RelaxFunction):
             items = (b for b in _bindings(function.body) if isinstance(b.value, tvm.RelaxTupleGetItem))
             variables = (b.var for b in items if getattr(b.value.tuple_value, "name", "") in names)
             apart.update({variable: tvm.RelaxVar(variable.name, variable.ty) for variable in variables})
-            functions[name] = tvm.structural_map(function, (tvm.DataflowVar, lambda v: apart.get(v, v)))
+            functions[name] = tvm.structural_map(function, (tvm.DataflowVar, renamed))
     return tvm.IRModule(functions, attrs=module.attrs)

@@ -7,10 +7,10 @@ memory of the tensors; `verify` then follows the bytes through a list and compar
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import field, replace
 from math import prod
-from typing import Any, Final, TypeAlias
+from typing import Any, Final, TypeAlias, cast
 
 from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
@@ -240,16 +240,21 @@ def leaves(value: Value) -> Iterator[Operand]:
     if isinstance(value, Operand):
         yield value
     elif isinstance(value, tuple):
-        for each in value:
-            yield from leaves(each)
+        for field in cast("tuple[Value, ...]", value):
+            yield from leaves(field)
 
 
-def map_leaves(value: Value, change: Any) -> Value:
+def map_leaves(value: Value, change: Callable[[Operand], Value]) -> Value:
     """The value with `change(operand)` in place of each operand."""
     if isinstance(value, Operand):
         return change(value)
-    return tuple(map_leaves(each, change) for each in value) if isinstance(value, tuple) else value
+    if isinstance(value, tuple):
+        return tuple([map_leaves(field, change) for field in cast("tuple[Value, ...]", value)])
+    return value
 
 
 def rename(value: Value, names: dict[Tensor, Tensor]) -> Value:
-    return map_leaves(value, lambda o: o.of(names.get(o.tensor, o.tensor)))
+    def renamed(operand: Operand) -> Operand:
+        return operand.of(names.get(operand.tensor, operand.tensor))
+
+    return map_leaves(value, renamed)

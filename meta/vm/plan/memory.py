@@ -10,8 +10,8 @@ from __future__ import annotations
 
 import heapq
 from bisect import bisect_left, insort
-from collections.abc import Callable, Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from meta.vm.plan.allocations import PlannedBytes
 from meta.vm.plan.functions import KernelTable
@@ -112,7 +112,7 @@ def _shared(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], lis
 
 
 def _searched(
-    sizes: Sequence[int], spans: Sequence[Span], tensors: Sequence[int], order: Callable[[Any], Any]
+    sizes: Sequence[int], spans: Sequence[Span], tensors: Sequence[int], order: Callable[[range], Iterable[int]]
 ) -> tuple[list[int], dict[int, int]]:
     """Storages for tensors, largest first: each takes the first storage in `order` that is free while it lives."""
     storages: list[int] = []

@@ -8,7 +8,7 @@ with values as operands and results, nothing written in place.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, cast
 
 from meta.backend.tvm import adapter as tvm
 from meta.vm.plan.allocations import Destination, Destinations
@@ -28,6 +28,11 @@ from meta.vm.plan.kernels import (
 )
 
 
+def _fields(value: Value) -> tuple[Value, ...]:
+    assert isinstance(value, tuple)
+    return cast("tuple[Value, ...]", value)
+
+
 def read_functions(module: Any, mutates: Mapping[int, int]) -> list[KernelList]:
     """The Relax functions of a module, first "main".
 
@@ -35,7 +40,7 @@ def read_functions(module: Any, mutates: Mapping[int, int]) -> list[KernelList]:
     functions = {str(n.name_hint): f for n, f in module.functions.items() if isinstance(f, tvm.RelaxFunction)}
     lists = [_Reader(name, functions[name]).read() for name in sorted(functions, key=lambda name: name != "main")]
     main = lists[0]
-    results: tuple[Any, ...] = main.result if isinstance(main.result, tuple) else (main.result,)
+    results = list(leaves(main.result))
     params = [next(leaves(value)).tensor for _, value in main.parameters]
     main.updates = [(results[i], params[p]) for i, p in mutates.items()]
     remaining = tuple(r for i, r in enumerate(results) if i not in mutates)
@@ -92,9 +97,7 @@ class _Reader:
         if isinstance(expression, tvm.RelaxTuple):
             return tuple(self.value(field) for field in elements(expression.fields))
         if isinstance(expression, tvm.RelaxTupleGetItem):
-            fields = self.value(expression.tuple_value)
-            assert isinstance(fields, tuple)
-            return fields[expression.index]
+            return _fields(self.value(expression.tuple_value))[expression.index]
         if isinstance(expression, tvm.RelaxConstant):
             return self.object_call("const", expression, expression.ty)
         return expression
@@ -110,9 +113,7 @@ class _Reader:
         """A call that gets its operands, then its results, then sizes."""
         callee, operands, *more = elements(call.args)
         is_packed = not isinstance(callee, tvm.GlobalVar)
-        values = self.value(operands)
-        assert isinstance(values, tuple)
-        arguments: list[Any] = list(values)
+        arguments = list(_fields(self.value(operands)))
         outputs = self.new(var.name, call.ty_args[0])
         results = [operand.tensor for operand in leaves(outputs)]
         writes = {len(arguments) + i: tensor for i, tensor in enumerate(results)}
@@ -229,9 +230,14 @@ class ListEmitter:
 
     def object_call(self, call: ObjectCall, needed: set[Tensor]) -> None:
         names = {var: self.value(value) for var, value in call.operands.items()}
-        rename = (tvm.RelaxVar, lambda var: names.get(var, var))
-        callees = (tvm.GlobalVar, lambda callee: self.callees.get(str(callee.name_hint), callee))
-        value = tvm.structural_map(call.expression, [rename, callees])
+
+        def renamed(var: Any) -> Any:
+            return names.get(var, var)
+
+        def callee_of(name: Any) -> Any:
+            return self.callees.get(str(name.name_hint), name)
+
+        value = tvm.structural_map(call.expression, [(tvm.RelaxVar, renamed), (tvm.GlobalVar, callee_of)])
         if call.checks:
             result = tvm.RelaxVar("sized", call.kind)
             self.bindings.append(tvm.MatchCast(result, value, call.kind))
@@ -242,7 +248,7 @@ class ListEmitter:
     def value(self, value: Value) -> Any:
         """The variable of an operand, a tuple, or the argument itself."""
         if isinstance(value, tuple):
-            return tvm.RelaxTuple([self.value(each) for each in value])
+            return tvm.RelaxTuple([self.value(field) for field in cast("tuple[Value, ...]", value)])
         if isinstance(value, int):
             return tvm.IntImm("int64", value)
         if not isinstance(value, Operand):

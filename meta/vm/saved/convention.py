@@ -233,8 +233,9 @@ def _encode_plain(value: Any, what: str) -> Any:
 
 
 def _decode_plain(value: Any) -> Any:
-    if isinstance(value, dict) and list(value.values())[0:1] in (["nan"], ["inf"], ["-inf"]) and "float" in value:
-        return float(value["float"])
+    number: object = cast("dict[str, object]", value).get("float") if isinstance(value, dict) else None
+    if number in ("nan", "inf", "-inf"):
+        return float(str(number))
     if not isinstance(value, _PLAIN):
         raise _malformed(value)
     return value
