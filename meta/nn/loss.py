@@ -73,7 +73,7 @@ class HuberLoss(ReducedLoss):
 class _Classes(ReducedLoss):
     weight: NDArray | None
 
-    def _create(self, weight: Tensor | None, ignore_index: int, reduction: Reduction) -> None:
+    def _create(self, weight: Any, ignore_index: int, reduction: Reduction) -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:
@@ -90,7 +90,7 @@ class CrossEntropyLoss(_Classes):
 
     def build(
         self,
-        weight: Tensor | None = None,
+        weight: Any = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -109,7 +109,7 @@ class NLLLoss(_Classes):
 
     weight: weight of each class.  ignore_index: a class that does not count."""
 
-    def build(self, weight: Tensor | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
+    def build(self, weight: Any = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
         self._create(weight, ignore_index, reduction)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -124,7 +124,7 @@ class BCEWithLogitsLoss(ReducedLoss):
     weight: NDArray | None
     pos_weight: NDArray | None
 
-    def build(self, weight: Tensor | None = None, reduction: Reduction = "mean", pos_weight: Any = None) -> None:
+    def build(self, weight: Any = None, reduction: Reduction = "mean", pos_weight: Any = None) -> None:
         self._set_reduction(reduction)
         for name, value in (("weight", weight), ("pos_weight", pos_weight)):
             if value is None:
@@ -143,7 +143,7 @@ class BCELoss(ReducedLoss):
 
     weight: NDArray | None
 
-    def build(self, weight: Tensor | None = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:

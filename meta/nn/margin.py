@@ -109,9 +109,7 @@ class MultiMarginLoss(_Weighted):
     p: int
     margin: float
 
-    def build(
-        self, p: int = 1, margin: float = 1.0, weight: Tensor | None = None, reduction: Reduction = "mean"
-    ) -> None:
+    def build(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction, p=p, margin=margin)
         self._weigh(weight)
 
@@ -135,7 +133,7 @@ class MultiLabelSoftMarginLoss(_Weighted):
 
     weight: multiplies the losses of each class."""
 
-    def build(self, weight: Tensor | None = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self._weigh(weight)
 
