@@ -12,6 +12,7 @@ from meta import dtype as dtypes
 from meta.device import Device
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import DeviceError
+from meta.testing.call import is_sequence
 from meta.testing.tolerance import compare
 
 if TYPE_CHECKING:
@@ -26,9 +27,15 @@ def to_torch(value: np.ndarray[Any, Any]) -> torch.Tensor:
     import numpy as np
     import torch
 
+    # The device is named because torch.set_default_device may have changed the default.
     if str(value.dtype) == "bfloat16":
-        return torch.from_numpy(np.array(value).view(np.uint16)).view(torch.bfloat16)
-    return torch.from_numpy(np.array(value))
+        return torch.as_tensor(_words(np.array(value)), device="cpu").view(torch.bfloat16)
+    return torch.as_tensor(np.array(value), device="cpu")
+
+
+def _words(value: Any) -> np.ndarray[Any, Any]:
+    """The bits of an array of 16-bit numbers."""
+    return value.view("uint16")
 
 
 def to_numpy(value: Any) -> np.ndarray[Any, Any]:
@@ -75,7 +82,7 @@ def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5)
 
     Takes meta arrays, torch tensors, NumPy arrays, numbers, and lists or tuples of them. Shapes must agree; dtypes
     may differ. Integers and booleans compare exactly."""
-    if isinstance(actual, (list, tuple)) and isinstance(expected, (list, tuple)):
+    if is_sequence(actual) and is_sequence(expected):
         if len(actual) != len(expected):
             raise AssertionError(f"check: {len(actual)} values against {len(expected)}")
         for a, b in zip(actual, expected, strict=True):

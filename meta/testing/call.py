@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeGuard
 
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray
@@ -33,7 +33,7 @@ class OperatorCall:
         """The same call with `function(array)` in place of each array."""
 
         def convert(value: Any) -> Any:
-            if isinstance(value, (list, tuple)):
+            if is_sequence(value):
                 return [convert(v) for v in value] if any(map(is_array, value)) else value
             return function(value) if is_array(value) else value
 
@@ -75,10 +75,20 @@ def is_array(value: Any) -> bool:
     )
 
 
+def is_sequence(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+    """Whether `value` is a list or tuple."""
+    return isinstance(value, (list, tuple))
+
+
+def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+    """Whether `value` is a dict or another mapping."""
+    return isinstance(value, Mapping)
+
+
 def _items(value: Any) -> Iterable[Any]:
-    return value if isinstance(value, (list, tuple)) else (value,)
+    return value if is_sequence(value) else (value,)
 
 
 def flat_results(value: Any) -> list[Any]:
     """The results of a call as a list."""
-    return list(value) if isinstance(value, (list, tuple)) else [value]
+    return list(value) if is_sequence(value) else [value]

@@ -9,7 +9,7 @@ from meta.eager.ndarray import NDArray
 from meta.ir.type import TensorType, TupleType, Value, flat_types, stored_shape
 from meta.op.decomposition import decompositions
 from meta.testing.arrays import to_numpy, to_torch
-from meta.testing.call import OperatorCall, flat_results, is_array
+from meta.testing.call import OperatorCall, flat_results, is_array, is_sequence
 from meta.testing.samples import Sample
 from meta.testing.tolerance import FORWARD, compare
 from meta.tree import leaves_of, with_leaves
@@ -160,4 +160,4 @@ def _comparable(value: Any) -> Any:
     """A plain result in comparable form: torch.Size and lists become tuples."""
     if is_array(value):
         return to_numpy(value).tolist()
-    return tuple(value) if isinstance(value, (list, tuple)) else value
+    return tuple(value) if is_sequence(value) else value

@@ -187,7 +187,7 @@ def _unaligned(a: Any) -> Any:
 
     larger = np.zeros(a.size + 1, a.dtype)
     larger[1:] = a.ravel()
-    return larger[1:].reshape(a.shape)
+    return np.reshape(larger[1:], a.shape)
 
 
 def zero_size(case: Case) -> None:

@@ -15,7 +15,7 @@ from meta.schema._dsl import Arg
 from meta.testing import operator_checks as checks
 from meta.testing import operator_gradients as gradients
 from meta.testing.arrays import to_numpy
-from meta.testing.call import OperatorCall, is_array
+from meta.testing.call import OperatorCall, is_array, is_mapping, is_sequence
 from meta.testing.operator_case import Case, Skip
 from meta.testing.report import Finding, OpCheckError, OpCheckReport
 from meta.testing.samples import Sample, T
@@ -111,7 +111,7 @@ def _without_tf32(device: str) -> Generator[None, None, None]:
 
 def _skipped(skip: Any) -> dict[str, str]:
     """The reason of each check to leave out."""
-    listed = dict(skip) if isinstance(skip, Mapping) else dict.fromkeys((skip,) if isinstance(skip, str) else skip, "")
+    listed = dict(skip) if is_mapping(skip) else dict.fromkeys((skip,) if isinstance(skip, str) else skip, "")
     names = ("docs", *CHECKS)
     for name in listed:
         if name not in names:
@@ -178,9 +178,9 @@ def _case(op: Op, index: int, sample: Any, device: str) -> Case:
             raise ArgumentError("opcheck", f"sample {index} is of {sample.op}", f"samples of {op.name}")
         args, kwargs = sample.numpy()
         return Case(OperatorCall(op, args, kwargs), device, sample)
-    if isinstance(sample, Mapping):
+    if is_mapping(sample):
         args, kwargs = (), {str(name): _drawn(value, str(name)) for name, value in sample.items()}
-    elif isinstance(sample, (tuple, list)):
+    elif is_sequence(sample):
         args, kwargs = tuple(_drawn(value, str(i)) for i, value in enumerate(sample)), {}
     else:
         wrong = f"sample {index} is of class {type(sample).__name__}"
@@ -195,7 +195,7 @@ def _drawn(value: Any, path: str) -> Any:
     """An argument with arrays in place of each T."""
     if isinstance(value, T):
         return value.values("", path)
-    if isinstance(value, (list, tuple)) and any(isinstance(v, T) for v in value):
+    if is_sequence(value) and any(isinstance(v, T) for v in value):
         return [_drawn(v, f"{path}.{i}") for i, v in enumerate(value)]
     return value
 
@@ -263,6 +263,6 @@ def _describe(case: Case) -> str:
 def _shown(value: Any) -> str:
     if is_array(value):
         return repr(value.type)
-    if isinstance(value, (list, tuple)) and any(map(is_array, value)):
+    if is_sequence(value) and any(map(is_array, value)):
         return f"[{', '.join(map(_shown, value))}]"
     return repr(value)

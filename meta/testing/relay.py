@@ -129,7 +129,7 @@ class _Comparison:
         unequal = [key for key, value in a.attrs.items() if key not in b.attrs or not self._same(value, b.attrs[key])]
         return "; ".join(f"{name} {key}={a.attrs[key]!r} and {b.attrs.get(key, 'none')!r}" for key in unequal)
 
-    def _same(self, a: Any, b: Any) -> bool:
+    def _same(self, a: ast.Attribute, b: ast.Attribute) -> bool:
         if isinstance(a, ast.Constant) and isinstance(b, ast.Constant):
             close = a.dtype == b.dtype and a.value.shape == b.value.shape
             return close and np.allclose(a.value, b.value, rtol=self.tolerance, atol=0, equal_nan=True)

@@ -19,6 +19,7 @@ from meta.errors import MetaError
 from meta.ir.type import TensorType, Type, tensor_type
 from meta.op.registry import Op, get
 from meta.schema._dsl import TensorLike
+from meta.testing.call import is_sequence
 from meta.tree import flatten, leaves_of
 
 if TYPE_CHECKING:
@@ -77,11 +78,8 @@ class T:
         if dtypes.is_float(self.dtype):
             return self._scaled_integers(rng, actual).astype(actual)
         if self.distinct:
-            return (
-                rng.permutation(np.arange(int(self.low), int(self.low) + _count(self.shape)))
-                .reshape(self.shape)
-                .astype(actual)
-            )
+            values = rng.permutation(np.arange(int(self.low), int(self.low) + _count(self.shape)))
+            return np.reshape(values, self.shape).astype(actual)
         return rng.integers(int(self.low), int(self.high), self.shape).astype(actual)
 
     def _floats(self, rng: np.random.Generator) -> np.ndarray[Any, Any]:
@@ -91,10 +89,10 @@ class T:
         if self.distinct:
             count = max(_count(self.shape), 1)
             out = rng.permutation(self.low + span * (np.arange(count) + 0.5) / count)[: _count(self.shape)]
-            return out.reshape(self.shape)
+            return np.reshape(out, self.shape)
         out = rng.uniform(self.low, self.high, self.shape)
         if self.definite:
-            return out @ out.swapaxes(-1, -2) + np.eye(self.shape[-1])
+            return out @ np.swapaxes(out, -1, -2) + np.eye(self.shape[-1])
         for point in self.avoid:
             side = np.where(out < point, -1.0, 1.0)
             near = np.abs(out - point) < 0.05 * span
@@ -106,7 +104,7 @@ class T:
         import numpy as np
 
         if self.distinct:
-            return rng.permutation(np.arange(_count(self.shape)) + max(int(self.low), 0)).reshape(self.shape)
+            return np.reshape(rng.permutation(np.arange(_count(self.shape)) + max(int(self.low), 0)), self.shape)
         out = np.rint(self._floats(rng) * 8)
         if self.low > 0:
             out = np.maximum(out, 1)
@@ -224,7 +222,7 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
 
 
 def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
+    if is_sequence(value):
         return "(" + ",".join(_text(v) for v in value) + ")"
     return repr(value)
 

@@ -57,13 +57,14 @@ def differs(actual: Array, expected: Array, rtol: float, atol: float) -> Array:
         return np.asarray(actual != expected)
     a, b = _widened(actual), _widened(expected)
     with np.errstate(invalid="ignore", over="ignore"):
-        near = (a == b) | (np.abs(a - b) <= atol + rtol * np.abs(b))  # rtol * |b| of the largest complex numbers is NaN
+        equal = np.equal(a, b)
+        near = equal | (np.abs(a - b) <= atol + rtol * np.abs(b))  # rtol * |b| of the largest complex numbers is NaN
     # |inf - inf| is NaN, and any finite number is within rtol * inf of infinity.
     if a.dtype.kind == "c":
         near_parts = ~(differs(a.real, b.real, rtol, atol) | differs(a.imag, b.imag, rtol, atol))
         near = np.where(np.isfinite(b), near, near_parts)
     else:
-        near = np.where(np.isfinite(b), near, a == b)
+        near = np.where(np.isfinite(b), near, equal)
     return ~(near | (np.isnan(a) & np.isnan(b)))
 
 

@@ -48,7 +48,7 @@ def bitpack(call: OpCall) -> Any:
         call.refuse(f"words of {width} bits along an axis of size {size}", f"a multiple of {width}")
     groups = meta.reshape(_lowest(call, x, bits), (*x.shape[:axis], size // width, width, *x.shape[axis + 1 :]))
     place = np.left_shift(np.uint64(1), np.arange(width - 1, -1, -1, dtype="uint64"))
-    weights = constant(place.reshape(width, *(1,) * (x.ndim - axis - 1)))
+    weights = constant(np.reshape(place, (width, *(1,) * (x.ndim - axis - 1))))
     planes: list[Any] = []
     for bit in range(bits):
         plane = meta.bitwise_and(meta.right_shift(groups, bit), 1)
@@ -62,7 +62,7 @@ def _unpacked(packed: Any, axis: int, bit_axis: int) -> Any:
     shift = constant(np.arange(width - 1, -1, -1).astype(packed.dtype))
     spread = meta.bitwise_and(meta.right_shift(meta.expand_dims(packed, packed.ndim), shift), 1)
     bits = meta.cast(spread, "int32")  # (..., words, ..., bits, ..., width)
-    place = constant((1 << np.arange(packed.shape[bit_axis])).astype("int32"))
+    place = constant((1 << np.arange(int(packed.shape[bit_axis]))).astype("int32"))
     column = (packed.shape[bit_axis], *(1,) * (bits.ndim - bit_axis - 1))
     numbers = meta.cast(meta.sum(meta.multiply(bits, meta.reshape(place, column)), (bit_axis,)), "int32")
     axis -= axis > bit_axis

@@ -129,8 +129,8 @@ def _anchors(scales: Any, ratios: Any, stride: int, height: int, width: int) -> 
                 (centre - 0.5 * (w - 1), centre - 0.5 * (h - 1), centre + 0.5 * (w - 1), centre + 0.5 * (h - 1))
             )
     rows, columns = np.mgrid[0:height, 0:width] * float(stride)
-    cells = np.stack([columns, rows, columns, rows], -1).reshape(-1, 1, 4)
-    return (cells + np.asarray(boxes)).reshape(-1, 4)
+    cells = np.reshape(np.stack([columns, rows, columns, rows], -1), (-1, 1, 4))
+    return np.reshape(cells + np.asarray(boxes), (-1, 4))
 
 
 def _regressed(anchors: Any, delta: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 import meta
 from meta.dtype import is_float
@@ -16,6 +17,8 @@ from meta.functional.image import interpolated, nearest_inside
 
 _MAX_STEPS = 64
 """Displacements to each side in a correlation."""
+_Pair = tuple[NDArray[Any], NDArray[Any]]
+"""Positions along both spatial axes."""
 
 
 def _sides(padding: tuple[int, ...]) -> tuple[int, int, int, int]:
@@ -30,9 +33,14 @@ def _bordered(x: Any, padding: tuple[int, ...], value: float) -> Any:
     return meta.pad(x, width, value) if any(width) else x
 
 
-def _windows(x: Any, starts: tuple[Any, Any], offsets: tuple[Any, Any]) -> Any:
+def _positions(starts: NDArray[Any], offsets: NDArray[Any]) -> Any:
+    """The constant start + offset, with a row for each start."""
+    return constant(starts[:, None] + offsets)
+
+
+def _windows(x: Any, starts: _Pair, offsets: _Pair) -> Any:
     """x[n, c, start + offset] along both spatial axes: (n, c, starts, offsets, starts, offsets)."""
-    index = [constant(np.add.outer(s, o)) for s, o in zip(starts, offsets, strict=True)]
+    index = [_positions(s, o) for s, o in zip(starts, offsets, strict=True)]
     return meta.take(meta.take(x, index[0], 2), index[1], 4)
 
 
@@ -52,7 +60,7 @@ def sliding_window(call: OpCall) -> Any:
         size = int(x.shape[place])
         if not 0 < width <= size or step < 1:
             call.refuse(f"a window of {width} with stride {step} over {size}", "a window inside of the axis")
-        x = meta.take(x, constant(np.add.outer(np.arange(0, size - width + 1, step), np.arange(width))), place)
+        x = meta.take(x, _positions(np.arange(0, size - width + 1, step), np.arange(width)), place)
     pairs = range(first, first + 2 * count)
     return meta.transpose(x, (*range(first), *pairs[::2], *pairs[1::2]))
 
@@ -70,9 +78,9 @@ def dilation2d(call: OpCall) -> Any:
     padded = _bordered(x, call.sizes("padding", (0, 0)), lowest)
     for size, extent in zip(padded.shape[2:], w.shape[1:], strict=True):
         call.check_size(size, extent)
-    offsets = [np.arange(k) * d for k, d in zip(w.shape[1:], dilation, strict=True)]
+    offsets = [np.arange(int(k)) * d for k, d in zip(w.shape[1:], dilation, strict=True)]
     sizes = zip(padded.shape[2:], offsets, stride, strict=True)
-    starts = [np.arange(0, size - offset[-1], step) for size, offset, step in sizes]
+    starts = [np.arange(0, int(size - offset[-1]), step) for size, offset, step in sizes]
     patches = _windows(padded, (starts[0], starts[1]), (offsets[0], offsets[1]))
     weight = meta.reshape(w, (w.shape[0], 1, w.shape[1], 1, w.shape[2]))
     y = convert_layout(call, meta.max(meta.add(patches, weight), (3, 5)), "NCHW", layout)
@@ -92,7 +100,7 @@ def correlation(call: OpCall) -> Any:
     a, b = _bordered(a, padding, 0.0), _bordered(b, padding, 0.0)
     border = reach + (kernel - 1) // 2
     call.check_size(*a.shape[2:])
-    counts = [-((2 * border - d) // stride) for d in a.shape[2:]]
+    counts: list[int] = [-((2 * border - d) // stride) for d in a.shape[2:]]
     call.check_size(max(counts) * stride + kernel, 2 * radius + 1)
     if min(counts) < 1 or radius > _MAX_STEPS:
         call.refuse(f"max_displacement {reach} in {a.shape}", f"at most {_MAX_STEPS} steps, inside the map")
@@ -182,7 +190,7 @@ def deformable_conv2d(call: OpCall) -> Any:
     shape = (batch * parts, kh * kw, height, width)
     call.check_size(*shape[1:])
     moves = meta.reshape(offset, (batch * parts, kh * kw, 2, height, width))
-    window = np.mgrid[0:kh, 0:kw].reshape(2, -1, 1, 1) * np.reshape(dilation, (2, 1, 1, 1))
+    window = np.reshape(np.mgrid[0:kh, 0:kw], (2, -1, 1, 1)) * np.reshape(dilation, (2, 1, 1, 1))
     origins = np.mgrid[0:height, 0:width][:, None] * np.reshape(stride, (2, 1, 1, 1))
     start = window + origins - np.reshape((top, left), (2, 1, 1, 1))
     points = [

@@ -16,9 +16,11 @@ _MAX = {1: meta.max_pool1d, 2: meta.max_pool2d, 3: meta.max_pool3d}
 _AVG = {1: meta.avg_pool1d, 2: meta.avg_pool2d, 3: meta.avg_pool3d}
 _MAX_ADAPTIVE = {1: meta.adaptive_max_pool1d, 2: meta.adaptive_max_pool2d, 3: meta.adaptive_max_pool3d}
 _AVG_ADAPTIVE = {1: meta.adaptive_avg_pool1d, 2: meta.adaptive_avg_pool2d, 3: meta.adaptive_avg_pool3d}
+_Window = tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...], tuple[int, ...]]
+"""kernel, stride, padding and dilation: ints by spatial axis, the padding before each axis and then after each."""
 
 
-def _windows(call: OpCall, spatial: tuple[int, ...]) -> tuple[Any, Any, Any, Any]:
+def _windows(call: OpCall, spatial: tuple[int, ...]) -> _Window:
     """kernel, stride, padding and dilation of a pooling of a tensor with these spatial sizes.
 
     With ceil_mode, Relay rounds the number of windows up by padding more at the end."""
@@ -104,14 +106,14 @@ def averaged(call: OpCall, x: Any) -> Any:
     return meta.cast(meta.trunc_divide(total, constant(counts.astype("int64"))), x.dtype)
 
 
-def _counts(call: OpCall, spatial: tuple[int, ...], window: tuple[Any, Any, Any, Any]) -> np.ndarray[Any, Any]:
+def _counts(call: OpCall, spatial: tuple[int, ...], window: _Window) -> np.ndarray[Any, Any]:
     """The divisor of each window: the elements inside x, at least 1; with count_include_pad those inside x and the
     padding of the attributes, to which ceil_mode adds more. It is 0 or negative for a window after those, whose sum is
     0: the quotient is NaN or 0."""
     kernel, stride, padding, dilation = window
     rank, pads, include = len(kernel), _padding(call, len(kernel)), call.flag("count_include_pad")
     call.check_size(*spatial)
-    total: Any = np.ones((), "int64")
+    total: np.ndarray[Any, Any] = np.ones((), "int64")
     for i, size in enumerate(spatial):
         span = (kernel[i] - 1) * dilation[i] + 1
         windows = (size + padding[i] + padding[rank + i] - span) // stride[i] + 1
@@ -120,7 +122,7 @@ def _counts(call: OpCall, spatial: tuple[int, ...], window: tuple[Any, Any, Any,
         last = np.minimum(first + (kernel[i] - 1) * dilation[i], end - 1)
         skipped = 0 if include else np.maximum(-(first // dilation[i]), 0)
         steps = np.trunc((last - first - dilation[i] * skipped) / dilation[i]).astype("int64")
-        total = np.multiply.outer(total, steps + 1)
+        total = total[..., None] * (steps + 1)
     return total if include else np.maximum(total, 1)
 
 
@@ -168,10 +170,10 @@ def adaptive_pool(call: OpCall) -> Any:
 
 def _bin_sizes(spatial: tuple[int, ...], size: tuple[int, ...]) -> np.ndarray[Any, Any]:
     """The number of elements in each bin of an adaptive pooling."""
-    total: Any = np.ones((), "int64")
+    total: np.ndarray[Any, Any] = np.ones((), "int64")
     for old, new in zip(spatial, size, strict=True):
         index = np.arange(new)
-        total = np.multiply.outer(total, -((-(index + 1) * old) // new) - index * old // new)
+        total = total[..., None] * (-((-(index + 1) * old) // new) - index * old // new)
     return total
 
 

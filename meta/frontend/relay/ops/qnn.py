@@ -31,8 +31,8 @@ def _along(call: OpCall, value: Any, subject: str, x: Any, axis: int, constant_o
         return value if value.size == 1 else meta.reshape(value, _row(x, axis, value.size))
     folded = call.constant(value, subject)
     if folded.size == 1:
-        return folded.reshape(())
-    return folded.reshape(_row(x, axis, folded.size))
+        return np.reshape(folded, ())
+    return np.reshape(folded, _row(x, axis, folded.size))
 
 
 def _row(x: Any, axis: int, size: int) -> tuple[int, ...]:
@@ -114,10 +114,10 @@ def scaled(x: Any, ratio: np.ndarray[Any, Any], nearest: bool = False) -> Any:
     """x times a ratio, in fixed point; `nearest` rounds halves away from zero instead of up."""
     if np.all(ratio == 1.0):
         return x
-    parts = [_fixed_point(float(v)) for v in ratio.reshape(-1)]
-    multiplier = np.array([m for m, _ in parts], "int64").reshape(ratio.shape)
-    left = np.array([max(s, 0) for _, s in parts], "int64").reshape(ratio.shape)
-    right = np.array([31 - min(s, 0) for _, s in parts], "int64").reshape(ratio.shape)
+    parts = [_fixed_point(float(v)) for v in ratio.ravel()]
+    multiplier = np.reshape(np.array([m for m, _ in parts], "int64"), ratio.shape)
+    left = np.reshape(np.array([max(s, 0) for _, s in parts], "int64"), ratio.shape)
+    right = np.reshape(np.array([31 - min(s, 0) for _, s in parts], "int64"), ratio.shape)
     wide = meta.cast(x, "int64")
     if left.any():
         wide = meta.left_shift(wide, _scalar_or_tensor(left, "int64"))
@@ -163,8 +163,9 @@ def mul(call: OpCall) -> Any:
         call.get(name)
     a = _shifted(x, np.asarray(call.number(x_zero, "lhs_zero_point")))
     b = _shifted(y, np.asarray(call.number(y_zero, "rhs_zero_point")))
-    joint = np.float32(call.number(x_scale, "lhs_scale")) * np.float32(call.number(y_scale, "rhs_scale"))
-    ratio = np.asarray(np.float64(joint) / float(call.number(scale, "output_scale")))
+    x_factor, y_factor = np.float32(call.number(x_scale, "lhs_scale")), np.float32(call.number(y_scale, "rhs_scale"))
+    joint = np.multiply(x_factor, y_factor)
+    ratio = np.asarray(np.divide(joint, float(call.number(scale, "output_scale")), dtype="float64"))
     return _requantized(meta.multiply(a, b), ratio, int(call.number(zero, "output_zero_point")), x.dtype)
 
 

@@ -49,7 +49,7 @@ def stft(call: OpCall) -> Any:
         )
     count = max((x.shape[1] - points) // hop + 1, 0)
     call.check_size(count, points)
-    positions = np.arange(count)[:, None] * hop + np.arange(points)
+    positions = np.arange(int(count))[:, None] * hop + np.arange(points)
     frames = meta.multiply(meta.take(x, constant(positions), 1), window)
     cosine, sine = _waves(points // 2 + 1 if onesided else points, points, x.dtype)
     parts = meta.stack([meta.matmul(frames, cosine), meta.negative(meta.matmul(frames, sine))], -1)

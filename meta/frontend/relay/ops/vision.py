@@ -26,12 +26,12 @@ def multibox_prior(call: OpCall) -> Any:
     call.check_size(height, width, len(sides), 4)
     step = [each if each > 0 else 1.0 / size for each, size in zip(steps, (height, width), strict=True)]
     rows, columns = np.meshgrid(
-        (np.arange(height) + offsets[0]) * step[0], (np.arange(width) + offsets[1]) * step[1], indexing="ij"
+        (np.arange(int(height)) + offsets[0]) * step[0], (np.arange(int(width)) + offsets[1]) * step[1], indexing="ij"
     )
     centres = np.stack([columns, rows, columns, rows], -1)[:, :, None, :]
     boxes = centres + np.array([(-w / 2, -h / 2, w / 2, h / 2) for w, h in sides])
-    boxes = np.clip(boxes, 0.0, 1.0) if call.flag("clip") else boxes
-    return constant(boxes.reshape(1, -1, 4).astype(x.dtype))
+    boxes = boxes.clip(0.0, 1.0) if call.flag("clip") else boxes
+    return constant(np.reshape(boxes, (1, -1, 4)).astype(x.dtype))
 
 
 @converter("vision.multibox_transform_loc")
