@@ -85,7 +85,11 @@ class KernelTable:
         if name not in self.functions:
             axes = [tvm.te.var(f"n{i}", "int64") if d is None else tvm.IntImm("int64", d) for i, d in enumerate(dims)]
             x = tvm.te.placeholder(axes, target.dtype, "x")
-            func = tvm.create_prim_func([x, tvm.te.compute(axes, x, "copy")])
+
+            def copied(*index: Any) -> Any:
+                return x(*index)
+
+            func = tvm.create_prim_func([x, tvm.te.compute(axes, copied, "copy")])
             self.add(name, schedule(func.without_attr("global_symbol"), "elemwise", self.target), ("copy",))
         return KernelCall(name, False, (source, Operand(target)), {1: target})
 
