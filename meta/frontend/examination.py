@@ -123,7 +123,7 @@ def problem_lines(problems: Sequence[str]) -> str:
 
 
 class UnsupportedProgramError(NotSupportedError):
-    """A program that can be read but not converted. Each reader has a class of its own, below its class of errors.
+    """A program that can be read but not converted: the base of each reader's error for such programs.
 
     operators: the operators that are not supported, with the number of their uses.
     problems: what else cannot be converted, each with its place."""

@@ -84,7 +84,7 @@ def _row(op: Op, on: Dialect) -> str | None:
 
 
 def _limits(op: Op, on: Dialect) -> tuple[str, ...]:
-    """The crossover limits of an operator as text."""
+    """The measured limits of an operator's dialects, as text."""
     return tuple(
         f"{device}{', in programs' if limit.in_programs else ''}: {_range(limit)} {limit.unit} ({limit.measured})"
         for device in sorted(on.devices)

@@ -71,7 +71,7 @@ class GradRule:
     def operands(
         self, args: Iterable[Any], outs: Sequence[Any], dys: Mapping[int, Any], flows: frozenset[int]
     ) -> tuple[Any, ...]:
-        """What `function` takes after `needs`: zeros stand for the gradients that it wants and that did not arrive.
+        """The arguments of `function` after `needs`. Missing gradients are zeros, or None if they are `undefined`.
 
         args, outs: values where `function` reads them, else types.  dys: the gradients that arrived, by position of the
         result.  flows: the positions that gradients flow from."""

@@ -22,7 +22,7 @@ DECOMPOSED = [row for row in samples() if row.op in decompositions(row.operator.
 
 
 def is_evaluated(name: str) -> bool:
-    """Whether the reference dialect has no function of its own for an operator that has a decomposition."""
+    """Whether the reference dialect computes an operator by its decomposition."""
     found = implementation(get(name), "reference")
     assert found is not None
     return isinstance(found.payload, Evaluation)
