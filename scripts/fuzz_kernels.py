@@ -23,7 +23,7 @@ import meta
 
 _FLOATS: Final = ("float32", "float32", "float32", "float64", "float16", "bfloat16")
 _INTEGERS: Final = ("int32", "int64", "int8", "uint8", "int16")
-_SHAPES: Final = ((), (1,), (7,), (16,), (64,), (67,), (3, 5), (16, 16), (33, 8), (4, 3, 6))
+_SHAPES: Final = ((), (1,), (7,), (16,), (64,), (67,), (3, 5), (16, 16), (33, 8), (4, 3, 6), (516, 1024))
 _FLOAT_OPERATORS: Final = (
     "meta.add({0}, {1})", "meta.multiply({0}, {1})", "meta.subtract({0}, {1})", "meta.maximum({0}, {1})",
     "meta.minimum({0}, {1})", "meta.abs({0})", "meta.negative({0})", "meta.relu({0})", "meta.tanh({0})",
@@ -51,7 +51,7 @@ def random_source(seed: int, index: int) -> tuple[str, dict[str, tuple[tuple[int
     arguments: dict[str, tuple[tuple[int, ...], str]] = {}
     known: dict[str, list[str]] = {}
     for dtype in [dtypes[0], dtypes[0], *dtypes[1:]]:
-        small = shape[1:] if rng.random() < 0.2 else shape
+        small = rng.choice((shape[1:], ())) if rng.random() < 0.25 else shape
         arguments[f"x{len(arguments)}"] = (small if known else shape, dtype)
         known.setdefault(dtype, []).append(f"x{len(arguments) - 1}")
     lines: list[str] = []

@@ -15,14 +15,11 @@ kernels fit every function.
 
 from __future__ import annotations
 
-import math
-import struct
 from collections.abc import Callable
 from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device, serial_work
 from meta.backend.tvm.schedule.gpu.elementwise import schedule_elementwise
@@ -45,7 +42,7 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
     """The function with its loops bound to blocks and threads."""
     func = launch_loops(func)
     if str(func.body.block.name_hint) != "root":
-        return _exact_constants(func)  # a single hand-written block
+        return func  # a single hand-written block
     general_rules = (schedule_outer_reductions, schedule_windows, schedule_rows, schedule_elementwise)
     rules = (schedule_pairs, *_RULES.get(pattern, ()), *general_rules)
     serial: list[tuple[int, Any]] = []
@@ -55,47 +52,18 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
             if scheduled is not None:
                 work = serial_work(scheduled)
                 if work * _ELEMENT_BYTES <= limits.COPIED_BYTES_PER_KERNEL:
-                    return _exact_constants(scheduled)
+                    return scheduled
                 serial.append((work, scheduled))
         separate = schedule_separately(func)
         if not is_race_free(separate):
             separate = schedule_separately(func, share_reductions=False)
         serial.append((serial_work(separate), separate))
-        return _exact_constants(min(serial, key=lambda each: each[0])[1])
+        return min(serial, key=lambda each: each[0])[1]
 
 
 def _is_empty(func: Any) -> bool:
     """Whether a block has no elements. The rules would allocate buffers of size 0, which TVM does not compile."""
     return any(blocks.volume(b.extents) == 0 for b in blocks.read_blocks(func))
-
-
-def _exact_constants(func: Any) -> Any:
-    """`func` with constants in a form whose text is right and compiles. TVM writes float64 with 15 decimals; NaN and
-    infinities of bfloat16, float32 with more digits than it holds near its smallest numbers, and reinterpreted literals
-    do not compile."""
-
-    def to_bits(number: Any) -> Any:
-        dtype, value = str(number.ty.dtype), float(number.value)
-        if dtype == "float64" and math.isfinite(value) and float(f"{value:.15f}") != value:
-            (bits,) = struct.unpack("<q", struct.pack("<d", value))
-            return tvm.tirx.call_pure_extern(dtype, "__longlong_as_double", tvm.IntImm("int64", bits))
-        if dtype == "bfloat16" and not math.isfinite(value):
-            (bits,) = struct.unpack("<I", struct.pack("<f", value))
-            return tvm.tirx.call_pure_extern(dtype, "__ushort_as_bfloat16", tvm.IntImm("uint16", bits >> 16))
-        if dtype == "float32" and math.isfinite(value):
-            return tvm.FloatImm(dtype, rounded(value, dtype))
-        return number
-
-    def of_bits(call: Any) -> Any:
-        if str(getattr(call.op, "name", "")) != "tirx.reinterpret" or not isinstance(call.args[0], tvm.IntImm):
-            return call
-        dtype, bits = str(call.ty.dtype), int(call.args[0].value)
-        if dtype == "float64":
-            return tvm.tirx.call_pure_extern(dtype, "__longlong_as_double", tvm.IntImm("int64", bits))
-        (value,) = struct.unpack("<f", struct.pack("<i", bits)) if dtype == "float32" else (None,)
-        return call if value is None else tvm.FloatImm(dtype, value)
-
-    return tvm.structural_map(tvm.structural_map(func, (tvm.Call, of_bits)), (tvm.FloatImm, to_bits))
 
 
 def _apply(rule: Rule, func: Any, target: Any) -> Any:
