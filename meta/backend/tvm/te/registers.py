@@ -68,9 +68,13 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
             return mutator.default_mutate(let)
         if let.var not in loads:  # an expression may occur several times
             stored = mutator.mutate(let.value)
-            buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
+            kind = dtype_of(stored)
+            held = kind.replace("boolx", "uint8x")  # TVM's LLVM code loads other bits of a vector of bools than it stores
+            buffer = tirx.decl_buffer((1,), held, "value", scope="local")
+            stored = stored if held == kind else tirx.Cast(held, stored)
             statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
-            loads[let.var] = tirx.BufferLoad(buffer, [0])
+            load = tirx.BufferLoad(buffer, [0])
+            loads[let.var] = load if held == kind else tirx.NE(load, tirx.const(0, held))
         return mutator.mutate(let.body)
 
     return tvm.structural_mutate(value, [(tirx.Let, body_of), (tvm.Var, lambda v, _: loads.get(v, v))]), statements
