@@ -20,6 +20,7 @@ from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
+from meta.schema._dsl import is_numpy_scalar
 from meta.tracing.backward import DifferentiatedTrace
 from meta.tracing.emitter import Draws, emitting
 from meta.tracing.state import Held, LeftGradient, held
@@ -180,7 +181,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), SymDim, Device)
 def _results(result: Any) -> tuple[list[Any], Tree]:
     leaves, tree = flatten(result, (Symbol, NDArray))
     for value in tree.statics():
-        if not isinstance(value, PLAIN):
+        if not (isinstance(value, PLAIN) or is_numpy_scalar(value)):
             raise TraceError(
                 "trace",
                 f"a {type(value).__name__} is returned",
