@@ -61,6 +61,14 @@ def require_same_dtype(name: str, **tensors: Any) -> None:
         require(name, x.dtype == head.dtype, problem, "one dtype for both", f'cast one: {label}.cast("{head.dtype}")')
 
 
+def require_factors(name: str, x: Tensor, **factors: Number) -> None:
+    """Raise TypeInferenceError of the function `name` unless products with numbers have the dtype of x."""
+    allowed = "any number" if dtypes.is_complex(x.dtype) else "a real number" if dtypes.is_float(x.dtype) else "an int"
+    for label, factor in factors.items():
+        fits = not isinstance(factor, (float, complex)) or dtypes.promote_scalar(x.dtype, factor) == x.dtype
+        require(name, fits, f"{label} is {factor} for tensors of dtype {x.dtype}", allowed, "cast the tensors")
+
+
 def is_tensor(value: Tensor | Number) -> bool:
     """Whether a value is an array or a traced symbol."""
     return isinstance(value, Tensor)

@@ -69,7 +69,9 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
         if let.var not in loads:  # an expression may occur several times
             stored = mutator.mutate(let.value)
             kind = dtype_of(stored)
-            held = kind.replace("boolx", "uint8x")  # TVM's LLVM code loads other bits of a vector of bools than it stores
+            held = kind.replace(
+                "boolx", "uint8x"
+            )  # TVM's LLVM code loads other bits of a vector of bools than it stores
             buffer = tirx.decl_buffer((1,), held, "value", scope="local")
             stored = stored if held == kind else tirx.Cast(held, stored)
             statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
