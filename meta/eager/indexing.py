@@ -14,9 +14,17 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
-from meta.dim import Dim
+from meta.dim import WHOLE, Dim, SymDim, maximum, size_error
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
-from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed, value_text
+from meta.errors import (
+    NotSupportedError,
+    PositionError,
+    SymbolicSizeError,
+    TraceError,
+    TypeInferenceError,
+    attributed,
+    value_text,
+)
 from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
@@ -26,7 +34,6 @@ from meta.schema._dsl import TensorLike
 Index = Any
 """int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""
 
-_END = 2**62  # past every size, for the slice of a whole axis
 _ALLOWED = "integers, slices, ..., None, and arrays of integers or booleans"
 
 
@@ -47,7 +54,7 @@ class Slices:
     @property
     def whole(self) -> bool:
         """Whether every element is in it, in order."""
-        return all(b == 0 and e == _END and s == 1 for b, e, s in zip(self.begin, self.end, self.strides, strict=True))
+        return all(b == 0 and e == WHOLE and s == 1 for b, e, s in zip(self.begin, self.end, self.strides, strict=True))
 
 
 def getitem(x: Any, index: Index) -> Any:
@@ -62,14 +69,62 @@ def getitem(x: Any, index: Index) -> Any:
         return getitem(meta.expand_dims(x, 0), _item(index).reshape(1))
     items = _expanded(x, index)
     if not any(map(_is_array, items)):
-        return _basic(x, slices(x.shape, items))
+        return _of_slices(x, items)
     return _advanced(x, items)
 
 
 def _row(x: Any, position: int) -> Any:
     """`x[position]`, the index that loops over arrays take, without the general machinery."""
+    if not isinstance(x.shape[0], int):
+        return _of_slices(x, [position, *[slice(None)] * (x.ndim - 1)])
     begin, end, step, _ = _bound(position, x.shape[0], 0)
     return mark_part(meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:]), x)
+
+
+def _of_slices(x: Any, items: Sequence[Any]) -> Any:
+    """`x[items]` for integers, slices and Nones."""
+    try:
+        part = slices(x.shape, items)
+    except SymbolicSizeError:
+        taken, rest = _taken(x, items)
+        return mark_part(_basic(taken, slices(taken.shape, rest)), x)
+    return _basic(x, part)
+
+
+def _taken(x: Any, items: Sequence[Any]) -> tuple[Any, list[Any]]:
+    """x with the elements that symbolic positions and bounds pick, and the other items of the index."""
+    rest: list[Any] = []
+    axis = 0
+    for item in items:
+        size = 0 if item is None else x.shape[axis]
+        picks = item is not None and not isinstance(item, slice) and isinstance(size + item, SymDim)
+        if picks:  # as a slice, which has no element where the position is out of range
+            first = item if isinstance(item, int) else rules.from_front(item, size)
+            item = slice(first, WHOLE if isinstance(first, int) and first == -1 else first + 1)
+        if isinstance(item, slice) and any(isinstance(part, SymDim) for part in (item.start, item.stop)):
+            places, item = _places(item, size, x.device), slice(None)
+            x = meta.take(x, places, axis, "clip")
+        if picks:
+            before = [slice(None)] * axis
+            part = _basic(x, slices(x.shape, [*before, item, *[slice(None)] * (x.ndim - axis - 1)]))
+            x = meta.take(part, meta.full((), 0, "int64", x.device), axis, "clip")
+            continue
+        rest.append(item)
+        axis += item is not None
+    return x, rest
+
+
+def _places(item: slice, size: Dim, device: Any) -> Any:
+    """The positions of a slice with symbolic bounds."""
+    step = 1 if item.step is None else _bound_int(item.step)
+    bounds = (WHOLE if step < 0 else 0, -WHOLE if step < 0 else WHOLE)
+    first, last = (
+        rules.clipped(default if part is None else part, size, step)
+        for part, default in zip((item.start, item.stop), bounds, strict=True)
+    )
+    distance = last - first if step > 0 else first - last
+    places = meta.arange(0, maximum((distance + abs(step) - 1) // abs(step), 0), 1, "int64", device)
+    return places * step + first
 
 
 def _basic(x: Any, part: Slices) -> Any:
@@ -183,6 +238,8 @@ def _item(item: Any) -> Any:
         return _tensor_item(item)
     if isinstance(item, bool):
         raise PositionError("index", f"{item} is a bool", f"{_ALLOWED}", "meta.where chooses by masks")
+    if isinstance(item, SymDim):
+        return item
     if hasattr(item, "__index__") and not getattr(item, "shape", ()) and getattr(item, "dtype", None) != "bool":
         return item.__index__()
     if isinstance(item, (list, range)) or hasattr(item, "__array__"):
@@ -250,15 +307,16 @@ def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
     """Begin, end, step and number of elements of one axis."""
     if isinstance(item, slice):
         return _slice_bound(item, size)
-    position = item
-    if isinstance(size, int):
-        if not -size <= position < size:
-            raise PositionError(
-                "index",
-                f"{value_text(position)} is out of range for axis {axis} of size {size}",
-                f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
-            )
-        position %= size
+    if not isinstance(size, int):
+        raise size_error("index", size, "a static size")
+    position = item.__index__()
+    if not -size <= position < size:
+        raise PositionError(
+            "index",
+            f"{value_text(position)} is out of range for axis {axis} of size {size}",
+            f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
+        )
+    position %= size
     return position, position + 1, 1, 1
 
 
@@ -267,16 +325,21 @@ def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
     if step == 0:
         raise PositionError("index", "a slice with step 0", "steps other than 0")
     if item.start is None and item.stop is None and step == 1:
-        return 0, _END, 1, size
+        return 0, WHOLE, 1, size
+    if item.start in (None, 0) and item.stop is size and step == 1:
+        return 0, WHOLE, 1, size
     first, last = (None if part is None else _bound_int(part) for part in (item.start, item.stop))
-    extent = size.__index__()
-    begin, end, step = slice(first, last, step).indices(extent)
+    if not isinstance(size, int):
+        begin = first if first is not None else 0 if step > 0 else WHOLE
+        end = last if last is not None else WHOLE if step > 0 else -WHOLE
+        return begin, end, step, rules.slice_length(begin, end, step, size)
+    begin, end, step = slice(first, last, step).indices(size)
     length = len(range(begin, end, step))
     if length == 0:
         return 0, 0, 1, 0
-    if length == extent and step == 1:
-        return 0, _END, 1, size
-    return begin, end if end >= 0 else -extent - 1, step, length
+    if length == size and step == 1:
+        return 0, WHOLE, 1, size
+    return begin, end if end >= 0 else -size - 1, step, length
 
 
 def _bound_int(part: Any) -> int:

@@ -71,8 +71,8 @@ class StepExchange(Protocol):
 class TrainStep(CheckedArguments):
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
 
-    model: a Model or function. It returns the loss, a tensor of one element, or a tuple whose first item is the loss. The
-        other items are tensors, plain values, and nests of them.
+    model: a Model or function. It returns the loss, a tensor of one element, or a tuple whose first item is the loss.
+        The other items are tensors, plain values, and nests of them.
     loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
     accumulate: update with the mean of the gradients of this many calls, at the last of them. For a loss that is a mean
         over a batch, that is the update of one call with the batches of all of them. A program computes the update in

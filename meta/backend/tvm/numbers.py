@@ -219,8 +219,10 @@ def log(value: float | Number) -> Any:
 
 
 def at_least(value: float | Number, least: float) -> Any:
-    """The larger of two numbers, the first compiled in or taken at run time."""
-    return value.at_least(least) if isinstance(value, Number) else max(value, least)
+    """The larger of two numbers, the first compiled in, taken at run time, or an expression of a size."""
+    if isinstance(value, Number):
+        return value.at_least(least)
+    return max(value, least) if isinstance(value, (int, float)) else tvm.tirx.max(value, least)
 
 
 def is_float(value: Any) -> bool:
