@@ -10,13 +10,14 @@ which also knows which sizes a `unify` scope has tied together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from threading import local
 from typing import Any, TypeVar
 
 from meta.dim_expressions import IntegerLike, Least, Order, Pair, Quotient, is_size, real, too_large
+from meta.dim_ties import find as find
+from meta.dim_ties import same_dim as same_dim
+from meta.dim_ties import unify as unify
 from meta.errors import ArgumentError, IRError, SymbolicSizeError
 from meta.limits import MAX_FACTORS, MAX_NAME
 
@@ -370,47 +371,3 @@ def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
         problem = f"the size {value} depends on {', '.join(unknown)}, which no input has"
         raise IRError("shape", problem, f"sizes computed from {', '.join(sizes) or 'none'}")
     return compute(value, sizes.__getitem__, int, int.__floordiv__, min)
-
-
-class _Unifier(local):
-    parent: dict[SymDim, Dim] | None = None
-
-
-_unifier = _Unifier()
-
-
-@contextmanager
-def unify() -> Generator[dict[SymDim, Dim], None, None]:
-    """Inside this scope `same_dim` of two different symbolic sizes is True and ties them together.
-
-    A declaration that runs on fresh symbols in it tells which extents a shape-generic kernel must share."""
-    before, _unifier.parent = _unifier.parent, {}
-    try:
-        yield _unifier.parent
-    finally:
-        _unifier.parent = before
-
-
-def find(value: Dim, parent: dict[SymDim, Dim]) -> Dim:
-    """The size that `value` is tied to, `value` itself for others."""
-    while isinstance(value, SymDim) and value in parent:
-        value = parent[value]
-    return value
-
-
-def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal; inside a `unify` scope, symbolic sizes that may be equal are tied."""
-    if a == b:
-        return True
-    parent = _unifier.parent
-    if parent is None or (isinstance(a, int) and isinstance(b, int)):
-        return False
-    a, b = find(a, parent), find(b, parent)
-    if a == b:
-        return True
-    if isinstance(a, int) and isinstance(b, int):
-        return False
-    if isinstance(a, int):
-        a, b = b, a
-    parent[a] = b  # type: ignore[index]
-    return True

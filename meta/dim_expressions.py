@@ -5,6 +5,7 @@ from __future__ import annotations
 
 from functools import reduce
 from numbers import Integral
+from operator import mul
 from typing import Any, ClassVar, NoReturn
 
 from meta.errors import ArgumentError, NotSupportedError, SymbolicSizeError, TypeInferenceError
@@ -152,55 +153,55 @@ class IntegerLike:
 
     __slots__ = ()
 
-    def __mod__(self, other: Any) -> Any:
+    def __mod__(self: Any, other: Any) -> Any:
         return self - self // other * other if is_size(other) else real("mod", self, other)
 
-    def __rmod__(self, other: Any) -> Any:
+    def __rmod__(self: Any, other: Any) -> Any:
         return other - other // self * self if is_size(other) else real("mod", other, self)
 
-    def __divmod__(self, other: Any) -> Any:
+    def __divmod__(self: Any, other: Any) -> Any:
         return (self // other, self % other) if is_number(other) else NotImplemented
 
-    def __rdivmod__(self, other: Any) -> Any:
+    def __rdivmod__(self: Any, other: Any) -> Any:
         return (other // self, other % self) if is_number(other) else NotImplemented
 
-    def __pow__(self, exponent: Any, modulus: Any = None) -> Any:
+    def __pow__(self: Any, exponent: Any, modulus: Any = None) -> Any:
         if modulus is not None:
             return self**exponent % modulus
         if isinstance(exponent, int) and 0 <= exponent <= MAX_FACTORS:
-            return reduce(lambda a, b: a * b, [self] * exponent, 1)
+            return reduce(mul, [self] * exponent, 1)
         return real("power", self, exponent)
 
-    def __rpow__(self, base: Any) -> Any:
+    def __rpow__(self: Any, base: Any) -> Any:
         return real("power", base, self)
 
-    def __truediv__(self, other: Any) -> Any:
+    def __truediv__(self: Any, other: Any) -> Any:
         return real("divide", self, other)
 
-    def __rtruediv__(self, other: Any) -> Any:
+    def __rtruediv__(self: Any, other: Any) -> Any:
         return real("divide", other, self)
 
-    def __lshift__(self, bits: int) -> Any:
+    def __lshift__(self: Any, bits: int) -> Any:
         return self * (1 << bits)
 
-    def __rshift__(self, bits: int) -> Any:
+    def __rshift__(self: Any, bits: int) -> Any:
         return self // (1 << bits)
 
-    def __invert__(self) -> Any:
+    def __invert__(self: Any) -> Any:
         return -self - 1
 
-    def __and__(self, mask: Any) -> Any:
+    def __and__(self: Any, mask: Any) -> Any:
         if isinstance(mask, int) and mask >= 0 and mask & (mask + 1) == 0:
             return self % (mask + 1)
         return self._bits(mask)
 
-    def __pos__(self) -> Any:
+    def __pos__(self: Any) -> Any:
         return self
 
-    def __round__(self, digits: int | None = None) -> Any:
+    def __round__(self: Any, digits: int | None = None) -> Any:
         return self if digits is None or digits >= 0 else self._bits(digits)
 
-    def _bits(self, *_: Any) -> Any:
+    def _bits(self: Any, *_: Any) -> Any:
         raise NotSupportedError(
             "shape",
             f"the digits of the symbolic size {self} are needed",

@@ -14,8 +14,10 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
-from meta.dim import WHOLE, Dim, SymDim, maximum, size_error
+from meta.dim import Dim, SymDim
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
+from meta.eager.open_index import with_positions
+from meta.eager.slices import Slices, bound, slices
 from meta.errors import (
     NotSupportedError,
     PositionError,
@@ -23,38 +25,16 @@ from meta.errors import (
     TraceError,
     TypeInferenceError,
     attributed,
-    value_text,
 )
 from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
-from meta.records import record
 from meta.schema._dsl import TensorLike
 
 Index = Any
 """int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""
 
 _ALLOWED = "integers, slices, ..., None, and arrays of integers or booleans"
-
-
-@record
-class Slices:
-    """A basic index as attributes of strided_slice, and the shapes on the way.
-
-    begin, end, strides: one of each an axis.  full: the shape of the slice.  shape: without the axes that integers
-    pick and with those that None adds.
-    """
-
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
-    strides: tuple[int, ...]
-    full: tuple[Dim, ...]
-    shape: tuple[Dim, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether every element is in it, in order."""
-        return all(b == 0 and e == WHOLE and s == 1 for b, e, s in zip(self.begin, self.end, self.strides, strict=True))
 
 
 def getitem(x: Any, index: Index) -> Any:
@@ -77,7 +57,7 @@ def _row(x: Any, position: int) -> Any:
     """`x[position]`, the index that loops over arrays take, without the general machinery."""
     if not isinstance(x.shape[0], int):
         return _of_slices(x, [position, *[slice(None)] * (x.ndim - 1)])
-    begin, end, step, _ = _bound(position, x.shape[0], 0)
+    begin, end, step, _ = bound(position, x.shape[0], 0)
     return mark_part(meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:]), x)
 
 
@@ -86,45 +66,9 @@ def _of_slices(x: Any, items: Sequence[Any]) -> Any:
     try:
         part = slices(x.shape, items)
     except SymbolicSizeError:
-        taken, rest = _taken(x, items)
+        taken, rest = with_positions(x, items)
         return mark_part(_basic(taken, slices(taken.shape, rest)), x)
     return _basic(x, part)
-
-
-def _taken(x: Any, items: Sequence[Any]) -> tuple[Any, list[Any]]:
-    """x with the elements that symbolic positions and bounds pick, and the other items of the index."""
-    rest: list[Any] = []
-    axis = 0
-    for item in items:
-        size = 0 if item is None else x.shape[axis]
-        picks = item is not None and not isinstance(item, slice) and isinstance(size + item, SymDim)
-        if picks:  # as a slice, which has no element where the position is out of range
-            first = item if isinstance(item, int) else rules.from_front(item, size)
-            item = slice(first, WHOLE if isinstance(first, int) and first == -1 else first + 1)
-        if isinstance(item, slice) and any(isinstance(part, SymDim) for part in (item.start, item.stop)):
-            places, item = _places(item, size, x.device), slice(None)
-            x = meta.take(x, places, axis, "clip")
-        if picks:
-            before = [slice(None)] * axis
-            part = _basic(x, slices(x.shape, [*before, item, *[slice(None)] * (x.ndim - axis - 1)]))
-            x = meta.take(part, meta.full((), 0, "int64", x.device), axis, "clip")
-            continue
-        rest.append(item)
-        axis += item is not None
-    return x, rest
-
-
-def _places(item: slice, size: Dim, device: Any) -> Any:
-    """The positions of a slice with symbolic bounds."""
-    step = 1 if item.step is None else _bound_int(item.step)
-    bounds = (WHOLE if step < 0 else 0, -WHOLE if step < 0 else WHOLE)
-    first, last = (
-        rules.clipped(default if part is None else part, size, step)
-        for part, default in zip((item.start, item.stop), bounds, strict=True)
-    )
-    distance = last - first if step > 0 else first - last
-    places = meta.arange(0, maximum((distance + abs(step) - 1) // abs(step), 0), 1, "int64", device)
-    return places * step + first
 
 
 def _basic(x: Any, part: Slices) -> Any:
@@ -204,7 +148,7 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
         if _is_array(item):
             item = np.asarray(_in_range(item, size, axis)[0])
         else:
-            _bound(item, size, axis)
+            bound(item, size, axis)
         out.append(item)
     _broadcast_shape([item.shape for item in out if _is_array(item)])
     return tuple(out)
@@ -281,71 +225,6 @@ def _is_tensor(item: Any) -> bool:
 
 def _is_array(item: Any) -> bool:
     return _is_tensor(item) or hasattr(item, "__array__")
-
-
-def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
-    """Integers, slices and Nones as attributes of strided_slice."""
-    sizes, axes = iter(shape), count()
-    bounds: list[tuple[int, int, int]] = []
-    full: list[Dim] = []
-    out: list[Dim] = []
-    for item in items:
-        if item is None:
-            out.append(1)
-            continue
-        size, axis = next(sizes), next(axes)
-        begin, end, step, length = _bound(item, size, axis)
-        bounds.append((begin, end, step))
-        full.append(length)
-        if isinstance(item, slice):
-            out.append(length)
-    begins, ends, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return Slices(begins, ends, steps, tuple(full), tuple(out))
-
-
-def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
-    """Begin, end, step and number of elements of one axis."""
-    if isinstance(item, slice):
-        return _slice_bound(item, size)
-    if not isinstance(size, int):
-        raise size_error("index", size, "a static size")
-    position = item.__index__()
-    if not -size <= position < size:
-        raise PositionError(
-            "index",
-            f"{value_text(position)} is out of range for axis {axis} of size {size}",
-            f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
-        )
-    position %= size
-    return position, position + 1, 1, 1
-
-
-def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
-    step = 1 if item.step is None else _bound_int(item.step)
-    if step == 0:
-        raise PositionError("index", "a slice with step 0", "steps other than 0")
-    if item.start is None and item.stop is None and step == 1:
-        return 0, WHOLE, 1, size
-    if item.start in (None, 0) and item.stop is size and step == 1:
-        return 0, WHOLE, 1, size
-    first, last = (None if part is None else _bound_int(part) for part in (item.start, item.stop))
-    if not isinstance(size, int):
-        begin = first if first is not None else 0 if step > 0 else WHOLE
-        end = last if last is not None else WHOLE if step > 0 else -WHOLE
-        return begin, end, step, rules.slice_length(begin, end, step, size)
-    begin, end, step = slice(first, last, step).indices(size)
-    length = len(range(begin, end, step))
-    if length == 0:
-        return 0, 0, 1, 0
-    if length == size and step == 1:
-        return 0, WHOLE, 1, size
-    return begin, end if end >= 0 else -size - 1, step, length
-
-
-def _bound_int(part: Any) -> int:
-    if isinstance(part, bool) or not hasattr(part, "__index__"):
-        raise PositionError("index", f"a slice with the bound {value_text(part)}", "integers and None")
-    return part.__index__()
 
 
 def _show(shape: Sequence[Dim]) -> str:

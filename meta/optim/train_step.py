@@ -152,16 +152,17 @@ class TrainStep(CheckedArguments):
 
     def _loss_of(self, result: Any) -> Any:
         """The loss in the result of the model or of `loss`."""
-        items = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
-        if items and isinstance(items[0], TensorLike):
-            return items[0]
+        results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
+        if results and isinstance(results[0], TensorLike):
+            return results[0]
         name = "the model" if self.loss is None else "'loss'"
-        kind = type(result).__name__
+        kinds = [type(each).__name__ for each in results]
+        is_tuple = results is result
         raise ArgumentError(
             "TrainStep",
-            f"{name} returns {f'a tuple of {[type(x).__name__ for x in items]}' if items is result else f'a {kind}'}",
+            f"{name} returns a tuple of {kinds}" if is_tuple else f"{name} returns a {kinds[0]}",
             "the loss, or a tuple whose first item is the loss, which is a tensor of one element",
-            "return loss, ... with the other results after the loss" if items is result else "return its loss",
+            "return loss, ... with the other results after the loss" if is_tuple else "return its loss",
         )
 
     def _update(self) -> None:

@@ -8,7 +8,7 @@ combination of sizes. Most declarations accept every size: only calls that refus
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from typing import Any, Final
+from typing import Any, Final, cast
 
 from meta.dim import SymDim, evaluate, names
 from meta.errors import MetaError, TypeInferenceError
@@ -60,7 +60,7 @@ def size_checks(record: Record) -> SizeChecks:
 
 
 def _calls(block: Block) -> Iterator[Call]:
-    """The calls of operators with symbolic sizes that every run makes: those of branches are left out."""
+    """The calls of operators with symbolic sizes that every run makes. Calls in branches are left out."""
     for binding in block.bindings:
         value = binding.value
         if isinstance(value, FunctionExpr):
@@ -103,7 +103,10 @@ def _with_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
         return value if value.is_static else value.with_shape(tuple(_with_numbers(d, sizes) for d in value.shape))
     if isinstance(value, TupleType):
         return TupleType(tuple(_with_numbers(each, sizes) for each in value.fields))
-    return tuple(_with_numbers(each, sizes) for each in value) if isinstance(value, tuple) else value
+    if not isinstance(value, tuple):
+        return value
+    items = cast("tuple[Any, ...]", value)
+    return tuple([_with_numbers(each, sizes) for each in items])
 
 
 def _number(value: SymDim, sizes: Mapping[str, int]) -> int:

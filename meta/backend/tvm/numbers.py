@@ -218,7 +218,7 @@ def log(value: float | Number) -> Any:
     return value.log() if isinstance(value, Number) else math.log(value)
 
 
-def at_least(value: float | Number, least: float) -> Any:
+def at_least(value: Any, least: float) -> Any:
     """The larger of two numbers, the first compiled in, taken at run time, or an expression of a size."""
     if isinstance(value, Number):
         return value.at_least(least)

@@ -155,8 +155,7 @@ def _prefers_channels_last_forward(call: CallInfo) -> bool:
         return _prefers_channels_last(call)
     _, w = call.tensors()[:2]
     is_packed = w.ndim == 4 and call.bind()["groups"] == 1
-    terms = prod(w.shape[1:])  # type: ignore[arg-type]
-    is_short = isinstance(terms, int) and terms <= limits.CONTRACTION_BLOCK
+    is_short = w.is_static and prod(map(int, w.shape[1:])) <= limits.CONTRACTION_BLOCK
     return _prefers_channels_last(call) and (is_packed or is_short)
 
 
