@@ -163,10 +163,18 @@ def _chain(name: str, function: Callable[[Any, Any], Any], fold: Callable[[Any, 
     row(name, fold=lambda *inputs: np.asarray(reduce(fold, inputs)))(convert)
 
 
-_OF_SIZES: dict[str, Callable[[Any, Any], Any]] = {
-    "minimum": np.frompyfunc(minimum, 2, 1), "maximum": np.frompyfunc(maximum, 2, 1), "add": np.add,
-}  # fmt: skip
-"""Functions of arrays of sizes, which have no order."""
+def _of_sizes(function: Callable[[Any, Any], Any], numbers: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A function of arrays, which computes sizes by `function`: they have no order."""
+
+    def fold(a: Any, b: Any) -> Any:
+        if object not in (a.dtype, b.dtype):
+            return numbers(a, b)
+        return np.asarray(np.frompyfunc(function, 2, 1)(a, b), object)
+
+    return fold
+
+
+_OF_SIZES = {"minimum": _of_sizes(minimum, np.minimum), "maximum": _of_sizes(maximum, np.maximum), "add": np.add}
 for _name, _kind in {**VARIADIC, "add": "Sum"}.items():
     _chain(_kind, getattr(meta, _name), _OF_SIZES[_name])
 
