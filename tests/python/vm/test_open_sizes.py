@@ -177,6 +177,22 @@ CREATED: dict[str, Function] = {
 }
 
 
+@pytest.mark.parametrize("mode", ["sum", "mean", "max"])
+def test_bags_of_an_open_number(mode: str) -> None:
+    weight = meta.array(np.random.default_rng(0).normal(size=(9, 4)))
+
+    def bags(indices: Any, begins: Any) -> Any:
+        return meta.embedding_bag(weight, indices, begins, mode=mode), meta.embedding_bag(
+            weight, indices[None], mode=mode
+        )
+
+    executor = meta.vm.compile(bags, dynamic={"indices": {0: "n"}, "begins": {0: "bags"}})
+    for count in (2, 3):
+        inputs = meta.arange(3 * count) % 9, meta.arange(count) * 2
+        for ours, expected in zip(executor(*inputs), bags(*inputs), strict=True):
+            np.testing.assert_allclose(ours.numpy(), expected.numpy(), 1e-12)
+
+
 def test_functions_of_open_sizes() -> None:
     _agrees(CREATED, (6, 3))
 
