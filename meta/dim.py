@@ -1,7 +1,8 @@
-"""Sizes of tensors: integers, and polynomials over named sizes and quotients.
+"""Sizes of tensors: integers, and polynomials over named sizes, quotients and minima.
 
-A `Dim` is an `int` or a `SymDim`, a sum of products of atoms. An atom is the name of a size or a `Quotient`, a floor
-division with a remainder, which holds both of its operands. Arithmetic folds to `int` where it can, and two
+A `Dim` is an `int` or a `SymDim`, a sum of products of atoms. An atom is the name of a size, a `Quotient`, which is a
+floor division with a remainder, or a `Least`, the minimum of two sizes. A size computes what an int computes: with
+floats and roots numbers for tensors (`SizeNumber`). Arithmetic folds to `int` where it can, and two
 sizes that are equal as polynomials are equal to `==`. Symbolic sizes have no order, so `<` raises; ask `same_dim`,
 which also knows which sizes a `unify` scope has tied together.
 """
@@ -9,20 +10,23 @@ which also knows which sizes a `unify` scope has tied together.
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Generator, Iterable, Mapping
-from contextlib import contextmanager
+from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from numbers import Integral
-from threading import local
-from typing import Any, NoReturn, TypeVar
+from typing import Any, TypeVar
 
-from meta.errors import ArgumentError, IRError, SymbolicSizeError, TypeInferenceError
-from meta.limits import MAX_FACTORS, MAX_NAME, MAX_QUOTIENT
+from meta.dim_expressions import IntegerLike, Least, Order, Pair, Quotient, is_size, real, too_large
+from meta.dim_ties import find as find
+from meta.dim_ties import same_dim as same_dim
+from meta.dim_ties import unify as unify
+from meta.errors import ArgumentError, IRError, SymbolicSizeError
+from meta.limits import MAX_FACTORS, MAX_NAME
 
 T = TypeVar("T")
 
 _MAX_BITS = 64
 """Bits of a coefficient: machines count no more elements."""
+WHOLE = 2**62
+"""A bound past every size."""
 
 NAME = r"[^\W\d][\w.]*"
 """The characters of names of sizes, variables and functions in IR text."""
@@ -31,50 +35,12 @@ VALUES: Mapping[str, Any] = {"True": True, "False": False, "None": None, "inf": 
 _WORDS = frozenset({*VALUES, "const", "device"})
 
 
-class Count(int):
-    """The number of elements of a tensor: an int that says, when it is called as in torch, what to use."""
-
-    def __call__(self, *_: object) -> NoReturn:
-        raise ArgumentError(
-            "size",
-            "x.size is called; it is the number of elements, as in NumPy",
-            "x.size, x.shape or x.shape[axis]",
-            "write x.shape for x.size(), x.shape[axis] for x.size(axis)",
-        )
-
-
-class Quotient:
-    """`numerator // denominator` as an atom of a polynomial."""
-
-    __slots__ = ("_text", "denominator", "numerator")
-
-    def __init__(self, numerator: Dim, denominator: Dim) -> None:
-        self.numerator = numerator
-        self.denominator = denominator
-        self._text = f"(({numerator})//({denominator}))"
-        if len(self._text) > MAX_QUOTIENT:
-            raise _too_large(f"a quotient of {len(self._text)} characters", f"at most {MAX_QUOTIENT}")
-
-    def __hash__(self) -> int:
-        return hash(self._text)
-
-    def __eq__(self, other: object) -> bool:
-        parts = (self.numerator, self.denominator)
-        return isinstance(other, Quotient) and (other.numerator, other.denominator) == parts
-
-    def __repr__(self) -> str:
-        return self._text
-
-    def __reduce__(self) -> tuple[object, tuple[Dim, Dim]]:
-        return Quotient, (self.numerator, self.denominator)
-
-
-_Atom = str | Quotient
+_Atom = str | Pair
 _Monomial = tuple[_Atom, ...]
 _Terms = tuple[tuple[_Monomial, int], ...]
 
 
-class SymDim:
+class SymDim(IntegerLike):
     """A polynomial with integer coefficients over atoms. `SymDim(name)` is the size called `name`, and arithmetic gives
     the others. terms: each product of atoms with its coefficient, ordered by the text of the atoms.
 
@@ -120,28 +86,30 @@ class SymDim:
     def __reduce__(self) -> tuple[object, tuple[_Terms]]:
         return _polynomial, (self.terms,)  # hashes of strings differ between processes
 
-    def __add__(self, other: Dim) -> Dim:
-        return _from_terms((*self.terms, *_terms(other))) if _is_size(other) else NotImplemented
+    def __add__(self, other: Any) -> Any:
+        return _from_terms((*self.terms, *_terms(other))) if is_size(other) else real("add", self, other)
 
-    def __mul__(self, other: Dim) -> Dim:
-        if not _is_size(other):
-            return NotImplemented
+    def __mul__(self, other: Any) -> Any:
+        if not is_size(other):
+            return real("multiply", self, other)
         if len(self.terms) * len(_terms(other)) > MAX_FACTORS:
-            raise _too_large(f"a product of {len(self.terms)} and {len(_terms(other))} terms", f"at most {MAX_FACTORS}")
+            raise too_large(f"a product of {len(self.terms)} and {len(_terms(other))} terms", f"at most {MAX_FACTORS}")
         return _from_terms((tuple(sorted(a + b, key=str)), c * d) for a, c in self.terms for b, d in _terms(other))
 
     def __neg__(self) -> Dim:
         return self * -1
 
-    def __sub__(self, other: Dim) -> Dim:
-        return self + (-other) if _is_size(other) else NotImplemented
+    def __sub__(self, other: Any) -> Any:
+        return self + (-other) if is_size(other) else real("subtract", self, other)
 
-    def __rsub__(self, other: Dim) -> Dim:
-        return -self + other if _is_size(other) else NotImplemented
+    def __rsub__(self, other: Any) -> Any:
+        return -self + other if is_size(other) else real("subtract", other, self)
 
-    def __floordiv__(self, other: Dim) -> Dim:
-        if not _is_size(other):
-            return NotImplemented
+    def __floordiv__(self, other: Any) -> Any:
+        if not is_size(other):
+            return real("floor_divide", self, other)
+        if other == 0:
+            raise ZeroDivisionError(f"the size {self} is divided by 0")
         if other == 1:
             return self
         if self == other:
@@ -159,23 +127,37 @@ class SymDim:
             return rest // _exact_quotient(other, factor)  # type: ignore[arg-type]
         return _atom(Quotient(self, other))
 
-    def __rfloordiv__(self, other: Dim) -> Dim:
-        if not _is_size(other):
-            return NotImplemented
+    def __rfloordiv__(self, other: Any) -> Any:
+        if not is_size(other):
+            return real("floor_divide", other, self)
         return 0 if other == 0 else _atom(Quotient(other, self))
+
+    def __abs__(self) -> Dim:
+        return maximum(self, -self)
 
     __radd__ = __add__
     __rmul__ = __mul__
 
-    def _unordered(self, other: object) -> bool:
-        raise TypeInferenceError(
-            "shape",
-            f"the order of {self} and {other} is not known while tracing with symbolic sizes",
-            "a comparison for equality, which is all that symbolic sizes decide",
-            "trace with a static size here",
-        )
+    def _order(self, distance: Any, mark: str, other: object) -> Any:
+        """Whether `distance` is 0 or more: a bool where the terms tell."""
+        if not is_size(other):
+            return NotImplemented
+        low, high = least(distance), least(-distance)
+        if low is not None and low >= 0:
+            return True
+        return False if high is not None and high > 0 else Order(distance, f"{self} {mark} {other}")
 
-    __lt__ = __le__ = __gt__ = __ge__ = _unordered
+    def __lt__(self, other: Any) -> Any:
+        return self._order(other - self - 1, "<", other)
+
+    def __le__(self, other: Any) -> Any:
+        return self._order(other - self, "<=", other)
+
+    def __gt__(self, other: Any) -> Any:
+        return self._order(self - other - 1, ">", other)
+
+    def __ge__(self, other: Any) -> Any:
+        return self._order(self - other, ">=", other)
 
     def __bool__(self) -> bool:
         return True
@@ -188,10 +170,6 @@ def is_name(name: object) -> bool:
     """Whether a symbolic size may be called `name`: IR text writes names without quotes."""
     valid = isinstance(name, str) and len(name) <= MAX_NAME and re.fullmatch(NAME, name) is not None
     return valid and name not in _WORDS
-
-
-def _too_large(problem: str, expected: str) -> TypeInferenceError:
-    return TypeInferenceError("shape", f"a symbolic size has {problem}", expected, "name the size: pass it as an input")
 
 
 def size_error(subject: str, size: SymDim, expected: str) -> SymbolicSizeError:
@@ -217,11 +195,6 @@ def _atom(atom: _Atom) -> SymDim:
     return _polynomial((((atom,), 1),))
 
 
-def _is_size(value: object) -> bool:
-    """Whether a value is a size, also one of NumPy's integers; tensors compute with sizes themselves."""
-    return isinstance(value, (int, SymDim, Integral))
-
-
 def _terms(value: Dim) -> _Terms:
     if isinstance(value, SymDim):
         return value.terms
@@ -235,10 +208,10 @@ def _from_terms(terms: Iterable[tuple[_Monomial, int]]) -> Dim:
     nonzero = tuple(sorted(((m, c) for m, c in total.items() if c), key=_order))
     factors = sum(len(monomial) for monomial, _ in nonzero)
     if factors > MAX_FACTORS:
-        raise _too_large(f"{factors} factors", f"at most {MAX_FACTORS}")
+        raise too_large(f"{factors} factors", f"at most {MAX_FACTORS}")
     bits = max((int(coefficient).bit_length() for _, coefficient in nonzero), default=0)
     if bits > _MAX_BITS:
-        raise _too_large(f"a coefficient of {bits} bits", f"at most {_MAX_BITS}")
+        raise too_large(f"a coefficient of {bits} bits", f"at most {_MAX_BITS}")
     if all(not m for m, _ in nonzero):
         return nonzero[0][1] if nonzero else 0
     return _polynomial(nonzero)
@@ -308,19 +281,23 @@ def is_static(shape: Iterable[Dim]) -> bool:
 def names(value: Dim) -> frozenset[str]:
     """The names that a size is computed from, those inside of quotients included."""
     atoms = [atom for monomial, _ in _terms(value) for atom in monomial]
-    inner = (names(a.numerator) | names(a.denominator) for a in atoms if isinstance(a, Quotient))
+    inner = (names(a.left) | names(a.right) for a in atoms if isinstance(a, Pair))
     return frozenset(a for a in atoms if isinstance(a, str)).union(*inner)
 
 
-def compute(value: Dim, size: Callable[[str], T], number: Callable[[int], T], divide: Callable[[T, T], T]) -> T:
+def compute(
+    value: Dim, size: Callable[[str], T], number: Callable[[int], T], divide: Callable[[T, T], T],
+    smaller: Callable[[T, T], T],
+) -> T:  # fmt: skip
     """`value` in the arithmetic of T, which has `+` and `*`: with ints, or with the expressions of a compiler.
 
-    size: the value of a name.  number: of an int.  divide: floor division."""
+    size: the value of a name.  number: of an int.  divide: floor division.  smaller: the minimum."""
 
     def factor(atom: _Atom) -> Any:
         if isinstance(atom, str):
             return size(atom)
-        return divide(compute(atom.numerator, size, number, divide), compute(atom.denominator, size, number, divide))
+        function = divide if isinstance(atom, Quotient) else smaller
+        return function(*(compute(part, size, number, divide, smaller) for part in (atom.left, atom.right)))
 
     def term(monomial: _Monomial, coefficient: int) -> Any:
         factors: list[Any] = [factor(atom) for atom in monomial]
@@ -333,14 +310,56 @@ def compute(value: Dim, size: Callable[[str], T], number: Callable[[int], T], di
 
 
 def least(value: Dim) -> int | None:
-    """The smallest value of a size whose names are at least 0; None where its terms do not tell."""
+    """A lower bound of a size whose names are at least 0; None where its terms do not tell."""
     constant = 0
     for monomial, coefficient in _terms(value):
         if not monomial:
             constant = coefficient
-        elif coefficient < 0 or not all(isinstance(atom, str) for atom in monomial):
+        elif coefficient < 0 and len(monomial) == 1 and isinstance(atom := monomial[0], Pair):
+            rest = value - coefficient * _atom(atom)
+            bounds = [least(rest + term) for term in _lower_bounds(atom, coefficient)]
+            return max((bound for bound in bounds if bound is not None), default=None)
+        elif coefficient < 0 or not all(map(_is_counted, monomial)):
             return None
     return constant
+
+
+def _lower_bounds(atom: Pair, coefficient: int) -> tuple[Dim, ...]:
+    """Sizes that are as small as `coefficient * atom` or smaller, for a negative coefficient."""
+    if isinstance(atom, Least):
+        return coefficient * atom.left, coefficient * atom.right
+    divides = isinstance(atom.right, int) and atom.right > 0 and coefficient % atom.right == 0
+    return (coefficient // atom.right * atom.left,) if divides else ()
+
+
+def _is_counted(atom: _Atom) -> bool:
+    """Whether an atom is known to be 0 or more."""
+    if isinstance(atom, str):
+        return True
+    bounds = least(atom.left), least(atom.right)
+    return all(bound is not None and bound >= 0 for bound in bounds)
+
+
+def minimum(a: Dim, b: Dim) -> Dim:
+    """The smaller size."""
+    first, second = sorted((a, b), key=lambda size: (isinstance(size, int), str(size)))
+    constant = first.terms[0][1] if isinstance(first, SymDim) and not first.terms[0][0] else 0
+    if constant:  # one form of sizes that differ by a constant
+        return _least(first - constant, second - constant) + constant
+    return _least(first, second)
+
+
+def _least(a: Dim, b: Dim) -> Dim:
+    for smaller, larger in ((a, b), (b, a)):
+        distance = least(larger - smaller)
+        if (distance is not None and distance >= 0) or (isinstance(larger, int) and larger >= WHOLE):
+            return smaller
+    return _atom(Least(a, b))
+
+
+def maximum(a: Dim, b: Dim) -> Dim:
+    """The larger size."""
+    return a + b - minimum(a, b)
 
 
 def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
@@ -351,48 +370,4 @@ def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
     if unknown:
         problem = f"the size {value} depends on {', '.join(unknown)}, which no input has"
         raise IRError("shape", problem, f"sizes computed from {', '.join(sizes) or 'none'}")
-    return compute(value, sizes.__getitem__, int, int.__floordiv__)
-
-
-class _Unifier(local):
-    parent: dict[SymDim, Dim] | None = None
-
-
-_unifier = _Unifier()
-
-
-@contextmanager
-def unify() -> Generator[dict[SymDim, Dim], None, None]:
-    """Inside this scope `same_dim` of two different symbolic sizes is True and ties them together.
-
-    A declaration that runs on fresh symbols in it tells which extents a shape-generic kernel must share."""
-    before, _unifier.parent = _unifier.parent, {}
-    try:
-        yield _unifier.parent
-    finally:
-        _unifier.parent = before
-
-
-def find(value: Dim, parent: dict[SymDim, Dim]) -> Dim:
-    """The size that `value` is tied to, `value` itself for others."""
-    while isinstance(value, SymDim) and value in parent:
-        value = parent[value]
-    return value
-
-
-def same_dim(a: Dim, b: Dim) -> bool:
-    """Whether two sizes are equal; inside a `unify` scope, symbolic sizes that may be equal are tied."""
-    if a == b:
-        return True
-    parent = _unifier.parent
-    if parent is None or (isinstance(a, int) and isinstance(b, int)):
-        return False
-    a, b = find(a, parent), find(b, parent)
-    if a == b:
-        return True
-    if isinstance(a, int) and isinstance(b, int):
-        return False
-    if isinstance(a, int):
-        a, b = b, a
-    parent[a] = b  # type: ignore[index]
-    return True
+    return compute(value, sizes.__getitem__, int, int.__floordiv__, min)

@@ -15,9 +15,8 @@ import meta
 from meta.autograd.batched_calls import Batch, Rule, behind, spread
 from meta.autograd.batching_networks import RULES as OF_NETWORKS
 from meta.autograd.batching_networks import first_only
-from meta.dim import product
+from meta.dim import WHOLE, product
 from meta.ir.type import TensorType
-from meta.op.declare.indexing import WHOLE
 from meta.tree import leaves_of
 
 

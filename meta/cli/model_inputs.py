@@ -113,7 +113,7 @@ def _check_memory(name: str, shape: tuple[int, ...]) -> None:
 
 
 def _numbers(shape: Sequence[Any], sizes: Mapping[str, int]) -> tuple[int, ...]:
-    return tuple(d if isinstance(d, int) else compute(d, sizes.__getitem__, int, int.__floordiv__) for d in shape)
+    return tuple(d if isinstance(d, int) else compute(d, sizes.__getitem__, int, int.__floordiv__, min) for d in shape)
 
 
 def _roles(main: FunctionExpr) -> dict[Var, str]:

@@ -10,7 +10,8 @@ from meta._generated.methods import Tensor
 from meta.backend.memory import dlpack, numpy_arrays
 from meta.backend.memory.allocation import reporting
 from meta.device import Device
-from meta.dim import Count, Dim
+from meta.dim import Dim
+from meta.dim_expressions import Count
 from meta.eager.gradient_graph import GradientNode
 from meta.eager.indexing import Index, getitem
 from meta.eager.numpy_functions import array_function

@@ -14,40 +14,27 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
-from meta.dim import Dim
+from meta.dim import Dim, SymDim
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
-from meta.errors import NotSupportedError, PositionError, TraceError, TypeInferenceError, attributed, value_text
+from meta.eager.open_index import with_positions
+from meta.eager.slices import Slices, bound, slices
+from meta.errors import (
+    NotSupportedError,
+    PositionError,
+    SymbolicSizeError,
+    TraceError,
+    TypeInferenceError,
+    attributed,
+)
 from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
-from meta.records import record
 from meta.schema._dsl import TensorLike
 
 Index = Any
 """int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""
 
-_END = 2**62  # past every size, for the slice of a whole axis
 _ALLOWED = "integers, slices, ..., None, and arrays of integers or booleans"
-
-
-@record
-class Slices:
-    """A basic index as attributes of strided_slice, and the shapes on the way.
-
-    begin, end, strides: one of each an axis.  full: the shape of the slice.  shape: without the axes that integers
-    pick and with those that None adds.
-    """
-
-    begin: tuple[int, ...]
-    end: tuple[int, ...]
-    strides: tuple[int, ...]
-    full: tuple[Dim, ...]
-    shape: tuple[Dim, ...]
-
-    @property
-    def whole(self) -> bool:
-        """Whether every element is in it, in order."""
-        return all(b == 0 and e == _END and s == 1 for b, e, s in zip(self.begin, self.end, self.strides, strict=True))
 
 
 def getitem(x: Any, index: Index) -> Any:
@@ -62,14 +49,26 @@ def getitem(x: Any, index: Index) -> Any:
         return getitem(meta.expand_dims(x, 0), _item(index).reshape(1))
     items = _expanded(x, index)
     if not any(map(_is_array, items)):
-        return _basic(x, slices(x.shape, items))
+        return _of_slices(x, items)
     return _advanced(x, items)
 
 
 def _row(x: Any, position: int) -> Any:
     """`x[position]`, the index that loops over arrays take, without the general machinery."""
-    begin, end, step, _ = _bound(position, x.shape[0], 0)
+    if not isinstance(x.shape[0], int):
+        return _of_slices(x, [position, *[slice(None)] * (x.ndim - 1)])
+    begin, end, step, _ = bound(position, x.shape[0], 0)
     return mark_part(meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:]), x)
+
+
+def _of_slices(x: Any, items: Sequence[Any]) -> Any:
+    """`x[items]` for integers, slices and Nones."""
+    try:
+        part = slices(x.shape, items)
+    except SymbolicSizeError:
+        taken, rest = with_positions(x, items)
+        return mark_part(_basic(taken, slices(taken.shape, rest)), x)
+    return _basic(x, part)
 
 
 def _basic(x: Any, part: Slices) -> Any:
@@ -149,7 +148,7 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
         if _is_array(item):
             item = np.asarray(_in_range(item, size, axis)[0])
         else:
-            _bound(item, size, axis)
+            bound(item, size, axis)
         out.append(item)
     _broadcast_shape([item.shape for item in out if _is_array(item)])
     return tuple(out)
@@ -183,6 +182,8 @@ def _item(item: Any) -> Any:
         return _tensor_item(item)
     if isinstance(item, bool):
         raise PositionError("index", f"{item} is a bool", f"{_ALLOWED}", "meta.where chooses by masks")
+    if isinstance(item, SymDim):
+        return item
     if hasattr(item, "__index__") and not getattr(item, "shape", ()) and getattr(item, "dtype", None) != "bool":
         return item.__index__()
     if isinstance(item, (list, range)) or hasattr(item, "__array__"):
@@ -224,65 +225,6 @@ def _is_tensor(item: Any) -> bool:
 
 def _is_array(item: Any) -> bool:
     return _is_tensor(item) or hasattr(item, "__array__")
-
-
-def slices(shape: Sequence[Dim], items: Sequence[Any]) -> Slices:
-    """Integers, slices and Nones as attributes of strided_slice."""
-    sizes, axes = iter(shape), count()
-    bounds: list[tuple[int, int, int]] = []
-    full: list[Dim] = []
-    out: list[Dim] = []
-    for item in items:
-        if item is None:
-            out.append(1)
-            continue
-        size, axis = next(sizes), next(axes)
-        begin, end, step, length = _bound(item, size, axis)
-        bounds.append((begin, end, step))
-        full.append(length)
-        if isinstance(item, slice):
-            out.append(length)
-    begins, ends, steps = zip(*bounds, strict=True) if bounds else ((), (), ())
-    return Slices(begins, ends, steps, tuple(full), tuple(out))
-
-
-def _bound(item: Any, size: Dim, axis: int) -> tuple[int, int, int, Dim]:
-    """Begin, end, step and number of elements of one axis."""
-    if isinstance(item, slice):
-        return _slice_bound(item, size)
-    position = item
-    if isinstance(size, int):
-        if not -size <= position < size:
-            raise PositionError(
-                "index",
-                f"{value_text(position)} is out of range for axis {axis} of size {size}",
-                f"{-size} to {size - 1}" if size else "no index, as the axis is empty",
-            )
-        position %= size
-    return position, position + 1, 1, 1
-
-
-def _slice_bound(item: Any, size: Dim) -> tuple[int, int, int, Dim]:
-    step = 1 if item.step is None else _bound_int(item.step)
-    if step == 0:
-        raise PositionError("index", "a slice with step 0", "steps other than 0")
-    if item.start is None and item.stop is None and step == 1:
-        return 0, _END, 1, size
-    first, last = (None if part is None else _bound_int(part) for part in (item.start, item.stop))
-    extent = size.__index__()
-    begin, end, step = slice(first, last, step).indices(extent)
-    length = len(range(begin, end, step))
-    if length == 0:
-        return 0, 0, 1, 0
-    if length == extent and step == 1:
-        return 0, _END, 1, size
-    return begin, end if end >= 0 else -extent - 1, step, length
-
-
-def _bound_int(part: Any) -> int:
-    if isinstance(part, bool) or not hasattr(part, "__index__"):
-        raise PositionError("index", f"a slice with the bound {value_text(part)}", "integers and None")
-    return part.__index__()
 
 
 def _show(shape: Sequence[Dim]) -> str:

@@ -11,16 +11,24 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import T, Tensor
 from meta.dim import same_dim
+from meta.dim_expressions import Order
 from meta.dtype import Number
-from meta.errors import TypeInferenceError, attributed
+from meta.errors import MetaError, TypeInferenceError, attributed
+from meta.modes import modes
 from meta.op import rules
 from meta.op.rules import show
 
 
-def require(name: str, condition: bool, problem: str, expected: str, remedy: str = "") -> None:
-    """Raise TypeInferenceError in the name of a function unless `condition`."""
-    if not condition:
-        raise TypeInferenceError(name, problem, expected, remedy)
+def require(
+    name: str, condition: bool | Order, problem: str, expected: str, remedy: str = "",
+    error: type[MetaError] = TypeInferenceError,
+) -> None:  # fmt: skip
+    """Raise an error in the name of a function unless `condition`. The order of symbolic sizes becomes a condition of
+    the program that is traced."""
+    if isinstance(condition, Order) and modes.trace is not None:
+        modes.trace.conditions.append((condition.distance, error(name, problem, expected, remedy)))
+    elif not condition:
+        raise error(name, problem, expected, remedy)
 
 
 def require_ranks(name: str, tensors: dict[str, Any], ranks: dict[str, int]) -> None:
@@ -59,6 +67,14 @@ def require_same_dtype(name: str, **tensors: Any) -> None:
     for label, x in rest:
         problem = f"'{first}' is {head.dtype}, '{label}' is {x.dtype}"
         require(name, x.dtype == head.dtype, problem, "one dtype for both", f'cast one: {label}.cast("{head.dtype}")')
+
+
+def require_factors(name: str, x: Tensor, **factors: Number) -> None:
+    """Raise TypeInferenceError of the function `name` unless products with numbers have the dtype of x."""
+    allowed = "any number" if dtypes.is_complex(x.dtype) else "a real number" if dtypes.is_float(x.dtype) else "an int"
+    for label, factor in factors.items():
+        fits = not isinstance(factor, (float, complex)) or dtypes.promote_scalar(x.dtype, factor) == x.dtype
+        require(name, fits, f"{label} is {factor} for tensors of dtype {x.dtype}", allowed, "cast the tensors")
 
 
 def is_tensor(value: Tensor | Number) -> bool:

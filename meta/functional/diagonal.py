@@ -7,10 +7,9 @@ from typing import Any
 import meta
 from meta._generated.methods import T, Tensor
 from meta.device import CPU, Device
-from meta.dim import product
+from meta.dim import WHOLE, product
 from meta.functional._checks import distinct_axes, require, require_same_device, require_same_dtype
 from meta.op import rules
-from meta.op.declare.indexing import WHOLE
 
 __all__ = [
     "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "tril_indices", "triu_indices",

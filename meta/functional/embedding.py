@@ -107,10 +107,9 @@ def bags_of(indices: Tensor, offsets: Tensor | None, include_last_offset: bool) 
         number, length = indices.shape
         bags = meta.repeat(meta.arange(0, number, 1, "int64", indices.device), length)
         return bags, number
-    number = offsets.shape[0] - include_last_offset
+    begins = meta.cast(offsets[:-1] if include_last_offset else offsets, "int64")
     position = meta.arange(0, indices.size, 1, "int64", indices.device)
-    begins = meta.strided_slice(meta.cast(offsets, "int64"), (0,), (number,))
-    return meta.searchsorted(begins, position, right=True) - 1, number
+    return meta.searchsorted(begins, position, right=True) - 1, begins.shape[0]
 
 
 def _largest(values: T, bags: T, count: Any, number: Any) -> T:

@@ -66,7 +66,7 @@ def kthvalue(x: T, k: int, axis: int = -1, keepdims: bool = False) -> tuple[T, T
     size = x.shape[axis] if x.ndim else 1
     require("kthvalue", 1 <= k <= size, f"k is {k} for an axis of size {size}", f"1 to {size}")
     order = meta.argsort(x, axis)
-    place = order[(*(slice(None),) * axis, slice(k - 1, k))] if x.ndim else order
+    place = meta.expand_dims(order[(*(slice(None),) * axis, k - 1)], axis) if x.ndim else order
     return _picked(x, axis, place, keepdims)
 
 

@@ -8,7 +8,7 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
-from meta.functional._checks import require, require_ranks, require_same_dtype
+from meta.functional._checks import require, require_factors, require_ranks, require_same_dtype
 from meta.functional._matrices import main_diagonal
 from meta.op.rules import axis_index, show
 
@@ -186,9 +186,7 @@ def addr(x: T, x1: T, x2: T, beta: float = 1, alpha: float = 1) -> T:
 
 def _added(name: str, x: T, products: T, beta: float, alpha: float) -> T:
     require_same_dtype(name, x=x, x1=products)
-    for label, factor in (("beta", beta), ("alpha", alpha)):
-        whole = dtypes.is_float(x.dtype) or not isinstance(factor, float)
-        require(name, whole, f"{label} is {factor} and the tensors are {x.dtype}", "an int", "cast the tensors")
+    require_factors(name, x, beta=beta, alpha=alpha)
     _require_broadcasts(name, x, products)
     scaled = products if alpha == 1 else products * alpha
     if beta == 0:

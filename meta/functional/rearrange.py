@@ -54,9 +54,10 @@ def narrow(x: T, axis: int, start: Any, length: int) -> T:
         require("narrow", is_position, f"start is {value.dtype} of shape {value.shape}", "an int or a 0-d int tensor")
         start = int(value.item())
     first = start + size if start < 0 else start
-    if not (length >= 0 and first >= 0 and first + length <= size):
-        inside = f"start and start + length from {-size} to {size}, length 0 or more"
-        raise PositionError("narrow", f"start {start} and length {length} on an axis of size {size}", inside)
+    inside = f"start and start + length from {-size} to {size}, length 0 or more"
+    for holds in (length >= 0, first >= 0, first + length <= size):
+        problem = f"start {start} and length {length} on an axis of size {size}"
+        require("narrow", holds, problem, inside, error=PositionError)
     return x[_index_along(axis, slice(first, first + length))]
 
 
@@ -385,7 +386,7 @@ def unfold(x: Tensor, axis: int, size: int, step: int) -> Any:
     new last axis (torch.Tensor.unfold). Raises TypeInferenceError for a size beyond the axis's or a step of 0."""
     axis = axis_of("unfold", axis, x.ndim)
     vector = x if x.ndim else meta.reshape(x, (1,))
-    length = vector.shape[axis].__index__()
+    length = vector.shape[axis]
     require("unfold", 0 <= size <= length, f"size is {size} for an axis of size {length}", f"0 to {length}")
     require("unfold", step > 0, f"step is {step}", "1 or more")
     count = (length - size) // step + 1

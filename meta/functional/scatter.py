@@ -18,6 +18,7 @@ from meta.functional._checks import (
     axis_of,
     broadcast_shape,
     require,
+    require_factors,
     require_same_device,
     require_same_dtype,
 )
@@ -39,8 +40,7 @@ _COMBINED = {"sum": "add", "mean": "add", "prod": "mul", "amin": "min", "amax": 
 def index_add(x: T, axis: int, indices: T, src: T, alpha: float = 1) -> T:
     """x with `alpha` times the slices of src added at positions of an axis. indices: a vector; src: as many slices."""
     x1, axis, places, values = _along("index_add", x, axis, indices, src)
-    if not isinstance(alpha, (bool, int)) and not dtypes.is_float(x.dtype):
-        raise ArgumentError("index_add", f"alpha is {alpha} for {x.dtype}", "an int", "cast x")
+    require_factors("index_add", x, alpha=alpha)
     values = values if alpha == 1 else values * alpha
     if x.dtype == "bool":
         return meta.reshape(_of_bytes(x1, axis, places, values, "max"), x.shape)

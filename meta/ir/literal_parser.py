@@ -19,7 +19,7 @@ from collections.abc import Callable
 from typing import Any, TypeVar, cast
 
 from meta.device import device
-from meta.dim import VALUES, Dim, Shape, SymDim, sym, total
+from meta.dim import VALUES, Dim, Shape, SymDim, minimum, sym, total
 from meta.dtype import canonical
 from meta.errors import MetaError
 from meta.ir.expr import Constant
@@ -117,7 +117,16 @@ def _factor(cursor: Cursor) -> Any:
         return checked(cursor, token.start, lambda: device(where))
     if name == "complex" and cursor.accept("("):
         return _complex(cursor, token.start)
+    if name == "min" and cursor.accept("("):
+        return _least(cursor, token.start)
     return VALUES[name] if name in VALUES else checked(cursor, token.start, lambda: sym(name))
+
+
+def _least(cursor: Cursor, start: int) -> Dim:
+    sizes, _ = listed(cursor, parse_value, ")")
+    if len(sizes) != 2:
+        cursor.fail_at(start, f"the minimum of {len(sizes)} values", "two sizes")
+    return checked(cursor, start, lambda: minimum(_size(cursor, sizes[0]), _size(cursor, sizes[1])))
 
 
 def _complex(cursor: Cursor, start: int) -> complex:

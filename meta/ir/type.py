@@ -11,7 +11,7 @@ from weakref import WeakValueDictionary
 
 from meta import dtype as dtypes
 from meta.device import CPU, Device, device
-from meta.dim import Dim, Shape, SymDim, compute, evaluate, names, product, sym
+from meta.dim import Dim, Shape, SymDim, compute, evaluate, minimum, names, product, sym
 from meta.dtype import array_bytes, is_complex, itemsize, real_dtype
 from meta.errors import ArgumentError, IRError, TypeInferenceError
 from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE
@@ -347,7 +347,7 @@ def linear(value: Dim, name: str) -> tuple[Dim, Dim] | None:
         def literal(value: int) -> Dim:
             return value
 
-        return compute(value, size, literal, lambda a, b: a // b)
+        return compute(value, size, literal, lambda a, b: a // b, minimum)
 
     try:
         rest = at(0)

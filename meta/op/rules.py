@@ -9,14 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 from meta import dtype as dtypes
-from meta.dim import Dim, Shape, SymDim, product, same_dim
+from meta.dim import WHOLE, Dim, Shape, SymDim, maximum, minimum, product, same_dim
+from meta.dim_expressions import Order
 from meta.errors import AxisError, DeviceError, TypeInferenceError
 from meta.ir.type import ScalarOrType, TensorType, flat_types, promoted_dtype, tensor_type
 
 
-def require(condition: bool, problem: str, expected: str = "", remedy: str = "") -> None:
-    """Raise TypeInferenceError unless `condition`."""
-    if not condition:
+def require(condition: bool | Order, problem: str, expected: str = "", remedy: str = "") -> None:
+    """Raise TypeInferenceError unless `condition`. The order of symbolic sizes is left to the program, which asks
+    declarations again for the sizes of its calls."""
+    if not isinstance(condition, Order) and not condition:
         raise TypeInferenceError("", problem, expected, remedy)
 
 
@@ -246,3 +248,28 @@ def moved(source: tuple[int, ...], destination: tuple[int, ...], ndim: int) -> t
     source_of = {axis_index(d, ndim): axis_index(s, ndim) for s, d in zip(source, destination, strict=True)}
     rest = iter(i for i in range(ndim) if i not in source_of.values())
     return tuple(source_of[i] if i in source_of else next(rest) for i in range(ndim))
+
+
+def slice_length(begin: int, end: int, step: int, size: Dim) -> Dim:
+    """The number of elements of a slice of an axis, by NumPy's rules for negative and excessive bounds. Bounds of
+    WHOLE and beyond, on either side, are past every size."""
+    if isinstance(size, int) or isinstance(begin, SymDim) or isinstance(end, SymDim):
+        return len(range(*slice(begin, end, step).indices(size.__index__())))
+    first, last = (clipped(bound, size, step) for bound in ((begin, end) if step > 0 else (end, begin)))
+    count = (last - first + abs(step) - 1) // abs(step)
+    reaches_end = abs(end) >= WHOLE or (begin == 0 if step > 0 else begin >= WHOLE)
+    is_ordered = reaches_end or ((begin >= 0) == (end >= 0) and (end - begin) * step >= 0)
+    return count if is_ordered else maximum(count, 0)
+
+
+def clipped(bound: Dim, size: Dim, step: int = 1) -> Dim:
+    """A bound of a slice of an axis as a position: from 0 to `size`, or from -1 to `size - 1` for negative steps."""
+    low = 0 if step > 0 else -1
+    if isinstance(bound, int) and bound < 0:
+        return low if bound <= -WHOLE else maximum(size + bound, low)
+    return maximum(minimum(from_front(bound, size), size + low), low)
+
+
+def from_front(position: Dim, size: Dim) -> Dim:
+    """A position of an axis, with a negative one counted from the end."""
+    return position + size * minimum(maximum(-position, 0), 1)

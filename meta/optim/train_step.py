@@ -20,7 +20,9 @@ from meta.optim.clip import clip_grad_norm, clip_grad_value
 from meta.optim.number import StateNumber
 from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule
+from meta.schema._dsl import TensorLike
 from meta.schema.annotations import CheckedArguments, checked
+from meta.tree import flatten
 
 
 class Scaler(Protocol):
@@ -69,7 +71,8 @@ class StepExchange(Protocol):
 class TrainStep(CheckedArguments):
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
 
-    model: a Model or function. It returns the loss, or a tuple whose first item is the loss; the loss has one element.
+    model: a Model or function. It returns the loss, a tensor of one element, or a tuple whose first item is the loss.
+        The other items are tensors, plain values, and nests of them.
     loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
     accumulate: update with the mean of the gradients of this many calls, at the last of them. For a loss that is a mean
         over a batch, that is the update of one call with the batches of all of them. A program computes the update in
@@ -79,7 +82,7 @@ class TrainStep(CheckedArguments):
     scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
     exchange: what other processes take part in; `meta.distributed.data_parallel`, `zero` and `tensor_parallel` set it.
     A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
-    Raises ArgumentError for settings out of range and a schedule of another optimizer.
+    Raises ArgumentError for settings out of range and a schedule of another optimizer, and in calls for other results.
     """
 
     def __init__(
@@ -132,9 +135,9 @@ class TrainStep(CheckedArguments):
             self.exchange.before_call(args)
         with nullcontext() if self.exchange is None else self.exchange.parameters():
             result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
-        results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
+        loss = self._loss_of(result)
         self.optimizer.zero_grad()
-        (results[0] if self.scaler is None else self.scaler.scale(results[0])).backward()
+        (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         if self.exchange is not None:
             self.exchange.after_backward()
         if self.accumulate == 1:
@@ -144,8 +147,23 @@ class TrainStep(CheckedArguments):
         else:
             self._accumulate()
         self.optimizer.zero_grad()
-        detached = tuple(r.detach() for r in results)
-        return detached if isinstance(result, tuple) else detached[0]
+        leaves, tree = flatten(result, TensorLike)
+        return tree.build(iter([x.detach() for _, x in leaves]))
+
+    def _loss_of(self, result: Any) -> Any:
+        """The loss in the result of the model or of `loss`."""
+        results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
+        if results and isinstance(results[0], TensorLike):
+            return results[0]
+        name = "the model" if self.loss is None else "'loss'"
+        kinds = [type(each).__name__ for each in results]
+        is_tuple = results is result
+        raise ArgumentError(
+            "TrainStep",
+            f"{name} returns a tuple of {kinds}" if is_tuple else f"{name} returns a {kinds[0]}",
+            "the loss, or a tuple whose first item is the loss, which is a tensor of one element",
+            "return loss, ... with the other results after the loss" if is_tuple else "return its loss",
+        )
 
     def _update(self) -> None:
         if self.scaler is not None and (self.clip_norm is not None or self.clip_value is not None):

@@ -18,6 +18,7 @@ from meta import dtype as dtypes
 from meta.device import Device as DeviceObject
 from meta.device import device as parse_device
 from meta.dim import SymDim
+from meta.dim_expressions import SizeNumber
 from meta.errors import ArgumentError, MetaError, did_you_mean, value_text
 from meta.records import record
 
@@ -136,7 +137,7 @@ def is_numpy_scalar(value: Any) -> bool:
 
 
 def _scalar(value: Any) -> Any:
-    if isinstance(value, (TensorLike, bool, int, float, complex, SymDim)):
+    if isinstance(value, (TensorLike, bool, int, float, complex, SymDim, SizeNumber)):
         return value
     if is_numpy_scalar(value) and isinstance(value.item(), (bool, int, float, complex)):
         return value.item()
@@ -159,6 +160,8 @@ def _number_or_size(value: Any) -> Any:
 def _fill_value(value: Any) -> Any:
     if isinstance(value, TensorLike):
         raise Reject
+    if isinstance(value, SizeNumber):
+        raise Reject("multiply it with a tensor: meta.ones(...) * value")
     if isinstance(value, int) and value.bit_length() >= 1024:
         raise Reject("use one up to 1.8e308")
     return _scalar(value)

@@ -287,7 +287,9 @@ def _shown(tree: Tree) -> str:
 
 def _flattened(where: str, what: str, value: Any, numbers: bool = True) -> tuple[Leaves, Tree]:
     """The tensors of a nest; numbers become 0-d tensors. Raises ArgumentError for other leaves than those and None."""
-    leaves, tree = flatten(value, (TensorLike, TensorType, bool, int, float))
+    import numpy as np
+
+    leaves, tree = flatten(value, (TensorLike, TensorType, bool, int, float, complex, np.generic))
     for _, leaf in leaves:
         if isinstance(leaf, TensorType) or (not numbers and not isinstance(leaf, TensorLike)):
             raise ArgumentError(where, f"{what} has a {type(leaf).__name__}", "tensors, and nests of them")

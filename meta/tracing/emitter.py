@@ -13,6 +13,7 @@ from meta.backend.memory import allocation, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.dim import SymDim, size_error
+from meta.dim_expressions import SizeNumber
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.builder import Builder
@@ -38,7 +39,7 @@ class Emitter:
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """Record a call on normalised arguments. Returns a Symbol, a tuple of them, or the value of an operator that
         needs no kernel. A size in place of a tensor is a 0-d tensor of the dtype that the operator computes in."""
-        if any(isinstance(arg, SymDim) for arg in args):
+        if any(isinstance(arg, (SymDim, SizeNumber)) for arg in args):
             args = self._with_size_tensors(op, args)
         atoms = self._atoms(op, args)
         kind = op.infer(arg_types(atoms))
@@ -60,9 +61,21 @@ class Emitter:
         def operand(size: Any) -> Any:
             if not types:
                 raise size_error(op.name, size, "a tensor operand")
-            return self.emit(get("full"), ((), size, promoted_dtype(*types, *numbers, 1), types[0].device))
+            device = types[0].device
+            if isinstance(size, SymDim):
+                return self.emit(get("full"), ((), size, promoted_dtype(*types, *numbers, 1), device))
+            return meta.cast(
+                self._number(size, device), promoted_dtype(*types, *numbers, 1 if size.is_integer else 1.0)
+            )
 
-        return tuple(operand(a) if i in operands and isinstance(a, SymDim) else a for i, a in enumerate(args))
+        is_size = (SymDim, SizeNumber)
+        return tuple(operand(a) if i in operands and isinstance(a, is_size) else a for i, a in enumerate(args))
+
+    def _number(self, number: Any, device: Device) -> Any:
+        """A number computed of sizes as a 0-d tensor of float64."""
+        if not isinstance(number, SizeNumber):
+            return meta.full((), number, "float64", device)
+        return getattr(meta, number.function)(*(self._number(each, device) for each in number.operands))
 
     def operand(self, op: Op, x: Any) -> Atom:
         """A tensor argument in the program."""

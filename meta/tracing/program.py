@@ -15,11 +15,12 @@ from typing import TYPE_CHECKING, Any, Concatenate, Generic, ParamSpec, TypeVar,
 from meta.device import Device
 from meta.dim import SymDim
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, MetaError, TraceError
 from meta.ir.builder import Builder
 from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
+from meta.schema._dsl import is_numpy_scalar
 from meta.tracing.backward import DifferentiatedTrace
 from meta.tracing.emitter import Draws, emitting
 from meta.tracing.state import Held, LeftGradient, held
@@ -44,6 +45,7 @@ class Record:
     result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
     left: the gradients that `backward` in the function leaves; they are no results of "main".
     constant: positions of the leaves of the result that no gradient flows from.
+    conditions: sizes that are 0 or more where the program may run, and the errors of others.
     """
 
     module: Module
@@ -56,6 +58,7 @@ class Record:
     containers: tuple[Held, ...] = ()
     left: tuple[LeftGradient, ...] = ()
     constant: frozenset[int] = frozenset()
+    conditions: tuple[tuple[SymDim, MetaError], ...] = ()
 
     @property
     def main(self) -> FunctionExpr:
@@ -153,7 +156,7 @@ def record(
     state = tuple((s.var.name, s.array) for s in trace.state.values())
     return Record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, draws, result, start,
-        tuple(trace.containers.values()), left, constant,
+        tuple(trace.containers.values()), left, constant, tuple(trace.conditions),
     )  # fmt: skip
 
 
@@ -180,7 +183,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), SymDim, Device)
 def _results(result: Any) -> tuple[list[Any], Tree]:
     leaves, tree = flatten(result, (Symbol, NDArray))
     for value in tree.statics():
-        if not isinstance(value, PLAIN):
+        if not (isinstance(value, PLAIN) or is_numpy_scalar(value)):
             raise TraceError(
                 "trace",
                 f"a {type(value).__name__} is returned",

@@ -8,10 +8,11 @@ from typing import Any, cast
 
 import meta
 from meta.device import CPU, Device
+from meta.dim import SymDim
 from meta.eager.gradient_graph import LEAF_REMEDY
 from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
-from meta.errors import GradientError, TraceError, TypeInferenceError
+from meta.errors import GradientError, MetaError, TraceError, TypeInferenceError
 from meta.ir.builder import Builder
 from meta.ir.expr import Atom, Call, Constant, Var
 from meta.modes import modes
@@ -67,6 +68,8 @@ class Trace(Emitter):
         self.inputs = tuple((s, s.atom) for s in inputs)
         self.state: dict[int, State] = {}
         self.containers: dict[int, Held] = {}
+        self.conditions: list[tuple[SymDim, MetaError]] = []
+        """Sizes that are 0 or more where the program may run, and the errors of others."""
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self._values: dict[int, Atom] = {}

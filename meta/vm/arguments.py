@@ -13,12 +13,13 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, DeviceError, IRError, NotSupportedError, value_text
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
-from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.type import TensorType, TupleType, Type, read_sizes
 from meta.records import record
 from meta.schema._dsl import TensorLike
 from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten, named_leaves
 from meta.vm.dynamic_sizes import OpenSizes
+from meta.vm.size_checks import SizeChecks, size_checks
 
 
 class Recordable(Protocol):
@@ -95,13 +96,23 @@ def _tree(kind: Type) -> Tree:
     return Tree("leaf")
 
 
-def check_call(record: tracing.Record, inputs: Sequence[NDArray], sizes: OpenSizes | None = None) -> None:
+def check_call(
+    record: tracing.Record, inputs: Sequence[NDArray], sizes: OpenSizes | None = None, checks: SizeChecks | None = None
+) -> SizeChecks | None:
     """Raise ArgumentError, naming the input, unless the arrays fit the first parameters of the program, and their sizes
-    the bounds in `sizes`."""
+    the bounds in `sizes`; raise the error of an operator of the program that refuses the sizes.
+
+    checks: of the program's sizes, if they are known. Returns them, None for a program without open sizes."""
     types = [p.type for p in record.main.params[: len(record.inputs)]]
-    values = check_inputs("vm", record.inputs, types, inputs)
     if sizes is not None:
-        sizes.check_bounds("vm", values)
+        opened = [sizes.type_of(name, x.type) for name, x in zip(record.inputs, inputs, strict=False)]
+        sizes.check_bounds("vm", read_sizes("vm", record.inputs, opened, [x.type for x in inputs]))
+    values = check_inputs("vm", record.inputs, types, inputs)
+    if not values:
+        return None
+    checks = checks or size_checks(record)
+    checks.check("vm", values)
+    return checks
 
 
 def check_devices(record: tracing.Record, device: Device) -> None:

@@ -44,6 +44,12 @@ class OpenSizes:
             shape[axis] = size
         return kind.with_shape(tuple(shape))
 
+    def are_empty(self, types: Sequence[TensorType], opened: Sequence[TensorType]) -> bool:
+        """Whether an open axis has no elements. Functions and operators treat it apart, and so do programs: none of
+        the sizes of such a call is open. opened: the types with open axes."""
+        pairs = (pair for t, o in zip(types, opened, strict=True) for pair in zip(t.shape, o.shape, strict=True))
+        return any(size == 0 and opened_size != 0 for size, opened_size in pairs)
+
     def check_bounds(self, where: str, sizes: Mapping[str, int]) -> None:
         """Raise ArgumentError for a size outside of its bounds. sizes: by name."""
         for name, (least, greatest) in self.bounds.items():

@@ -199,22 +199,27 @@ class Executor(Generic[P, R]):
         signature = self._signature = fresh.signature if fresh else self._signature
         assert signature is not None
         key, inputs = flatten_call(signature, args, kwargs, self._open and self._open.type_of)
+        types = tuple(x.type for x in inputs)
+        empty = self._open is not None and self._open.are_empty(types, key[2])
+        if empty:
+            key, fresh = (*key[:2], types), None
         program = self._programs.get(key)
         if program is None or not program.is_current(inputs):
-            record = fresh or self._trace(args, kwargs)
+            record = fresh or self._trace(args, kwargs, opened=not empty)
             if self._open:
                 self._open.check_names(record.inputs)
-            check_call(record, inputs, self._open)
+            known = next((p.checks for p in self._programs.values() if p.record.main is record.main), None)
+            checks = check_call(record, inputs, self._open, known)
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name), without_collection():
                 if len(self._programs) >= cache_limit:
                     self._programs.clear()
-                program = self._programs[key] = self._lower(record, inputs)
+                program = self._programs[key] = replace(self._lower(record, inputs), checks=checks)
                 watched = {id(container) for container, _ in self._containers}
                 self._containers.extend(entry for entry in record.containers if id(entry[0]) not in watched)
         elif self._open:
-            check_call(program.record, inputs, self._open)
+            check_call(program.record, inputs, self._open, program.checks)
         if len(self._runs) >= cache_limit:
             self._runs.clear()
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
@@ -231,9 +236,9 @@ class Executor(Generic[P, R]):
 
         return run
 
-    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tracing.Record:
+    def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, opened: bool = True) -> tracing.Record:
         refuse_foreign(args, kwargs)
-        open_types = tracing.input_types(self._open and self._open.type_of)
+        open_types = tracing.input_types(self._open.type_of if self._open and opened else None)
         # The program also serves calls that record gradients.
         with self._lock, GradMode(True), open_types, without_collection():
             return self._record(*args, **kwargs)

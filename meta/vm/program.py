@@ -12,6 +12,7 @@ from meta.records import record
 from meta.vm.build.executables import Loaded
 from meta.vm.lower.choose import Source
 from meta.vm.runner import Machine, Runner
+from meta.vm.size_checks import SizeChecks
 
 if TYPE_CHECKING:
     from meta.vm.cuda_graph import GraphCall
@@ -22,7 +23,8 @@ class Program:
     """One specialisation. record: what was traced.  optimized: after the passes.  source: what was lowered.
     run: a call.  tracked: for a program with `backward` inside, which inputs and arrays of the state required gradients
     while it was traced.  traced: what was traced, without results for the gradients that it leaves.  left: the indices
-    of these among the results.  digest: the text that ranks compare for a program that communicates, "" for others."""
+    of these among the results.  digest: the text that ranks compare for a program that communicates, "" for others.
+    checks: of the sizes that it leaves open, None for none."""
 
     record: tracing.Record
     optimized: Module
@@ -35,6 +37,7 @@ class Program:
     traced: tracing.Record | None = None
     left: tuple[int | None, ...] = ()
     digest: str = ""
+    checks: SizeChecks | None = None
 
     def is_current(self, inputs: Sequence[NDArray]) -> bool:
         """Whether a call with these inputs has gradients for the same arrays as the trace."""

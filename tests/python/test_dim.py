@@ -8,7 +8,22 @@ import sys
 import numpy as np
 import pytest
 
-from meta.dim import Quotient, SymDim, compute, evaluate, is_static, least, names, product, same_dim, sym, unify
+from meta.dim import (
+    WHOLE,
+    SymDim,
+    compute,
+    evaluate,
+    is_static,
+    least,
+    maximum,
+    minimum,
+    names,
+    product,
+    same_dim,
+    sym,
+    unify,
+)
+from meta.dim_expressions import Quotient, SizeNumber
 from meta.errors import ArgumentError, IRError, TypeInferenceError
 from meta.ir.lexer import Cursor
 from meta.ir.literal_parser import parse_value
@@ -75,16 +90,46 @@ def test_every_size_has_a_text(value):
     assert repr(tensor_type((value,)))
 
 
-@pytest.mark.parametrize("operation", [operator.add, operator.sub, operator.mul, operator.floordiv])
-def test_other_operands_are_refused(operation):
-    for operands in ((N, 0.5), (1.5, N)):
+@pytest.mark.parametrize("operation", [operator.add, operator.sub, operator.mul, operator.floordiv, operator.mod])
+def test_operands_of_other_kinds(operation):
+    for operands in (N, 0.5), (1.5, N):
+        assert isinstance(operation(*operands), SizeNumber)
+    for operands in (N, None), (None, N):
         with pytest.raises(TypeError, match="unsupported operand"):
             operation(*operands)
     assert operation(N, np.int64(2)) == operation(N, 2)
 
 
+def test_minima_have_one_form():
+    assert minimum(N, 3) == minimum(3, N)
+    assert minimum(N, M) == minimum(M, N)
+    assert minimum(N + 1, 3) == minimum(N, 2) + 1
+    assert maximum(N - 1, 0) == N - minimum(N, 1)
+    assert (minimum(N, N + 2), maximum(N, N + 2), minimum(N, 0), minimum(2 * (N // 2), N)) == (
+        N,
+        N + 2,
+        0,
+        2 * (N // 2),
+    )
+    assert (minimum(N, WHOLE), minimum(4, 7)) == (N, 4)
+    for size in (minimum(N, 3) * M - 1, N - minimum(N // 2, M)):
+        assert parse_value(Cursor(str(size), "")) == size
+        assert pickle.loads(pickle.dumps(size)) == size
+        assert names(size) == {"n", "m"}
+    assert evaluate(minimum(N, 3) * M - 1, {"n": 5, "m": 4}) == 11
+    with pytest.raises(IRError, match="the minimum of 1 values; expected two sizes"):
+        parse_value(Cursor("min(n)", ""))
+
+
+def test_orders_that_hold_for_all_sizes():
+    assert (N >= 0, N + 1 > 0, N < 0, N < N + 1, N - minimum(N, 1) >= 0) == (True, True, False, True, True)
+    assert repr(N > 3) == "n > 3"
+    with pytest.raises(TypeInferenceError, match="whether n > 3 is not known"):
+        bool(N > 3)
+
+
 def test_rejects_values_and_order_of_symbolic_sizes():
-    with pytest.raises(TypeInferenceError, match="the order of n and 3 is not known"):
+    with pytest.raises(TypeInferenceError, match="whether n < 3 is not known"):
         assert N < 3
     with pytest.raises(TypeInferenceError, match="the size n is symbolic where a number is needed"):
         range(N)
@@ -139,9 +184,9 @@ def test_computes_sizes_in_another_arithmetic():
         def __mul__(self, other):
             return Text(f"{self}.{other}")
 
-    text = compute(2 * N * M + N // 3 + 1, Text, lambda i: Text(f"#{i}"), lambda a, b: Text(f"<{a}|{b}>"))
+    text = compute(2 * N * M + N // 3 + 1, Text, lambda i: Text(f"#{i}"), lambda a, b: Text(f"<{a}|{b}>"), min)
     assert text == "#1+<n|#3>+#2.m.n"
-    assert compute(5, Text, lambda i: Text(f"#{i}"), lambda a, b: a) == "#5"
+    assert compute(5, Text, lambda i: Text(f"#{i}"), lambda a, b: a, min) == "#5"
 
 
 def test_pickles_sizes_for_other_processes():

@@ -13,7 +13,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_copies
-from meta.backend.tvm.te.bool_vectors import store_bools_as_bytes
+from meta.backend.tvm.te.bool_vectors import choose_bools_in_variables, store_bools_as_bytes
 from meta.backend.tvm.te.cuda_text import in_cuda_text
 from meta.backend.tvm.te.floors import truncate_offset_floors
 from meta.backend.tvm.te.intrinsic import dtype_of
@@ -178,6 +178,7 @@ _END_OF_HOST: Final = (
     _Change(share_blocks, (PHILOX,)),
     _RANDOM_BITS,
     _Change(values_in_registers, ("Let",)),
+    _Change(choose_bools_in_variables, ("Let",)),
 )
 _OF_DEVICE: Final = (_Change(shared_values_in_registers, ("Let",)),)
 _END_OF_DEVICE: Final = (_RANDOM_BITS, _Change(store_bools_as_bytes, ("boolx",)), _Change(in_cuda_text))

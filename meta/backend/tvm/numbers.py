@@ -218,9 +218,11 @@ def log(value: float | Number) -> Any:
     return value.log() if isinstance(value, Number) else math.log(value)
 
 
-def at_least(value: float | Number, least: float) -> Any:
-    """The larger of two numbers, the first compiled in or taken at run time."""
-    return value.at_least(least) if isinstance(value, Number) else max(value, least)
+def at_least(value: Any, least: float) -> Any:
+    """The larger of two numbers, the first compiled in, taken at run time, or an expression of a size."""
+    if isinstance(value, Number):
+        return value.at_least(least)
+    return max(value, least) if isinstance(value, (int, float)) else tvm.tirx.max(value, least)
 
 
 def is_float(value: Any) -> bool:

@@ -151,6 +151,7 @@ class ExportGraph:
             lambda name: _Size(self, self._named_size(name)),
             lambda number: _Size(self, self.integers([number])),
             lambda a, b: _Size(self, self.node("Div", a.name, b.name)),
+            lambda a, b: _Size(self, self.node("Min", a.name, b.name)),
         )
         return result.name
 

@@ -20,6 +20,7 @@ from meta.errors import ArgumentError, did_you_mean
 from meta.frontend._located import errors_located
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.evaluator import NodeEvaluator
+from meta.frontend.onnx.operator_use import READER
 from meta.frontend.onnx.ops._values import tensor
 from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.tensors import check_dtype
@@ -104,8 +105,18 @@ class OnnxProgram:
 
     @cached_property
     def traced(self) -> Record:
-        """The program for inputs of the declared types, with symbolic sizes for open dimensions."""
-        return self.record(*(input_type(v, CPU, self._shapes.get(v.name)) for v in self._values))
+        """The program for inputs of the declared types, with symbolic sizes for open dimensions. Sizes that the
+        operators require to be equal become one."""
+        types = [input_type(v, CPU, self._shapes.get(v.name)) for v in self._values]
+        try:
+            return self.record(*types)
+        except (UndecidedError, UnsupportedError):
+            raise
+        except OnnxError:
+            tied = READER.tied_sizes(lambda: self.record(*types))
+            if not tied:
+                raise
+        return self.record(*(t.with_shape(tuple(tied.get(d, d) for d in t.shape)) for t in types))
 
     @property
     def module(self) -> Module:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meta.dim import Dim, SymDim, is_name, sym
+from meta.dim import Dim, is_name, maximum, minimum, sym
 from meta.frontend.relax.errors import UnsupportedError
 from meta.limits import MAX_DEPTH
 
@@ -31,8 +31,8 @@ class Float(float):
 
 
 def dim_of(expression: Any, sizes: Sizes) -> Dim:
-    """An expression as a size. Raises UnsupportedError for other than polynomials with floor divisions, KeyError for
-    a variable without a size."""
+    """An expression as a size. Raises UnsupportedError for other than polynomials, floor divisions and minima, KeyError
+    for a variable without a size."""
     return _converted(expression, sizes, 0)
 
 
@@ -54,20 +54,6 @@ def _converted(expression: Any, sizes: Sizes, depth: int) -> Dim:
     return function(_converted(expression.a, sizes, depth + 1), _converted(expression.b, sizes, depth + 1))
 
 
-def _least(a: Dim, b: Dim) -> Dim:
-    if isinstance(a, SymDim) or isinstance(b, SymDim):
-        raise UnsupportedError("relax", f"a size is the minimum of {a} and {b}", "sums, products and floor divisions",
-                               remedy="fix the sizes: shapes={...}")  # fmt: skip
-    return min(a, b)
-
-
-def _greatest(a: Dim, b: Dim) -> Dim:
-    if isinstance(a, SymDim) or isinstance(b, SymDim):
-        raise UnsupportedError("relax", f"a size is the maximum of {a} and {b}", "sums, products and floor divisions",
-                               remedy="fix the sizes: shapes={...}")  # fmt: skip
-    return max(a, b)
-
-
 _FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "Add": lambda a, b: a + b,
     "Sub": lambda a, b: a - b,
@@ -76,8 +62,8 @@ _FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "Div": lambda a, b: a // b,  # of sizes, which are not negative
     "FloorMod": lambda a, b: a - (a // b) * b,
     "Mod": lambda a, b: a - (a // b) * b,
-    "Min": _least,
-    "Max": _greatest,
+    "Min": minimum,
+    "Max": maximum,
 }
 
 

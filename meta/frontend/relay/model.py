@@ -182,5 +182,5 @@ class _Replay:
         if isinstance(leaf, Constant):
             return asarray(to_array(leaf.value), leaf.type.dtype, leaf.type.device)
         if isinstance(leaf, SymDim):
-            return compute(leaf, self.sizes.__getitem__, int, lambda a, b: a // b)
+            return compute(leaf, self.sizes.__getitem__, int, lambda a, b: a // b, min)
         return self.values[leaf] if isinstance(leaf, Var) else leaf

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import reduce
 from typing import Any
 
-from meta.dim import Dim, SymDim, is_name, sym
+from meta.dim import Dim, SymDim, is_name, maximum, minimum, sym
 from meta.frontend.torch.errors import UnsupportedError
 
 
@@ -77,6 +78,7 @@ def _quotient(a: Dim, b: Dim) -> Dim:
 FUNCTIONS: dict[str, Callable[..., Any]] = {
     "Add": _sum, "Mul": _product, "Pow": power, "PowByNatural": power, "FloorDiv": _quotient, "CleanDiv": _quotient,
     "Mod": modulo, "PythonMod": modulo, "ModularIndexing": lambda a, b, c: modulo(a // b, c),
+    "Min": lambda *sizes: reduce(minimum, sizes), "Max": lambda *sizes: reduce(maximum, sizes),
 }  # fmt: skip
 """SymPy's and torch's classes of expressions."""
 

@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.dim import Dim, SymDim, least, same_dim, sym
+from meta.dim import Dim, same_dim, sym
 from meta.dtype import is_complex
 from meta.ir.type import TensorType
 from meta.op import data_dependent, rules
@@ -16,8 +16,6 @@ from meta.op.registry import declare
 from meta.schema import indexing
 
 _unknown = itertools.count()
-WHOLE = 2**62
-"""An `end` past every size."""
 
 
 @declare("strided_slice", schema=indexing.strided_slice, pattern="injective", method=True, complex="analytic")
@@ -34,18 +32,8 @@ def _sliced(x: TensorType, begin: tuple[int, ...], end: tuple[int, ...], strides
         f"begin={begin}, end={end}, strides={strides} for rank {x.ndim}",
         "one of each an axis, at most as many as the rank, strides not zero",
     )
-    sizes = tuple(_length(*of_axis) for of_axis in zip(begin, end, steps, x.shape, strict=False))
+    sizes = tuple(rules.slice_length(*of_axis) for of_axis in zip(begin, end, steps, x.shape, strict=False))
     return (*sizes, *x.shape[len(begin) :])
-
-
-def _length(begin: int, end: int, step: int, size: Dim) -> Dim:
-    if begin == 0 and step == 1 and end >= WHOLE:
-        return size
-    if isinstance(size, SymDim) and step == 1 and begin >= 0 and (end < 0 or end >= WHOLE):
-        left_out = begin - min(end, 0)
-        if (least(size) or 0) >= left_out:
-            return size - left_out
-    return len(range(*slice(begin, end, step).indices(size.__index__())))
 
 
 @declare("strided_slice_dx", schema=indexing.strided_slice_dx, pattern="injective", complex="analytic")

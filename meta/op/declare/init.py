@@ -7,7 +7,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.device import Device
-from meta.dim import Dim, SymDim
+from meta.dim import Dim, SymDim, maximum
 from meta.ir.type import TensorType, tensor_type
 from meta.op import rules
 from meta.op.registry import declare
@@ -65,7 +65,7 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values."""
     first, last = (0, start) if stop is None else (start, stop)
     rules.require(step != 0, "'step' is 0", "a step other than 0")
-    if isinstance(last, SymDim):
+    if isinstance(first, SymDim) or isinstance(last, SymDim):
         return tensor_type((_symbolic_count(first, last, step),), dtype or "int64", device)
     rules.require(
         all(map(math.isfinite, (first, last, step))),
@@ -102,14 +102,17 @@ def _require_finite(value: float, dtype: str) -> None:
     )
 
 
-def _symbolic_count(first: Any, last: SymDim, step: Any) -> Dim:
-    """The number of values of a range up to a symbolic size, which is taken for at least `first`."""
+def _symbolic_count(first: Any, last: Any, step: Any) -> Dim:
+    """The number of values of a range between sizes."""
     rules.require(
-        isinstance(first, int) and isinstance(step, int) and step > 0,
+        all(isinstance(value, (int, SymDim)) for value in (first, last)) and isinstance(step, int),
         f"start={first}, stop={last}, step={step}",
-        "ints, with a positive step, beside a symbolic stop",
+        "ints beside a symbolic size",
+        "multiply a range of ints: meta.arange(n) * 0.5",
     )
-    return -((first - last) // step)
+    distance = last - first if step > 0 else first - last
+    count = -(-distance // abs(step))
+    return count if first == 0 and step > 0 else maximum(count, 0)
 
 
 @declare("linspace", schema=init.linspace, pattern="injective", amp="never")

@@ -6,8 +6,8 @@ from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
+from meta.dim import WHOLE
 from meta.ir.type import TensorType
-from meta.op.declare.indexing import WHOLE
 
 
 def repeat_grad(x: TensorType, repeats: int, axis: int | None, dy: Tensor) -> Tensor:

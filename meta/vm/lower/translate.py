@@ -63,7 +63,8 @@ class RelaxTypes:
         """An `int`, or the TVM expression of a symbolic size."""
         if isinstance(value, int):
             return value
-        return compute(value, self._variable, lambda number: tvm.IntImm("int64", number), tvm.tirx.floordiv)
+        tirx = tvm.tirx
+        return compute(value, self._variable, lambda number: tvm.IntImm("int64", number), tirx.floordiv, tirx.min)
 
     def shape(self, dims: tuple[Dim, ...]) -> list[Any]:
         return [self.dim(d) for d in dims]

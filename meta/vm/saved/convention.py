@@ -27,12 +27,14 @@ from meta.vm.lower.choose import Source, output_types
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.program import Program
 from meta.vm.runner import flat_tree
+from meta.vm.saved.checks import decode_checks, encode_checks
 from meta.vm.saved.kernels import (
     check_found_again,
     functions_of,
     parsed_functions,
     signature_function,
 )
+from meta.vm.size_checks import SizeChecks
 
 _RESULTS: Final = "results"
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -86,6 +88,7 @@ class Convention:
     memory: PlannedBytes
     destinations: Destinations | None
     loops: tuple[LoopCall, ...]
+    checks: SizeChecks | None
 
 
 def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
@@ -121,6 +124,7 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "loops": [{name: getattr(loop, name) for name in _COUNTS} for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
+        "checks": encode_checks(program.checks),
     }
 
 
@@ -160,6 +164,7 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
         memory=PlannedBytes(**facts["memory"]),
         destinations=None if destinations is None else Destinations.from_dict(destinations),
         loops=tuple(_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])),
+        checks=decode_checks(facts["checks"]),
     )  # fmt: skip
 
 

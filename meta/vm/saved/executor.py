@@ -90,7 +90,7 @@ class LoadedExecutor:
             if (arguments, repr(arguments)) != key[:2]:
                 continue
             try:
-                check_call(program.record, inputs)
+                check_call(program.record, inputs, checks=program.checks)
             except ArgumentError as error:
                 refusal = error
                 continue

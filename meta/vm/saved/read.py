@@ -141,4 +141,6 @@ def _program(
         for (_, x), tracked in zip(record.state, convention.tracked[len(record.inputs) :], strict=True):
             set_requires_grad(x, tracked)
     loaded = Loaded(module, convention.kernels, convention.memory, "file", convention.destinations)
-    return Program(flat, record.module, source, loaded, arrays, machine, run, convention.tracked, record)
+    return Program(
+        flat, record.module, source, loaded, arrays, machine, run, convention.tracked, record, checks=convention.checks
+    )

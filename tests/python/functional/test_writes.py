@@ -31,6 +31,9 @@ M_MASK, T_MASK = both(MASK)
 ROWS: dict[str, tuple[Function, Function, list[tuple[int, ...]]]] = {
     "index_add": (lambda x, s: meta.index_add(x, 1, M_TWICE, s, alpha=2),
                   lambda x, s: x.index_add(1, T_TWICE, s, alpha=2), [(2, 4), (2, 3)]),
+    "index_add of complex numbers": (
+        lambda x, s: meta.real(meta.index_add(x * (1 + 1j), 1, M_TWICE, s * 1j, alpha=0.5)),
+        lambda x, s: (x * (1 + 1j)).index_add(1, T_TWICE, s * 1j, alpha=0.5).real, [(2, 4), (2, 3)]),
     "index_copy": (lambda x, s: meta.index_copy(x, 1, M_PAIR, s), lambda x, s: x.index_copy(1, T_PAIR, s),
                    [(2, 4), (2, 2)]),
     "index_fill": (lambda x, v: meta.index_fill(x, 1, M_TWICE, v), lambda x, v: x.index_fill(1, T_TWICE, v),

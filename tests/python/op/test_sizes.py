@@ -14,7 +14,7 @@ import meta
 from meta.backend.windows import adaptive_windows
 from meta.dim import SymDim
 from meta.errors import ArgumentError, DeviceError, MetaError, TypeInferenceError
-from meta.ir.type import tensor_type
+from meta.ir.type import Value, tensor_type
 from meta.op.registry import get
 
 INDICES = meta.array([0, 1])
@@ -159,16 +159,26 @@ def test_memory_of_padded_operands_that_runs_out(threads: int):
     assert completed.returncode == 0, completed.stderr[-2000:]
 
 
-@pytest.mark.parametrize("name", ["power", "floor_divide", "divide", "left_shift", "bitwise_and", "atan2"])
+@pytest.mark.parametrize("name", ["left_shift", "bitwise_and", "atan2"])
 def test_operators_that_sizes_do_not_have(name: str) -> None:
-    with pytest.raises(MetaError, match=r"size n is symbolic|of the sizes n and 2\.5; expected"):
+    with pytest.raises(
+        MetaError, match=r"size n is symbolic|of the sizes n and 2\.5; expected|digits of the symbolic size"
+    ):
         get(name).infer([SymDim("n"), 2.5])
+
+
+@pytest.mark.parametrize(("name", "mark"), [("power", "**"), ("floor_divide", "//"), ("divide", "/")])
+def test_numbers_of_sizes(name: str, mark: str) -> None:
+    result = get(name).infer([SymDim("n"), 2.5])
+    assert isinstance(result, Value)
+    assert repr(result.value) == f"(n {mark} 2.5)"
+    assert get("power").infer([SymDim("n"), 2]) == Value(SymDim("n") * SymDim("n"))
 
 
 def test_error_text_of_an_operator_that_sizes_do_not_have() -> None:
     with pytest.raises(TypeInferenceError) as error:
-        get("power").infer([SymDim("n"), 2])
+        get("left_shift").infer([SymDim("n"), 2.5])
     assert str(error.value).startswith(
-        "[power] power of the sizes n and 2; expected sums, differences and products of symbolic sizes; "
+        "[left_shift] left_shift of the sizes n and 2.5; expected sums, differences and products of symbolic sizes; "
         "trace with static sizes here"
     )

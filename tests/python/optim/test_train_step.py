@@ -269,6 +269,39 @@ def test_rejects_invalid_accumulation(value: Any) -> None:
         optim.TrainStep(abs, optim.SGD(Network()), accumulate=value)
 
 
+@pytest.mark.parametrize("compiled", [False, True])
+def test_results_besides_the_loss(compiled: bool) -> None:
+    model = Network()
+
+    def loss(y: Any, target: Any) -> tuple[Any, ...]:
+        return meta.cross_entropy(y, target), 3, {"largest": [y.max(), "name"]}
+
+    step = optim.TrainStep(model, optim.SGD(model), loss)
+    value, count, others = (meta.vm.compile(step) if compiled else step)(*map(meta.array, batches(1)[0]))
+    assert (value.shape, count, others["largest"][1]) == ((), 3, "name")
+    assert (value.requires_grad, others["largest"][0].requires_grad) == (False, False)
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize(
+    ("result", "problem"),
+    [
+        (lambda y: [y.sum()], "a list"),
+        (lambda y: {"loss": y.sum()}, "a dict"),
+        (lambda y: (3, y.sum()), r"a tuple of \['int', "),
+        (lambda y: (), r"a tuple of \[\]"),
+        (lambda y: None, "a NoneType"),
+    ],
+)
+def test_results_without_a_loss_are_refused(result: Any, problem: str, compiled: bool) -> None:
+    model = Network()
+    step = optim.TrainStep(model, optim.SGD(model), lambda y, _: result(y))
+    with pytest.raises(
+        ArgumentError, match=rf"\[TrainStep\] 'loss' returns {problem}.*; expected the loss, or a tuple"
+    ):
+        (meta.vm.compile(step) if compiled else step)(*map(meta.array, batches(1)[0]))
+
+
 def test_short_way_to_a_step() -> None:
     expected = torch_trajectory(lambda m: torch.optim.AdamW(m.parameters(), 0.05, weight_decay=0.1), 3)
     model = Network()

@@ -169,6 +169,15 @@ def test_scan_without_elements_counts_steps_and_carries_integers_and_flags() -> 
     assert items[:, 0].tolist() == [1.0, 2.0, 2.0, 4.0]
 
 
+@pytest.mark.parametrize("number", [np.float32(1.5), np.int8(2), 1j, np.complex64(1j)])
+def test_loops_carry_every_number(number: Any) -> None:
+    def function(x: Any) -> Any:
+        carry, items = meta.scan(lambda c, y: (c * 1, c * y), number, x)
+        return carry, items, *meta.while_loop(lambda c: c[0] < 3, lambda c: (c[0] + 1, c[1] * 1), (np.int64(1), number))
+
+    _agree(function, _normal(3))
+
+
 def test_scan_of_no_steps_returns_the_carry_and_empty_stacks() -> None:
     def run(xs: Any) -> Any:
         return meta.scan(lambda c, x: (c + x.sum(), x * 2.0), 1.5, xs)

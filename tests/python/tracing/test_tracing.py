@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 from collections import namedtuple
 
+import numpy as np
 import pytest
 
 import meta
@@ -32,6 +33,17 @@ def test_nested_arguments_and_results():
     assert record.inputs == ("x", "rest.pair.left", "rest.pair.right", "bias")
     result = f(x, {"pair": Pair(a, b)}, bias=bias)
     assert isinstance(execute(record, x, a, b, bias)["pair"], type(result["pair"]))
+
+
+@pytest.mark.parametrize("number", [np.float32(1.5), np.int8(2), np.bool_(True), np.float16(0.5)])
+def test_numbers_of_numpy_are_numbers(number):
+    def f(x, factor):
+        return {"y": x * factor, "twice": factor * 2, "factor": factor}
+
+    x = array(3)
+    result, expected = meta.vm.compile(f)(x, number), f(x, number)
+    assert (result["twice"], result["factor"]) == (expected["twice"], expected["factor"])
+    assert_equal(result["y"], expected["y"])
 
 
 def test_distinguishes_keys_of_dicts():

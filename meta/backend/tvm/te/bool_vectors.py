@@ -1,7 +1,10 @@
-"""Vectors of bools in the memory of a GPU.
+"""Vectors of bools, in the memory of a GPU and in the variables of a CPU.
 
 TVM's CUDA code has no vectors of bools: it computes them as vectors of 16-bit integers, and would also store those.
 Here they are stored as bytes, and statements after a store read the variable in place of memory.
+
+TVM bounds the values of variables while it writes LLVM's code, and fails at a vector of bools there, also inside of a
+cast. It does not look into conditions: here a comparison becomes a choice between true and false.
 """
 
 from __future__ import annotations
@@ -14,6 +17,24 @@ from meta.backend.tvm.adapter import tirx
 from meta.backend.tvm.te.intrinsic import dtype_of
 
 _VECTOR = "boolx"
+_UNBOUNDED = ("EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or", "Not")
+"""TVM's expressions of bools that it fails to bound."""
+
+
+def choose_bools_in_variables(func: Any) -> Any:
+    """A host function with vectors of bools in values of variables as choices by conditions, which LLVM folds."""
+    kinds = tuple(getattr(tirx, name) for name in _UNBOUNDED)
+    return tvm.structural_map(func, (tirx.Let, lambda let: _with_choices(let, kinds)))
+
+
+def _with_choices(let: Any, kinds: tuple[Any, ...]) -> Any:
+    value = tvm.structural_map(let.value, (kinds, _choice))
+    return let if value.same_as(let.value) else tirx.Let(let.var, value, let.body)
+
+
+def _choice(condition: Any) -> Any:
+    kind = dtype_of(condition)
+    return tirx.Select(condition, *(tirx.const(b, kind) for b in (True, False))) if _VECTOR in kind else condition
 
 
 def store_bools_as_bytes(func: Any) -> Any:

@@ -71,7 +71,7 @@ def correlate(x: Tensor, packed: Tensor, outs: int, steps: _Ints, pads: _Pads, s
 
     row_bytes = sizes[1] * ins * steps[0] * 4
     images, rows = cache_block(batch, counts[0], tile[0], counts[0] * row_bytes)
-    y = tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, rows, 0, 0))
+    y = tiled_sum((batch, *counts, outs), (1, *tile, width), element, (images, rows, 0, 0), in_blocks=True)
     return narrow(y, str(x.dtype))
 
 

@@ -48,10 +48,10 @@ LITERAL: Final = "meta.exact_literal"
 """The operator of opaque literals."""
 
 
-def constant(value: float | Number, dtype: str) -> Expr:
-    """`value`, compiled in or taken at run time, as a scalar of `dtype`. A literal zero of a floating dtype is opaque:
-    expressions with one are simplified as soon as they are built."""
-    if isinstance(value, Number):
+def constant(value: Any, dtype: str) -> Expr:
+    """`value`, compiled in, taken at run time or an expression of a size, as a scalar of `dtype`. A literal zero of a
+    floating dtype is opaque: expressions with one are simplified as soon as they are built."""
+    if isinstance(value, Number) or hasattr(value, "ty"):
         return value.astype(dtype)
     dtype = str(dtype)
     literal = _literal(value, dtype)

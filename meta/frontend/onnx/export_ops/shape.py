@@ -144,10 +144,16 @@ def triangle(call: OnnxSite, x: str, k: int) -> str:
 
 @row("take")
 def take(call: OnnxSite, x: str, indices: str, axis: int | None, mode: str) -> str | None:
-    if mode != "raise":
+    if mode == "wrap":
         return None
     source = x if axis is not None else call.node("Reshape", x, call.integers([-1]))
-    return call.node("Gather", source, _positions(call, indices, 1), axis=axis or 0)
+    positions = _positions(call, indices, 1)
+    if mode == "clip":
+        size = call.types[0].size if axis is None else call.types[0].shape[axis]
+        last = call.node("Sub", call.node("Squeeze", call.graph.size(size)), call.number(1, "int64"))
+        positions = call.cast(positions, call.args[1].dtype, "int64") if call.args[1].dtype == "int32" else positions
+        positions = call.node("Max", call.node("Min", positions, last), call.number(0, "int64"))
+    return call.node("Gather", source, positions, axis=axis or 0)
 
 
 @row("gather")

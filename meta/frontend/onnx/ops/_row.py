@@ -10,6 +10,7 @@ from typing import Any, Final, NoReturn, Protocol
 
 import numpy as np
 
+from meta.dim import SymDim
 from meta.errors import NotSupportedError, TypeInferenceError
 from meta.frontend.onnx.ops._values import is_host, tensor, value_of
 from meta.frontend.rows import RowTable
@@ -81,8 +82,8 @@ class OperatorRow:
         if self.fold is not None and inputs and all(value is None or is_host(value) for value in inputs):
             with np.errstate(all="ignore"):  # infinities, NaN and remainders by 0 are ordinary results
                 result = self.fold(*inputs, **attributes)
-            if result is not NotImplemented:
-                return result
+            if result is not NotImplemented:  # NumPy takes a 0-d array of a size apart
+                return np.asarray(result, object) if isinstance(result, SymDim) else result
         operands = [self._operand(node, name, value) for name, value in zip(names, inputs, strict=False)]
         return self.function(node, *operands, **attributes)
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import reduce
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta.dim import maximum, minimum
 from meta.dtype import is_float, itemsize
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.names import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, UNARY, VARIADIC
@@ -161,8 +163,20 @@ def _chain(name: str, function: Callable[[Any, Any], Any], fold: Callable[[Any, 
     row(name, fold=lambda *inputs: np.asarray(reduce(fold, inputs)))(convert)
 
 
+def _of_sizes(function: Callable[[Any, Any], Any], numbers: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:
+    """A function of arrays, which computes sizes by `function`: they have no order."""
+
+    def fold(a: Any, b: Any) -> Any:
+        if object not in (a.dtype, b.dtype):
+            return numbers(a, b)
+        return np.asarray(np.frompyfunc(function, 2, 1)(a, b), object)
+
+    return fold
+
+
+_OF_SIZES = {"minimum": _of_sizes(minimum, np.minimum), "maximum": _of_sizes(maximum, np.maximum), "add": np.add}
 for _name, _kind in {**VARIADIC, "add": "Sum"}.items():
-    _chain(_kind, getattr(meta, _name), getattr(np, _name))
+    _chain(_kind, getattr(meta, _name), _OF_SIZES[_name])
 
 
 row("Mean")(lambda node, *inputs: meta.divide(reduce(meta.add, inputs), float(len(inputs))))
@@ -173,15 +187,17 @@ row("Mean")(lambda node, *inputs: meta.divide(reduce(meta.add, inputs), float(le
 
 @row("Clip", since=11, raw=True)
 def clip(node: Node, input: Any, min: Any = None, max: Any = None) -> Any:  # ONNX's names
-    """A lower limit above the upper one gives the upper one."""
+    """A lower limit above the upper one gives the upper one; a limit that is NaN, which ONNX leaves open, limits
+    nothing, as in onnxruntime."""
     x: Any = meta.array(input) if isinstance(input, np.ndarray) else input
     if is_float(x.dtype) and all(v is None or isinstance(v, np.ndarray) for v in (min, max)):
-        low, high = (None if v is None else float(number(v, "a limit")) for v in (min, max))
+        limits = (None if v is None else float(number(v, "a limit")) for v in (min, max))
+        low, high = (None if v is None or math.isnan(v) else v for v in limits)
         return meta.clip(x, low, high) if (low, high) != (None, None) else x
-    for function, limit in ((meta.maximum, min), (meta.minimum, max)):
+    for is_beyond, limit in ((meta.less, min), (meta.greater, max)):
         if limit is not None:
-            bound: Any = meta.array(limit) if isinstance(limit, np.ndarray) else limit
-            x = function(x, meta.reshape(bound, ()))
+            bound: Any = meta.reshape(meta.array(limit) if isinstance(limit, np.ndarray) else limit, ())
+            x = meta.where(is_beyond(x, bound), bound, x)
     return x
 
 

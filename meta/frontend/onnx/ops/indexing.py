@@ -118,10 +118,8 @@ def one_hot(node: Node, indices: Any, depth: Any, values: Any, *, axis: int = -1
 
 @row("NonZero", since=9)
 def nonzero(node: Node, X: Any) -> Any:
-    """(rank, number of elements): a 0-d input counts as one element."""
-    if X.ndim == 0:
-        return meta.zeros((0, int(bool(node.constant(X, "X")))), "int64")
-    return meta.transpose(meta.argwhere(X), (1, 0))
+    """(rank, number of elements): a 0-d input is a vector of one element, as in onnxruntime."""
+    return meta.transpose(meta.argwhere(X if X.ndim else meta.reshape(X, (1,))), (1, 0))
 
 
 @row("Compress", since=9)

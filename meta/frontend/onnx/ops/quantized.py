@@ -36,7 +36,8 @@ def _spread(value: Any, x: Any, axis: int, block_size: int) -> Any:
 
 def _axis(node: Node, x: Any, scale: Any, axis: int) -> int:
     """The axis of scales; of a single one it does not matter, and may be out of range."""
-    return axis_of(node.op_type, axis, x.ndim) if scale.ndim else 0
+    is_single = scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and not -x.ndim <= axis < x.ndim)
+    return 0 if is_single else axis_of(node.op_type, axis, x.ndim)
 
 
 def quantized(x: Any, zero: Any, dtype: str) -> Any:

@@ -7,11 +7,10 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.dim import product
+from meta.dim import WHOLE, product
 from meta.dtype import is_float, is_int
 from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.folding import fold
-from meta.op.declare.indexing import WHOLE
 
 # --- slices ----------------------------------------------------------------------------------------------------------
 

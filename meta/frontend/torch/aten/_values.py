@@ -7,8 +7,8 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta.dim import WHOLE
 from meta.errors import ArgumentError
-from meta.op.declare.indexing import WHOLE
 from meta.schema._dsl import TensorLike
 
 

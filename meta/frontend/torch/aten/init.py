@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import meta
@@ -61,9 +62,23 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     first, last = (0, start) if end is None else (start, end)
     if not any(isinstance(x, SymDim) for x in (first, last, step)) and (last - first) * step < 0:
         raise ArgumentError("arange", f"from {first} to {last} by {step}", "a step towards the end")
-    if dtype is not None and is_int(canonical(dtype)):  # numbers that the dtype does not hold wrap around
-        return in_dtype(meta.arange(start, end, step, "int64", device or "cpu"), dtype)
+    if dtype is not None and is_int(canonical(dtype)):
+        return _integer_range(first, last, step, canonical(dtype), device or "cpu")
     return meta.arange(start, end, step, dtype, device or "cpu")
+
+
+def _integer_range(first: Any, last: Any, step: Any, dtype: str, device: Any) -> Any:
+    """ATen cuts off fractions, for int64 before it counts the elements. Numbers that the dtype does not hold wrap
+    around."""
+    if any(isinstance(x, SymDim) for x in (first, last, step)):
+        return in_dtype(meta.arange(first, last, step, "int64", device), dtype)
+    whole, distance = int(first), int(step)
+    if distance == 0:
+        raise ArgumentError("arange", f"step is {step} for {dtype}", "a step of 1 or more, or of -1 or less")
+    if dtype == "int64":
+        first, last, step = whole, int(last), distance
+    count = max(math.ceil((last - first) / step), 0)
+    return in_dtype(meta.arange(whole, whole + count * distance, distance, "int64", device), dtype)
 
 
 @into(ROWS)

@@ -23,7 +23,7 @@ ROWS: Rows = {
     "matmul": "matmul", "matrix_power": "linalg.matrix_power",
     "mm": direct("mm", self="x1", mat2="x2"), "mv": direct("mv", self="x1", vec="x2"),
     "outer": direct("outer", self="x1", vec2="x2"), "trace": "linalg.trace",
-    "vdot": direct("dot", self="x1", other="x2"),
+    "vdot": lambda self, other: meta.dot(meta.conj(self), other),
     "addbmm": lambda self, batch1, batch2, *, beta=1, alpha=1:
         meta.addbmm(self, batch1, batch2, *_factors(self, beta, alpha)),
     "baddbmm": lambda self, batch1, batch2, *, beta=1, alpha=1:

@@ -17,10 +17,11 @@ def pad(torch: Any) -> Any:
             widths = [w for pair in zip(pad_width[-2::-2], pad_width[::-2], strict=True) for w in pair]
             return torch.constant_pad_nd(x, widths, pad_value)
         for axis, (before, after) in enumerate(zip(pad_width[::2], pad_width[1::2], strict=True)):
-            first = max(-before, 0)
-            size = x.shape[axis] - first - max(-after, 0)  # what is left is repeated
-            positions = torch.arange(-max(before, 0), size + max(after, 0), device=x.device)
-            x = x.index_select(axis, first + _inside(positions, size, mode))
+            size = x.shape[axis]
+            # Negative widths remove elements: "wrap" repeats what is left, the other modes copy from the whole axis.
+            first, last = (max(-before, 0), size - max(-after, 0)) if mode == "wrap" else (0, size)
+            positions = torch.arange(-before, size + after, device=x.device) - first
+            x = x.index_select(axis, first + _inside(positions, last - first, mode))
         return x
 
     return run

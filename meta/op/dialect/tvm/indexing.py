@@ -16,6 +16,7 @@ from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered
+from meta.dim import WHOLE
 from meta.ir.expr import CallInfo
 from meta.op import data_dependent
 from meta.op.dialect.tvm import Registrar
@@ -36,9 +37,18 @@ def _starts_and_steps(
 
 
 def _start(begin: int, end: int, step: int, size: Any) -> int:
-    """The first position of a slice. In a symbolic size, slices of positive step lie inside."""
-    is_number = isinstance(size, (int, tirx.IntImm))
-    return begin if begin >= 0 and step > 0 and not is_number else slice(begin, end, step).indices(int(size))[0]
+    """The first position of a slice; an expression in a symbolic size, where no element is read beyond the end."""
+    if isinstance(size, (int, tirx.IntImm)):
+        return slice(begin, end, step).indices(int(size))[0]
+    return begin if begin >= 0 and step > 0 else _clipped(begin, size, step)
+
+
+def _clipped(bound: int, size: Any, step: int) -> Any:
+    """`rules.clipped` in an expression of a symbolic size."""
+    low = 0 if step > 0 else -1
+    if bound < 0:
+        return low if bound <= -WHOLE else tirx.max(size + bound, low)
+    return tirx.min(tirx.const(bound, "int64"), size + low)
 
 
 def _slices(shape: Sequence[Any], begin: Tensor, end: Any, strides: Any) -> Slices:
@@ -106,12 +116,11 @@ def _lengths(shape: Sequence[Any], begin: Any, end: Any, strides: Any) -> tuple[
 
 
 def _length(begin: int, end: int, step: int, size: Any) -> Any:
-    """The number of positions in a slice; an expression in a symbolic size, since a slice with a negative step is not
-    known to lie inside."""
-    if isinstance(size, (int, tirx.IntImm)) or begin < 0 or step < 0:
+    """The number of positions in a slice; an expression in a symbolic size."""
+    if isinstance(size, (int, tirx.IntImm)):
         return len(range(*slice(begin, end, step).indices(int(size))))
-    stop = size + end if end < 0 else tirx.min(tirx.const(end, "int64"), size)
-    return tirx.truncdiv(tirx.max(stop - begin, 0) + step - 1, step)
+    first, last = (_clipped(bound, size, step) for bound in ((begin, end) if step > 0 else (end, begin)))
+    return tirx.truncdiv(tirx.max(last - first, 0) + abs(step) - 1, abs(step))
 
 
 @compute("strided_set", vectors=_set_vector)

@@ -69,7 +69,7 @@ def full_like(x: Any, fill_value: Operand, dtype: str | None, *, out: Outs) -> A
     return _fill(fill_value, out[0], "full_like")
 
 
-@compute("arange", vectors=separate_extents)
+@compute("arange", vectors=separate_extents, lift=("start",))
 def arange(start: float, stop: float | None, step: float, dtype: str | None, device: Any, *, out: Outs) -> Any:
     first = 0 if stop is None else start
     value_dtype = _arange_dtype(out[0].dtype, first, step)
@@ -77,11 +77,10 @@ def arange(start: float, stop: float | None, step: float, dtype: str | None, dev
     if out[0].dtype == "uint64" and any(isinstance(v, int) and v >= 1 << 63 for v in (first, stop)):
         value_dtype = "uint64"
     first, step = _wrapped(first, value_dtype), _wrapped(step, value_dtype)
+    begin = first.astype(value_dtype) if isinstance(first, tirx.Var) else constant(first, value_dtype)
     return te.compute(
         out[0].shape,
-        lambda i: cast(
-            constant(first, value_dtype) + i.astype(value_dtype) * constant(step, value_dtype), out[0].dtype
-        ),
+        lambda i: cast(begin + i.astype(value_dtype) * constant(step, value_dtype), out[0].dtype),
         "arange",
     )
 
@@ -103,7 +102,11 @@ def _arange_dtype(dtype: str, *values: Any) -> str:
 @compute("linspace", vectors=separate_extents, lift=("num",))
 def linspace(start: float, stop: float, num: int, dtype: str, device: Any, *, out: Outs) -> Any:
     intervals = at_least(num - 1, 1)
-    step, last = constant((stop - start) / intervals, "float64"), constant(intervals, "int64")
+    last = constant(intervals, "int64") if is_number(intervals) else intervals
+    if is_number(intervals):
+        step = constant((stop - start) / intervals, "float64")
+    else:
+        step = constant(stop - start, "float64") / intervals.astype("float64")
 
     def value(i: Expr) -> Expr:
         # Computed from the nearer end: both ends are exact.

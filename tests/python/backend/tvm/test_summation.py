@@ -37,6 +37,35 @@ def test_errors_are_at_most_twice_as_large_as_in_torch(name: str) -> None:
     assert max(eager, program) <= accuracy.allowed(case, reference)
 
 
+_FUNCTIONAL = torch.nn.functional
+CONTRACTIONS: dict[str, tuple[Any, Any, tuple[int, ...], tuple[int, ...]]] = {
+    "conv2d": (lambda x, w: meta.conv2d(x, w, padding=1), lambda x, w: _FUNCTIONAL.conv2d(x, w, padding=1),
+               (1, 512, 7, 7), (32, 512, 3, 3)),
+    "conv2d, one place": (meta.conv2d, _FUNCTIONAL.conv2d, (2, 512, 9, 9), (32, 512, 1, 1)),
+    "conv2d, groups": (lambda x, w: meta.conv2d(x, w, groups=2), lambda x, w: _FUNCTIONAL.conv2d(x, w, groups=2),
+                       (1, 512, 9, 9), (32, 256, 3, 3)),
+    "conv1d": (meta.conv1d, _FUNCTIONAL.conv1d, (2, 512, 90), (32, 512, 9)),
+    "matmul": (meta.matmul, torch.matmul, (64, 512), (512, 64)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CONTRACTIONS)
+def test_errors_of_contractions_do_not_grow_with_channels(name: str) -> None:
+    """Of kernels and matrices that are constants of a program, which it packs."""
+    ours, theirs, *shapes = CONTRACTIONS[name]
+    x, w = (torch.from_numpy(np.random.default_rng(i).normal(size=s).astype("float32")) for i, s in enumerate(shapes))
+    exact = theirs(x.double(), w.double())
+
+    def error(y: torch.Tensor) -> float:
+        return float((y.double() - exact).abs().max())
+
+    array, weight = meta.from_dlpack(x), w.numpy()
+    program = meta.vm.compile(meta.trace(lambda x: ours(x, meta.asarray(weight))))
+    allowed = 2 * error(theirs(x, w))
+    assert error(torch.from_dlpack(program(array))) <= allowed
+    assert error(torch.from_dlpack(ours(array, meta.asarray(weight)))) <= allowed
+
+
 @pytest.mark.parametrize("axis", [0, 1])
 def test_float32_sums_count_beyond_2_to_24(axis: int) -> None:
     """Ones of which a sum in sequence stops at 2**24."""

@@ -121,3 +121,36 @@ def test_ngrams_of_words_are_refused() -> None:
         max_skip_count=0, ngram_counts=[0], ngram_indexes=[0], pool_strings=["a"]>(x) }"""
     with pytest.raises(UnsupportedError, match="the n-grams are of words; expected integers: meta has no tensors of"):
         from_onnx(parsed(text))
+
+
+NAN = np.array(np.nan, "float32")
+EDGES: dict[str, tuple[str, int, tuple[np.ndarray, ...]]] = {
+    "a size that the operator knows": (
+        """main (float[n, k] x) => (float[n, m] y) {
+            w = Constant<value_floats=[1.0, 2.0, 3.0, 4.0, 5.0, 6.0]>()
+            shape = Constant<value_ints=[3, 2]>()
+            matrix = Reshape(w, shape)
+            y = MatMul(x, matrix)
+        }""", 21, (np.ones((2, 3), "float32"),)),
+    "sizes that must be equal": (
+        "main (float[n, 3] x, float[m, 3] z) => (float[n, 3] y) { y = Add(x, z) }", 21,
+        (np.ones((2, 3), "float32"), np.ones((2, 3), "float32"))),
+    "positions of a number": ("main (float x) => (int64[a, b] y) { y = NonZero(x) }", 21, (np.array(3, "float32"),)),
+    "positions of 0": ("main (float x) => (int64[a, b] y) { y = NonZero(x) }", 21, (np.array(0, "float32"),)),
+    "a limit of NaN": ("main (float[3] x, float low) => (float[3] y) { y = Clip(x, low) }", 21,
+                       (np.array([1, -2, 3], "float32"), NAN)),
+    "an upper limit of NaN": ("main (float[3] x, float low, float high) => (float[3] y) { y = Clip(x, low, high) }", 21,
+                              (np.array([1, -2, np.nan], "float32"), np.array(0, "float32"), NAN)),
+    "one scale beside an axis": (
+        """main (uint8[4] x) => (float[4] y)
+            <float[1] scale = {0.5}, uint8[1] zero = {1}> { y = DequantizeLinear(x, scale, zero) }""", 10,
+        (np.arange(4, dtype="uint8"),)),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", EDGES)
+def test_edges_agree_with_onnxruntime(name: str) -> None:
+    body, opset, inputs = EDGES[name]
+    model = parsed(body, opset)
+    program = from_onnx(model)
+    check(program, model, *inputs)

@@ -303,3 +303,17 @@ def test_ranges_of_integers_begin_and_end_at_integers(name: str, dtype: torch.dt
     for start, end, steps in ((2.3, 0, 50), (1.9, 0.2, 7), (0, 2.99, 5), (2.2, 2.9, 1), (0.7, 0.2, 0)):
         expected = getattr(torch, name)(start, end, steps, dtype=dtype)
         assert np.array_equal(row(start, end, steps, dtype=dtype).numpy(), expected.numpy())
+
+
+@pytest.mark.parametrize("dtype", [torch.int64, torch.int32, torch.uint8, torch.float32, None])
+@pytest.mark.parametrize("arguments", [(3.1,), (0.5, 3.1), (0, 3.9, 1.9), (5, 0.5, -1.5), (2.7, 6.2)])
+def test_ranges_with_fractions(arguments: tuple[float, ...], dtype: Any) -> None:
+    ours = aten.find("arange", strict=True)(*arguments, dtype=dtype)
+    expected = torch.arange(*arguments, dtype=dtype)
+    assert (str(ours.dtype), ours.tolist()) == (str(expected.dtype).removeprefix("torch."), expected.tolist())
+
+
+def test_vdot_conjugates() -> None:
+    x, y = torch.tensor([1 + 2j, 3j]), torch.tensor([2 - 1j, 1 + 1j])
+    ours = aten.find("vdot", strict=True)(meta.from_dlpack(x), meta.from_dlpack(y))
+    assert ours.item() == torch.vdot(x, y).item()

@@ -58,6 +58,15 @@ def test_integers_and_bool() -> None:
         compare(ours, theirs, hosts, order=0)
 
 
+@pytest.mark.parametrize("factors", [(0.5, 2.0), (0.5j, 2), (1, 0.5 - 1j)])
+@pytest.mark.parametrize("name", ["addmm", "addmv", "addbmm", "baddbmm", "addr"])
+def test_factors_of_complex_products(name: str, factors: tuple[complex, complex]) -> None:
+    hosts = [(x + 1j * normal(*x.shape, seed=1)) for x in ROWS[name][2]]
+    scales = dict(zip(("beta", "alpha"), factors, strict=True))
+    ours = getattr(meta, name)(*map(meta.array, hosts), **scales)
+    assert_same(ours, getattr(torch, name)(*map(torch.tensor, hosts), **scales))
+
+
 def test_a_beta_of_zero_does_not_read_the_added_tensor() -> None:
     y = meta.addmm(meta.full((2, 2), float("nan")), meta.ones((2, 3)), meta.ones((3, 2)), beta=0)
     assert y.tolist() == [[3.0, 3.0], [3.0, 3.0]]

@@ -23,8 +23,9 @@ def _pad(x: Any, pad_width: Any, pad_value: float = 0.0) -> Any:
 
 def _extended(x: Any, pad_width: Any, pad_value: float, mode: str) -> Any:
     for axis, pair in enumerate(pad_width):
-        places = np.pad(np.arange(x.shape[axis]), pair, mode)
-        x = x.index_select(axis, torch.from_numpy(places))
+        before, after = (max(width, 0) for width in pair)
+        places = np.pad(np.arange(x.shape[axis]), (before, after), mode)
+        x = x.index_select(axis, torch.from_numpy(places[max(-pair[0], 0) : len(places) - max(-pair[1], 0)]))
     return x
 
 
@@ -53,6 +54,8 @@ SAMPLES = [
     *(Sample("pad", T(2, 4), ((1, 0), (3, 2)), 0.0, mode, ref=_extended) for mode in ("edge", "reflect", "symmetric")),
     Sample("pad", T(3, 4), ((-1, 2), (1, -2)), 1.5, ref=_pad),
     *(Sample("pad", T(2, 4), ((1, 0), (-1, 2)), 0.0, mode, ref=_cropped) for mode in ("edge", "wrap")),
+    *(Sample("pad", T(2, 4), ((-1, 1), (3, -2)), 0.0, mode, ref=_extended) for mode in ("edge", "reflect")),
+    Sample("pad", T(2, 4), ((-2, 2), (2, -4)), 0.0, "symmetric", ref=_extended),
     Sample("repeat", T(2, 3), 2, ref=_repeat),
     Sample("repeat", T(2, 3), 3, axis=-1, ref=_repeat),
     Sample("repeat", T(2, 3), 0, axis=0, ref=_repeat),
