@@ -109,7 +109,9 @@ def bags_of(indices: Tensor, offsets: Tensor | None, include_last_offset: bool) 
         return bags, number
     number = offsets.shape[0] - include_last_offset
     position = meta.arange(0, indices.size, 1, "int64", indices.device)
-    begins = meta.strided_slice(meta.cast(offsets, "int64"), (0,), (number,))
+    begins = meta.cast(offsets, "int64")
+    if include_last_offset:
+        begins = meta.take(begins, meta.arange(0, number, 1, "int64", indices.device), 0)
     return meta.searchsorted(begins, position, right=True) - 1, number
 
 
