@@ -13,6 +13,7 @@ from meta.backend.memory import allocation, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
 from meta.dim import SymDim, size_error
+from meta.dtype import is_complex, real_dtype
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.builder import Builder
@@ -60,7 +61,9 @@ class Emitter:
         def operand(size: Any) -> Any:
             if not types:
                 raise size_error(op.name, size, "a tensor operand")
-            return self.emit(get("full"), ((), size, promoted_dtype(*types, *numbers, 1), types[0].device))
+            dtype = promoted_dtype(*types, *numbers, 1)  # libraries fill complex tensors, with plain numbers alone
+            value = self.emit(get("full"), ((), size, real_dtype(dtype), types[0].device))
+            return self.emit(get("cast"), (value, dtype)) if is_complex(dtype) else value
 
         return tuple(operand(a) if i in operands and isinstance(a, SymDim) else a for i, a in enumerate(args))
 
