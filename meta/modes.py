@@ -44,6 +44,8 @@ class Modes(local):
     """Records an operator call (op, normalised arguments) instead of running it; set by a trace or a pass."""
     transform: Any = None
     """The innermost meta.autograd.levels.Level that this thread is in; its method `emit` is the mode `emit`."""
+    checks_positions: bool = False
+    """Whether compiled programs refuse positions out of range, as with META_CHECK=1."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every chosen operator."""
     profiler: Any = None
@@ -141,5 +143,6 @@ def is_grad_enabled() -> bool:
 
 
 def checks_always() -> bool:
-    """Whether the environment asks for checks of positions where they cost time: on GPUs and in compiled programs."""
-    return os.environ.get("META_CHECK", "0").strip().lower() not in ("", "0", "off", "false", "no")
+    """Whether checks of positions are asked for where they cost time: on GPUs and in compiled programs."""
+    asked = os.environ.get("META_CHECK", "0").strip().lower() not in ("", "0", "off", "false", "no")
+    return asked or modes.checks_positions

@@ -14,6 +14,7 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.dim import SymDim, size_error
 from meta.dim_expressions import SizeNumber
+from meta.dtype import is_complex, real_dtype
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.builder import Builder
@@ -62,8 +63,10 @@ class Emitter:
             if not types:
                 raise size_error(op.name, size, "a tensor operand")
             device = types[0].device
-            if isinstance(size, SymDim):
-                return self.emit(get("full"), ((), size, promoted_dtype(*types, *numbers, 1), device))
+            if isinstance(size, SymDim):  # libraries fill complex tensors, with plain numbers alone
+                dtype = promoted_dtype(*types, *numbers, 1)
+                value = self.emit(get("full"), ((), size, real_dtype(dtype), device))
+                return self.emit(get("cast"), (value, dtype)) if is_complex(dtype) else value
             return meta.cast(
                 self._number(size, device), promoted_dtype(*types, *numbers, 1 if size.is_integer else 1.0)
             )

@@ -20,7 +20,7 @@ from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
 from meta.backend.tvm.kernel import Compiled, Kernel, build
-from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
+from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, rounded
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec, size_name
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
@@ -177,7 +177,12 @@ def spec(
 
     numbers: the types of the numbers that the kernel takes at run time, by position."""
     args, outs = _symbolic_types(payload, call) if symbolic else (call.args, call.outputs())
-    args = tuple((numbers or {}).get(i, arg) for i, arg in enumerate(args))
+    numbers = numbers or {}
+    positions = _scalar_operands(payload, call, numbers)
+    if positions and dtypes.is_float(dtype := _scalar_dtype(call, positions)):
+        # A kernel that takes the number as an operand gets it in this dtype.
+        args = tuple(rounded(arg, dtype) if i in positions else arg for i, arg in enumerate(args))
+    args = tuple(numbers.get(i, arg) for i, arg in enumerate(args))
     kernel_spec = _kernel_spec(payload, call, args, outs)
     return replace(kernel_spec, index="int32") if symbolic and _fits_int32(kernel_spec, call) else kernel_spec
 
@@ -253,7 +258,7 @@ def _extent(value: Dim) -> int | str:
     return str(value) if isinstance(value, SymDim) else value
 
 
-def _scalar_operands(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, NumberSpec]) -> tuple[int, ...]:
+def _scalar_operands(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, Any]) -> tuple[int, ...]:
     """Positions of the numbers that are 0-d operands: those in place of a tensor."""
     return tuple(
         i
@@ -269,14 +274,21 @@ def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
     """The same call with the numbers at `positions` as 0-d tensors of the dtype that the operator computes in."""
     if not positions:
         return call
-    numbers = [call.args[i] for i in positions]
-    dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
-    if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()):
-        dtype = "float64"
-    args = list(call.args)
-    for i in positions:
-        args[i] = tensor_type((), dtype, call.device)
-    return replace(call, args=tuple(args))
+    scalar = tensor_type((), _scalar_dtype(call, positions), call.device)
+    return replace(call, args=tuple(scalar if i in positions else arg for i, arg in enumerate(call.args)))
+
+
+_PRECISE_NUMBERS = frozenset({"add", "divide", "floor_divide", "multiply", "subtract"})
+"""Operators that round a number beside halves to the dtype in which they compute, as torch does; others round it to the
+dtype of the tensor."""
+
+
+def _scalar_dtype(call: CallInfo, positions: tuple[int, ...]) -> str:
+    """The dtype of the numbers at `positions`, which are operands."""
+    dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *[call.args[i] for i in positions])
+    if call.op.name in _PRECISE_NUMBERS:
+        dtype = dtypes.accumulation_dtype(dtype)
+    return "float64" if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()) else dtype
 
 
 def _bind_constants(shared: Kernel, call: CallInfo, lifted: CallInfo, positions: tuple[int, ...]) -> Kernel:

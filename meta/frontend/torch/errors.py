@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from meta.errors import MetaError, NotSupportedError
+from meta.errors import MetaError, NotSupportedError, PositionError
 
 
 class TorchProgramError(MetaError, ValueError):
@@ -19,3 +19,7 @@ class UnsupportedError(TorchProgramError, NotSupportedError):
     def __init__(self, *parts: str, operators: Mapping[str, int] | None = None, **fields: str | None) -> None:
         super().__init__(*parts, **fields)
         self.operators: Mapping[str, int] = operators or {}
+
+
+class IndexRangeError(PositionError, RuntimeError):
+    """An index out of range in a compiled graph; torch raises an IndexError or a RuntimeError, by operator."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import keyword
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from meta.dim import is_name
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.fx import dtype_of as dtype_of
 from meta.frontend.torch.fx import read_graph
@@ -99,11 +101,12 @@ def read_program(program: Any, device: Any) -> Exported:
             values[spec.target] = tensor
     entry = program.module_call_graph[0].signature
     arguments = tree_of(program.call_spec.in_spec)
+    names = _size_names(program)
     return Exported(
-        read_graph(program.graph_module, device=device), inputs, outputs, values,
+        read_graph(program.graph_module, device=device, names=names), inputs, outputs, values,
         {name: _memory(value) for name, value in values.items()}, arguments,
         argument_names(arguments, getattr(entry, "forward_arg_names", None)), tree_of(program.call_spec.out_spec),
-        {str(symbol): _range(bounds) for symbol, bounds in program.range_constraints.items()},
+        {names.get(str(symbol), str(symbol)): _range(bounds) for symbol, bounds in program.range_constraints.items()},
     )  # fmt: skip
 
 
@@ -153,6 +156,28 @@ def _memory(tensor: Any) -> Any:
     if not tensor.numel():
         return id(tensor)
     return tensor.data_ptr(), tuple(tensor.shape), tuple(tensor.stride()), tensor.dtype
+
+
+def _size_names(program: Any) -> dict[str, str]:
+    """Symbol -> the name that its `torch.export.Dim` has, where it has one that no other symbol has."""
+    values = [node.meta.get("val") for node in program.graph.nodes if node.op == "placeholder"]
+    environment = next((v.fake_mode.shape_env for v in values if getattr(v, "fake_mode", None) is not None), None)
+    if environment is None:
+        return {}
+    given: dict[str, set[str]] = {}
+    for symbol, sources in environment.var_to_sources.items():
+        kept = str(environment.replacements.get(symbol, symbol))
+        for source in sources:
+            name = environment.source_name_to_debug_name.get(source.name, source.name)
+            if is_name(name) and not name.startswith("L."):
+                given.setdefault(kept, set()).add(name)
+    uses = Counter(name for names in given.values() for name in names)
+    symbols = set(map(str, program.range_constraints))
+    return {
+        symbol: min(names)
+        for symbol, names in given.items()
+        if symbol in symbols and uses[min(names)] == 1 and min(names) not in symbols
+    }
 
 
 def _range(bounds: Any) -> tuple[int, int | None]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Any
 
 from meta import dtype as dtypes
@@ -19,16 +20,19 @@ from meta.ir.type import TensorType, tensor_type
 _FRAME = re.compile(r'File "([^"\n]+)", line (\d+)')
 
 
-def read_graph(graph: Any, module: Any = None, device: Device | str | None = None) -> Graph:
+def read_graph(
+    graph: Any, module: Any = None, device: Device | str | None = None, names: Mapping[str, str] = MappingProxyType({})
+) -> Graph:
     """An FX graph, or GraphModule, as data.
 
     module: the GraphModule that `get_attr` nodes refer to, by default the graph's owner.
     device: where all of the program runs, in place of the devices that the graph names; None keeps those.
+    names: of symbolic sizes, in place of torch's.
     Placeholders have the types of their fake values (`node.meta["val"]`), None where there are none.
 
     Raises UnsupportedError for values of dtypes and sizes that meta lacks, TorchProgramError for nodes that are no
     calls of functions (a graph that Dynamo captured, before AOTAutograd or export)."""
-    reader = _FxReader(module if module is not None else _owner(graph), device)
+    reader = _FxReader(module if module is not None else _owner(graph), device, names)
     return reader.graph(getattr(graph, "graph", graph))
 
 
@@ -37,9 +41,10 @@ def _owner(graph: Any) -> Any:
 
 
 class _FxReader:
-    def __init__(self, module: Any, device: Device | str | None) -> None:
+    def __init__(self, module: Any, device: Device | str | None, names: Mapping[str, str]) -> None:
         self.module = module
         self.device = device
+        self.names = names
         self.constants: dict[str, Any] = {}
         self.subgraphs: dict[str, Graph] = {}
 
@@ -49,7 +54,8 @@ class _FxReader:
         output: Any = None
         for node in graph.nodes:
             if node.op == "placeholder":
-                inputs.append(Placeholder(node.name, self.located(node, value_type, node.meta.get("val"), self.device)))
+                value = node.meta.get("val")
+                inputs.append(Placeholder(node.name, self.located(node, value_type, value, self.device, self.names)))
             elif node.op == "call_function":
                 nodes.append(self.located(node, self.call, node))
             elif node.op == "get_attr":
@@ -96,7 +102,7 @@ class _FxReader:
         for part in str(node.target).split("."):
             value = getattr(value, part, None)
         if hasattr(value, "graph"):
-            self.subgraphs[node.name] = _FxReader(value, self.device).graph(value.graph)
+            self.subgraphs[node.name] = _FxReader(value, self.device, self.names).graph(value.graph)
         elif hasattr(value, "__dlpack__"):
             self.constants[node.name] = value
         else:
@@ -118,7 +124,7 @@ class _FxReader:
         if kind.__name__ == "Node":
             return self.subgraphs.get(value.name) or Ref(value.name)
         if kind.__name__ == "SymInt":
-            return dim_of(value)
+            return dim_of(value, self.names)
         return plain_value(value, self.device)
 
 
@@ -167,17 +173,18 @@ def dtype_of(dtype: Any) -> str:
         raise UnsupportedError("torch", f"the dtype {dtype} is not supported", error.expected) from None
 
 
-def value_type(value: Any, device: Device | str | None = None) -> Any:
+def value_type(value: Any, device: Device | str | None = None, names: Mapping[str, str] = MappingProxyType({})) -> Any:
     """The type of a fake tensor, a size, or the plain value itself.
 
-    device: in place of the tensor's own. Raises UnsupportedError for dtypes, sizes and layouts that meta lacks."""
+    device: in place of the tensor's own.  names: of symbolic sizes, in place of torch's.
+    Raises UnsupportedError for dtypes, sizes and layouts that meta lacks."""
     if hasattr(value, "shape") and hasattr(value, "dtype"):
         if str(getattr(value, "layout", "torch.strided")) != "torch.strided":
             raise UnsupportedError("torch", f"a tensor has the layout {value.layout}", "dense tensors")
-        shape = tuple(map(dim_of, value.shape))
+        shape = tuple(dim_of(size, names) for size in value.shape)
         return tensor_type(shape, dtype_of(value.dtype), device if device is not None else str(value.device))
     if type(value).__name__ in ("SymInt", "SymFloat", "SymBool"):
-        return dim_of(value)
+        return dim_of(value, names)
     return value
 
 

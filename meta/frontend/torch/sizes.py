@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import reduce
+from types import MappingProxyType
 from typing import Any
 
 from meta.dim import Dim, SymDim, is_name, maximum, minimum, sym
 from meta.frontend.torch.errors import UnsupportedError
 
 
-def dim_of(size: Any) -> Dim:
-    """A size of torch (an int or a SymInt) as one of meta.
+def dim_of(size: Any, names: Mapping[str, str] = MappingProxyType({})) -> Dim:
+    """A size of torch (an int or a SymInt) as one of meta. names: of symbols in place of torch's.
 
     Raises UnsupportedError for an expression that no polynomial with floor divisions expresses."""
     if isinstance(size, (int, SymDim)):
         return size
     expression = getattr(getattr(size, "node", None), "expr", size)
-    return of_expression(expression)
+    return of_expression(expression, names)
 
 
-def of_expression(expression: Any) -> Dim:
+def of_expression(expression: Any, names: Mapping[str, str] = MappingProxyType({})) -> Dim:
     """An expression of SymPy as a size. Raises UnsupportedError as `dim_of` does."""
     if getattr(expression, "is_Integer", False):
         return int(expression)
     if getattr(expression, "is_Symbol", False):
-        return named(str(expression))
+        return named(names.get(str(expression), str(expression)))
     convert = FUNCTIONS.get(type(expression).__name__)
     if convert is None:
         raise _unsupported(expression)
-    result: Any = convert(*map(of_expression, expression.args))
+    result: Any = convert(*(of_expression(part, names) for part in expression.args))
     if result is None:
         raise _unsupported(expression)
     return result

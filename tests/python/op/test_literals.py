@@ -178,3 +178,21 @@ def test_a_bool_beside_complex_numbers_is_the_number_one(name: str) -> None:
     x, function = meta.array([1 + 2j, 1]), getattr(meta, name)
     np.testing.assert_array_equal(function(x, True).numpy(), function(x, 1).numpy())
     np.testing.assert_array_equal(function(True, x).numpy(), function(1, x).numpy())
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda x: x**-111.999, lambda x: x % 1.0001, lambda x: x >= 1.0001, lambda x: 1.0001**x, lambda x: x // 1.0001,
+        lambda x: x * 1.0059, lambda x: x + 0.0307, lambda x: x / 1.0059, lambda x: 0.0307 - x,
+    ],
+)  # fmt: skip
+def test_numbers_beside_halves_are_rounded_as_in_torch(function: Callable[[Any], Any], dtype: str):
+    """In programs as eagerly: the exponent -111.999 is -112, for which negative bases have powers. Sums, products and
+    quotients are computed in float32 with the number itself."""
+    values = [-1.0, 1.0, 2.0, 1.01, *np.linspace(0.5, 300, 500).tolist()]
+    x, like = meta.array(values).cast(dtype), torch.tensor(values).to(getattr(torch, dtype))
+    expected = function(like).to(torch.float64).numpy()
+    for result in (function(x), meta.vm.compile(meta.trace(function))(x)):
+        np.testing.assert_array_equal(result.cast("float64").numpy(), expected)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
@@ -21,6 +21,15 @@ def scaled(x: Any, factor: Any) -> Any:
     if isinstance(factor, int) and factor < 0 and is_tensor(x) and dtypes.is_unsigned(x.dtype):
         factor %= 2 ** (8 * dtypes.itemsize(x.dtype))
     return x if isinstance(factor, (int, float)) and factor == 1 else meta.multiply(x, factor)
+
+
+def scaled_sum(combine: Callable[[Any, Any], Any], x: Any, y: Any, factor: Any) -> Any:
+    """The sum or difference of x and `factor` times y, which is rounded once for halves."""
+    halves = {t.dtype for t in (x, y) if is_tensor(t)}
+    if (isinstance(factor, (int, float)) and factor == 1) or len(halves) > 1 or not halves.issubset(dtypes.HALVES):
+        return combine(x, scaled(y, factor))
+    wide = [meta.cast(t, "float32") if is_tensor(t) else t for t in (x, y)]
+    return meta.cast(combine(wide[0], scaled(wide[1], factor)), halves.pop())
 
 
 def in_dtype(x: Any, dtype: Any) -> Any:

@@ -75,9 +75,6 @@ ROWS: Rows = {
         meta.mse_loss_dx(self, target, grad_output, reduction_name(reduction)),
     "multilabel_margin_loss_backward": lambda grad_output, self, target, reduction, is_target:
         _gradient("multilabel_margin_loss", grad_output, self, target, reduction),
-    **dict.fromkeys(("nll_loss_backward", "nll_loss2d_backward"),
-        lambda grad_output, self, target, weight, reduction, ignore_index, total_weight:
-            meta.nll_loss_dx(grad_output, target, weight, self.shape, reduction_name(reduction), ignore_index)),
     "sigmoid_backward": lambda grad_output, output: meta.sigmoid_dx(output, grad_output),
     "silu_backward": lambda grad_output, self: meta.silu_dx(self, grad_output),
     "smooth_l1_loss_backward": lambda grad_output, self, target, reduction, beta:
@@ -85,6 +82,17 @@ ROWS: Rows = {
     "tanh_backward": lambda grad_output, output: meta.tanh_dx(output, grad_output),
     "threshold_backward": lambda grad_output, self, threshold: meta.threshold_dx(self, grad_output, threshold),
 }  # fmt: skip
+
+
+@into(ROWS, "nll_loss_backward", "nll_loss2d_backward")
+def nll_loss_backward(
+    grad_output: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
+) -> Any:
+    """The mean is over the weight that the forward operator returned, or that a caller passes in its place."""
+    kind = reduction_name(reduction)
+    if kind == "mean":
+        kind, grad_output = "sum", grad_output / total_weight
+    return meta.nll_loss_dx(grad_output, target, weight, self.shape, kind, ignore_index)
 
 
 @into(ROWS)

@@ -66,7 +66,7 @@ def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any
 def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Any:
     """For a single tensor: the positions 0, 1, ..., each repeated so often."""
     if repeats is None:
-        return meta.repeat_interleave(meta.arange(0, self.shape[0], 1, "int64", self.device), self)
+        return meta.repeat_interleave(meta.arange(0, self.shape[0], 1, self.dtype, self.device), self)
     return meta.repeat_interleave(self, repeats, dim)
 
 

@@ -178,7 +178,8 @@ def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
     Normalization", 2016)."""
     wide = accumulation_dtype(v.dtype)
     norm = meta.linalg.vector_norm(meta.cast(v, wide), 2, _other_axes(v, dim), True)
-    return meta.cast(meta.cast(v, wide) * (meta.cast(g, wide) / norm), v.dtype), norm
+    slices = meta.reshape(meta.cast(g, wide), norm.shape)
+    return meta.cast(meta.cast(v, wide) * (slices / norm), v.dtype), meta.reshape(norm, g.shape)
 
 
 @into(ROWS)
@@ -186,6 +187,8 @@ def _weight_norm_interface_backward(grad_w: Any, saved_v: Any, saved_g: Any, sav
     """The gradients of v and g."""
     wide = saved_norms.dtype
     dw, v, g = (meta.cast(x, wide) for x in (grad_w, saved_v, saved_g))
-    dg = meta.sum(dw * v, _other_axes(v, dim), True) / saved_norms
-    dv = (dw - v * (dg / saved_norms)) * (g / saved_norms)
-    return meta.cast(dv, saved_v.dtype), meta.cast(dg, saved_g.dtype)
+    products = meta.sum(dw * v, _other_axes(v, dim), True)
+    norms, g = (meta.reshape(x, products.shape) for x in (saved_norms, g))
+    dg = products / norms
+    dv = (dw - v * (dg / norms)) * (g / norms)
+    return meta.cast(dv, saved_v.dtype), meta.cast(meta.reshape(dg, saved_g.shape), saved_g.dtype)

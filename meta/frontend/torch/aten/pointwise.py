@@ -10,7 +10,7 @@ from meta.dim import SymDim
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, direct, into, same
-from meta.frontend.torch.aten._values import is_tensor, scaled
+from meta.frontend.torch.aten._values import is_tensor, scaled_sum
 
 ROWS: Rows = {
     **same(
@@ -35,9 +35,9 @@ ROWS: Rows = {
     "neg": "negative", "pow": "power", "remainder": "mod", "special_gammainc": "igamma", "special_gammaincc": "igammac",
     "special_gammaln": "lgamma", "special_multigammaln": "mvlgamma", "special_psi": "digamma",
     "special_zeta": direct("zeta", self="x1", other="x2"), "true_divide": "divide",
-    "add": lambda self, other, *, alpha=1: meta.add(self, scaled(other, alpha)),
-    **dict.fromkeys(("sub", "subtract"), lambda self, other, *, alpha=1: meta.subtract(self, scaled(other, alpha))),
-    "rsub": lambda self, other, alpha=1: meta.subtract(other, scaled(self, alpha)),
+    "add": lambda self, other, *, alpha=1: scaled_sum(meta.add, self, other, alpha),
+    **dict.fromkeys(("sub", "subtract"), lambda self, other, *, alpha=1: scaled_sum(meta.subtract, self, other, alpha)),
+    "rsub": lambda self, other, alpha=1: scaled_sum(meta.subtract, other, self, alpha),
     "clamp_min": lambda self, min: clamp(self, min, None),
     "clamp_max": lambda self, max: clamp(self, None, max),
     "sign": lambda self: self if self.dtype == "bool" else meta.sign(self),

@@ -9,6 +9,7 @@ import numpy as np
 
 import meta
 from meta.dim import is_static, product
+from meta.dtype import int_range, is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
@@ -44,6 +45,16 @@ def as_strided(self: Any, size: Sequence[Any], stride: Sequence[Any], storage_of
     places = _places("as_strided", size, stride, offset)
     _check_bounds(self, int(places.max(initial=0)))
     return meta.take(flat, meta.array(places, device=self.device), 0)
+
+
+def resized(memory: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any) -> Any:
+    """The first elements of a 1-d tensor that has the memory of another; where it is too short, what torch fills new
+    memory with when it is deterministic. Raises as `as_strided` does."""
+    missing = product(size) + offset - memory.size
+    if isinstance(missing, int) and missing > 0:
+        unset: Any = float("nan") if is_inexact(memory.dtype) else memory.dtype == "bool" or int_range(memory.dtype)[1]
+        memory = meta.concatenate([memory, meta.full((missing,), unset, memory.dtype, memory.device)])
+    return as_strided(memory, size, stride, offset)
 
 
 @into(ROWS)

@@ -3,11 +3,16 @@
 backend    the entry point: AOTAutograd's graphs, `explain`
 options    what `options={...}` accepts
 convert    a graph of ATen calls as a program
-shapes     sizes and layouts of torch's fake tensors
+split      graphs with sizes that depend on values
+shapes     sizes of torch's fake tensors
+memory     where torch's tensors are in memory: sizes, strides and offsets of each call
+results    which results a program computes, and which are views
 layouts    layouts of activations that the backward graph reads
+writes     the writes that end a graph
 targets    what nodes call
 foreign    operators that torch runs inside of a program
 call       the call of a program with torch tensors
+outputs    what a call returns
 report     what became of each graph
 """
 

@@ -19,6 +19,7 @@ from meta.frontend.torch import aten
 from meta.frontend.torch.dynamo.call import compile_graph
 from meta.frontend.torch.dynamo.options import Options, read_options
 from meta.frontend.torch.dynamo.report import GraphReport, Report
+from meta.frontend.torch.dynamo.results import Order
 
 _reports: list[list[GraphReport]] = []
 """The lists of the `explain` calls in progress."""
@@ -43,11 +44,11 @@ def compile_backend(
     settings = read_options(mode, options)
     reports = list(_reports)
     stable: set[str] = set()
-    layouts: set[str] = set()
+    rearranged: dict[str, Order] = {}
     compiler = aot_autograd(
-        fw_compiler=_compiler("forward", settings, reports, stable, layouts),
-        bw_compiler=_compiler("backward", settings, reports, stable, layouts),
-        inference_compiler=_compiler("inference", settings, reports, stable, layouts),
+        fw_compiler=_compiler("forward", settings, reports, stable, rearranged),
+        bw_compiler=_compiler("backward", settings, reports, stable, rearranged),
+        inference_compiler=_compiler("inference", settings, reports, stable, rearranged),
         decompositions=decompositions(),
         keep_inference_input_mutations=True,  # programs write them
         partition_fn=min_cut_rematerialization_partition if settings.partition == "min_cut" else default_partition,
@@ -56,18 +57,18 @@ def compile_backend(
 
 
 def _compiler(
-    kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str], layouts: set[str]
+    kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str], rearranged: dict[str, Order]
 ) -> Callable[..., Any]:
     """A compiler of graphs of a kind. stable: the names of parameters and buffers among the inputs of the forward
-    graph, which the backward graph reads by the same names.  layouts: the layouts of activations with channels last."""
+    graph, which the backward graph reads by the same names.  rearranged: see `compile_graph`."""
 
     def compile_one(module: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         if kind != "backward":
             stable.clear()
             stable.update(_parameter_names(module))
-            layouts.clear()
+            rearranged.clear()
         with _disable_current_modes():
-            run, report = compile_graph(module, kind, options, stable, layouts)
+            run, report = compile_graph(module, kind, options, stable, rearranged)
         for each in reports:
             each.append(report)
         run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list to such a function

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NoReturn
 
 import torch
 from torch.fx import GraphModule, Interpreter
@@ -12,40 +12,57 @@ from torch.fx import GraphModule, Interpreter
 from meta.backend.cuda import streams
 from meta.backend.memory.allocation import ALIGNMENT
 from meta.device import Device
-from meta.dim import SymDim, evaluate
 from meta.dtype import is_complex
-from meta.frontend.torch.dynamo.convert import Converted, Output, convert
-from meta.frontend.torch.dynamo.layouts import kept_results, saved_activations
+from meta.errors import MetaError, NotSupportedError, PositionError
+from meta.frontend.torch.dynamo.convert import Converted, convert
+from meta.frontend.torch.dynamo.layouts import channel_candidates, kept_results, last_channels, saved_results
+from meta.frontend.torch.dynamo.memory import (
+    Layout,
+    allocator,
+    fill,
+    symbol_reader,
+    symbol_sources,
+)
 from meta.frontend.torch.dynamo.options import Options
+from meta.frontend.torch.dynamo.outputs import getter, receiver, returned
 from meta.frontend.torch.dynamo.report import GraphReport
+from meta.frontend.torch.dynamo.results import Order
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
-from meta.ir.analysis import result_sources
-from meta.ir.expr import MUTATES
-from meta.ir.module import Module
+from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
+from meta.frontend.torch.errors import IndexRangeError
 from meta.ir.type import TensorType, leaf_types
+from meta.modes import scoped
 from meta.vm.executor import compile_record
 from meta.vm.lower.python_errors import reraise
-from meta.vm.runner import unpacker
 
 Run = Callable[[list[Any]], list[Any]]
 """A call with the values of the placeholders."""
 
-_as_torch: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
-
 
 def compile_graph(
-    module: GraphModule, kind: str, options: Options, stable: Collection[str] = (), layouts: set[str] | None = None
-) -> tuple[Run, GraphReport]:
+    module: GraphModule, kind: str, options: Options, stable: Collection[str] = (),
+    rearranged: dict[str, Order] | None = None, *, is_part: bool = False,
+) -> tuple[Run, GraphReport]:  # fmt: skip
     """The call of a graph, and what became of it. kind: "inference", "forward" or "backward".
 
     stable: the placeholders that mostly have the same memory, such as parameters.
-    layouts: receives the names of the activations that a forward graph returns with their channels last in memory; a
-        backward graph takes them so."""
+    rearranged: receives the names of the activations that a forward graph returns in other memory than torch says, and
+        the order of their axes there; a backward graph takes them so.
+    is_part: whether the graph is a part of one whose sizes depend on values."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = [n.meta["val"] for n in placeholders]
     symbols = sorted(symbols_of(values))
-    sources = _symbol_sources(values)
+    sources = symbol_sources(values)
     stable_positions = frozenset(i for i, node in enumerate(placeholders) if node.name in stable)
+    rearranged = {} if rearranged is None else rearranged
+    builder = _Builder(module, kind, sources, options, stable_positions, rearranged)
+    dependent = () if is_part else dependent_nodes(module)
+    if dependent:
+        run, report = split_graph(
+            module, kind, dependent, lambda part: compile_graph(part, "inference", options, stable, is_part=True)
+        )
+        options.refuse(kind, report.fallbacks)
+        return run, report
     try:
         if any(isinstance(v, torch.Generator) for v in values):
             raise NeedsTorch("it takes a generator of random numbers")
@@ -53,47 +70,82 @@ def compile_graph(
         if missing:
             raise NeedsTorch(f"no input has the size {missing[0]}")
         try:
-            converted = _converted(module, kind, symbols, options, layouts if layouts is not None else set())
-            options.refuse(kind, converted.fallbacks)
-            return _program(converted, sources, options, stable_positions), _report(kind, converted)
+            return builder.build(Sizes(), symbols)
         except NeedsSizes as error:
             if not symbols:
                 raise NeedsTorch(str(error)) from error
-            return _per_size(module, kind, sources, options, stable_positions, str(error))
+            return _per_size(builder, symbols, str(error))
     except NeedsTorch as error:
         options.refuse_whole(kind, str(error))
+        if kind == "forward":
+            rearranged.clear()
         count = sum(n.op == "call_function" for n in module.graph.nodes)
-        return _by_torch(module), GraphReport(kind, count, by_torch=str(error))
+        return _by_torch(builder), GraphReport(kind, count, by_torch=str(error))
 
 
-def _converted(
-    module: GraphModule, kind: str, symbols: Sequence[str], options: Options, layouts: set[str]
-) -> Converted:
-    """The program of a graph for any of its sizes, whose saved activations have the layout that it computes with."""
-    if kind != "forward":
-        return convert(module, Sizes(), symbols, layouts if kind == "backward" else ())
-    saved = saved_activations(module)
-    converted = convert(module, Sizes(), symbols, saved)
-    if saved:
-        kept = options.compiled(lambda: kept_results(converted.record.module))
-        names = [getattr(r, "name", "") for r in module.graph.output_node().args[0]]  # type: ignore[union-attr]
-        layouts.update(
-            name for name, o in zip(names, converted.outputs, strict=True) if name in saved and o.result in kept
-        )
-    return converted if len(layouts) == len(saved) else convert(module, Sizes(), symbols, layouts)
+@dataclass(frozen=True, slots=True)
+class _Builder:
+    """What is known of a graph; see `compile_graph`."""
+
+    module: GraphModule
+    kind: str
+    sources: Mapping[str, str]
+    options: Options
+    stable: Collection[int]
+    rearranged: dict[str, Order]
+
+    def build(self, sizes: Sizes, symbols: Sequence[str], per_size: str = "") -> tuple[Run, GraphReport]:
+        """The call of a program for the sizes, and a report. Raises NeedsSizes and NeedsTorch as `convert` does."""
+        try:
+            converted = self._converted(sizes, symbols)
+            self.options.refuse(self.kind, converted.fallbacks)
+            checked = self.kind != "backward"  # the forward graph had the same indices
+            run = _program(converted, self.sources, self.options, self.stable, checked=checked)
+        except MetaError as error:
+            if isinstance(error, NotSupportedError) and error.subject == "torch.compile":
+                raise
+            raise NeedsSizes(f"{error.problem}") from error
+        report = GraphReport(self.kind, converted.operators, converted.fallbacks, per_size=per_size)
+        return run, report
+
+    def _converted(self, sizes: Sizes, symbols: Sequence[str]) -> Converted:
+        """The program of a graph, whose saved activations have the layout that it computes with."""
+        module, kind = self.module, self.kind
+        taken, saved = self.rearranged if kind == "backward" else {}, saved_results(module) if kind == "forward" else []
+        names = [node.name for node in saved]
+
+        def converted_with(rearranged: Mapping[str, Order], takes_memory: bool) -> Converted:
+            return convert(
+                module, sizes, symbols, rearranged, names, known=self.sources.keys(), takes_memory=takes_memory
+            )
+
+        candidates = channel_candidates(module, saved)
+        channels: dict[str, Order] = {n.name: last_channels(n.meta["val"].ndim) for n in candidates}
+        if channels:
+            trial = converted_with(channels, False)
+            kept = self.options.compiled(lambda: kept_results(trial.record.module))
+            channels = {name: order for i, (name, order) in enumerate(trial.computed) if i in kept and name in channels}
+        converted = converted_with({**taken, **channels}, _takes_memory(module))
+        self.rearranged.update(converted.rearranged)
+        return converted
 
 
-def _report(kind: str, converted: Converted, per_size: str = "") -> GraphReport:
-    return GraphReport(kind, converted.operators, converted.fallbacks, per_size=per_size)
-
-
-def _by_torch(module: GraphModule) -> Run:
-    interpreter = Interpreter(module)
+def _by_torch(builder: _Builder) -> Run:
+    """A call that torch runs, on arguments in the memory that the graph was recorded with."""
+    interpreter = Interpreter(builder.module)
+    placeholders = [n for n in builder.module.graph.nodes if n.op == "placeholder"]
+    moved = [
+        (i, allocator(Layout.of(n.meta["val"]), None, n.meta["val"].device, builder.sources))
+        for i, n in enumerate(placeholders)
+        if builder.kind == "backward" and n.name in builder.rearranged
+    ]
 
     def run(args: list[Any]) -> list[Any]:
-        values = list(args)
-        args.clear()
-        return list(interpreter.run(*values))
+        values = _drain(args)
+        for i, allocate in moved:
+            values[i] = fill(allocate(values), values[i])
+        results = interpreter.run(*values)
+        return list(results) if isinstance(results, (tuple, list)) else [results]
 
     return run
 
@@ -101,102 +153,72 @@ def _by_torch(module: GraphModule) -> Run:
 # --- sizes -----------------------------------------------------------------------------------------------------------
 
 
-@dataclass(frozen=True, slots=True)
-class _SizeSource:
-    """Where the value of a symbol is among the arguments of a call. axis: None for an int."""
-
-    position: int
-    axis: int | None
-
-    def read(self, args: Sequence[Any]) -> int:
-        x = args[self.position]
-        return int(x if self.axis is None else x.shape[self.axis])
-
-
-def _symbol_sources(values: Sequence[Any]) -> dict[str, _SizeSource]:
-    sources: dict[str, _SizeSource] = {}
-    for i, value in enumerate(values):
-        if isinstance(value, torch.Tensor):
-            for axis, size in enumerate(value.shape):
-                name = plain_symbol(size)
-                if name is not None:
-                    sources.setdefault(name, _SizeSource(i, axis))
-        elif (name := plain_symbol(value)) is not None:
-            sources[name] = _SizeSource(i, None)
-    return sources
-
-
-def _per_size(
-    module: GraphModule,
-    kind: str,
-    sources: dict[str, _SizeSource],
-    options: Options,
-    stable_positions: frozenset[int],
-    reason: str,
-) -> tuple[Run, GraphReport]:
+def _per_size(builder: _Builder, symbols: Sequence[str], reason: str) -> tuple[Run, GraphReport]:
     """A call that compiles the graph for each of its sizes; the first time for those that it was recorded with."""
     runs: dict[tuple[int, ...], Run] = {}
-    names = list(sources)
+    key_of = symbol_reader(symbols, builder.sources)
 
     def build(key: tuple[int, ...]) -> tuple[Run, GraphReport]:
-        converted = convert(module, Sizes(dict(zip(names, key, strict=True))), ())
-        options.refuse(kind, converted.fallbacks)
-        return _program(converted, sources, options, stable_positions), _report(kind, converted, reason)
+        return builder.build(Sizes(dict(zip(symbols, key, strict=True))), (), reason)
 
     def run(args: list[Any]) -> list[Any]:
-        key = tuple([source.read(args) for source in sources.values()])
+        key = key_of(args)
         compiled = runs.get(key)
         if compiled is None:
             compiled = runs[key] = build(key)[0]
         return compiled(args)
 
-    first = _recorded_sizes(module, names)
+    hints = [s.node.hint for s in _symbols(builder.module, symbols)]
+    if None in hints:
+        raise NeedsTorch(reason)
+    first = tuple(map(int, hints))
     runs[first], report = build(first)
     return run, report
 
 
-def _recorded_sizes(module: GraphModule, names: Sequence[str]) -> tuple[int, ...]:
-    """The values that the symbols had when the graph was recorded."""
-    hints: dict[str, int] = {}
+def _symbols(module: GraphModule, names: Sequence[str]) -> tuple[Any, ...]:
+    """The symbolic ints of these names among the inputs of a graph."""
+    found: dict[str, Any] = {}
     for node in module.graph.nodes:
         value: Any = node.meta.get("val") if node.op == "placeholder" else None
-        for size in value.shape if isinstance(value, torch.Tensor) else (value,):
-            name = plain_symbol(size)
-            if name is not None:
-                symbolic: Any = size
-                hints[name] = int(symbolic.node.hint)
-    return tuple(hints[name] for name in names)
+        numbers = (*value.shape, *value.stride()) if isinstance(value, torch.Tensor) else (value,)
+        found |= {str(plain_symbol(n)): n for n in numbers if plain_symbol(n) is not None}
+    return tuple(found[name] for name in names)
 
 
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
 def _program(
-    converted: Converted, sources: dict[str, _SizeSource], options: Options, stable_positions: frozenset[int]
-) -> Run:
-    """The call of a program. stable_positions: of arguments that mostly have the same memory."""
-    outputs = _outputs(converted.outputs, sources)
+    converted: Converted, sources: Mapping[str, str], options: Options, stable_positions: Collection[int],
+    *, checked: bool,
+) -> Run:  # fmt: skip
+    """The call of a program. stable_positions: of arguments that mostly have the same memory.
+
+    checked: whether indices out of range raise errors, as in torch; on CUDA, where torch ends the process, never."""
+    getters = [getter(each, sources) for each in converted.outputs]
     if not converted.record.main.body.results:  # nothing is computed or written
-        return lambda args: _returned(outputs, _drain(args), ())
+        return lambda args: returned(getters, _drain(args))
     device = _device(converted)
     graphs = options.graphs and not converted.random
-    stable = [
-        i for i, each in enumerate(converted.inputs) if each.position in stable_positions or i in converted.written
-    ]
-    program = options.compiled(
-        lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, stable=stable)
-    )
-    copied = _shared_results(program.optimized, converted.outputs)
+    positions = [each.position for each in converted.inputs]
+    written = {positions[i] for i in converted.written if positions[i] < converted.arguments}
+    stable = [i for i, position in enumerate(positions) if position in stable_positions or position in written]
+    with scoped("checks_positions", checked and device.kind == "cpu"):
+        program = options.compiled(
+            lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, stable=stable)
+        )
     fixed = [*[x._data for _, x in converted.record.state], *[c._data for c in program.constants]]
     direct: Sequence[int] = ()  # inputs that kernels of a GPU read or write in place, several elements at once
     if device.kind == "cuda":
         is_graph = program.loaded.destinations is not None
         direct = converted.written if is_graph else range(len(converted.inputs))
     machine, prepare = program.machine, _preparer(converted, sources, direct)
-    types = [t for t in leaf_types(converted.record.main.body.type) if isinstance(t, TensorType)]
-    types = types[: len(types) - len(converted.written)]
-    complexes = [i for i, t in enumerate(types) if is_complex(t.dtype)]
-    unpack = unpacker(len(types))
+    allocators = [
+        None if i in converted.returned else allocator(r.layout, r.elements, str(device), sources)
+        for i, r in enumerate(converted.results)
+    ]
+    receive = receiver(converted, program.optimized, str(device), sources)
     write_back = _writer(converted)
     scope = _stream_scope(device)
 
@@ -208,32 +230,43 @@ def _program(
                 write_back(values, inputs)
             return raw
         except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
-            reraise(error)
+            _raise(error)
 
     def run(args: list[Any]) -> list[Any]:
         values = _drain(args)
+        first = len(values)
+        values += [None if allocate is None else allocate(values) for allocate in allocators]
         if scope is None:
             raw = execute(values)
         else:
             with scope():
                 raw = execute(values)
-        results = unpack(raw)
-        for i, x in enumerate(results):
-            if not isinstance(x, torch.Tensor):
-                results[i] = _as_torch(x.__dlpack__())
-        for i in complexes:
-            results[i] = torch.view_as_complex(results[i])
-        for i in copied:
-            results[i] = results[i].clone()
-        return _returned(outputs, values, results)
+        for i, x in receive(values, raw):
+            values[first + i] = x
+        return returned(getters, values)
 
     return run
+
+
+def _raise(error: Exception) -> NoReturn:
+    """Raise what a function of the program raised."""
+    try:
+        reraise(error)
+    except PositionError as e:
+        raise IndexRangeError(e.subject, e.problem, e.expected, location=e.location) from None
 
 
 def _drain(args: list[Any]) -> list[Any]:
     values = list(args)
     args.clear()
     return values
+
+
+def _takes_memory(module: GraphModule) -> bool:
+    """Whether the program of a graph gets the memory of its results. A CUDA graph has memory of its own, always the
+    same."""
+    values = [node.meta.get("val") for node in module.graph.nodes]
+    return not any(isinstance(value, torch.Tensor) and value.is_cuda for value in values)
 
 
 def _device(converted: Converted) -> Device:
@@ -258,7 +291,7 @@ def _stream_scope(device: Device) -> Callable[[], Any] | None:
 
 
 def _preparer(
-    converted: Converted, sources: dict[str, _SizeSource], aligned: Sequence[int]
+    converted: Converted, sources: Mapping[str, str], aligned: Sequence[int]
 ) -> Callable[[list[Any]], tuple[list[Any], bool]]:
     """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last; and whether any of
     them is another tensor than the argument.
@@ -271,7 +304,7 @@ def _preparer(
         steps = _steps(each.order, isinstance(kind, TensorType) and is_complex(kind.dtype))
         if steps is not None:
             special.append((i, steps))
-    carried = [sources[name] for name in converted.carried]
+    carried = symbol_reader(converted.carried, sources)
 
     def prepare(values: list[Any]) -> tuple[list[Any], bool]:
         inputs, is_moved = [values[i] for i in positions], bool(special)
@@ -283,8 +316,7 @@ def _preparer(
         for i in aligned:
             if inputs[i].data_ptr() % ALIGNMENT:
                 inputs[i], is_moved = inputs[i].clone(), True
-        if carried:
-            inputs += [torch.empty((source.read(values), 0), dtype=torch.uint8) for source in carried]
+        inputs += [torch.empty((size, 0), dtype=torch.uint8) for size in carried(values)]
         return inputs, is_moved
 
     return prepare
@@ -301,7 +333,7 @@ def _writer(converted: Converted) -> Callable[[Sequence[Any], Sequence[Any]], No
             if source.data_ptr() != target.data_ptr():
                 source = torch.view_as_complex(source) if target.is_complex() else source
                 with torch.no_grad():
-                    target.copy_(source if each.order is None else source.permute(inverse(each.order)))
+                    fill(target, source if each.order is None else source.permute(inverse(each.order)))
 
     return write_back
 
@@ -312,47 +344,3 @@ def _steps(order: tuple[int, ...] | None, is_complex: bool) -> Callable[[torch.T
             (x if order is None else x.permute(order)).resolve_conj().resolve_neg().contiguous()
         )
     return None if order is None else lambda x: x.permute(order)
-
-
-# --- results ---------------------------------------------------------------------------------------------------------
-
-_Getter = Callable[[Sequence[Any], Sequence[Any]], Any]
-"""(the arguments of the call, the results of the program) -> what the graph returns at one place."""
-
-
-def _outputs(outputs: Sequence[Output], sources: dict[str, _SizeSource]) -> list[_Getter]:
-    return [_getter(each, sources) for each in outputs]
-
-
-def _returned(getters: Sequence[_Getter], values: Sequence[Any], results: Sequence[Any]) -> list[Any]:
-    return [get(values, results) for get in getters]
-
-
-def _getter(output: Output, sources: dict[str, _SizeSource]) -> _Getter:
-    if output.placeholder is not None:
-        position = output.placeholder
-        return lambda values, _: values[position]
-    if output.result is not None:
-        index, order = output.result, output.order
-        if order is None:
-            return lambda _, results: results[index]
-        return lambda _, results: results[index].permute(order)
-    number = output.number
-    if not isinstance(number, SymDim):
-        return lambda *_: number
-    return lambda values, _: evaluate(number, {name: source.read(values) for name, source in sources.items()})
-
-
-def _shared_results(module: Module, outputs: Sequence[Output]) -> list[int]:
-    """The results whose memory a program shares with its parameters or with an earlier result, where torch's do not:
-    they are copied, so that writes to one leave the other alone. The program's writes to parameters come last."""
-    sources = result_sources(module.main)
-    count = len(sources) - len(module.main.attrs.get(MUTATES, {}))
-    views = {o.result for o in outputs if o.is_view}
-    memories = set(range(len(module.main.params))).union(*sources[count:])
-    copied: list[int] = []
-    for i, source in enumerate(sources[:count]):
-        if source & memories and i not in views:
-            copied.append(i)
-        memories |= source
-    return copied

@@ -17,12 +17,24 @@ from meta import tracing
 from meta.dim import sym
 from meta.dtype import is_float
 from meta.errors import MetaError
+from meta.frontend.torch.aten import storage as storage_rows
+from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
-from meta.frontend.torch.dynamo.foreign import foreign_call
-from meta.frontend.torch.dynamo.layouts import last_channels
+from meta.frontend.torch.dynamo.foreign import OperandLayout, foreign_call
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
-from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, dense_order, inverse, same_type
-from meta.frontend.torch.dynamo.targets import declared, is_random, reported_name, runnable, schema_name
+from meta.frontend.torch.dynamo.results import Order, Output, Result, ResultPlan, storage
+from meta.frontend.torch.dynamo.shapes import (
+    NeedsSizes,
+    NeedsTorch,
+    Sizes,
+    dense_order,
+    inverse,
+    is_dense,
+    same_type,
+    symbols_of,
+)
+from meta.frontend.torch.dynamo.targets import declared, is_custom, is_random, reported_name, runnable, schema_name
+from meta.frontend.torch.dynamo.writes import last_writes, live_nodes
 from meta.frontend.torch.fx import operator_name, read_graph
 from meta.frontend.torch.graph import run
 from meta.frontend.torch.nodes import GraphNode
@@ -30,60 +42,61 @@ from meta.frontend.torch.operators import find, is_check, is_write
 from meta.ir.type import TensorType, tensor_type
 from meta.tracing.symbol import Symbol
 
+READS_MEMORY = BY_STRIDES | {"resize", "resize_as"}
 LACKING = "the table of ATen's operators lacks it"
 TWINLESS = "no twin is registered (meta.frontend.torch.twin)"
 
 
 @dataclass(frozen=True, slots=True)
 class Input:
-    """An input of a program: the placeholder at a position.
+    """An input of a program: the argument at a position of the graph, or the memory of a result, which comes after all
+    arguments.
 
     order: of its axes, in which it is contiguous; None as it is."""
 
     position: int
-    order: tuple[int, ...] | None
-
-
-@dataclass(frozen=True, slots=True)
-class Output:
-    """A result of a graph: the placeholder at a position, a result of the program, or a number.
-
-    order: the order that undoes the one in which the result is contiguous; None where it is so as it is.
-    is_view: whether torch's result shares the memory of an input."""
-
-    placeholder: int | None = None
-    result: int | None = None
-    number: Any = None
-    order: tuple[int, ...] | None = None
-    is_view: bool = False
+    order: Order
 
 
 @dataclass(frozen=True, slots=True)
 class Converted:
     """A graph as a program.
 
-    written: the indices of the inputs that the program overwrites.
+    written: the indices of the inputs that the program overwrites: arguments, and results whose memory it takes.
+    returned: the indices of the other results, whose memory it allocates.
     carried: the names of the sizes that further inputs have: tensors of the shape (size, 0).
-    random: whether torch draws random numbers in it; the program then has one more result."""
+    computed: the names of the nodes that the results are, and the order in which the program has their axes.
+    rearranged: the names of results that are in other memory than torch says, and the order of their axes there.
+    random: whether torch draws random numbers in it; the program then has one more result.
+    arguments: the number of arguments of the graph."""
 
     record: tracing.Record
     inputs: tuple[Input, ...]
     written: tuple[int, ...]
+    returned: tuple[int, ...]
     carried: tuple[str, ...]
+    results: tuple[Result, ...]
+    computed: tuple[tuple[str, Order], ...]
     outputs: tuple[Output, ...]
+    rearranged: Mapping[str, Order]
     fallbacks: tuple[Fallback, ...]
     operators: int
     random: bool
+    arguments: int
 
 
 def convert(
-    module: GraphModule, sizes: Sizes, symbols: Sequence[str], channels_last: Collection[str] = ()
-) -> Converted:
-    """The program of a graph. symbols: the names of the sizes that are open.  channels_last: the names of nodes whose
-    values have their channels last in memory, where the graph takes or returns them.
+    module: GraphModule, sizes: Sizes, symbols: Sequence[str], rearranged: Mapping[str, Order],
+    saved: Collection[str] = (), *, known: Collection[str], takes_memory: bool,
+) -> Converted:  # fmt: skip
+    """The program of a graph. symbols: the names of the sizes that are open.
 
+    rearranged: nodes that the graph takes or returns in other memory than torch says -> the order of their axes there.
+    saved: the names of results that only the backward graph reads, which may get other memory as well.
+    known: the names of the sizes that the arguments of a call have.
+    takes_memory: whether the program gets the memory of its results as further inputs, where the sizes are known.
     Raises NeedsSizes where it can be converted only for given sizes, NeedsTorch where meta has no types for it."""
-    return _GraphConverter(module, sizes, symbols, channels_last).run()
+    return _GraphConverter(module, sizes, symbols, rearranged, saved, known, takes_memory).run()
 
 
 @dataclass(slots=True)
@@ -91,91 +104,83 @@ class _GraphConverter:
     module: GraphModule
     sizes: Sizes
     symbols: Sequence[str]
-    channels_last: Collection[str]
+    rearranged: Mapping[str, Order]
+    saved: Collection[str]
+    known: Collection[str]
+    takes_memory: bool
     values: dict[Node, Any] = field(default_factory=dict[Node, Any])
     fallbacks: list[Fallback] = field(default_factory=list[Fallback])
-    written: dict[Node, Node] = field(default_factory=dict[Node, Node])
-    """Placeholder -> the write in place that gives it its last value."""
+    roots: dict[Any, Node] = field(default_factory=dict[Any, Node])
+    """Storage -> the first node that has it."""
     token: Any = None
     operators: int = 0
 
     def run(self) -> Converted:
         nodes = list(self.module.graph.nodes)
         placeholders = [n for n in nodes if n.op == "placeholder"]
-        self.written = _last_writes(nodes)
-        targets = {write: placeholder for placeholder, write in self.written.items()}
+        written = last_writes(nodes)
+        targets = {write: placeholder for placeholder, write in written.items()}
+        for node in nodes:
+            if isinstance(node.meta.get("val"), torch.Tensor) and node not in targets:
+                self.roots.setdefault(storage(node.meta["val"]), node)
         results = _flat_results(nodes[-1])
-        returned: dict[Node, int] = {}
-        for r in results:
-            is_tensor = isinstance(r, Node) and isinstance(r.meta["val"], torch.Tensor)
-            is_held = r in targets or (r in placeholders and r not in self.written)
-            if is_tensor and not is_held:  # of a written argument its old value, for the backward pass
-                returned.setdefault(r, len(returned))
+        plan = ResultPlan(results, placeholders, self.roots, written, dict(self.rearranged), self.saved)
+        outputs = plan.outputs()
+        live = live_nodes(nodes, [*plan.results, *(write.args[1] for write in targets)])
         inputs = [
             Input(i, self._order(n))
             for i, n in enumerate(placeholders)
-            if isinstance(n.meta["val"], torch.Tensor)
-            and (n in self.written or any(user.op != "output" for user in n.users))
+            if isinstance(n.meta["val"], torch.Tensor) and (n in written or n in live)
         ]
-        types = [self._input_type(placeholders[i.position].meta["val"], i.order) for i in inputs]
+        places = [placeholders[each.position] for each in inputs]
+        types = [self._input_type(node.meta["val"], each.order) for node, each in zip(places, inputs, strict=True)]
+        writes: list[tuple[int, Any, Order]] = [
+            (i, written[node].args[1], inputs[i].order) for i, node in enumerate(places) if node in written
+        ]
+        returned: list[tuple[int, Node, Order]] = []
+        for i, (node, result) in enumerate(plan.results.items()):
+            value = node.meta["val"]
+            if not self.takes_memory or symbols_of([value]) - set(self.known):
+                returned.append((i, node, result.order))
+                continue
+            writes.append((len(inputs), node, result.order))
+            inputs.append(Input(len(placeholders) + i, result.order))
+            types.append(self._input_type(value, result.order))
         plain = {str(d) for t in types for d in t.shape}
         carried = tuple(name for name in self.symbols if name not in plain)
         device = types[0].device if types else "cpu"
         carriers = [tensor_type((sym(name), 0), "uint8", device) for name in carried]
-        orders = {node: self._order(node) for node in returned}
-        places = [placeholders[each.position] for each in inputs]
-        writes = [(i, node) for i, node in enumerate(places) if node in self.written]
 
         def program(*tensors: Any) -> list[Any]:
             for node in placeholders:
-                self.values[node] = self._number(node.meta["val"])
-            for each, x in zip(inputs, tensors, strict=False):
-                value = x if each.order is None else meta.transpose(x, inverse(each.order))
-                self.values[placeholders[each.position]] = value
+                if node in live and not isinstance(node.meta["val"], torch.Tensor):
+                    self.values[node] = self.sizes.number(node.meta["val"])
+            for node, each, x in zip(places, inputs, tensors, strict=False):
+                self.values[node] = x if each.order is None else meta.transpose(x, inverse(each.order))
             for node in nodes:
-                if node in targets:
-                    self.values[node] = self._argument(node.args[1])
-                elif node.op in ("call_function", "get_attr"):
+                if node in live and node not in targets and node.op in ("call_function", "get_attr"):
                     self.values[node] = self._value(node)
-            out = [_in_order(self.values[n], orders[n]) for n in returned]
-            news = [_in_order(self.values[self.written[n]], inputs[i].order) for i, n in writes]
-            for (i, _), value in zip(writes, news, strict=True):
+            out = [_in_order(self.values[node], order) for _, node, order in returned]
+            news = [_in_order(self.values[node], order) for _, node, order in writes]
+            for (i, _, _), value in zip(writes, news, strict=True):
                 tensors[i].update(value)
             return out if self.token is None else [*out, self.token]
 
         record = tracing.record(program, (*types, *carriers), {})
-        position = {node: i for i, node in enumerate(placeholders)}
-        outputs = tuple(self._output(targets.get(r, r), r in targets, position, returned, orders) for r in results)
         return Converted(
-            record, tuple(inputs), tuple(i for i, _ in writes), carried, outputs, tuple(self.fallbacks),
-            self.operators, self.token is not None,
+            record, tuple(inputs), tuple(i for i, _, _ in writes), tuple(i for i, _, _ in returned), carried,
+            tuple(plan.results.values()), tuple((node.name, result.order) for node, result in plan.results.items()),
+            tuple(outputs), plan.rearranged, tuple(self.fallbacks), self.operators, self.token is not None,
+            len(placeholders),
         )  # fmt: skip
 
     def _order(self, node: Node) -> tuple[int, ...] | None:
         """The order of axes in which the value of an input or result is contiguous; None as it is."""
-        value = node.meta["val"]
-        return last_channels(value.ndim) if node.name in self.channels_last else dense_order(value)
+        return self.rearranged[node.name] if node.name in self.rearranged else dense_order(node.meta["val"])
 
     def _input_type(self, value: torch.Tensor, order: tuple[int, ...] | None) -> Any:
         kind = self.sizes.type(value)
         return kind if order is None else kind.with_shape(tuple(kind.shape[axis] for axis in order))
-
-    def _number(self, value: Any) -> Any:
-        return None if isinstance(value, torch.Tensor) else self.sizes.number(value)
-
-    def _output(
-        self, r: Any, is_new: bool, position: Mapping[Node, int], returned: Mapping[Node, int],
-        orders: Mapping[Node, Any],
-    ) -> Output:  # fmt: skip
-        """The output of a node or a number. is_new: the new value of an argument that the program writes."""
-        if not isinstance(r, Node):
-            return Output(number=r)
-        if r in position and isinstance(r.meta["val"], torch.Tensor) and (is_new or r not in returned):
-            return Output(placeholder=position[r])
-        if r not in returned:
-            return Output(number=self.values[r])
-        order = orders[r]
-        return Output(result=returned[r], order=None if order is None else inverse(order), is_view=_views_input(r))
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
@@ -200,6 +205,8 @@ class _GraphConverter:
         kwargs = {name: self._argument(x) for name, x in node.kwargs.items()}
         if is_random(node, args, kwargs):
             return self._drawn(node, args, kwargs)
+        if call.namespace == "aten" and call.base in READS_MEMORY:
+            return self._of_memory(node, call.base, args, kwargs)
         function = _higher_order(call.operator, args) if call.operator in HIGHER_ORDER else find(call)
         return self._called(node, function, args, kwargs)
 
@@ -240,6 +247,35 @@ class _GraphConverter:
             problem = _reason(error)
         return value if not problem else self._by_torch(node, args, kwargs, problem)  # pyright: ignore[reportPossiblyUnboundVariable]
 
+    def _of_memory(self, node: Node, name: str, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """The result of an operator that reads the memory of its first argument in order. Torch cannot run it inside of
+        the program, where tensors are compact."""
+        source: Any = node.args[0]
+        root = self.roots[storage(source.meta["val"])]
+        start = root.meta["val"].storage_offset()
+        if not is_dense(root.meta["val"]) or root not in self.values:
+            raise NeedsTorch(f"{reported_name(node)} reads memory between the elements of a tensor")
+        flat = meta.reshape(_in_order(self.values[root], dense_order(root.meta["val"])), (-1,))
+        own, declared = (self._place(x.meta["val"], start) for x in (source, node))
+        try:
+            if name.startswith("resize"):
+                return storage_rows.resized(flat, *declared)
+            *src, size, stride = args[1:4] if name == "as_strided_scatter" else args[1:3]
+            offset = kwargs.get("storage_offset", args[3 + len(src)] if len(args) > 3 + len(src) else None)
+            place = own[2] if offset is None else offset - self.sizes.dim(start)
+            if isinstance(place, int) and place < 0:
+                raise NeedsTorch(f"{reported_name(node)} reads memory before the elements of a tensor")
+            if not src:
+                return storage_rows.as_strided(flat, size, stride, place)
+            return storage_rows.as_strided(storage_rows.as_strided_scatter(flat, src[0], size, stride, place), *own)
+        except (MetaError, TypeError, ValueError) as error:
+            raise NeedsSizes(f"{reported_name(node)}: {_reason(error)}") from error
+
+    def _place(self, value: torch.Tensor, start: Any) -> tuple[list[Any], list[Any], Any]:
+        """Sizes, strides and offset of a tensor in a memory that starts at an offset of the storage."""
+        shape, strides = list(map(self.sizes.dim, value.shape)), list(map(self.sizes.dim, value.stride()))
+        return shape, strides, self.sizes.dim(value.storage_offset() - start)
+
     def _mismatch(self, value: Any, expected: Any, used: Collection[int] | None) -> str:
         """How a result differs from torch's in type, "" if it does not. used: the positions that are read, None for
         all: torch's fake results have tensors where a mask of gradients says that there are none."""
@@ -263,20 +299,31 @@ class _GraphConverter:
         expected = declared(node)
         leaves, spec = pytree.tree_flatten(expected)
         types = {i: self.sizes.type(x) for i, x in enumerate(leaves) if isinstance(x, torch.Tensor)}
-        orders = _orders(node) if random else ()
-        tensors = iter(self._library(name, runnable(node.target), args, kwargs, types, random=random, orders=orders))
+        places = self._operand_layouts(node) if random or is_custom(node.target) else ()
+        tensors = iter(self._library(name, runnable(node.target), args, kwargs, types, random=random, layouts=places))
         return pytree.tree_unflatten([next(tensors) if isinstance(x, torch.Tensor) else x for x in leaves], spec)
 
     def _library(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        types: Mapping[int, TensorType], *, random: bool, orders: Sequence[tuple[int, ...] | None] = (),
+        types: Mapping[int, TensorType], *, random: bool, layouts: Sequence[OperandLayout] = (),
     ) -> list[Any]:  # fmt: skip
         if not random:
-            return foreign_call(name, function, args, kwargs, types)
+            return foreign_call(name, function, args, kwargs, types, layouts=layouts)
         device = next(iter(types.values())).device
         token = meta.zeros((1,), "uint8", device) if self.token is None else self.token
-        *values, self.token = foreign_call(name, function, args, kwargs, types, token, orders)
+        *values, self.token = foreign_call(name, function, args, kwargs, types, token, layouts)
         return values
+
+    def _operand_layouts(self, node: Node) -> list[OperandLayout]:
+        """The layout of each tensor among the arguments of a node."""
+        leaves = pytree.tree_leaves((node.args, node.kwargs))
+        fakes = [x.meta.get("val") for x in leaves if isinstance(x, Node)]
+        return [self._operand_layout(fake) for fake in fakes if isinstance(fake, torch.Tensor)]
+
+    def _operand_layout(self, fake: torch.Tensor) -> OperandLayout:
+        if is_dense(fake):
+            return OperandLayout(dense_order(fake))
+        return OperandLayout(None, tuple(map(self.sizes.dim, fake.stride())))
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 
@@ -295,13 +342,6 @@ class _GraphConverter:
         return meta.multiply(meta.multiply(x, mask_factor), 0.0 if p == 1 else 1.0 / (1.0 - p)), mask
 
 
-def _orders(node: Node) -> list[tuple[int, ...] | None]:
-    """The order of memory of each tensor among the arguments of a node."""
-    leaves = pytree.tree_leaves((node.args, node.kwargs))
-    values = [x.meta.get("val") for x in leaves if isinstance(x, Node)]
-    return [dense_order(value) for value in values if isinstance(value, torch.Tensor)]
-
-
 def _draw_mask(shape: list[int], probability: float) -> torch.Tensor:
     return torch.empty(shape, dtype=torch.bool).bernoulli_(probability)
 
@@ -315,28 +355,6 @@ def _higher_order(operator: str, args: tuple[Any, ...]) -> Callable[..., Any] | 
     return partial(HIGHER_ORDER[operator], lambda graph, values: run(read_graph(graph), values))
 
 
-def _last_writes(nodes: Sequence[Node]) -> dict[Node, Node]:
-    """Placeholder -> the `copy_` to it that ends a graph: AOTAutograd writes each input once, after all that reads it.
-    Other writes in place are not among them."""
-    writes: dict[Node, Node] = {}
-    for node in nodes:
-        if node.target is torch.ops.aten.copy_.default and len(node.args) == 2:
-            target, value = node.args
-            if isinstance(target, Node) and isinstance(value, Node) and _is_last_write(node, target, value):
-                writes[target] = node
-    return writes
-
-
-def _is_last_write(write: Node, target: Node, value: Node) -> bool:
-    new, old = value.meta.get("val"), target.meta.get("val")
-    if not isinstance(new, torch.Tensor) or not isinstance(old, torch.Tensor) or target.op != "placeholder":
-        return False
-    alike = new.dtype == old.dtype and new.shape == old.shape and new.device == old.device
-    readers = [user for user in target.users if user is not write and user.op != "output"]
-    returned = all(user.op == "output" for user in write.users)
-    return alike and returned and all(user < write for user in readers)
-
-
 def _in_order(x: Any, order: Sequence[int] | None) -> Any:
     """The present value of a tensor with its axes in another order, which later writes leave alone."""
     value = x if order is None else meta.transpose(x, order)
@@ -348,13 +366,6 @@ def _used(node: Node) -> set[int] | None:
     if any(user.target is not operator.getitem for user in node.users):
         return None
     return {user.args[1] for user in node.users}  # type: ignore[misc]  # ints
-
-
-def _views_input(node: Node) -> bool:
-    """Whether torch's result shares the memory of an input."""
-    while node.op == "call_function" and getattr(node.target, "is_view", False) and isinstance(node.args[0], Node):
-        node = node.args[0]
-    return node.op == "placeholder"
 
 
 def _flat_results(output: Node) -> list[Any]:

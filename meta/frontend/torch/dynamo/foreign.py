@@ -12,7 +12,8 @@ from torch.utils import _pytree as pytree
 
 import meta
 from meta.backend.functions import Specialised
-from meta.dim import SymDim, evaluate, names
+from meta.dim import Dim, SymDim, evaluate, names
+from meta.frontend.torch.dynamo.memory import with_strides
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, inverse
 from meta.ir.type import TensorType, TupleType
 from meta.op.dialect.torch import DIALECT
@@ -30,9 +31,18 @@ class _KernelInput:
     index: int
 
 
+@dataclass(frozen=True, slots=True)
+class OperandLayout:
+    """Where torch has the elements of an operand: contiguous in an order of its axes (None: as they are), or with
+    strides, where it is not contiguous in any."""
+
+    order: tuple[int, ...] | None
+    strides: tuple[Dim, ...] | None = None
+
+
 def foreign_call(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    returned: Mapping[int, TensorType], token: Any = None, orders: Sequence[tuple[int, ...] | None] = (),
+    returned: Mapping[int, TensorType], token: Any = None, layouts: Sequence[OperandLayout] = (),
 ) -> list[Any]:  # fmt: skip
     """Emit a call of a function of torch into the current trace; its tensors, then the next token if one is given.
 
@@ -40,8 +50,8 @@ def foreign_call(
     returned: position among the leaves of what it returns -> the type of the tensor there. Where it returns None in
         place of that tensor, as a mask of gradients may say, the values are not determined.
     token: a uint8[1] tensor, from the call that this one must follow: random operators draw in the order of the graph.
-    orders: for each tensor of the arguments, the order of its axes in which it is contiguous in torch, None as it is:
-        random operators draw in the order of memory.
+    layouts: of each tensor of the arguments, for operators that read memory: random ones draw in its order, and custom
+        ones may do anything. Without them, tensors are compact.
     Raises NeedsSizes where the sizes among the arguments cannot be read off its tensors."""
     leaves, spec = pytree.tree_flatten((args, kwargs))
     tensors: list[Any] = [x for x in leaves if isinstance(x, TensorLike)]
@@ -49,13 +59,16 @@ def foreign_call(
     template = [_KernelInput(next(positions)) if isinstance(x, TensorLike) else x for x in leaves]
     results = list(returned.values())
     types: list[TensorType] = [*(x.type for x in tensors), *results]
-    sizes = _readers(types, template)
-    facts = f"{spec} {[_text(x) for x in template]} {list(orders) if any(orders) else ''} {list(returned)}"
-    views = {i: inverse(order) for i, order in enumerate(orders) if order is not None}
+    strides = {i: each.strides for i, each in enumerate(layouts) if each.strides is not None}
+    sizes = _readers(types, [*template, *(n for each in strides.values() for n in each)])
+    places = list(layouts) if any(map(_is_special, layouts)) else ""
+    facts = f"{spec} {[_text(x) for x in template]} {places} {list(returned)}"
+    orders = {i: each.order for i, each in enumerate(layouts) if each.order is not None}
+    views = {i: inverse(order) for i, order in orders.items()}
     inputs = [meta.transpose(x, orders[i]) if i in views else x for i, x in enumerate(tensors)]
     if token is not None:
         inputs, results = [*inputs, token], [*results, token.type]
-    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes, views, list(returned))
+    kernel = _kernel(function, template, spec, len(tensors), len(inputs), sizes, views, strides, list(returned))
     implementation = Implementation(name, DIALECT, Specialised(lambda _: kernel))
     result_type = results[0] if len(results) == 1 else TupleType(tuple(results))
     out = emit_foreign_call(implementation, f"{name} of torch.", facts, inputs, result_type)
@@ -64,17 +77,21 @@ def foreign_call(
 
 def _kernel(
     function: Callable[..., Any], template: Sequence[Any], spec: Any, used: int, inputs: int,
-    sizes: dict[str, tuple[int, int]], views: dict[int, tuple[int, ...]], places: Sequence[int],
+    sizes: dict[str, tuple[int, int]], views: dict[int, tuple[int, ...]], strides: dict[int, tuple[Dim, ...]],
+    places: Sequence[int],
 ) -> Callable[..., None]:  # fmt: skip
     """A function on torch tensors, inputs then outputs. used: how many inputs are arguments.
     sizes: where the size of each name is: (position without the token, axis).  views: the inputs whose axes are put in
-    another order first.  places: of the outputs, among the leaves of what the function returns."""
+    another order first.  strides: of the inputs that get others.
+    places: of the outputs, among the leaves of what the function returns."""
 
     def run(*tensors: Any) -> None:
         outs = tensors[inputs:]
         operands = [x.permute(views[i]) if i in views else x for i, x in enumerate(tensors[:used])]
         typed = (*operands, *outs)
         values = {name: int(typed[i].shape[axis]) for name, (i, axis) in sizes.items()}
+        for i, each in strides.items():
+            operands[i] = with_strides(operands[i], [evaluate(n, values) for n in each])
         args, kwargs = pytree.tree_unflatten([_filled(x, operands, values) for x in template], spec)
         results = pytree.tree_leaves(function(*args, **kwargs))
         for out, place in zip(outs, places, strict=False):  # the token is the last of the outputs
@@ -101,6 +118,10 @@ def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, 
     if size_names - sources.keys():
         raise NeedsSizes(f"no tensor of the call has the size {min(size_names - sources.keys())}")
     return sources
+
+
+def _is_special(layout: OperandLayout) -> bool:
+    return layout.order is not None or layout.strides is not None
 
 
 def _text(x: Any) -> str:

@@ -3,12 +3,16 @@ computes so, since each graph would transpose them otherwise."""
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
+from typing import Any
 
 import torch
 from torch._guards import TracingContext
 from torch.fx import GraphModule, Node
 
+from meta.frontend.torch.dynamo.memory import is_constant
+from meta.frontend.torch.dynamo.results import storage
 from meta.frontend.torch.dynamo.shapes import dense_order
 from meta.ir.expr import Call
 from meta.ir.module import Module
@@ -20,17 +24,27 @@ def last_channels(ndim: int) -> tuple[int, ...]:
     return (0, *range(2, ndim), 1)
 
 
-def saved_activations(module: GraphModule) -> list[str]:
-    """The names of the nodes that a forward graph returns only for the backward graph, contiguous, of known sizes and
-    with at least three axes. Empty for graphs without convolutions, whose programs never have channels last."""
+def saved_results(module: GraphModule) -> list[Node]:
+    """The nodes that a forward graph returns only for the backward graph."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
-    if facts is None or facts.num_symints_saved_for_bw is None or not any(map(_is_convolution, module.graph.nodes)):
+    if facts is None or facts.num_symints_saved_for_bw is None:
         return []
     results: Sequence[object] = list(module.graph.output_node().args[0])  # type: ignore[arg-type]
     first, last, _ = facts.tensors_saved_for_backwards_slice.indices(len(results))
     others = {id(r) for r in (*results[:first], *results[last:])}
-    return [r.name for r in results[first:last] if isinstance(r, Node) and id(r) not in others and _is_plain(r)]
+    return [r for r in results[first:last] if isinstance(r, Node) and id(r) not in others]
+
+
+def channel_candidates(module: GraphModule, saved: Sequence[Node]) -> list[Node]:
+    """The saved results that are contiguous, of known sizes, in memory that the graph does not return besides, and with
+    at least three axes. Empty for graphs without convolutions, whose programs never have channels last."""
+    if not any(map(_is_convolution, module.graph.nodes)):
+        return []
+    results: Sequence[object] = list(module.graph.output_node().args[0])  # type: ignore[arg-type]
+    tensors = [r for r in results if isinstance(r, Node) and isinstance(r.meta.get("val"), torch.Tensor)]
+    uses = Counter(storage(r.meta["val"]) for r in dict.fromkeys(tensors))
+    return [r for r in saved if _is_plain(r) and uses[storage(r.meta["val"])] == 1]
 
 
 def _is_convolution(node: Node) -> bool:
@@ -38,8 +52,10 @@ def _is_convolution(node: Node) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    value = node.meta["val"]
-    is_static = all(isinstance(size, int) for size in value.shape)
+    value: Any = node.meta["val"]
+    if not isinstance(value, torch.Tensor):
+        return False
+    is_static = is_constant(value.shape)
     return node.op != "placeholder" and is_static and value.ndim > 2 and dense_order(value) is None
 
 

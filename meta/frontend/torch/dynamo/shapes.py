@@ -94,14 +94,17 @@ def _same_size(a: Dim, b: Dim) -> bool:
 
 
 def symbols_of(values: Iterable[Any]) -> set[str]:
-    """The names of the symbols in fake tensors and symbolic numbers."""
-    numbers = [n for v in values for n in ((*v.shape, *v.stride()) if isinstance(v, torch.Tensor) else (v,))]
+    """The names of the symbols in fake tensors and symbolic ints."""
+    values = list(values)
+    strided = [v for v in values if isinstance(v, torch.Tensor) and v.layout is torch.strided]
+    others = [v for v in values if not isinstance(v, torch.Tensor)]
+    numbers = [*others, *(n for v in strided for n in (*v.shape, *v.stride()))]
     return {str(s) for n in numbers if isinstance(n, torch.SymInt) for s in n.node.expr.free_symbols}
 
 
 def plain_symbol(value: Any) -> str | None:
-    """The name of a SymInt that is one symbol; None for other values."""
-    expression = value.node.expr if isinstance(value, torch.SymInt) else None
+    """The name of a symbolic number that is one symbol; None for other values."""
+    expression = value.node.expr if isinstance(value, (torch.SymInt, torch.SymFloat)) else None
     return str(expression) if getattr(expression, "is_Symbol", False) else None
 
 
@@ -114,6 +117,43 @@ def dense_order(value: torch.Tensor) -> tuple[int, ...] | None:
         return None
     order = sorted(range(len(shape)), key=lambda axis: -strides[axis])
     return tuple(order) if _is_compact([shape[a] for a in order], [strides[a] for a in order]) else None
+
+
+def is_dense(value: torch.Tensor) -> bool:
+    """Whether a fake tensor is contiguous in some order of its axes, for all values of symbolic sizes."""
+    order = dense_order(value) or range(value.ndim)
+    shape, strides = [value.shape[axis] for axis in order], [value.stride(axis) for axis in order]
+    pairs = zip(shape, strides, contiguous_strides(shape), strict=True)
+    return _hint(value.numel()) == 0 or all(_is_one(n) or _expression(s) == _expression(t) for n, s, t in pairs)
+
+
+def _is_one(size: Any) -> bool:
+    return isinstance(size, int) and size == 1
+
+
+def _expression(value: Any) -> Any:
+    return value if isinstance(value, int) else value.node.expr
+
+
+def covers_storage(value: torch.Tensor) -> bool:
+    """Whether a fake tensor is dense and has all elements of its storage, symbolic sizes as in `dense_order`."""
+    numel, count = _hint(value.numel()), _hint(storage_elements(value))
+    return is_dense(value) and _hint(value.storage_offset()) == 0 and (numel == count or None in (numel, count))
+
+
+def storage_elements(value: torch.Tensor) -> Any:
+    """The number of elements that the storage of a fake tensor has room for."""
+    return value.untyped_storage().nbytes() // value.dtype.itemsize
+
+
+def contiguous_strides(shape: Sequence[Any]) -> tuple[Any, ...]:
+    """Row-major strides of a shape, whose sizes may be symbolic."""
+    strides: list[Any] = []
+    following: Any = 1
+    for size in reversed(shape):
+        strides.append(following)
+        following = following * (max(size, 1) if isinstance(size, int) else size)
+    return tuple(reversed(strides))
 
 
 def _is_compact(shape: Sequence[int], strides: Sequence[int]) -> bool:

@@ -57,16 +57,21 @@ def is_random(node: Node, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool
 
 def runnable(target: Any) -> Callable[..., Any]:
     """A function that runs a target. Custom operators are looked up in each call: they may be defined again."""
-    name = schema_name(target)
-    namespace, _, operator_name = name.partition("::")
-    if namespace in ("aten", "prims", "") or not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, torch._ops.OpOverload) or not is_custom(target):
         return target
+    namespace, _, operator_name = schema_name(target).partition("::")
     overload = target._overloadname
 
     def run(*args: Any, **kwargs: Any) -> Any:
         return getattr(getattr(getattr(torch.ops, namespace), operator_name), overload)(*args, **kwargs)
 
     return run
+
+
+def is_custom(target: Any) -> bool:
+    """Whether a target is no operator of torch itself, and may look at the layouts of its arguments."""
+    own = ("aten", "prims", "prim")
+    return not isinstance(target, torch._ops.OpOverload) or schema_name(target).partition("::")[0] not in own
 
 
 def schema_name(target: Any) -> str:

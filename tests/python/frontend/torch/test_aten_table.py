@@ -317,3 +317,40 @@ def test_vdot_conjugates() -> None:
     x, y = torch.tensor([1 + 2j, 3j]), torch.tensor([2 - 1j, 1 + 1j])
     ours = aten.find("vdot", strict=True)(meta.from_dlpack(x), meta.from_dlpack(y))
     assert ours.item() == torch.vdot(x, y).item()
+
+
+def test_results_have_the_shapes_and_dtypes_of_torch() -> None:
+    weight_norm, repeat = aten.find("_weight_norm_interface"), aten.find("repeat_interleave")
+    backward = aten.find("_weight_norm_interface_backward")
+    assert weight_norm is not None
+    assert backward is not None
+    assert repeat is not None
+    for dim, shape in ((1, (3,)), (1, (1, 3)), (0, (4, 1))):
+        v, g = torch.randn(4, 3), torch.rand(shape) + 1
+        if len(shape) == 2:
+            expected = torch._weight_norm_interface(v, g, dim)
+        else:
+            norm = v.norm(dim=0)
+            expected = v * (g / norm), norm
+        result = weight_norm(meta.array(v.numpy()), meta.array(g.numpy()), dim)
+        for a, b in zip(result, expected, strict=True):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5)
+        gradients = backward(result[0], meta.array(v.numpy()), meta.array(g.numpy()), result[1], dim)
+        assert [x.shape for x in gradients] == [(4, 3), shape]
+    for dtype in ("int32", "int64"):
+        result = repeat(meta.array([1, 2], dtype=dtype))
+        assert (result.tolist(), str(result.dtype)) == ([0, 1, 1], dtype)
+
+
+@pytest.mark.parametrize("name", ["add", "sub", "rsub"])
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_sums_of_scaled_halves_are_rounded_once(name: str, dtype: str) -> None:
+    x, y = (torch.linspace(a, b, 500).sin().to(getattr(torch, dtype)) for a, b in ((0, 20), (3, 40)))
+    row = aten.find(name)
+    assert row is not None
+    for alpha in (-111.999, 0.3, 1):
+        expected = getattr(torch, name)(x, y, alpha=alpha).float()
+        exact = getattr(torch, name)(x.double(), y.double(), alpha=alpha)
+        result = row(*(meta.array(t.float().numpy()).cast(dtype) for t in (x, y)), alpha=alpha).cast("float64").numpy()
+        own, error = (np.abs(r - exact.numpy()).max() for r in (expected.numpy(), result))
+        assert error <= own
