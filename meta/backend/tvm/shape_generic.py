@@ -273,6 +273,8 @@ def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
     dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
     if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()):
         dtype = "float64"
+    if call.op.inplace:  # step sizes and the like are no operands: float16 would make 0 of 1e-8
+        dtype = dtypes.accumulation_dtype(dtype)
     args = list(call.args)
     for i in positions:
         args[i] = tensor_type((), dtype, call.device)
