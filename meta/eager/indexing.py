@@ -113,12 +113,12 @@ def value_for(x: Any, value: Any) -> Any:
 
 
 def assigned_array(value: Any, dtype: str) -> Any:
-    """A value that is written into a tensor of `dtype` as a NumPy array: Python numbers, converted once, in `dtype`.
-    Raises TypeInferenceError for numbers of a higher category, ArgumentError for integers outside of its range."""
-    if not hasattr(value, "dtype"):
-        check_dtype(numpy_arrays.numbers_dtype(value), dtype)
-        return numpy_arrays.host_array(value, dtype)
-    return numpy_arrays.host_array(value, None)
+    """Numbers or an array that are written into a tensor of `dtype`, converted once, as a NumPy array of it. Raises
+    TypeInferenceError for a value of a higher category, ArgumentError for Python integers outside of its range."""
+    is_array = hasattr(value, "dtype")
+    kind = numpy_arrays.host_array(value, None).dtype if is_array else numpy_arrays.numbers_dtype(value)
+    check_dtype(dtypes.canonical(kind), dtype)
+    return numpy_arrays.host_array(value, dtype)
 
 
 @attributed("setitem")

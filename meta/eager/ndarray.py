@@ -271,10 +271,10 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     if isinstance(value, NDArray):
         with attributed("setitem"):
             rules.same_device(x.type, value.type)
-        source = value._host("setitem")
+        check_dtype(value.dtype, x.dtype)
+        source = numpy_arrays.host_array(value._host("setitem"), x.dtype)
     else:
         source = assigned_array(value, x.dtype)
-    check_dtype(dtypes.canonical(source.dtype), x.dtype)
     target = numpy_arrays.to_numpy(x._data, x.dtype, x.shape, x.device)
     check_value(source.shape, target[items].shape)
     record_write("setitem", x)

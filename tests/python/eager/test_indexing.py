@@ -216,7 +216,7 @@ def test_numbers_are_converted_once(dtype: str) -> None:
     indices = [slice(0, 1), slice(1, 3), [3, -8], np.array([5, 6]), np.arange(12) == 7, (slice(8, 9),), Ellipsis]
     values = [0.1, 1e300, 1.00048828125 + 1e-12, 3, True, *([0.1 + 0.2j, 1e-300j] if dtype[0] == "c" else [])]
     for value, index in itertools.product(values, indices):
-        for written in (value, [value], np.asarray(value)[()]):
+        for written in (value, [value], np.asarray(value)[()], meta.array(np.asarray([value]))):
             x = meta.array(host)
             x[-1] = value
             x[index] = written
