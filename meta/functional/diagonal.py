@@ -15,6 +15,7 @@ from meta.op.declare.indexing import WHOLE
 __all__ = [
     "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "tril_indices", "triu_indices",
 ]  # fmt: skip
+AMP = {"diagonal_scatter": "infer"}
 
 
 def diagonal(x: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:
