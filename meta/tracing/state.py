@@ -67,6 +67,8 @@ class Trace(Emitter):
         self.inputs = tuple((s, s.atom) for s in inputs)
         self.state: dict[int, State] = {}
         self.containers: dict[int, Held] = {}
+        self.modes: dict[int, tuple[Any, bool]] = {}
+        """The models that the program depends on, with whether they are in train mode."""
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self._values: dict[int, Atom] = {}
@@ -85,6 +87,10 @@ class Trace(Emitter):
         """Record the lists and dicts of a model that the program is traced through."""
         for container in containers:
             self.containers.setdefault(id(container), held(container))
+
+    def read_mode(self, model: Any, training: bool) -> None:
+        """Record the mode of a model that the program depends on."""
+        self.modes.setdefault(id(model), (model, training))
 
     # --- values ------------------------------------------------------------------------------------------------------
 
