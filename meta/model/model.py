@@ -16,7 +16,7 @@ from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_input
+from meta.model.inputs import refuse_input, refuse_torch
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
@@ -126,7 +126,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute. A changed value invalidates the programs traced from the model. Raises TraceError for a
-        traced tensor, which would outlive its trace."""
+        traced tensor, which would outlive its trace, ArgumentError for modules and parameters of torch."""
         if isinstance(value, Symbol):
             raise TraceError(
                 type(self).__name__,
@@ -134,6 +134,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
                 "arrays and plain values",
                 "write to an array with self.x.update(value), or return the value",
             )
+        refuse_torch(type(self), name, value)
         if name in self.__dict__ and not _is_unchanged(self.__dict__[name], value):
             (tracing.change_mode if name == "training" else tracing.invalidate)()
         object.__setattr__(self, name, value)
