@@ -17,7 +17,7 @@ _INTERRUPT = signal.SIGINT
 
 
 class _Deferred:
-    """Interrupts of the main thread that wait. handler: the one that they are for."""
+    """Interrupts of the main thread that wait, and the handler that will get them."""
 
     handler: Callable[[int, Any], Any] | None = None
     first: float | None = None
