@@ -72,7 +72,7 @@ class _Policy:
             if isinstance(arg, TensorLike):
                 return self.cast(arg, as_type(arg), dtype)
             items = [convert(item) for item in arg] if isinstance(arg, (tuple, list)) else arg  # pyright: ignore[reportUnknownVariableType]
-            return tuple(items) if isinstance(arg, tuple) else items  # pyright: ignore[reportUnknownVariableType]
+            return tuple(items) if isinstance(arg, tuple) else items
 
         modes.autocast = None
         try:

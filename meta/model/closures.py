@@ -43,14 +43,14 @@ def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
         yield name, value.__self__
         yield name, value.__func__
     elif isinstance(value, functools.partial):
-        yield from ((name, part) for part in (value.func, *value.args, *value.keywords.values()))  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        yield from ((name, part) for part in (value.func, *value.args, *value.keywords.values()))
     elif isinstance(value, Traced):
         yield name, value.function
     elif isinstance(value, FunctionType):
         if not _is_own(value.__module__):
             yield from _variables(value)
     elif isinstance(value, (list, tuple, dict)):
-        items: Any = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownMemberType, reportUnknownVariableType]
+        items: Any = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
         if len(items) <= _WIDEST:
             yield from ((name, item) for item in items)
     elif not isinstance(value, (type, ModuleType)) and not _is_own(type(value).__module__):

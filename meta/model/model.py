@@ -70,7 +70,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
     def __new__(cls, *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)
         object.__setattr__(self, "_buffers", set())
-        self.__dict__["training"] = True
+        vars(self)["training"] = True
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -99,7 +99,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     @training.setter
     def training(self, training: bool) -> None:
-        self.__dict__["training"] = training
+        vars(self)["training"] = training
 
     def _no_forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
@@ -244,7 +244,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def _set_mode(self, training: bool, recursive: bool) -> Self:
         for _, model in self.models() if recursive else [("", self)]:
-            model.__dict__["training"] = training
+            vars(model)["training"] = training
         self._set_requires_grad()
         tracing.change_mode()
         return self

@@ -78,7 +78,7 @@ def _in_memory(margin: int, fill: int) -> Callable[[Any], Any]:
         dtype = array.dtype
         value = np.nan if fill and dtypes.is_inexact(str(dtype)) else fill
         count = -(-margin // dtype.itemsize)
-        memory = np.full(2 * count + array.size + 2 * ALIGNMENT, value, dtype)
+        memory: Any = np.full(2 * count + array.size + 2 * ALIGNMENT, value, dtype)
         start = count + (-(memory.ctypes.data + count * dtype.itemsize) % ALIGNMENT) // dtype.itemsize
         inside = memory[start : start + array.size].reshape(array.shape)
         inside[...] = array

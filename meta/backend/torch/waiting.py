@@ -65,7 +65,8 @@ class Store:
 
 def timeout() -> float:
     """Seconds that a rank waits for the others."""
-    return dist.distributed_c10d._get_default_store().timeout.total_seconds()
+    kept: Any = dist.distributed_c10d._get_default_store()
+    return float(kept.timeout.total_seconds())
 
 
 def store(seconds: float) -> Store:

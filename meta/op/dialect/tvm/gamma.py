@@ -315,12 +315,14 @@ def _limits(a: Expr, x: Expr, upper: bool) -> Expr:
 
 @compute("igamma")
 def igamma(x1: Any, x2: Any, *, out: Outs) -> Any:
-    return incomplete_gammas(*rounded_numbers([x1, x2]), out[0], upper=False)
+    a, x = rounded_numbers([x1, x2])
+    return incomplete_gammas(a, x, out[0], upper=False)
 
 
 @compute("igammac")
 def igammac(x1: Any, x2: Any, *, out: Outs) -> Any:
-    return incomplete_gammas(*rounded_numbers([x1, x2]), out[0], upper=True)
+    a, x = rounded_numbers([x1, x2])
+    return incomplete_gammas(a, x, out[0], upper=True)
 
 
 elementwise({
