@@ -25,7 +25,7 @@ import time
 from collections.abc import Generator, Iterator
 from functools import cache
 from pathlib import Path
-from stat import S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
+from stat import S_IRWXG, S_IRWXO, S_ISDIR, S_ISLNK, S_ISREG, S_ISVTX, S_IWGRP, S_IWOTH
 from typing import Final
 
 from meta.records import record
@@ -42,7 +42,7 @@ _DESCRIPTORS: Final = Path("/proc/self/fd")
 
 
 class UntrustedError(OSError):
-    """Others can change a file or directory. Its text has the path and the reason."""
+    """Others can change a file or directory, or read a secret. Its text has the path and the reason."""
 
 
 @record
@@ -63,11 +63,12 @@ class Folder:
         through = _DESCRIPTORS / str(self.descriptor)
         return str((through if self.descriptor is not None and through.exists() else self.path) / entry)
 
-    def open_file(self, entry: str, flags: int) -> int:
-        """A descriptor of a regular file that only this user and root can write, created with mode 0600.
+    def open_file(self, entry: str, flags: int, *, secret: bool = False) -> int:
+        """A descriptor of a regular file that only this user and root can write, created with mode 0600. secret: and
+        that only they can read.
 
         Raises:
-            UntrustedError: it is a link, FIFO or device, or others can write it.
+            UntrustedError: it is a link, FIFO or device, or others can write it, or read a secret.
             OSError: it does not open.
         """
         try:
@@ -81,6 +82,8 @@ class Folder:
             if not S_ISREG(stat.st_mode):
                 raise UntrustedError(f"{self.path / entry} is not a regular file")
             _check(stat, self.path / entry)
+            if secret and _HAS_OWNERS and stat.st_mode & (S_IRWXG | S_IRWXO):
+                raise UntrustedError(f"others can read {self.path / entry} (mode {stat.st_mode & 0o7777:o})")
         except BaseException:
             os.close(descriptor)
             raise

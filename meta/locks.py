@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from typing import Any, Final
-from weakref import WeakSet
+from weakref import ref
 
 _ORDER: Final = (
     "program",  # tracing and compiling for one executor
@@ -41,7 +41,8 @@ _PACKAGES: Final = frozenset(
 )
 """Packages that meta imports at their first use, with itself."""
 
-_locks: Final[dict[str, WeakSet[Any]]] = {guarded: WeakSet() for guarded in _ORDER}
+_locks: Final[dict[str, list[ref[Any]]]] = {guarded: [] for guarded in _ORDER}
+"""The locks, and references to some that are gone. No WeakSet: in its callbacks Python ignores an interrupt."""
 _adding = threading.RLock()
 _held: list[Any] = []
 
@@ -52,7 +53,7 @@ def new_lock(guarded: str) -> threading.RLock:
     Raises KeyError for anything else."""
     lock = threading.RLock()
     with _adding:
-        _locks[guarded].add(lock)
+        _locks[guarded] = [each for each in _locks[guarded] if each() is not None] + [ref(lock)]
     return lock
 
 
@@ -69,7 +70,7 @@ def _acquire() -> None:
 
 def _acquire_locks() -> None:
     with _adding:
-        locks = [lock for guarded in _ORDER for lock in _locks[guarded]]
+        locks = [lock for guarded in _ORDER for each in _locks[guarded] if (lock := each()) is not None]
     for lock in (*locks, _adding):
         lock.acquire()
         _held.append(lock)

@@ -24,6 +24,8 @@ from importlib.util import find_spec
 from threading import local
 from typing import Any
 
+from meta import interrupts
+
 DELAY = 1.0
 """Seconds of work after which the line appears."""
 
@@ -79,13 +81,15 @@ _state = _State()
 
 @contextmanager
 def compiling(name: str) -> Generator[None, None, None]:
-    """Show the stages of the block. A compilation inside of another one is part of it."""
+    """Show the stages of the block, and raise interrupts between their steps alone. A compilation inside of another one
+    is part of it."""
     display = _Display(name) if _state.display is None and enabled() else None
     if display is not None:
         _state.display = display
     _state.depth += 1
     try:
-        yield
+        with interrupts.deferred():
+            yield
     finally:
         _state.depth -= 1
         if not _state.depth and _state.stopwatch is not None:
@@ -110,6 +114,7 @@ def timed_stages() -> Generator[dict[str, float], None, None]:
 
 def stage(name: str, total: int | None = None) -> None:
     """The compilation of this thread is at a new stage, of `total` steps if their number is known."""
+    interrupts.check()
     if _state.stopwatch is not None:
         _state.stopwatch.enter(name)
     if _state.display is not None:
@@ -119,6 +124,7 @@ def stage(name: str, total: int | None = None) -> None:
 
 def advance() -> None:
     """One more step of the stage is done."""
+    interrupts.check()
     if _state.display is not None:
         _state.done += 1
         _state.display.show(_state.stage, _state.total, _state.done)

@@ -9,9 +9,11 @@ from typing import Any
 
 import meta
 from meta.eager.ndarray import NDArray
+from meta.ir.type import flat_types
 from meta.modes import modes, scoped
-from meta.op.precision import check_policy, data_positions, needs_cast, target_dtype
+from meta.op.precision import check_policy, common_dtype, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, as_type
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of, with_leaves
 
 
@@ -58,6 +60,25 @@ class _Policy:
         finally:
             modes.autocast = self
         return tuple(out)
+
+    def composed(self, rule: Amp, args: Any) -> Any:
+        """The arguments of a composed function, nests of tuples and lists, cast by its rule."""
+        types = [as_type(leaf) for leaf in leaves_of(args) if isinstance(leaf, TensorLike)]
+        dtype = common_dtype(flat_types(types), rule, self.low)
+        if dtype is None:
+            return args
+
+        def convert(arg: Any) -> Any:
+            if isinstance(arg, TensorLike):
+                return self.cast(arg, as_type(arg), dtype)
+            items = [convert(item) for item in arg] if isinstance(arg, (tuple, list)) else arg  # pyright: ignore[reportUnknownVariableType]
+            return tuple(items) if isinstance(arg, tuple) else items
+
+        modes.autocast = None
+        try:
+            return convert(args)
+        finally:
+            modes.autocast = self
 
     def cast_types(self, op: Op, types: tuple[Any, ...]) -> tuple[Any, ...]:
         """The types of the arguments of a call after the casts."""

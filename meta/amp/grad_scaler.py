@@ -12,6 +12,7 @@ from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad
+from meta.op.precision import exact
 from meta.schema.annotations import CheckedArguments
 
 _STATE = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
@@ -104,7 +105,7 @@ class GradScaler(CheckedArguments):
         with no_grad():
             inverse = 1.0 / self._factor
             for x, g in gradients:
-                unscaled = g * inverse
+                unscaled = exact(g) * inverse
                 x.grad = unscaled if unscaled.dtype == g.dtype else unscaled.cast(g.dtype)
             finite = _all_finite([x.grad for x, _ in gradients], self._factor.device)
         self._unscaled[id(optimizer)] = modes.trace, finite

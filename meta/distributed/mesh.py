@@ -81,10 +81,20 @@ def _torch_mesh(sizes: Mapping[str, int], device: str | None) -> Any:
     from torch.distributed import get_process_group_ranks
     from torch.distributed.device_mesh import init_device_mesh
 
+    from meta.backend.torch import waiting
     from meta.backend.torch.groups import add_group
 
     kind = device or ("cuda" if torch.cuda.is_available() else "cpu")
-    mesh = init_device_mesh(kind, tuple(sizes.values()), mesh_dim_names=tuple(sizes))
+    seconds = waiting.timeout() + waiting.POLL.total_seconds()
+    names = tuple(sizes)
+    try:
+        mesh = waiting.within(
+            seconds, waiting.SILENT_STORE, init_device_mesh, kind, tuple(sizes.values()), mesh_dim_names=names
+        )
+    except RuntimeError as error:
+        problem = f"the groups cannot be created: {str(error).splitlines()[0][:200]}"
+        remedy = "look at the output of the others"
+        raise CommunicationError("DeviceMesh", problem, "all ranks running the same program", remedy) from error
     for axis in sizes:
         members = mesh.get_group(axis)
         add_group(axis, tuple(get_process_group_ranks(members)), members)

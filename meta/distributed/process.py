@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 import os
+import socket
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -56,15 +58,65 @@ def init(backend: str | None = None, timeout: float = 600.0) -> None:
 
 
 def _join(dist: Any, backend: str, timeout: timedelta) -> None:
-    """Initialise the default process group. By default torchrun keeps one store for all of its tries, in which the
-    addresses of processes that have ended remain; a prefix keeps the names of tries apart."""
-    if os.environ.get("TORCHELASTIC_USE_AGENT_STORE") != "True":
-        dist.init_process_group(backend, timeout=timeout)
-        return
+    """Initialise the default process group, after all processes have come to the store. By default torchrun keeps one
+    store for all of its tries, in which the addresses of processes that have ended remain; a prefix keeps the names of
+    tries apart. Raises RuntimeError, which names the ranks that do not answer."""
+    from meta.backend.torch.waiting import SILENT_STORE, Store, within
+
+    seconds = timeout.total_seconds()
+    until = time.monotonic() + seconds
     rank, ranks, host, port = (os.environ[name] for name in _VARIABLES)
-    store = dist.TCPStore(host, int(port), int(ranks), is_master=False, timeout=timeout)
-    names = dist.PrefixStore(f"try {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", store)
-    dist.init_process_group(backend, timeout=timeout, store=names, rank=int(rank), world_size=int(ranks))
+    is_agents = os.environ.get("TORCHELASTIC_USE_AGENT_STORE") == "True"
+    options: Any = {"is_master": rank == "0" and not is_agents, "timeout": timeout, "wait_for_workers": False}
+    if not options["is_master"]:
+        _reach(host, int(port), until)
+    kept = within(until - time.monotonic(), SILENT_STORE, dist.TCPStore, host, int(port), int(ranks), **options)
+    if is_agents:
+        kept = dist.PrefixStore(f"try {os.environ.get('TORCHELASTIC_RESTART_COUNT', '0')}", kept)
+    _meet(Store(until, kept), "came", rank, int(ranks))
+    arguments: Any = {"timeout": timeout, "store": kept, "rank": int(rank), "world_size": int(ranks)}
+    try:
+        within(seconds + _ANSWER_SECONDS / 2, SILENT_STORE, dist.init_process_group, backend, **arguments)
+    except RuntimeError:
+        _meet(Store(time.monotonic() + _ANSWER_SECONDS, kept), "failed", rank, int(ranks))
+        raise
+
+
+def _reach(host: str, port: int, until: float) -> None:
+    """Wait until the store listens: torch's client, which tries twice, takes twice the time limit. Raises RuntimeError
+    if it does not in time."""
+    from meta.backend.torch.waiting import SILENT_STORE
+
+    while True:
+        try:
+            socket.create_connection((host, port), max(until - time.monotonic(), 0.1)).close()
+            return
+        except OSError as error:
+            if time.monotonic() > until:
+                raise RuntimeError(SILENT_STORE) from error
+        time.sleep(0.05)
+
+
+_ANSWER_SECONDS = 3.0
+"""How long a rank that cannot join waits for others to report the same."""
+
+
+def _meet(store: Any, what: str, rank: str, ranks: int) -> None:
+    """Tell the others what happened here, and wait for all of them to tell the same. Raises RuntimeError, which names
+    those that do not."""
+    store.set(f"meta/{what}/{rank}", what)
+    missing = set(range(ranks))
+    while missing := {other for other in missing if not store.check([f"meta/{what}/{other}"])}:
+        if time.monotonic() > store.until - 0.1:
+            # The process that keeps the store ends after this: first the others read it.
+            store.until += _ANSWER_SECONDS
+            store.set(f"meta/{what}/{rank}/read", what)
+            others = [f"meta/{what}/{other}/read" for other in range(ranks) if other not in missing]
+            while time.monotonic() < store.until - 0.1 and not store.check(others):
+                time.sleep(0.02)
+            listed = ", ".join(map(str, sorted(missing)))
+            raise RuntimeError(f"rank{'s' * (len(missing) > 1)} {listed} did not answer")
+        time.sleep(0.02)
 
 
 def _torch_is_initialized() -> bool:

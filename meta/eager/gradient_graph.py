@@ -33,6 +33,7 @@ class GraphArray(Counted, Protocol):
     _node: GradientNode | None
     _index: int
     _grad: Any
+    _frozen: bool
 
     @property
     def shape(self) -> tuple[int, ...]: ...

@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta.backend.memory import numpy_arrays
 from meta.dim import Dim, SymDim
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
 from meta.eager.open_index import with_positions
@@ -105,14 +106,18 @@ def setitem(x: Any, index: Index, value: Any) -> Any:
 def value_for(x: Any, value: Any) -> Any:
     """The value that is assigned into x, as a tensor of its dtype. Raises TypeInferenceError for one of a higher
     category."""
-    tensor = value if _is_tensor(value) else meta.array(value, assigned_dtype(value), device=x.device)
+    tensor = value if _is_tensor(value) else meta.array(assigned_array(value, x.dtype), device=x.device)
     check_dtype(tensor.dtype, x.dtype)
     return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)
 
 
-def assigned_dtype(value: Any) -> str | None:
-    """The dtype of an assigned value: uint64 for a number beyond int64, None if its numbers decide."""
-    return "uint64" if isinstance(value, int) and value > _LARGEST else None
+def assigned_array(value: Any, dtype: str) -> Any:
+    """Numbers or an array that are written into a tensor of `dtype`, converted once, as a NumPy array of it. Raises
+    TypeInferenceError for a value of a higher category, ArgumentError for Python integers outside of its range."""
+    is_array = hasattr(value, "dtype")
+    kind = numpy_arrays.host_array(value, None).dtype if is_array else numpy_arrays.numbers_dtype(value)
+    check_dtype(dtypes.canonical(kind), dtype)
+    return numpy_arrays.host_array(value, dtype)
 
 
 @attributed("setitem")

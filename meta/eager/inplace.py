@@ -37,7 +37,7 @@ def fitted(op: str, x: Any, value: Any) -> Any:
 
 
 def write_result(x: A, function: Callable[[Any, Any], Any], other: Any) -> A:
-    """`x`, after `function(x, other)` was written into it.
+    """`x`, after `function(x, other)` was written into its memory.
 
     With gradients, x becomes the result in the graph as well, whose nodes keep the values from before. Raises
     GradientError for a leaf that requires gradients, and for an array of the graph whose memory another array shares,
@@ -54,18 +54,36 @@ def write_result(x: A, function: Callable[[Any, Any], Any], other: Any) -> A:
     if value._node is None:
         allocation.copy_into(value._data, record_write(op, x)._data)
         return x
-    _check_unshared(op, x)
-    x._version = Writes((version_of(x) + 1,))
-    x._data, x._node, x._index = value._data, value._node, value._index
+    saved = [out for out in _outs(x) if out._version is x._version]
+    _check_unshared(op, x, len(saved))
+    if getrefcount(before) > 2:  # the local variable and the argument of getrefcount: a node saved it
+        saved.append(before)
+    _preserve(saved)
+    x._node, x._index = None, 0
+    allocation.copy_into(value._data, record_write(op, x)._data)
+    x._node, x._index = value._node, value._index
     return x
 
 
-def _check_unshared(op: str, x: GraphArray) -> None:
-    """Raise GradientError if another array shares the memory of `x`, except for a result that its node saved."""
+def _outs(x: GraphArray) -> list[Any]:
+    """The results that the node of `x` saved."""
+    outs = x._node.outs or () if x._node is not None else ()
+    return [out for out in outs if hasattr(out, "_version")]
+
+
+def _preserve(saved: list[Any]) -> None:
+    """Move arrays over one memory, which is about to be written, to a copy with a count of its own."""
+    if saved:
+        data, writes = saved[0]._copied()._data, Writes((version_of(saved[0]),))
+        for out in saved:
+            out._data, out._version = data, writes
+
+
+def _check_unshared(op: str, x: GraphArray, saved: int) -> None:
+    """Raise GradientError if another array shares the memory of `x`, except for results that its node saved."""
     writes = x._version
     if writes is None:
         return
-    saved = x._node is not None and any(getattr(out, "_version", None) is writes for out in x._node.outs or ())
     if getrefcount(writes) > 3 + saved + 1:  # the array, its twin, the local variable and the argument of getrefcount
         raise GradientError(
             op,

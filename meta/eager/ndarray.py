@@ -12,7 +12,7 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.eager.bases import HostValues
 from meta.eager.gradient_graph import GradientNode, Leaf, record_write, register_hook, set_requires_grad
-from meta.eager.indexing import Index, assigned_dtype, check_dtype, check_value, getitem, host_index, setitem
+from meta.eager.indexing import Index, assigned_array, check_dtype, check_value, getitem, host_index, setitem
 from meta.eager.inplace import write_result
 from meta.eager.walk import backward_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
@@ -145,6 +145,8 @@ class NDArray(HostValues, Tensor):
         Integer arrays and masks are indices on the CPU, outside of traced functions. Raises PositionError for an index
         that does not fit, TypeInferenceError for a value that does not, GradientError for an array or a value in a
         gradient graph, NotSupportedError for a part (see meta.parts)."""
+        if value is self and getitem(self, index) is self:
+            return  # Python assigns the result of `x[:] *= 2`, which has been written
         check_whole("setitem", self)
         tracing = scopes.active and modes.trace is not None
         if not tracing and isinstance(value, NDArray) and value._node is not None and modes.grad_enabled:
@@ -269,14 +271,12 @@ def _write_host(x: NDArray, index: Any, value: Any) -> None:
     if isinstance(value, NDArray):
         with attributed("setitem"):
             rules.same_device(x.type, value.type)
-        source = value._host("setitem")
+        check_dtype(value.dtype, x.dtype)
+        source = numpy_arrays.host_array(value._host("setitem"), x.dtype)
     else:
-        source = numpy_arrays.host_array(value, assigned_dtype(value))
-    check_dtype(dtypes.canonical(source.dtype), x.dtype)
+        source = assigned_array(value, x.dtype)
     target = numpy_arrays.to_numpy(x._data, x.dtype, x.shape, x.device)
     check_value(source.shape, target[items].shape)
-    if not hasattr(value, "dtype"):
-        numpy_arrays.check_range(source, x.dtype)
     record_write("setitem", x)
     target[items] = source
 

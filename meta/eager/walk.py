@@ -222,7 +222,7 @@ def _run_hooks(node: GradientNode, mine: dict[int, GraphArray]) -> None:
 
 def _accumulate(leaf: Leaf, gradient: GraphArray, create: bool) -> None:
     target = leaf.array()
-    if target is None:
+    if target is None or (target._node is None and target._frozen):
         return
     accumulate_lock.acquire()  # `with` takes twice as long
     try:

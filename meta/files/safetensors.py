@@ -98,11 +98,12 @@ def reading(path: Path) -> Generator[TensorFile, None, None]:
     """
     name = os.fspath(path)
     with opened(path) as file:
-        _check_length(file.read(_LENGTH.size), os.fstat(file.fileno()).st_size, name)
+        length = _check_length(file.read(_LENGTH.size), os.fstat(file.fileno()).st_size, name)
         with contextlib.ExitStack() as stack:
             # "pread" reports a file that another process shortens; a mapped one would end this process.
             with _invalid_files(name):
                 tensors: Any = stack.enter_context(_package().safe_open(name, "np", backend="pread"))
+                parse_json(file.read(length))  # the package takes the last of two arrays of one name
             dtypes = _dtypes(((key, tensors.get_slice(key).get_dtype()) for key in tensors.offset_keys()), name)
 
             def values(key: str, dtype: str) -> np.ndarray[Any, Any]:
@@ -114,10 +115,9 @@ def reading(path: Path) -> Generator[TensorFile, None, None]:
 
 def from_bytes(data: bytes, path: str) -> TensorFile:
     """The arrays of the contents of a file. path: for errors. Raises FileError as `reading` does."""
-    _check_length(data, len(data), path)
+    length = _check_length(data, len(data), path)
     with _invalid_files(path):
         stored: dict[str, Any] = dict(_package().deserialize(data))
-        (length,) = _LENGTH.unpack_from(data)
         header = parse_json(data[_LENGTH.size : _LENGTH.size + length])  # the package returns no metadata of bytes
     dtypes = _dtypes(((key, each["dtype"]) for key, each in stored.items()), path)
 
@@ -169,14 +169,15 @@ def _dtypes(stored: Iterable[tuple[str, str]], path: str) -> dict[str, str]:
     return out
 
 
-def _check_length(prefix: bytes, size: int, path: str) -> None:
-    """Raise FileError for a header that is longer than the file or the limit: the package takes 100 MB, whose JSON
-    could take gigabytes in memory."""
+def _check_length(prefix: bytes, size: int, path: str) -> int:
+    """The length of the header. Raises FileError if it is longer than the file or the limit: the package takes 100 MB,
+    whose JSON could take gigabytes in memory."""
     if len(prefix) < _LENGTH.size:
         raise _invalid(path, f"the file has {size} bytes")
     (length,) = _LENGTH.unpack_from(prefix)
     if length > min(MAX_HEADER, size - _LENGTH.size):
         raise _invalid(path, f"a header of {length} bytes in a file of {size}")
+    return length
 
 
 def _check_header(data: bytes, path: str) -> None:

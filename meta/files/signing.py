@@ -14,7 +14,7 @@ import secrets
 from pathlib import Path
 from typing import Final
 
-from meta.folders import Folder, opened
+from meta.folders import Folder, UntrustedError, opened
 
 SIZE: Final = 32
 _NAME: Final = "signing-key"
@@ -24,6 +24,7 @@ def signature() -> hmac.HMAC:
     """A signature to update with data, with a key that is made at the first use.
 
     Raises:
+        UntrustedError: others can read or write the key.
         OSError: there is no private directory for the key, or it cannot be written.
     """
     with opened(_directory(), create=True) as folder:
@@ -31,10 +32,13 @@ def signature() -> hmac.HMAC:
 
 
 def is_signed(data: bytes | memoryview, signature: bytes) -> bool:
-    """Whether this user signed `data`. False without a key."""
+    """Whether this user signed `data`. False without a key. Raises UntrustedError if others can read or write the
+    key."""
     try:
         with opened(_directory()) as folder:
             key = _key(folder)
+    except UntrustedError:
+        raise
     except OSError:
         return False
     return key is not None and hmac.compare_digest(hmac.digest(key, data, "sha256"), signature)
@@ -53,12 +57,16 @@ def _directory() -> Path:
 
 
 def _key(folder: Folder) -> bytes | None:
-    """The key, or None without a key file. Raises OSError if others can write the file or its contents are invalid."""
+    """The key, or None without a key file. Raises UntrustedError if others can read or write the file, OSError if its
+    contents are invalid."""
     try:
-        with os.fdopen(folder.open_file(_NAME, os.O_RDONLY), "rb") as file:
+        with os.fdopen(folder.open_file(_NAME, os.O_RDONLY, secret=True), "rb") as file:
             key = file.read(SIZE + 1)
     except FileNotFoundError:
         return None
+    except UntrustedError as error:
+        remedy = "delete this file: the next save makes a new key, with which programs are saved again"
+        raise UntrustedError(f"{error}, and so sign as this user; {remedy}") from None
     if len(key) != SIZE:
         raise OSError(f"{folder.path / _NAME} has {len(key)} bytes instead of {SIZE}; delete it")
     return key

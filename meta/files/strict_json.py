@@ -17,7 +17,8 @@ def parse_json(text: str | bytes) -> Any:
 def _distinct(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     out = dict(pairs)
     if len(out) < len(pairs):
-        raise ValueError("a key occurs twice")
+        repeated = next(name for i, (name, _) in enumerate(pairs) if name in dict(pairs[:i]))
+        raise ValueError(f"the key '{repeated:.60}' occurs twice")
     return out
 
 

@@ -8,6 +8,7 @@ from meta.errors import ArgumentError
 from meta.functional._axes import along
 
 __all__ = ["glu", "prelu", "relu6", "rrelu", "softmin"]
+AMP = {"prelu": "infer"}
 
 
 def relu6(x: T) -> T:

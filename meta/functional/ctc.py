@@ -14,6 +14,7 @@ from meta.errors import ArgumentError
 from meta.functional._reduction import Reduction, check_reduction, reduced
 
 __all__ = ["ctc_loss"]
+AMP = "never"
 
 _Lengths = Any | Sequence[int]
 

@@ -14,6 +14,7 @@ from meta.op import rules
 __all__ = [
     "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "tril_indices", "triu_indices",
 ]  # fmt: skip
+AMP = {"diagonal_scatter": "infer"}
 
 
 def diagonal(x: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:

@@ -22,6 +22,7 @@ from meta.functional.linalg.norms import vector_norm
 from meta.op.rules import axis_index, broadcast_shapes, show
 
 __all__ = ["cdist", "cosine_similarity", "dist", "normalize", "pairwise_distance", "pdist", "renorm"]
+AMP = dict.fromkeys(("cdist", "cosine_similarity", "dist", "pairwise_distance", "pdist"), "never")
 
 _MOST_DIFFERENCES = 1 << 24
 """Elements of all differences of vectors up to which distances are computed from them, which is exact for near vectors;

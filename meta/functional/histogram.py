@@ -14,6 +14,7 @@ from meta.functional.positions import known_number
 from meta.op import rules
 
 __all__ = ["bincount", "histc", "histogram"]
+AMP = "never"
 
 
 def bincount(x: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Any:

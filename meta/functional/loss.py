@@ -26,6 +26,7 @@ __all__ = [
     "soft_cross_entropy",
     "soft_margin_loss",
 ]
+AMP = "never"
 
 
 def huber_loss(x: T, target: T, reduction: Reduction = "mean", delta: float = 1.0) -> T:

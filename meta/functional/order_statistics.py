@@ -23,6 +23,7 @@ __all__ = [
     "aminmax", "kthvalue", "max_with_indices", "median", "min_with_indices", "mode", "msort", "nanmedian",
     "nanquantile", "quantile",
 ]  # fmt: skip
+AMP = dict.fromkeys(("nanquantile", "quantile"), "never")
 
 Interpolation = Literal["linear", "lower", "higher", "midpoint", "nearest"]
 

@@ -16,6 +16,7 @@ __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "cross", "dot", "inner", "kron", "mm", "mv", "outer",
     "tensordot",
 ]  # fmt: skip
+AMP = dict.fromkeys(__all__, "always") | dict.fromkeys(("addr", "cross", "kron", "outer"), "infer")
 
 
 def _multiplied(name: str, x1: T, x2: T, rank1: int, rank2: int, *, batch: bool = False) -> T:

@@ -29,6 +29,7 @@ __all__ = [
     "meshgrid", "narrow", "ravel", "rot90", "select", "select_scatter", "slice_scatter", "split_with_sizes",
     "sum_to_size", "tensor_split", "unbind", "unflatten", "unfold", "view_as", "vsplit", "vstack",
 ]  # fmt: skip
+AMP = dict.fromkeys(("block_diag", "cartesian_prod", "meshgrid", "select_scatter", "slice_scatter"), "infer")
 
 
 # --- a part of a tensor -----------------------------------------------------------------------------------------------

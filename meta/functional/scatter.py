@@ -29,6 +29,7 @@ __all__ = [
     "index_add", "index_copy", "index_fill", "index_put", "index_reduce", "masked_fill", "masked_scatter",
     "masked_select", "put", "scatter", "scatter_reduce",
 ]  # fmt: skip
+AMP = "infer"
 
 Reduction = Literal["sum", "prod", "mean", "amin", "amax"]
 _COMBINED = {"sum": "add", "mean": "add", "prod": "mul", "amin": "min", "amax": "max"}

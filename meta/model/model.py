@@ -16,7 +16,7 @@ from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_input
+from meta.model.inputs import refuse_input, refuse_torch
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
@@ -60,7 +60,6 @@ class Model(CheckedArguments, metaclass=_Constructor):
     subclass may define `forward_infer` for inference mode.
     """
 
-    training: bool
     _buffers: set[str]
     _hooks: Hooks | None = None
     _torch_names: ClassVar[Mapping[str, str]] = {}
@@ -71,7 +70,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
     def __new__(cls, *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)
         object.__setattr__(self, "_buffers", set())
-        object.__setattr__(self, "training", True)
+        vars(self)["training"] = True
         return self
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -89,6 +88,19 @@ class Model(CheckedArguments, metaclass=_Constructor):
         if args or kwargs:
             raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy="define build")
 
+    @property
+    def training(self) -> bool:
+        """Whether this model is in train mode. Programs are kept for each mode of the models that they were traced
+        through, or that the traced function asked for their modes."""
+        training: bool = self.__dict__["training"]
+        if scopes.active and modes.trace is not None:
+            modes.trace.read_mode(self, training)
+        return training
+
+    @training.setter
+    def training(self, training: bool) -> None:
+        vars(self)["training"] = training
+
     def _no_forward(self, *args: Any, **kwargs: Any) -> Any:
         raise NotImplementedError(f"{type(self).__name__} defines no forward()")
 
@@ -99,6 +111,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         if scopes.active and modes.trace is not None:
             modes.trace.reached([*self._containers()])
+            modes.trace.read_mode(self, self.training)
         try:
             if self._hooks is not None:
                 return self._hooks.call(self, self._active_forward(), args, kwargs)
@@ -109,11 +122,11 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def _active_forward(self) -> Callable[..., Any]:
         infer = getattr(self, "forward_infer", None)
-        return infer if infer is not None and not self.training else self.forward
+        return infer if infer is not None and not self.__dict__["training"] else self.forward
 
     def __setattr__(self, name: str, value: Any) -> None:
         """Set an attribute. A changed value invalidates the programs traced from the model. Raises TraceError for a
-        traced tensor, which would outlive its trace."""
+        traced tensor, which would outlive its trace, ArgumentError for modules and parameters of torch."""
         if isinstance(value, Symbol):
             raise TraceError(
                 type(self).__name__,
@@ -121,8 +134,9 @@ class Model(CheckedArguments, metaclass=_Constructor):
                 "arrays and plain values",
                 "write to an array with self.x.update(value), or return the value",
             )
+        refuse_torch(type(self), name, value)
         if name in self.__dict__ and not _is_unchanged(self.__dict__[name], value):
-            tracing.invalidate()
+            (tracing.change_mode if name == "training" else tracing.invalidate)()
         object.__setattr__(self, name, value)
 
     def buffer(self, name: str, value: NDArray) -> None:
@@ -230,9 +244,9 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     def _set_mode(self, training: bool, recursive: bool) -> Self:
         for _, model in self.models() if recursive else [("", self)]:
-            object.__setattr__(model, "training", training)
+            vars(model)["training"] = training
         self._set_requires_grad()
-        tracing.invalidate()
+        tracing.change_mode()
         return self
 
     def _set_requires_grad(self) -> None:

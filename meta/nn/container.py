@@ -8,6 +8,7 @@ from typing import Any, cast
 from meta import tracing
 from meta._generated.methods import Tensor
 from meta.errors import ArgumentError, PositionError
+from meta.model.inputs import refuse_torch
 from meta.model.model import Model
 
 Layer = Callable[[Any], Any]
@@ -50,6 +51,7 @@ class Sequential(Model):
         return list(self)[_position("Sequential", index, len(self))]
 
     def __setitem__(self, index: int, layer: Layer) -> None:
+        refuse_torch(Sequential, str(index), layer)
         position = _position("Sequential", index, len(self))
         if isinstance(self.layers, dict):
             self.layers[list(self.layers)[position]] = layer
@@ -58,6 +60,7 @@ class Sequential(Model):
 
     def append(self, layer: Layer) -> Sequential:
         """Add a layer at the end, named by its position; returns this model."""
+        refuse_torch(Sequential, str(len(self)), layer)
         if isinstance(self.layers, dict):
             self.layers[str(len(self.layers))] = layer
         else:

@@ -12,13 +12,14 @@ operator that updates arguments and has no `amp_args` is not cast. Calls with a 
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import cache
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.errors import ArgumentError, TypeInferenceError, did_you_mean, value_text
 from meta.ir.type import TensorType, flat_types
+from meta.modes import modes
 from meta.op.registry import AMP_RULES, Amp, Op, get
 
 CASTABLE = ("float16", "bfloat16", "float32")
@@ -35,16 +36,32 @@ def data_positions(op: Op) -> tuple[int, ...]:
 def target_dtype(op: Op, types: tuple[Any, ...], low: str, overrides: Mapping[str, Amp]) -> str | None:
     """The dtype that the castable tensors at `data_positions(op)` should have, None to leave them alone.
 
-    types: arguments in schema order, tensors as types.  low: "float16" or "bfloat16"."""
+    types: arguments in schema order, tensors as types.  low: "float16" or "bfloat16".
+    Raises TypeInferenceError for an operand that the operator refuses in low precision (`Op.amp_refusal`)."""
     rule = overrides.get(op.name, op.amp)
     if rule == "keep":
         return None
+    if op.amp_refusal and op.name not in overrides:
+        _refuse_low(op, types[0])
     data = flat_types(types[i] for i in data_positions(op))
+    return common_dtype(data, rule, low, _exact(op, types))
+
+
+def common_dtype(data: Sequence[TensorType], rule: Amp, low: str, exact: str = "float32") -> str | None:
+    """The dtype that a rule gives the castable tensors among the operands of a call, None to leave them alone. exact:
+    the dtype of the rule "never"."""
     operands = [t for t in data if t.dtype in CASTABLE]
     if not operands or any(t.dtype == "float64" for t in data):
         return None
-    dtype = low if rule == "always" else _exact(op, types) if rule == "never" else max(operands, key=_weight).dtype
+    dtype = low if rule == "always" else exact if rule == "never" else max(operands, key=_weight).dtype
     return None if all(t.dtype == dtype for t in operands) else dtype
+
+
+def _refuse_low(op: Op, operand: Any) -> None:
+    if isinstance(operand, TensorType) and operand.dtype in dtypes.HALVES:
+        name = op.schema.names[0]
+        problem = f"'{name}' was computed in {operand.dtype} by mixed precision, which lacks digits that a result needs"
+        raise TypeInferenceError(op.name, problem, "float32", op.amp_refusal)
 
 
 def _exact(op: Op, types: tuple[Any, ...]) -> str:
@@ -54,6 +71,12 @@ def _exact(op: Op, types: tuple[Any, ...]) -> str:
         if isinstance(target, TensorType) and dtypes.is_float(target.dtype):
             return target.dtype
     return "float32"
+
+
+def exact(gradient: Any) -> Any:
+    """A gradient in the dtype of its parameter. A trace records this as a cast, so that after the pass AutoCast too an
+    update is computed from a gradient in that dtype."""
+    return gradient if modes.trace is None else gradient.cast(gradient.dtype)
 
 
 def needs_cast(kind: Any, dtype: str) -> bool:

@@ -48,6 +48,8 @@ class Op:
     amp: mixed precision: "always" runs in low precision, "never" in float32, "infer" in the precision of its inputs,
         "keep" leaves its inputs unchanged.
     amp_args: the arguments that mixed precision may cast; if empty, all tensors except those updated in place.
+    amp_refusal: for an operator that needs digits of its first operand which low precision lacks: what to do instead of
+        passing one in low precision, which mixed precision refuses. "" for other operators.
     inplace: result index -> name of the argument whose storage that result reuses.
     method: whether arrays have it as a method.
     aliases: other names of its function and method, such as those in torch or NumPy.
@@ -76,6 +78,7 @@ class Op:
     pattern: Pattern = "opaque"
     amp: Amp = "infer"
     amp_args: tuple[str, ...] = ()
+    amp_refusal: str = ""
     inplace: Mapping[int, str] = field(default_factory=dict[int, str])
     method: bool = False
     aliases: tuple[str, ...] = ()

@@ -7,10 +7,12 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import meta
+from meta.dtype import accumulation_dtype
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError
 from meta.model.model import Model
 from meta.modes import no_grad
+from meta.op.precision import exact
 from meta.optim.checks import nonnegative
 from meta.optim.number import widened
 from meta.optim.optimizer import Optimizer
@@ -59,7 +61,7 @@ def clip_grad_norm(
         bound = max_norm.cast(norm.dtype) if isinstance(max_norm, NDArray) else max_norm
         factor = meta.minimum(bound / (norm + eps), 1.0)
         for x in arrays:
-            x.grad = (widened(x.grad) * factor.cast(widened(x.grad).dtype)).cast(x.grad.dtype)
+            x.grad = (widened(exact(x.grad)) * factor.cast(accumulation_dtype(x.grad.dtype))).cast(x.grad.dtype)
         return norm
 
 
@@ -83,7 +85,7 @@ def _by_groups(arrays: list[Any], group: Any) -> dict[_Groups, list[Any]]:
     for x in arrays:
         own: Any = group(x) if callable(group) else () if group is None else (group,)
         groups: _Groups = tuple(own)
-        divided.setdefault(groups, []).append(x.grad)
+        divided.setdefault(groups, []).append(exact(x.grad))
     return divided
 
 

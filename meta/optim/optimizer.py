@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import meta
@@ -12,7 +13,8 @@ from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
-from meta.modes import no_grad, suspended
+from meta.modes import modes, no_grad, scoped, suspended
+from meta.op.precision import exact
 from meta.optim.checks import flag, known_names
 from meta.optim.group import (
     Counters,
@@ -232,8 +234,8 @@ class Optimizer:
     # --- steps -------------------------------------------------------------------------------------------------------
 
     def step(self) -> None:
-        """Update every parameter that has a gradient, in place."""
-        with no_grad():
+        """Update every parameter that has a gradient, in place and without mixed precision."""
+        with no_grad(), scoped("autocast", None) if modes.autocast is not None else nullcontext():
             parts = [(g, [(name, x, x.grad) for name, x in g.named if x.grad is not None]) for g in self.param_groups]
             for group, items in parts:
                 for name, x, _ in items:
@@ -255,7 +257,7 @@ class Optimizer:
             return
         masters = self.slots.get(_MASTER, {})
         updated = [
-            Updated(name, masters[name], dx.cast("float32")) if name in masters else Updated(name, x, dx)
+            Updated(name, masters[name], dx.cast("float32")) if name in masters else Updated(name, x, exact(dx))
             for name, x, dx in items
         ]
         self.update_group(group, count, updated)

@@ -13,6 +13,7 @@ from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
+from meta.model.closures import models_around
 from meta.model.model import Model
 from meta.modes import modes, no_grad, suspended
 from meta.optim.checks import whole
@@ -71,8 +72,8 @@ class StepExchange(Protocol):
 class TrainStep(CheckedArguments):
     """Forward, backward and update in one callable. It runs eagerly or compiles to one program.
 
-    model: a Model or function. It returns the loss, a tensor of one element, or a tuple whose first item is the loss.
-        The other items are tensors, plain values, and nests of them.
+    model: a Model, or a function, which has the state of the models that it uses. It returns the loss, a tensor of one
+        element, or a tuple whose first item is the loss. The other items are tensors, plain values, and nests of them.
     loss: called with the model's result and the arguments after the first: `loss(model(x), target)`.
     accumulate: update with the mean of the gradients of this many calls, at the last of them. For a loss that is a mean
         over a batch, that is the update of one call with the batches of all of them. A program computes the update in
@@ -234,18 +235,34 @@ class TrainStep(CheckedArguments):
         """The arrays of the model, the optimizer, the schedule and the scaler, with the names they have there."""
         seen: set[int] = set()
         model_state = self.model.named_state() if isinstance(self.model, Model) else iter(())
+        used = ((f"{prefix}.{n}", x) for prefix, model in self._models() for n, x in model.named_state())
         others = [(n, part) for n, part in (("schedule", self.schedule), ("scaler", self.scaler)) if part is not None]
         extra = [(f"{prefix}.{n}", x) for prefix, part in others for n, x in part.named_state()]
-        for name, x in [*model_state, *self.optimizer.named_state(), *extra, *self._own_state()]:
+        for name, x in [*model_state, *self.optimizer.named_state(), *extra, *self._own_state(), *used]:
             if id(x) not in seen:
                 seen.add(id(x))
                 yield name, x
 
+    def _models(self) -> list[tuple[str, Model]]:
+        """The models that the step uses, with names that tell them apart; "" for `model` itself."""
+        own = [("", self.model)] if isinstance(self.model, Model) else models_around(self.model)
+        known = {id(model) for _, model in own}
+        return own + [(name, model) for name, model in models_around(self.loss) if id(model) not in known]
+
     def _weights(self) -> dict[str, NDArray]:
-        """The arrays of the model, and the optimizer's parameters outside of it."""
+        """The arrays of the models, and the optimizer's parameters outside of them. In a function, parameters have the
+        optimizer's names, and other arrays those in their model."""
         weights = self.model.state_dict() if isinstance(self.model, Model) else {}
-        of_model = {id(x) for x in weights.values()}
-        return weights | {name: x for name, x in self.optimizer.named if id(x) not in of_model}
+        known = {id(x) for x in weights.values()}
+        weights |= {name: x for name, x in self.optimizer.named if id(x) not in known}
+        known = {id(x) for x in weights.values()}
+        models = self._models()
+        for prefix, model in models:
+            for name, x in model.named_state():
+                if id(x) not in known:
+                    known.add(id(x))
+                    weights[name if len(models) == 1 else f"{prefix}.{name}"] = x
+        return weights
 
     def state_dict(self) -> dict[str, NDArray]:
         """Everything that a later run needs to go on, by name: `model.w`, `optimizer.w.m`, `schedule.count`,

@@ -30,9 +30,11 @@ from meta.tracing.emitter import is_key as is_key
 from meta.tracing.emitter import recording as recording
 from meta.tracing.program import Record as Record
 from meta.tracing.program import Traced as Traced
+from meta.tracing.program import change_mode as change_mode
 from meta.tracing.program import changed as changed
 from meta.tracing.program import input_types as input_types
 from meta.tracing.program import invalidate as invalidate
+from meta.tracing.program import last_change as last_change
 from meta.tracing.program import record as record
 from meta.tracing.program import revision as revision
 from meta.tracing.program import state_names as state_names

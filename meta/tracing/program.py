@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 import threading
+import weakref
 from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -43,6 +44,8 @@ class Record:
     state: (name, array) of every array reached without being passed.  random: the keys that a call draws.
     containers: lists and dicts of the models in it, with what they held (see `changed`).
     result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
+    modes: the models in it, each with whether it was in train mode.  tracked: which arrays of the state required
+        gradients.
     left: the gradients that `backward` in the function leaves; they are no results of "main".
     constant: positions of the leaves of the result that no gradient flows from.
     conditions: sizes that are 0 or more where the program may run, and the errors of others.
@@ -59,10 +62,19 @@ class Record:
     left: tuple[LeftGradient, ...] = ()
     constant: frozenset[int] = frozenset()
     conditions: tuple[tuple[SymDim, MetaError], ...] = ()
+    modes: tuple[tuple[weakref.ref[Any], bool], ...] = ()
+    tracked: tuple[bool, ...] = ()
 
     @property
     def main(self) -> FunctionExpr:
         return self.module.main
+
+    def fits_modes(self) -> bool:
+        """Whether the models are in the modes that they were traced in, and the same arrays require gradients."""
+        models = ((model(), training) for model, training in self.modes)
+        return all(model is None or model.training == training for model, training in models) and all(
+            (x._node is not None) == tracked for (_, x), tracked in zip(self.state, self.tracked, strict=False)
+        )
 
 
 P = ParamSpec("P")
@@ -157,6 +169,8 @@ def record(
     return Record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, draws, result, start,
         tuple(trace.containers.values()), left, constant, tuple(trace.conditions),
+        tuple((weakref.ref(model), training) for model, training in trace.modes.values()),
+        tuple(x._node is not None for _, x in state),
     )  # fmt: skip
 
 
@@ -275,14 +289,25 @@ def changed(containers: Sequence[Held]) -> bool:
 
 _revisions = count(1)
 _revision = [0]
+_change = [0]
 
 
 def revision() -> int:
-    """A number that changes with every change of a model (an attribute replaced, train or infer mode): records from
-    before are stale."""
+    """A number that changes with every change of a model and of the mode of one (see `last_change`)."""
     return _revision[0]
 
 
+def last_change() -> int:
+    """The `revision()` since which models have changed their modes only: records from before it are stale, records from
+    then on hold in the modes that they were traced in (see `Record.fits_modes`)."""
+    return _change[0]
+
+
 def invalidate() -> None:
-    """Make every record stale."""
+    """Make every record stale: a model has changed (an attribute was replaced)."""
+    _change[0] = _revision[0] = next(_revisions)
+
+
+def change_mode() -> None:
+    """The mode of a model has changed, from training to inference or back."""
     _revision[0] = next(_revisions)

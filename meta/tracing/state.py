@@ -70,6 +70,8 @@ class Trace(Emitter):
         self.containers: dict[int, Held] = {}
         self.conditions: list[tuple[SymDim, MetaError]] = []
         """Sizes that are 0 or more where the program may run, and the errors of others."""
+        self.modes: dict[int, tuple[Any, bool]] = {}
+        """The models that the program depends on, with whether they are in train mode."""
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self._values: dict[int, Atom] = {}
@@ -88,6 +90,10 @@ class Trace(Emitter):
         """Record the lists and dicts of a model that the program is traced through."""
         for container in containers:
             self.containers.setdefault(id(container), held(container))
+
+    def read_mode(self, model: Any, training: bool) -> None:
+        """Record the mode of a model that the program depends on."""
+        self.modes.setdefault(id(model), (model, training))
 
     # --- values ------------------------------------------------------------------------------------------------------
 

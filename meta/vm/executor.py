@@ -80,6 +80,9 @@ class Executor(Generic[P, R]):
         self._dialects = modes.dialects
         self._runs: dict[Any, Runner] = {}
         self._programs: dict[Any, Program] = {}
+        """The programs for the modes that models are in."""
+        self._variants: dict[Any, list[Program]] = {}
+        """The programs for all modes."""
         self._containers: list[tracing.Held] = []
         self._signature: inspect.Signature | None = None
         self._lock = new_lock("program")
@@ -192,8 +195,10 @@ class Executor(Generic[P, R]):
         if self._revision != tracing.revision():
             self._runs.clear()
             self._programs.clear()
-            self._containers.clear()
-            self._signature = None
+            if self._revision < tracing.last_change():
+                self._variants.clear()
+                self._containers.clear()
+                self._signature = None
             self._revision = tracing.revision()
         fresh = self._trace(args, kwargs) if self._signature is None else None
         signature = self._signature = fresh.signature if fresh else self._signature
@@ -205,6 +210,10 @@ class Executor(Generic[P, R]):
             key, fresh = (*key[:2], types), None
         program = self._programs.get(key)
         if program is None or not program.is_current(inputs):
+            program = self._variant(key, inputs)
+            if program is not None:
+                self._programs[key] = program
+        if program is None:
             record = fresh or self._trace(args, kwargs, opened=not empty)
             if self._open:
                 self._open.check_names(record.inputs)
@@ -213,9 +222,11 @@ class Executor(Generic[P, R]):
             if not self._whole:  # a module states its sizes, symbolic or not
                 self._sizes.add(key[:2], record.inputs, key[2])
             with self._lock, scoped("dialects", self._dialects), progress.compiling(self._name), without_collection():
-                if len(self._programs) >= cache_limit:
+                if sum(map(len, self._variants.values())) >= cache_limit:
                     self._programs.clear()
+                    self._variants.clear()
                 program = self._programs[key] = replace(self._lower(record, inputs), checks=checks)
+                self._variants.setdefault(key, []).append(program)
                 watched = {id(container) for container, _ in self._containers}
                 self._containers.extend(entry for entry in record.containers if id(entry[0]) not in watched)
         elif self._open:
@@ -225,6 +236,11 @@ class Executor(Generic[P, R]):
         if not kwargs and len(args) == len(inputs) and all(isinstance(x, NDArray) for x in args):
             self._runs[tuple([x.type for x in args])] = self._checked(program)
         return program, inputs
+
+    def _variant(self, key: Any, inputs: Sequence[NDArray]) -> Program | None:
+        """The program that was traced in the modes that models are in, with gradients for the same arrays."""
+        fitting = (p for p in self._variants.get(key, ()) if p.record.fits_modes() and p.is_current(inputs))
+        return next(fitting, None)
 
     def _checked(self, program: Program) -> Runner:
         """The call of a program, which first compiles anew if other arrays require gradients than while tracing."""

@@ -251,3 +251,23 @@ def test_rejects_symbols_formatted_as_numbers() -> None:
     assert meta.trace(lambda x: x * len(f"{x}")).ir(data())
     with pytest.raises(TraceError, match="is needed while tracing"):
         meta.trace(lambda x: f"{x.sum():.2f}").ir(data())
+
+
+@pytest.mark.parametrize("kind", ["attribute", "list", "dict", "layer", "appended", "replaced", "parameter"])
+def test_modules_of_torch_are_refused(kind):
+    """They would be called, but neither trained, moved nor saved."""
+    torch = pytest.importorskip("torch")
+    module, model = torch.nn.Linear(2, 2), meta.nn.Sequential(meta.nn.Linear(2, 2))
+    assignments = {
+        "attribute": lambda: setattr(model, "x", module),
+        "list": lambda: setattr(model, "x", [module]),
+        "dict": lambda: setattr(model, "x", {"a": [module]}),
+        "layer": lambda: meta.nn.Sequential(model, module),
+        "appended": lambda: model.append(module),
+        "replaced": lambda: model.__setitem__(0, module),
+        "parameter": lambda: setattr(model, "x", module.weight),
+    }
+    with pytest.raises(ArgumentError, match=r"is torch's (Linear|Parameter), .*; expected layers and arrays of meta; "):
+        assignments[kind]()
+    assert "x" not in vars(model)
+    assert len(model) == 1

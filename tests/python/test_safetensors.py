@@ -176,3 +176,23 @@ def test_headers_that_could_not_be_read_again_are_not_written(tmp_path: Path) ->
     with pytest.raises(FileError, match=f"expected at most {MAX_HEADER}; save long lists of numbers as arrays"):
         meta.save(tmp_path / "x", ["x" * MAX_HEADER])
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        b'{"w":%s,"w":%s}',
+        b'{"w":%s,"v":%s,"w":%s}',
+        b'{"__metadata__":{"a":"1"},"w":%s,"__metadata__":{"a":"2"}}',
+        b'{"__metadata__":{"a":"1","a":"2"},"w":%s}',
+        b'{"w":{"dtype":"F32","dtype":"F32","shape":[2],"data_offsets":[0,8]}}',
+        b'{"w":%s,"\\u0077":%s}',
+    ],
+)
+def test_names_occur_once(header: bytes, tmp_path: Path) -> None:
+    """A reader that takes the first and one that takes the last would see different arrays."""
+    path = tmp_path / "x.safetensors"
+    entry = json.dumps(_array()).encode()
+    path.write_bytes(_file(header.replace(b"%s", entry), b"\0" * 8))
+    with pytest.raises(FileError, match=r"is not a valid file: .*(occurs twice|duplicate field|invalid offset)"):
+        meta.load(path)

@@ -15,7 +15,7 @@ from meta.op.grad.rule import GradRule, add_rules
 
 
 def _hardshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.threshold_dx(meta.abs(x), dy, lambd),)
+    return (meta.where(meta.less_equal(meta.abs(x), lambd), 0, dy),)
 
 
 def _hardsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:

@@ -99,7 +99,20 @@ def host_array(data: Any, dtype: Any) -> Any:
         _require_complex(name, "array")
     if not is_array:
         check_range(host, name)
-    return host.astype(target)
+    with np.errstate(over="ignore"):  # infinities
+        return host.astype(target)
+
+
+def numbers_dtype(data: Any) -> str:
+    """The dtype that `host_array` gives numbers or nested lists of numbers, integers of up to 64 bits included."""
+    import numpy as np
+
+    try:
+        kind = np.asarray(data).dtype.kind
+    except ValueError:
+        kind = ""  # ragged
+    known = {"b": "bool", "i": "int64", "u": "uint64", "f": "float32", "c": "complex64"}
+    return known.get(kind) or str(host_array(data, None).dtype)
 
 
 def _with_large_integers(data: Any, host: Any, dtype: Any) -> Any:

@@ -106,7 +106,8 @@ class ProcessGroup:
         return {receiver: sender for sender, receiver in receivers.items()}.get(self.rank)
 
     def barrier(self) -> None:
-        _collectives.barrier(group=self.process_group)
+        seconds = waiting.timeout() + waiting.POLL.total_seconds()
+        waiting.within(seconds, "timed out", _collectives.barrier, group=self.process_group)
 
     def divide(self, x: torch.Tensor, reduction: str) -> None:
         """Finish a mean after a reduction: NCCL computes means, gloo sums."""
@@ -124,7 +125,7 @@ class ProcessGroup:
         if operator == "send_receive":  # gloo closes the connections of messages that time out
             work.wait()
             return
-        timeout = waiting.store().timeout.total_seconds()
+        timeout = waiting.timeout()
         # gloo's reduce_scatter has no timeout; the others report theirs first.
         deadline = time.monotonic() + timeout + waiting.POLL.total_seconds()
         while True:
@@ -134,14 +135,14 @@ class ProcessGroup:
             except RuntimeError:
                 if work.is_completed():
                     raise
-            if waiting.store().check([f"{_failures(place)}/any"]):
+            if waiting.Store(deadline).check([f"{_failures(place)}/any"]):
                 raise RuntimeError("it failed on another rank")
             if time.monotonic() > deadline:
                 raise RuntimeError(f"timed out after {timeout:g} s")
-            self._look_around(operator, place)
+            self._look_around(operator, place, deadline)
 
-    def _look_around(self, where: str, place: WaitingPlace) -> None:
-        elsewhere = waiting.rank_elsewhere(place, self.ranks)
+    def _look_around(self, where: str, place: WaitingPlace, until: float) -> None:
+        elsewhere = waiting.rank_elsewhere(place, self.ranks, until)
         if elsewhere is not None:
             (rank, what), own = elsewhere, self.ranks[self.rank]
             raise CommunicationError(
@@ -160,10 +161,10 @@ class ProcessGroup:
             raise
         except RuntimeError as error:
             reason = str(error).strip().splitlines()[0][:200] if str(error) else type(error).__name__
+            silent = "" if reason == waiting.SILENT_STORE else self._silent(place)
             raise CommunicationError(
                 name,
-                f"call {place.number} of group '{self.name}' failed on rank {self.ranks[self.rank]}: "
-                f"{self._silent(place)}{reason}",
+                f"call {place.number} of group '{self.name}' failed on rank {self.ranks[self.rank]}: {silent}{reason}",
                 f"all of ranks {', '.join(map(str, self.ranks))} running the same program",
                 "restart the ranks from their last checkpoint; meta.distributed.init(timeout=...) bounds the wait",
             ) from error
@@ -171,16 +172,15 @@ class ProcessGroup:
     def _silent(self, place: WaitingPlace) -> str:
         """The ranks of the group that do not report a failure of this call too, for a message."""
         try:
-            store, key = waiting.store(), _failures(place)
+            store, key = waiting.store(ANSWER_SECONDS), _failures(place)
             for name in self.ranks[self.rank], "any":
                 store.set(f"{key}/{name}", "failed")
-            deadline = time.monotonic() + ANSWER_SECONDS
             missing = set(self.ranks)
-            while missing and time.monotonic() < deadline:
+            while missing and time.monotonic() < store.until - 0.1:
                 missing = {r for r in missing if not store.check([f"{key}/{r}"])}
                 time.sleep(0.05)
         except RuntimeError:
-            return "the store of rank 0 does not answer; "
+            return f"{waiting.SILENT_STORE}; "
         return f"{_listed(missing)} did not answer; " if missing else ""
 
     # --- agreements --------------------------------------------------------------------------------------------------
@@ -227,13 +227,14 @@ class ProcessGroup:
         except CommunicationError:
             raise
         except RuntimeError as error:
-            problem = f"{what} cannot be compared: the store of rank 0 does not answer"
+            problem = f"{what} cannot be compared: {waiting.SILENT_STORE}"
             raise CommunicationError(
                 where, problem, "all ranks running the same program", "look at the output of the others"
             ) from error
 
     def _texts(self, where: str, what: str, place: WaitingPlace, own: str) -> list[str]:
-        store, start = waiting.store(), time.monotonic()
+        seconds, start = waiting.timeout(), time.monotonic()
+        store = waiting.store(seconds + waiting.POLL.total_seconds())
         text_keys, reader_keys = (
             [f"meta/{place.channel}/{place.number}/{part}/{rank}" for rank in self.ranks] for part in ("said", "read")
         )
@@ -242,19 +243,19 @@ class ProcessGroup:
         while not store.check(text_keys):
             time.sleep(pause)
             pause = min(2 * pause, 0.05)
-            if time.monotonic() > start + store.timeout.total_seconds():
+            if time.monotonic() > start + seconds:
                 absent = [rank for rank, key in zip(self.ranks, text_keys, strict=True) if not store.check([key])]
                 problem = f"{what} is compared here, and by {_listed(absent)} not before the timeout"
                 raise CommunicationError(where, problem, "one program on all ranks", "look at the output of the others")
             if time.monotonic() > look:
-                self._look_around(where, place)
+                self._look_around(where, place, store.until)
                 look = time.monotonic() + waiting.POLL.total_seconds()
         text_keys = [store.get(key).decode() for key in text_keys]
         if len(set(text_keys)) > 1:
             # The process that keeps the store may end after this: first the others read it.
+            store = waiting.store(ANSWER_SECONDS)
             store.set(reader_keys[self.rank], "read")
-            deadline = time.monotonic() + ANSWER_SECONDS
-            while not store.check(reader_keys) and time.monotonic() < deadline:
+            while not store.check(reader_keys) and time.monotonic() < store.until - 0.1:
                 time.sleep(0.02)
         return text_keys
 

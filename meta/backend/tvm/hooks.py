@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Generator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from functools import cache
 
 from meta.backend.tvm import launcher, workspaces
@@ -26,9 +26,11 @@ def prepared_meanwhile() -> Generator[None, None, None]:
         yield
         return
     thread = threading.Thread(target=prepare, name="meta hooks")
-    thread.start()
+    with suppress(RuntimeError):  # the process may have no more threads
+        thread.start()
     try:
         yield
     finally:
-        thread.join()
+        if thread.ident is not None:
+            thread.join()
     prepare()  # raises here what it raised in the thread

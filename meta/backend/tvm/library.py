@@ -20,6 +20,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final
 
+from meta import interrupts
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
 from meta.backend.tvm import target as targets
@@ -36,7 +37,8 @@ def compiling(subject: str) -> Generator[None, None, None]:
     """Raise KernelError for what TVM raises inside the block. subject: the operators, or the part of the package."""
     longest = 500  # Characters of TVM's message: some hold a whole function.
     try:
-        yield
+        with interrupts.deferred():
+            yield
     except (MetaError, MemoryError):
         raise
     except Exception as error:

@@ -147,6 +147,10 @@ class Number:
         """The larger of this number and another."""
         return self._operate("max", self, least)
 
+    def rounded(self, dtype: str) -> Number:
+        """The number rounded to a floating dtype."""
+        return Number(self._parameters, ("round", self._expression, dtype), self._positions, True)
+
     def __neg__(self) -> Number:
         return self._operate("neg", self)
 
@@ -240,7 +244,14 @@ def _evaluate(expression: Expression, args: Sequence[Any]) -> Any:
     name, *operands = expression
     if name == "arg":
         return args[operands[0]]
+    if name == "round":
+        return rounded(_evaluate(operands[0], args), operands[1])
     return _OPERATIONS[name](*(_evaluate(operand, args) for operand in operands))
+
+
+def number_in(value: float | Number, dtype: str) -> Any:
+    """A number, compiled in or taken at run time, rounded to a floating dtype."""
+    return value.rounded(dtype) if isinstance(value, Number) else rounded(value, dtype)
 
 
 def held(value: float, dtype: str) -> float:

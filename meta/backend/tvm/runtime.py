@@ -21,6 +21,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
 
+from meta.interrupts import deferred
 from meta.locks import new_lock
 
 _LIBRARY: Final = {"darwin": "libtvm_runtime.dylib", "win32": "tvm_runtime.dll"}.get(sys.platform, "libtvm_runtime.so")
@@ -67,7 +68,7 @@ def _import_without_torch(name: str) -> Any:
 
 def import_module(name: str) -> Any:
     """A module of TVM, imported by one thread at a time."""
-    with _importing:
+    with _importing, deferred():
         _import_without_torch(name.partition(".")[0])
         return importlib.import_module(name)
 
@@ -100,7 +101,7 @@ def load() -> Any:
     Raises:
         ImportError: TVM is not installed.
     """
-    with _importing:
+    with _importing, deferred():
         for name, value in _THREAD_POOL.items():
             os.environ.setdefault(name, value)
         module = ffi()

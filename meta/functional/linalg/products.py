@@ -11,6 +11,8 @@ from meta.functional._checks import require, require_inexact, require_same_dtype
 from meta.op.grad.support import conjugate
 from meta.op.rules import show
 
+AMP = {"multi_dot": "always", "vecdot": "infer"}
+
 
 def vecdot(x1: T, x2: T, axis: int = -1) -> T:
     """Sums of products along an axis, of the conjugates of x1 with x2; the shapes broadcast.

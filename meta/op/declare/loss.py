@@ -97,7 +97,14 @@ def _logits(x: TensorType, target: TensorType, weight: TensorType | None, pos_we
         )
 
 
-@declare("binary_cross_entropy", schema=loss.probabilities, pattern="reduce", amp="never")
+@declare(
+    "binary_cross_entropy",
+    schema=loss.probabilities,
+    pattern="reduce",
+    amp="never",
+    amp_refusal="call binary_cross_entropy_with_logits on what sigmoid gets; or compute the probabilities in float32: "
+    'overrides={"sigmoid": "never"}',
+)
 def binary_cross_entropy(x: TensorType, target: TensorType, weight: TensorType | None, reduction: str) -> TensorType:
     """-weight * (target * log(x) + (1 - target) * log(1 - x)) of probabilities x, with logarithms of at least -100;
     averaged, summed or element by element. The gradient divides by x * (1 - x), which counts as at least 1e-12."""

@@ -23,7 +23,7 @@ def sort(x: TensorType, axis: int, descending: bool) -> TensorType:
     return x
 
 
-@declare("binary_search", schema=schema.binary_search, amp="keep")
+@declare("binary_search", schema=schema.binary_search, amp="never")
 def binary_search(sequence: TensorType, values: TensorType, right: bool) -> TensorType:
     """The positions, as int64, at which values would be put into ascending rows: before equal elements, or behind them.
     NaN counts as larger than every number."""

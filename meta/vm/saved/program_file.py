@@ -19,6 +19,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, FileError
 from meta.files import safetensors, signing
 from meta.files.atomic import Path, read, replacing
+from meta.folders import UntrustedError
 
 PROGRAM: Final = "meta.program"
 """The name of a program's description among the texts of a file."""
@@ -81,7 +82,7 @@ def contents(path: Path, trust: bool | str) -> bytes:
         digest = hashlib.sha256(data).hexdigest()
         if not hmac.compare_digest(digest, trust):
             raise FileError("load", f"{name} has the SHA-256 {digest}", trust, "get the file that was meant")
-    elif not trust and not signing.is_signed(checked, trailer[_DIGEST:]):
+    elif not trust and not _is_signed(name, checked, trailer[_DIGEST:]):
         raise FileError(
             "load",
             f"{name} holds machine code and is not signed by this user",
@@ -90,3 +91,11 @@ def contents(path: Path, trust: bool | str) -> bytes:
             "Executor.save returned there, or trust=True",
         )
     return bytes(checked[len(_MAGIC) :])
+
+
+def _is_signed(name: str, data: bytes | memoryview, signature: bytes) -> bool:
+    try:
+        return signing.is_signed(data, signature)
+    except UntrustedError as error:
+        problem = f"{name} holds machine code, and the key that signs it is not safe: {error}"
+        raise FileError("load", problem, "a key that only this user can read") from error

@@ -307,3 +307,46 @@ def test_composes_with_auto_diff_in_either_order():
         assert [y.dtype for y in results] == [F32] * 3
         assert_equal(list(results), list(exact), rtol=5e-2)
     assert np.isfinite(exact[0].item())
+
+
+class Plain(meta.optim.Optimizer):
+    """A user's optimizer, of operators: x <- x - rate * dx / (|dx| + eps)."""
+
+    def update_group(self, group, count, updated):
+        for _, x, dx in updated:
+            x.update(x - group.numbers["learning_rate"].array.cast(F32) * dx / (meta.sqrt(meta.sum(dx * dx)) + 1e-12))
+
+
+OPTIMIZERS = {
+    "SGD": {"momentum": 0.9}, "Adam": {"amsgrad": True}, "AdamW": {}, "Adagrad": {}, "RMSprop": {"centered": True},
+    "LAMB": {}, "LANS": {},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*OPTIMIZERS, "Plain"])
+@pytest.mark.parametrize(
+    "options", [{}, {"clip_norm": 1e-9}, {"scaler": True}, {"clip_value": 1e-6, "accumulate": 2}], ids=str
+)
+def test_updates_stay_in_float32(name, options):
+    """Squares of gradients of 1e-5 are 0 in float16."""
+
+    def step_and_batch():
+        meta.random.seed(0)
+        model = meta.nn.Linear(4, 3)
+        kind = Plain if name == "Plain" else getattr(meta.optim, name)
+        optimizer = kind(model, 0.1, **OPTIMIZERS.get(name, {}))
+        settings = {**options, "scaler": meta.amp.GradScaler(scale=4.0)} if "scaler" in options else options
+        step = meta.optim.TrainStep(lambda x: (model(x) * 1e-4).sum(), optimizer, **settings)
+        return step, array(2, 4), model
+
+    step, x, model = step_and_batch()
+    low, _, same = step_and_batch()
+    for _ in range(2):
+        with meta.amp.autocast(F16):
+            step(x)
+        record = low.record(x)
+        execute(record, x, module=cast(record.module, F16))
+    for (n, expected), (_, actual) in zip(step.named_state(), low.named_state(), strict=True):
+        assert actual.dtype == expected.dtype
+        np.testing.assert_allclose(actual.detach().numpy(), expected.detach().numpy(), rtol=2e-3, atol=1e-12, err_msg=n)
+    assert np.abs(model.w.detach().numpy() - same.w.detach().numpy()).max() < 1e-3

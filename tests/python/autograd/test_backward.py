@@ -309,3 +309,26 @@ def test_numpy_of_a_tracked_array() -> None:
     x = leaf(3)
     with pytest.raises(GradientError, match=r"use x.detach\(\).numpy\(\)"):
         (x * 2).numpy()
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+def test_an_array_frozen_after_its_use_gets_no_gradient(compiled):
+    """As in torch; the mode of a model freezes nothing."""
+    function = meta.vm.compile(meta.trace(lambda x, w: (x * w).sum())) if compiled else lambda x, w: (x * w).sum()
+    x, w = meta.array([1.0, 2.0], requires_grad=True), meta.array([3.0, 4.0], requires_grad=True)
+    y = function(x, w)
+    x.requires_grad = False
+    y.backward()
+    assert x.grad is None
+    assert w.grad.tolist() == [1.0, 2.0]
+    x.requires_grad = True
+    y = function(x, w)
+    x.requires_grad = False
+    x.requires_grad = True
+    y.backward()
+    assert x.grad.tolist() == [3.0, 4.0]
+    model = meta.nn.Linear(2, 1)
+    y = model(meta.ones((1, 2))).sum()
+    model.infer_mode()
+    y.backward()
+    assert all(p.grad is not None for p in model.parameters())

@@ -94,6 +94,52 @@ def test_a_rank_that_stops_or_hangs_is_named(fault: str, ranks: int, collective:
     assert "rank 1 did not answer" in outputs[0]
 
 
+_STOPPED = """
+import os, signal, sys, threading, time
+import meta
+from meta import distributed
+stopped, place, start = int(sys.argv[1]), sys.argv[2], time.monotonic()
+def stop(at):
+    global start
+    start = time.monotonic()
+    if at == place and stopped == int(os.environ["RANK"]):
+        if os.fork() == 0:  # ends the stopped process, so that the test does not wait for it
+            time.sleep(10)
+            os.kill(os.getppid(), signal.SIGKILL)
+            os._exit(0)
+        os.kill(os.getpid(), signal.SIGSTOP)
+import torch.distributed
+try:
+    stop("init")
+    distributed.init(timeout=3)
+    distributed.all_reduce(meta.ones(4))
+    stop("mesh")
+    distributed.DeviceMesh({"dp": distributed.world_size(), "tp": 1})
+    stop("new")
+    distributed.all_reduce(meta.ones(5))
+    stop("again")
+    distributed.all_reduce(meta.ones(5))
+    distributed.barrier()
+except meta.errors.CommunicationError as error:
+    print(f"{time.monotonic() - start:.1f} {error}", flush=True)
+    os._exit(3)
+"""
+
+
+@pytest.mark.parametrize(
+    ("ranks", "stopped", "place"),
+    [(2, 0, "again"), (3, 0, "new"), (3, 0, "mesh"), (3, 0, "init"), (3, 2, "again")],
+)
+def test_a_stopped_rank_is_named_in_time(ranks: int, stopped: int, place: str, tmp_path: Path) -> None:
+    """By SIGSTOP: its sockets stay open, and the store of a stopped rank 0 answers nothing."""
+    statuses, outputs = run_processes(["-c", _STOPPED, str(stopped), place], ranks, tmp_path)
+    assert statuses == [-9 if rank == stopped else 3 for rank in range(ranks)], outputs
+    for rank in set(range(ranks)) - {stopped}:
+        line = outputs[rank].strip().splitlines()[-1]
+        assert f"the store of rank {stopped} does not answer" in line or f"rank {stopped} did not" in line, line
+        assert float(line.split()[0]) < 10, line
+
+
 def test_ranks_that_wait_for_each_other_elsewhere_stop_before_the_timeout(tmp_path: Path) -> None:
     """Rank 1 comes to a call that is new, where ranks compare it, and rank 0 to one that they have compared."""
     program = _FAULT.format(fault="distributed.all_reduce(meta.ones(5))", seconds=200, collective="all_reduce")

@@ -11,7 +11,7 @@ import pytest
 import torch
 
 import meta
-from meta.errors import GradientError, TypeInferenceError
+from meta.errors import GradientError, MetaError, TypeInferenceError
 
 OPERATORS = [operator.iadd, operator.isub, operator.imul, operator.itruediv, operator.ifloordiv, operator.imod,
              operator.ipow]  # fmt: skip
@@ -146,3 +146,64 @@ def test_shared_memory_with_gradients_is_refused() -> None:
     del view
     h *= 2.0
     assert h.tolist() == [6.0, 12.0]
+
+
+def test_views_see_a_result_with_gradients() -> None:
+    w = meta.array([1.0, 2.0], requires_grad=True)
+    for make in (lambda: meta.zeros((2,)), lambda: w * 0.0, lambda: meta.tanh(w * 0.0), lambda: meta.zeros((2,))[:]):
+        x = make()
+        views = [x.detach().numpy(), torch.from_dlpack(x.detach()), meta.from_dlpack(x.detach())]
+        x += w * 3.0
+        x *= x
+        x -= w
+        w.grad = None
+        x.sum().backward()
+        assert w.grad is not None
+        assert w.grad.tolist() == [17.0, 35.0]
+        assert [view.tolist() for view in views] == [x.tolist()] * 3
+
+
+def test_results_that_a_gradient_reads_survive() -> None:
+    w = meta.array([0.5, 1.0], requires_grad=True)
+    y = meta.exp(w)
+    view = y.detach().numpy()
+    y *= w
+    y.sum().backward()
+    host = np.array([0.5, 1.0], np.float32)
+    assert w.grad is not None
+    np.testing.assert_allclose(w.grad.numpy(), np.exp(host) * (1 + host), rtol=1e-6)
+    np.testing.assert_allclose(view, np.exp(host) * host, rtol=1e-6)
+
+
+@pytest.mark.parametrize("index", [slice(None), Ellipsis, (slice(None), slice(None)), slice(0, 9)], ids=str)
+def test_a_whole_array_is_written_with_gradients(index: Any) -> None:
+    w = meta.array([[1.0, 2.0]], requires_grad=True)
+    x, name = w * 2.0, None
+    name = x
+    x[index] *= w
+    x.sum().backward()
+    assert name.tolist() == [[2.0, 8.0]]
+    assert w.grad is not None
+    assert w.grad.tolist() == [[4.0, 8.0]]
+
+
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda x, w: operator.setitem(x, slice(None), operator.imul(x[:], meta.ones((3, 1)))),
+        lambda x, w: operator.setitem(x, 0, operator.imul(x[0], w[0, 0])),
+        lambda x, w: operator.setitem(x, None, operator.imul(x[None], w)),
+        lambda x, w: operator.iadd(x, meta.ones((3, 1))),
+        lambda x, w: operator.setitem(x, slice(None), 1.0 + 2.0j),
+        lambda x, w: operator.setitem(x, slice(None), meta.ones((3, 1))),
+        lambda x, w: x.update(meta.ones((3,))),
+        lambda x, w: meta.sgd(meta.ones_like(x), meta.ones_like(x), x, 0.1),
+    ],
+)
+def test_refused_writes_change_nothing(write: Callable[[Any, Any], Any]) -> None:
+    w = meta.array([[1.0, 2.0]], requires_grad=True)
+    for x in (w, w * 1.0):
+        before, node, version = x.tolist(), x._node, x.version
+        with pytest.raises(MetaError):
+            write(x, w)
+        assert (x.tolist(), x._node, x.version) == (before, node, version)

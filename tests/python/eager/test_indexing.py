@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import random
 from typing import Any
 
@@ -207,6 +208,40 @@ def test_arrays_and_masks_are_written_on_the_cpu() -> None:
     host[host > 6] = -1
     x[x > 6] = -1
     np.testing.assert_array_equal(x.numpy(), host)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float64", "complex64", "complex128"])
+def test_numbers_are_converted_once(dtype: str) -> None:
+    host = np.zeros(12, dtype)
+    indices = [slice(0, 1), slice(1, 3), [3, -8], np.array([5, 6]), np.arange(12) == 7, (slice(8, 9),), Ellipsis]
+    values = [0.1, 1e300, 1.00048828125 + 1e-12, 3, True, *([0.1 + 0.2j, 1e-300j] if dtype[0] == "c" else [])]
+    for value, index in itertools.product(values, indices):
+        for written in (value, [value], np.asarray(value)[()], meta.array(np.asarray([value]))):
+            x = meta.array(host)
+            x[-1] = value
+            x[index] = written
+            with np.errstate(over="ignore"):
+                expected = host.copy()
+                expected[-1] = value
+                expected[index] = written
+            np.testing.assert_array_equal(x.numpy(), expected, f"{index} {written}")
+
+
+def test_programs_convert_numbers_once() -> None:
+    def function(*xs: Any) -> Any:
+        for x in xs:
+            x[0] = 0.1
+            x[1:3] = [0.7, 1.00048828125 + 1e-12]
+            if x.dtype != "float16":
+                x[3] = 1e300
+        return [x * 1 for x in xs]
+
+    arrays = [meta.zeros((4,), dtype) for dtype in ("float16", "float64", "complex128")]
+    hosts = [x.numpy(copy=True) for x in arrays]
+    results = meta.vm.compile(meta.trace(function))(*arrays)
+    for result, array, expected in zip(results, arrays, function(*hosts), strict=True):
+        np.testing.assert_array_equal(result.numpy(), expected)
+        np.testing.assert_array_equal(array.numpy(), expected)
 
 
 def test_writes_are_counted() -> None:

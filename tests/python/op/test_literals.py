@@ -15,6 +15,7 @@ import torch
 import meta
 from meta import dtype as dtypes
 from meta.errors import MetaError
+from meta.op.registry import all_ops, get
 
 HALVES_TO_DOUBLE = ["float16", "bfloat16", "float32", "float64"]
 
@@ -51,6 +52,73 @@ def test_floats(name: str, dtype: str):
         expected = reference(host, number).double().numpy()
         for result in results:
             np.testing.assert_array_equal(result.cast("float64").numpy(), expected, f"{number}")
+
+
+ROUNDED_UP = 1.00048828125 + 1e-12
+"""The number between two of float16 that rounds up, and down by way of float32."""
+OPERATORS = {
+    op.name: [i for i, arg in enumerate(op.schema.args) if arg.type.role == "scalar"]
+    for op in all_ops()
+    if op.family in ("binary", "gamma") and any(arg.type.role == "scalar" for arg in op.schema.args)
+    if not op.name.startswith("bitwise") and op.name not in ("gcd", "lcm", "left_shift", "right_shift")
+}
+"""Operators of floats beside numbers, and the positions of the numbers."""
+
+
+def _with_numbers(x: Any, name: str, number: Callable[[float], Any]) -> list[Any]:
+    """An operator beside two numbers, in place of each operand that may be one."""
+    op, out = get(name), list[Any]()
+    for position in OPERATORS[name]:
+        args = [x > 1 if arg.name == "condition" else x for arg in op.schema.args if arg.name != "value"]
+        for value in (0.3, ROUNDED_UP):
+            args[position] = number(value)
+            out.append(getattr(meta, name)(*args))
+    return out
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float64"])
+@pytest.mark.parametrize("name", OPERATORS)
+def test_a_number_is_rounded_to_the_dtype_of_its_operator(name: str, dtype: str) -> None:
+    x = meta.array([0.3, 1.0, ROUNDED_UP, 0.7], dtype=dtype)
+    expected = _with_numbers(x, name, lambda n: meta.array(n, dtype))
+    _assert_equal(_with_numbers(x, name, lambda n: n), expected)
+
+
+def test_programs_round_a_number_to_the_dtype_of_its_operator() -> None:
+    names = ("add", "equal", "igamma", "lerp", "mod", "nextafter", "power", "where", "zeta")  # one of each compute
+
+    def compare(x: Any) -> Any:
+        tensors = [_with_numbers(x, name, lambda n: meta.full((), n, x.dtype)) for name in names]
+        return tensors, [_with_numbers(x, name, lambda n: n) for name in names]
+
+    x = meta.array([0.3, 1.0, ROUNDED_UP, 0.7], dtype="float16")
+    for name, tensors, numbers in zip(names, *meta.vm.compile(meta.trace(compare))(x), strict=True):
+        _assert_equal(numbers, tensors, name)
+
+
+def _assert_equal(actual: list[Any], expected: list[Any], name: str = "") -> None:
+    for x, y in zip(actual, expected, strict=True):
+        np.testing.assert_array_equal(x.cast("float64").numpy(), y.cast("float64").numpy(), name)
+
+
+def test_bounds_are_rounded_to_the_dtype() -> None:
+    x = meta.array([0.3, 0.2998, ROUNDED_UP], dtype="float16", requires_grad=True)
+    for bound in (0.3, ROUNDED_UP):
+        expected = np.clip(x.detach().numpy(), None, np.float16(bound)).tolist()
+        assert meta.clip(x, None, bound).tolist() == expected
+        assert meta.vm.compile(meta.trace(lambda x: meta.clip(x, None, bound)))(x.detach()).tolist() == expected  # noqa: B023
+    (meta.clip(x, None, 0.3) + meta.hardshrink(x, 0.3)).sum().backward()
+    assert meta.hardshrink(x, 0.3).tolist() == [0, 0, float(np.float16(ROUNDED_UP))]
+    assert x.grad is not None
+    assert x.grad.tolist() == [1, 1, 1]
+
+
+def test_step_sizes_beside_halves_are_not_rounded() -> None:
+    def step(x: Any) -> Any:
+        return meta.sgd(x * 1, x * 3e4, x * 0, 1e-8)[0]
+
+    x = meta.array([1.0], dtype="float16")
+    assert step(x).tolist() == meta.vm.compile(meta.trace(step))(x).tolist() == [float(np.float16(1 - 3e-4))]
 
 
 INTS: dict[str, Callable[[Any, Any], Any]] = {

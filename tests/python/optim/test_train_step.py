@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 from typing import Any
 
@@ -308,3 +309,69 @@ def test_short_way_to_a_step() -> None:
     step = optim.with_optimizer(optim.AdamW, 0.05, weight_decay=0.1)(model, meta.cross_entropy, accumulate=1)
     run_steps(step, 3)
     assert_equal_weights(model, expected, rtol=1e-9)
+
+
+class Trainer:
+    def __init__(self, net: Any) -> None:
+        self.net = net
+
+    def loss(self, x: Any, target: Any) -> Any:
+        return meta.mse_loss(self.net(x), target)
+
+    __call__ = loss
+
+
+def _functions(net: Any) -> dict[str, Any]:
+    """Losses of a model, which they reach in several ways."""
+
+    def direct(x: Any, target: Any) -> Any:
+        return meta.mse_loss(net(x), target)
+
+    def through_another(x: Any, target: Any) -> Any:
+        return direct(x, target) * 1.0
+
+    def nested(x: Any, target: Any) -> Any:
+        return (lambda: direct(x, target))()
+
+    holder = {"nets": [net]}
+    trainer = Trainer(net)
+    return {
+        "closure": direct,
+        "function": through_another,
+        "nested": nested,
+        "traced": meta.trace(direct),
+        "container": lambda x, target: meta.mse_loss(holder["nets"][0](x), target),
+        "method": trainer.loss,
+        "callable": trainer,
+        "attribute": lambda x, target: trainer.loss(x, target),
+        "partial": functools.partial(lambda model, x, target: meta.mse_loss(model(x), target), net),
+        "default": lambda x, target, model=net: meta.mse_loss(model(x), target),
+    }
+
+
+@pytest.mark.parametrize("name", list(_functions(None)))
+def test_steps_of_functions_save_running_statistics(name: str, tmp_path: Path) -> None:
+    def make() -> tuple[Any, Any]:
+        meta.random.seed(0)
+        net = meta.nn.Sequential(meta.nn.Linear(3, 2), meta.nn.BatchNorm1d(2))
+        return net, optim.TrainStep(_functions(net)[name], optim.SGD(net, 0.1))
+
+    net, step = make()
+    step(meta.random.normal((4, 3)), meta.zeros((4, 2)))
+    meta.save(tmp_path / "step", step)
+    again, other = make()
+    meta.load(tmp_path / "step", other)
+    assert {f"model.{name}" for name in net.state_dict()} <= set(step.state_dict())
+    for key, x in net.state_dict().items():
+        np.testing.assert_array_equal(again.state_dict()[key].detach().numpy(), x.detach().numpy(), key)
+    assert again.state_dict()["layers.1.running_mean"].tolist() != [0.0, 0.0]
+
+
+def test_steps_save_the_models_of_their_losses() -> None:
+    norm, model = meta.nn.BatchNorm1d(2), meta.nn.Linear(3, 2)
+    step = optim.TrainStep(model, optim.SGD(model, 0.1), lambda y, target: meta.mse_loss(norm(y), target))
+    assert {"model.w", "model.norm.running_mean"} <= set(step.state_dict())
+    other = meta.nn.BatchNorm1d(2)
+    function = lambda x: (other(norm(model(x))) ** 2).sum()  # noqa: E731
+    step = optim.TrainStep(function, optim.SGD(model, 0.1))
+    assert {"model.w", "model.norm.running_mean", "model.other.running_mean"} <= set(step.state_dict())

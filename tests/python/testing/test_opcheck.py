@@ -162,6 +162,37 @@ def kernel_key_of_another_file() -> Any:
     return op
 
 
+def te_rotated(x: Any, table: Any) -> Any:
+    from tvm import te
+
+    return te.compute(x.shape, lambda i, j: x(i, j) * table(i, j))
+
+
+def rotation(declare: Any, tvm: Any = te_rotated) -> Any:
+    """x times a table of factors for each position, of which the type function checks too little or enough."""
+    schema = Schema("rotate", Arg("x", Tensor, doc="Rows."), Arg("table", Tensor, doc="A row for each position."))
+    facts: dict[str, Any] = {"gradient": "non_differentiable", "tvm": tvm, "pattern": "broadcast"}
+    return meta.define(f"rotate{next(_numbers)}_of_opcheck", schema, **facts)(declare)
+
+
+def type_of_rows(x: Any, table: Any) -> Any:
+    """x * table."""
+    rules.require(x.shape[1] == table.shape[1], "the rows differ", "equal rows")
+    return x
+
+
+def type_of_equal_shapes(x: Any, table: Any) -> Any:
+    """x * table."""
+    rules.require_same_shape(x=x, table=table)
+    return x
+
+
+def te_next(x: Any, table: Any) -> Any:
+    from tvm import te
+
+    return te.compute(x.shape, lambda i, j: x(i, j) * table(i, j + 1))
+
+
 WRONG: dict[str, tuple[Any, str, str]] = {
     "documentation": (without_docs, "docs", "arguments without documentation: x; write Arg"),
     "normal form": (another_normal_form, "schema", r"normalising once gives (.|\n)*, 4\), twice (.|\n)*, 5\)"),
@@ -212,6 +243,24 @@ def test_finds_what_is_wrong(case: str) -> None:
     report = check(define(), skip=all_but(name))
     assert list(failed(report)) == [name], str(report)
     assert re.search(text, failed(report)[name]), failed(report)[name]
+
+
+@pytest.mark.parametrize(
+    ("declare", "compute", "problem"),
+    [
+        (type_of_rows, te_rotated, r"reads outside of its arguments where 'x' has shape \(6, 4\) in place of \(5, 4\)"),
+        (
+            type_of_equal_shapes,
+            te_next,
+            "the tvm kernel reads outside of its arguments, which the type function accepts",
+        ),
+        (type_of_equal_shapes, te_rotated, ""),
+    ],
+)
+def test_kernels_read_inside_of_their_arguments(declare: Any, compute: Any, problem: str) -> None:
+    report = check(rotation(declare, compute), (T(5, 4), T(5, 4)), skip=all_but("bounds"))
+    assert report.ok == (not problem)
+    assert re.search(problem, failed(report).get("bounds", "")), str(report)
 
 
 def test_compares_with_the_reference_of_a_sample() -> None:

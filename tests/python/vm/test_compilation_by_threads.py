@@ -269,3 +269,33 @@ def test_small_programs_and_one_job_use_no_threads(monkeypatch: pytest.MonkeyPat
     check(results())
     assert not compiled
     assert processes.running() == 0
+
+
+def test_without_more_threads_the_calling_one_compiles(
+    monkeypatch: pytest.MonkeyPatch, compiled: list[Any], tmp_path: Path
+) -> None:
+    """As under `ulimit -v` or `ulimit -u`: after none, or after one thread."""
+    start = threading.Thread.start
+    for allowed in (0, 1):
+        started: list[Any] = []
+
+        def refuse(thread: threading.Thread, started: list[Any] = started, allowed: int = allowed) -> None:
+            if len(started) == allowed:
+                raise RuntimeError("can't start new thread")
+            started.append(thread)
+            start(thread)
+
+        monkeypatch.setattr(threading.Thread, "start", refuse)
+        monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / str(allowed)))
+        check(results())
+        assert len(started) == allowed
+        assert compiled
+
+
+def test_a_limit_of_addresses_limits_the_threads(monkeypatch: pytest.MonkeyPatch) -> None:
+    import resource
+
+    monkeypatch.delenv("META_COMPILE_JOBS")
+    monkeypatch.setattr(threads, "_cores", lambda: 64)
+    monkeypatch.setattr(resource, "getrlimit", lambda _: (1 << 20, resource.RLIM_INFINITY))
+    assert threads.jobs() == 1

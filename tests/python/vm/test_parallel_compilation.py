@@ -326,3 +326,13 @@ def test_small_programs_are_compiled_here(monkeypatch: pytest.MonkeyPatch) -> No
     processes.stop()
     check(results())
     assert processes.running() == 0
+
+
+def test_without_more_threads_the_calling_one_compiles(monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(_: threading.Thread) -> None:
+        raise RuntimeError("can't start new thread")
+
+    processes.start(100)
+    assert processes.running()
+    monkeypatch.setattr(threading.Thread, "start", refuse)
+    assert list(processes.compile_all([("{}", True, [])] * 2)) == [(0, None), (1, None)]

@@ -66,14 +66,19 @@ def test_files_of_others_need_trust(
 
 
 @pytest.mark.skipif(os.name != "posix", reason="owners and modes of POSIX")
-def test_keys_that_others_can_write_are_not_used(saved: Path, key: Path, nothing_runs: None) -> None:
-    (key / "signing-key").chmod(0o666)
-    with pytest.raises(FileError, match="is not signed by this user"):
+@pytest.mark.parametrize("mode", [0o644, 0o640, 0o604, 0o666, 0o622])
+def test_keys_that_others_can_read_or_write_are_not_used(saved: Path, key: Path, mode: int, nothing_runs: None) -> None:
+    (key / "signing-key").chmod(mode)
+    with pytest.raises(FileError, match=r"the key that signs it is not safe: others can .*; expected a key that only"):
         meta.vm.load(saved)
     executor = meta.vm.compile(scaled)
     executor.program(meta.ones((3,)))
-    with pytest.warns(UserWarning, match=r"scaled is not signed, so that loading it takes trust=.*others can write to"):
+    message = r"scaled is not signed, so that loading it takes trust=.*others can .*delete this file"
+    with pytest.warns(UserWarning, match=message):
         executor.save(saved)
+    (key / "signing-key").unlink()
+    executor.save(saved)
+    assert (key / "signing-key").stat().st_mode & 0o777 == 0o600
 
 
 def test_damaged_and_foreign_files_are_refused(saved: Path, nothing_runs: None) -> None:

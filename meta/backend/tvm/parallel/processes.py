@@ -70,7 +70,7 @@ def compile_all(
             try:
                 number, request = waiting.get_nowait()
             except queue.Empty:
-                return
+                break
             try:
                 send(worker.stdin, request)  # type: ignore[arg-type]
                 answer = receive(worker.stdout)  # type: ignore[arg-type]
@@ -79,6 +79,9 @@ def compile_all(
                 done.put((number, None))
                 break
             done.put((number, answer[1:] if answer[0] == "compiled" else None))
+        end()
+
+    def end() -> None:
         with lock:
             alive[0] -= 1
             if not alive[0]:  # none is left for the rest
@@ -88,7 +91,10 @@ def compile_all(
     finished = False
     try:
         for worker in used:
-            threading.Thread(target=serve, args=(worker,), name="meta compile", daemon=True).start()
+            try:
+                threading.Thread(target=serve, args=(worker,), name="meta compile", daemon=True).start()
+            except RuntimeError:  # the process may have no more threads: others serve, or the caller compiles
+                end()
         meanwhile()
         for _ in requests:
             yield done.get()

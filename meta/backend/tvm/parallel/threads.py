@@ -4,10 +4,12 @@ threads need neither a start of seconds nor copies of functions. How many thread
 from __future__ import annotations
 
 import os
+import queue
+import sys
+import threading
 import warnings
-from collections.abc import Generator, Iterator, Mapping, Sequence
-from concurrent.futures import ThreadPoolExecutor, as_completed
-from contextlib import contextmanager
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Final
 
@@ -35,13 +37,25 @@ def _cores() -> int:
 
 
 def _free_memory() -> int:
-    """Bytes of memory that are available, a guess where the system does not tell."""
+    """Bytes of memory that are available to this process, a guess where the system does not tell."""
     try:
         text = Path("/proc/meminfo").read_text(encoding="utf-8")
     except OSError:
         return 8 << 30
     lines = [line for line in text.splitlines() if line.startswith("MemAvailable:")]
-    return int(lines[0].split()[1]) << 10 if lines else 8 << 30
+    available = int(lines[0].split()[1]) << 10 if lines else 8 << 30
+    return min(available, _free_addresses())
+
+
+def _free_addresses() -> int:
+    """Bytes of addresses that the limit of this process leaves (`ulimit -v`)."""
+    import resource
+
+    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
+    if limit == resource.RLIM_INFINITY:
+        return sys.maxsize
+    pages = int(Path("/proc/self/statm").read_text(encoding="utf-8").split()[0])
+    return max(0, limit - pages * resource.getpagesize())
 
 
 @contextmanager
@@ -53,15 +67,55 @@ def compiling_all(
 
     requests: scheduled functions by name.  target: for the CPU.  count: of threads.  checks: see `lowering.pipeline`.
 
-    Raises what the compilation of a request raises. If the body stops early, or is interrupted, requests that have
-    begun are finished and others dropped."""
+    Where no thread can be started, the calling one compiles. Raises what the compilation of a request raises. If the
+    body stops early, or is interrupted, requests that have begun are finished and others dropped."""
 
     def compile_request(functions: Mapping[str, Any]) -> bytes:
         return library.object_code(library.compile_functions(dict(functions), target, checks=checks))
 
-    pool = ThreadPoolExecutor(count, thread_name_prefix="meta compile")
+    waiting: queue.SimpleQueue[int] = queue.SimpleQueue()
+    done: queue.SimpleQueue[tuple[int, bytes | None, BaseException | None]] = queue.SimpleQueue()
+    for number in range(len(requests)):
+        waiting.put(number)
+
+    def work() -> None:
+        with suppress(queue.Empty):
+            while True:
+                number = waiting.get_nowait()
+                try:
+                    done.put((number, compile_request(requests[number]), None))
+                except BaseException as error:  # noqa: BLE001 - raised by the thread that waits
+                    done.put((number, None, error))
+
+    def results() -> Iterator[tuple[int, bytes]]:
+        for _ in requests:
+            if not threads:
+                number = waiting.get()
+                yield number, compile_request(requests[number])
+                continue
+            number, code, error = done.get()
+            if error is not None:
+                raise error
+            assert code is not None
+            yield number, code
+
+    threads = _started(work, min(count, len(requests)))
     try:
-        numbers = {pool.submit(compile_request, request): number for number, request in enumerate(requests)}
-        yield ((numbers[done], done.result()) for done in as_completed(numbers))
+        yield results()
     finally:
-        pool.shutdown(cancel_futures=True)
+        with suppress(queue.Empty):
+            while True:
+                waiting.get_nowait()
+        for thread in threads:
+            thread.join()
+
+
+def _started(work: Callable[[], None], count: int) -> list[threading.Thread]:
+    """So many threads that run `work`; fewer, perhaps none, where a limit of the process allows no more."""
+    threads: list[threading.Thread] = []
+    with suppress(RuntimeError, MemoryError):  # "can't start new thread", as under `ulimit -v`
+        for number in range(count):
+            thread = threading.Thread(target=work, name=f"meta compile {number}")
+            thread.start()
+            threads.append(thread)
+    return threads

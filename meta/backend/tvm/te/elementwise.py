@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.numbers import Number
+from meta.backend.tvm.numbers import Number, number_in
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.exact import constant, opaque
@@ -24,13 +24,18 @@ else:
 """An operand of elementwise arithmetic: a tensor, or a number, compiled in or taken at run time."""
 
 
-def per_element(name: str, function: Callable[..., Expr], tensors: Sequence[bool]) -> Callable[..., Any]:
-    """The compute of an elementwise operator. tensors: for each argument, whether it is an operand."""
+def per_element(
+    name: str, function: Callable[..., Expr], tensors: Sequence[bool], bounds: bool = False
+) -> Callable[..., Any]:
+    """The compute of an elementwise operator. tensors: for each argument, whether it is an operand; bounds: whether the
+    other ones are numbers that count as operands, rounded to their dtype."""
 
     def run(*args: Any, out: Outs) -> Any:
-        operands = [a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor]
+        operands = rounded_numbers([a for a, is_tensor in zip(args, tensors, strict=True) if is_tensor])
         attributes = [a for a, is_tensor in zip(args, tensors, strict=True) if not is_tensor]
         dtype = compute_dtype(operands, out[0].dtype)
+        if bounds:
+            attributes = rounded_numbers([operands[0], *attributes])[1:]
         return te.compute(
             out[0].shape,
             lambda *i: cast(function(*(element(x, i, dtype) for x in operands), *attributes), out[0].dtype),
@@ -56,9 +61,21 @@ def narrow(x: Tensor, dtype: str, name: str = "narrow") -> Any:
     return x if x.dtype == dtype else te.compute(x.shape, lambda *i: x(*i).astype(dtype), name)
 
 
+def rounded_numbers(operands: list[Any]) -> list[Any]:
+    """The operands with numbers rounded to the dtype of the tensors, though halves are computed in float32: 0.1 equals
+    0.1 in a tensor."""
+    dtype = _common_dtype(operands)
+    return [number_in(x, dtype) if dtype in dtypes.FLOATS and is_number(x) else x for x in operands]
+
+
+def _common_dtype(operands: list[Any]) -> str:
+    present = [x for x in operands if x is not None]
+    return operand_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in present])
+
+
 def compute_dtype(operands: list[Any], result: str) -> str:
     """The dtype in which a function of these operands is computed."""
-    dtype = accumulation_dtype(operand_dtype(*[x if is_number(x) else tensor_type((), str(x.dtype)) for x in operands]))
+    dtype = accumulation_dtype(_common_dtype(operands))
     return accumulation_dtype(result) if dtypes.is_float(result) and not dtypes.is_float(dtype) else dtype
 
 

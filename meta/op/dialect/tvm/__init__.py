@@ -74,15 +74,18 @@ class Registrar:
 
         return register
 
-    def elementwise(self, table: Mapping[str, Callable[..., Any]], *, constants: tuple[float, ...] = ()) -> None:
+    def elementwise(
+        self, table: Mapping[str, Callable[..., Any]], *, constants: tuple[float, ...] = (), bounds: bool = False
+    ) -> None:
         """Register `function(*operands, *attributes)` for each operator: operands are expressions of one dtype, the
         common one of the arguments (float32 for halves; the result's where that is floating and they are not),
-        attributes follow as they are. The expression that comes back is cast to the dtype of the result."""
+        attributes follow as they are, with `bounds` rounded to the dtype of the first operand. The expression that
+        comes back is cast to the dtype of the result."""
         from meta.backend.tvm.te.elementwise import per_element
 
         for name, function in table.items():
             are_tensors = [arg.is_tensor for arg in get(name).schema.args]
-            self.compute(name, constants=constants)(per_element(name, function, are_tensors))
+            self.compute(name, constants=constants)(per_element(name, function, are_tensors, bounds))
 
 
 compute = Registrar().compute

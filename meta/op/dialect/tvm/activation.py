@@ -54,6 +54,10 @@ def softshrink(x: Expr, lambd: float) -> Expr:
     return select(x > limit, x - limit, select(x < -limit, x + limit, x * const(x, 0)))
 
 
+def hardshrink(x: Expr, lambd: float) -> Expr:
+    return select(tirx.And(x >= -const(x, lambd), x <= const(x, lambd)), const(x, 0), x)
+
+
 def tanhshrink(x: Expr) -> Expr:
     """x - tanh(x); near 0, where the difference cancels, the series."""
     # The series of (x - tanh(x)) / x**3 in x**2.
@@ -70,7 +74,6 @@ def tanhshrink(x: Expr) -> Expr:
 
 def _table() -> dict[str, Callable[..., Expr]]:
     return {
-        "hardshrink": lambda x, lambd: select(tirx.And(x >= -const(x, lambd), x <= const(x, lambd)), const(x, 0), x),
         "hardsigmoid": hardsigmoid,
         "hardswish": lambda x: x * hardsigmoid(x),
         "hardtanh": clamp,
@@ -87,3 +90,4 @@ def _table() -> dict[str, Callable[..., Expr]]:
 
 
 elementwise(_table())
+elementwise({"hardshrink": hardshrink}, bounds=True)

@@ -24,6 +24,7 @@ from meta.backend.tvm.te.elementwise import (
     is_number,
     let,
     libm,
+    rounded_numbers,
     safe_divisor,
     select,
     unequal,
@@ -165,6 +166,7 @@ _POWERS: dict[float, Callable[[Expr], Expr]] = {
 @compute("power", constants=tuple(_POWERS))
 def power(x1: Operand, x2: Any, *, out: Outs) -> Any:
     dtype = compute_dtype([x1, x2], out[0].dtype)
+    x1, x2 = rounded_numbers([x1, x2])
     products = _POWERS.get(x2) if is_number(x2) else None
     if products and (x2 > 0 or dtype in dtypes.FLOATS):
         return te.compute(out[0].shape, lambda *i: cast(products(element(x1, i, dtype)), out[0].dtype), "power")
@@ -286,6 +288,7 @@ number of the result's."""
 def nextafter(x1: Operand, x2: Operand, *, out: Outs) -> Any:
     dtype = out[0].dtype
     wide = dtypes.accumulation_dtype(dtype)
+    x1, x2 = rounded_numbers([x1, x2])
 
     def stepped(a: Expr, b: Expr) -> Expr:
         zero, is_up = const(a, 0), b > a

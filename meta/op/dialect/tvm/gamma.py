@@ -13,7 +13,17 @@ from typing import Any, Final
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import bound, const, element, is_negative, let, libm, of_float64, select
+from meta.backend.tvm.te.elementwise import (
+    bound,
+    const,
+    element,
+    is_negative,
+    let,
+    libm,
+    of_float64,
+    rounded_numbers,
+    select,
+)
 from meta.backend.tvm.te.intrinsic import Expr
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
@@ -305,12 +315,14 @@ def _limits(a: Expr, x: Expr, upper: bool) -> Expr:
 
 @compute("igamma")
 def igamma(x1: Any, x2: Any, *, out: Outs) -> Any:
-    return incomplete_gammas(x1, x2, out[0], upper=False)
+    a, x = rounded_numbers([x1, x2])
+    return incomplete_gammas(a, x, out[0], upper=False)
 
 
 @compute("igammac")
 def igammac(x1: Any, x2: Any, *, out: Outs) -> Any:
-    return incomplete_gammas(x1, x2, out[0], upper=True)
+    a, x = rounded_numbers([x1, x2])
+    return incomplete_gammas(a, x, out[0], upper=True)
 
 
 elementwise({

@@ -158,8 +158,6 @@ elementwise({
     "bitwise_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.bitwise_not(x),
     "ceil": rounding(tirx.ceil),
     "celu": lambda x, alpha: select(x > const(x, 0), x, const(x, alpha) * te_math.expm1(x / const(x, alpha))),
-    "clip": clip,
-    "clip_dx": clip_dx,
     "copy": lambda x: x,
     "cos": libm("cos"),
     "cosh": libm("cosh"),
@@ -218,6 +216,8 @@ elementwise({
     "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),
     "trunc": rounding(tirx.trunc),
 })  # fmt: skip
+
+elementwise({"clip": clip, "clip_dx": clip_dx}, bounds=True)
 
 
 @compute("nan_to_num")
