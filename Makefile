@@ -114,6 +114,7 @@ fuzz: $(VENV)/.dev
 fuzz-programs: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_programs $(FUZZ_PROGRAMS_ARGS)
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_kernels 500
+	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_writes 2000 --vm 100
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

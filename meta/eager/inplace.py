@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
-from meta.eager.gradient_graph import A, GraphArray, Leaf, record_write, version_of
+from meta.eager.gradient_graph import A, GraphArray, check_no_leaf, record_write, version_of
 from meta.errors import GradientError, TypeInferenceError
 from meta.modes import modes
 from meta.parts import Writes
@@ -43,33 +43,43 @@ def write_result(x: A, function: Callable[[Any, Any], Any], other: Any) -> A:
     GradientError for a leaf that requires gradients, and for an array of the graph whose memory another array shares,
     as that one would not follow."""
     op = function.__name__
-    if not modes.grad_enabled or (x._node is None and getattr(other, "_node", None) is None):
+    if not is_recorded(x, other):
         value = fitted(op, x, function(x, other))
         allocation.copy_into(value._data, record_write(op, x)._data)
         return x
-    if isinstance(x._node, Leaf):
-        record_write(op, x)
+    return write_recorded(op, x, lambda before: fitted(op, x, function(before, before if other is x else other)))
+
+
+def is_recorded(x: GraphArray, value: Any) -> bool:
+    """Whether a write of a value to `x` changes the gradient graph."""
+    return modes.grad_enabled and (x._node is not None or getattr(value, "_node", None) is not None)
+
+
+def write_recorded(op: str, x: A, compute: Callable[[A], A]) -> A:
+    """`x`, after it became `compute(x)`, an array of its type, in the gradient graph as well."""
+    check_no_leaf(op, x)
     before = x._twin()
-    value = fitted(op, x, function(before, before if other is x else other))
-    if value._node is None:
+    is_shared = _is_shared(x)
+    value = compute(before)  # type: ignore[arg-type]
+    if value._node is None and x._node is None:
         allocation.copy_into(value._data, record_write(op, x)._data)
         return x
-    _check_unshared(op, x)
+    if is_shared:
+        raise GradientError(
+            op,
+            f"the array of shape {x.shape}, written in place with gradients, shares its memory with another array",
+            "arrays with memory of their own",
+            "write to a copy: x = x.copy()",
+        )
     x._version = Writes((version_of(x) + 1,))
     x._data, x._node, x._index = value._data, value._node, value._index
     return x
 
 
-def _check_unshared(op: str, x: GraphArray) -> None:
-    """Raise GradientError if another array shares the memory of `x`, except for a result that its node saved."""
+def _is_shared(x: GraphArray) -> bool:
+    """Whether another array than its twin shares the memory of `x`, except for a result that its node saved."""
     writes = x._version
     if writes is None:
-        return
+        return False
     saved = x._node is not None and any(getattr(out, "_version", None) is writes for out in x._node.outs or ())
-    if getrefcount(writes) > 3 + saved + 1:  # the array, its twin, the local variable and the argument of getrefcount
-        raise GradientError(
-            op,
-            f"the array of shape {x.shape}, written in place with gradients, shares its memory with another array",
-            "arrays with memory of their own",
-            f"write x = meta.{op}(x, other)",
-        )
+    return getrefcount(writes) > 3 + saved + 1  # the array, its twin, the local variable and the argument

@@ -44,6 +44,7 @@ class Record:
     result: the structure of the result.  revision: `revision()` at the time; when it has moved, trace again.
     left: the gradients that `backward` in the function leaves; they are no results of "main".
     constant: positions of the leaves of the result that no gradient flows from.
+    recorded: the parameters that are written with gradients.
     """
 
     module: Module
@@ -56,6 +57,7 @@ class Record:
     containers: tuple[Held, ...] = ()
     left: tuple[LeftGradient, ...] = ()
     constant: frozenset[int] = frozenset()
+    recorded: frozenset[int] = frozenset()
 
     @property
     def main(self) -> FunctionExpr:
@@ -136,11 +138,11 @@ def record(
     params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
     for symbol, (_, leaf) in zip(inputs, leaves, strict=True):
         if isinstance(leaf, NDArray) and leaf.requires_grad:
-            trace.mark(symbol)
+            trace.mark(symbol, leaf.is_leaf)
     with builder.function("main", params) as scope, emitting(trace, trace):
         call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
         tensors, result = _results(function(*call.args, **call.kwargs))
-        outputs = [trace.current(value) for value in tensors]
+        outputs = [trace.attached(value) for value in tensors]
         left = trace.left_gradients()
         constant = trace.constant_results(outputs)
         written = trace.written()
@@ -153,7 +155,7 @@ def record(
     state = tuple((s.var.name, s.array) for s in trace.state.values())
     return Record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, draws, result, start,
-        tuple(trace.containers.values()), left, constant,
+        tuple(trace.containers.values()), left, constant, frozenset(map(all_params.index, trace.recorded)),
     )  # fmt: skip
 
 
