@@ -227,7 +227,7 @@ class Values(Emitter):
         if shape in (None, kind.shape):
             name, operands = ("straight_through", (value, value)) if recorded else ("stop_gradient", (value,))
             return self.builder.call(get(name), operands)
-        return self.builder.call(get("reshape"), (value, kind.shape if shape is None else tuple(shape)))
+        return self.builder.call(get("reshape"), (value, tuple(shape or ())))
 
     def write_where(self, condition: Symbol, function: Callable[[], Any]) -> None:
         """Run `function`. What it overwrites has its new values if `condition`, a 0-d bool tensor, is true, and keeps
