@@ -115,6 +115,7 @@ fuzz-programs: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_programs $(FUZZ_PROGRAMS_ARGS)
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_kernels 500
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_compile 200
+	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_writes 2000 --vm 100
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

@@ -51,15 +51,16 @@ def shared_writes(x: Counted) -> list[int]:
 def mark_part(part: Any, base: Any) -> Any:
     """Remember that `part`, an array or a traced symbol, holds a copy of elements of `base`; returns `part`."""
     if not hasattr(part, "_version"):
-        part.origin = _origin(base) or weakref.ref(base)
+        group = base.aliases if hasattr(base.__class__, "aliases") else None
+        part.origin = part_origin(base) or weakref.ref(group or base)
         return part
     marked = PartWrites((0,))
-    marked.origin = _origin(base) or weakref.ref(shared_writes(base))
+    marked.origin = part_origin(base) or weakref.ref(shared_writes(base))
     part._version = marked
     return part
 
 
-def _origin(x: Any) -> weakref.ref[Any] | None:
+def part_origin(x: Any) -> weakref.ref[Any] | None:
     """A reference to the array that the part `x` was copied from; None if that was freed, or `x` is not a part."""
     origin = getattr(x._version, "origin", None) if hasattr(x, "_version") else x.origin
     return origin if origin is not None and origin() is not None else None
@@ -67,7 +68,7 @@ def _origin(x: Any) -> weakref.ref[Any] | None:
 
 def is_part(x: Any) -> bool:
     """Whether `x` holds a copy of elements of an array that lives."""
-    return _origin(x) is not None
+    return part_origin(x) is not None
 
 
 def check_whole(op: str, x: Any) -> None:

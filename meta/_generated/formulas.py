@@ -289,6 +289,7 @@ FORMULAS: dict[str, Any] = {
     "squeeze": {'x': 'reshape(dy, x.shape)', 'forward': 'linear'},
     "stack": {'xs': 'stack_grad', 'forward': 'linear'},
     "stop_gradient": 'non_differentiable',
+    "straight_through": {'x': 'non_differentiable', 'source': 'dy', 'forward': 'source_t'},
     "swap_axis": {'x': 'swap_axis(dy, axis1, axis2)', 'forward': 'linear'},
     "transpose": {'x': 'transpose_grad', 'forward': 'linear'},
     "abs": {'x': 'abs_grad'},

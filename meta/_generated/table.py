@@ -285,6 +285,7 @@ FAMILIES: dict[str, str] = {
     "squeeze": "transform",
     "stack": "transform",
     "stop_gradient": "transform",
+    "straight_through": "transform",
     "swap_axis": "transform",
     "transpose": "transform",
     "abs": "unary",

@@ -11,6 +11,7 @@ from meta.autograd.batching import RULES, aligned_operands, reduction, stacked_o
 from meta.autograd.levels import Level, Lifted, call, check_in_place
 from meta.autograd.tangents import is_elementwise
 from meta.dim import Dim
+from meta.eager.seeds import apart
 from meta.errors import ArgumentError, MetaError, NotSupportedError
 from meta.functional._axes import stacked, unstacked
 from meta.ir.type import TensorType, TupleType, Type, Value, tensor_type
@@ -24,25 +25,41 @@ Randomness = Literal["error", "same", "different"]
 
 
 class Batched(Lifted):
-    """A tensor of a level of `vmap`. value: the tensors of all calls, stacked along axis 0."""
+    """A tensor of a level of `vmap`. value: the tensors of all calls, stacked along axis 0, or a tensor that they
+    share."""
 
-    __slots__ = ()
+    __slots__ = ("is_shared",)
 
-    def __init__(self, level: Level, value: Any) -> None:
+    def __init__(self, level: Level, value: Any, is_shared: bool = False) -> None:
         super().__init__(level, value)
-        self.type = tensor_type(self.type.shape[1:], self.type.dtype, self.type.device)
+        self.is_shared = is_shared
+        if not is_shared:
+            self.type = tensor_type(self.type.shape[1:], self.type.dtype, self.type.device)
 
-    def _no_value(self, *_: object, **__: object) -> Any:
+    @property
+    def is_constant(self) -> bool:
+        return self.is_shared
+
+    def item(self) -> bool | int | float:
+        """The value of a tensor that all calls share."""
+        return self._shared().item()
+
+    def tolist(self) -> Any:
+        """The values of a tensor that all calls share."""
+        return self._shared().tolist()
+
+    def __index__(self) -> int:
+        return self._shared().__index__()
+
+    def _shared(self) -> Any:
+        if self.is_shared:
+            return self.value
         raise NotSupportedError(
             "vmap",
             f"the value of {self!r} is needed, which differs from call to call",
             "operators",
             "use meta.where for a choice, or a loop over the elements",
         )
-
-    __bool__ = __int__ = __float__ = __index__ = _no_value
-    item = tolist = _no_value
-    __hash__ = object.__hash__
 
 
 class BatchLevel(Level):
@@ -55,15 +72,15 @@ class BatchLevel(Level):
         self.size = size
         self.randomness = randomness
 
-    def lifted(self, x: Any) -> Lifted:
-        return x if self.owns(x) else Batched(self, spread(x, self.size))
+    def constant(self, x: Any) -> Lifted:
+        return Batched(self, x, is_shared=True)
 
     def stacked(self, x: Any) -> Any:
         """The tensors of all calls, stacked; `x` may be one that all calls share."""
-        return self.run_around(lambda: self.lifted(x).value)
+        return x.value if self.owns(x) else self.run_around(spread, self.values(x), self.size)
 
     def lowered(self, x: Any, axis: int = 0) -> list[Any]:
-        value = self.lifted(x).value
+        value = self.stacked(x)
         return [meta.moveaxis(value, 0, axis) if axis else value]
 
     def raised(self, parts: list[Any], axis: int = 0) -> Any:
@@ -231,13 +248,14 @@ def vmap(
         size = _size(leaves, axes)
         level = BatchLevel(size, randomness)
         inputs = [
-            x if axis is None else Batched(level, meta.moveaxis(x, axis, 0) if axis % x.ndim else x)
+            level.constant(x) if axis is None else Batched(level, meta.moveaxis(x, axis, 0) if axis % x.ndim else x)
             for (_, x), axis in zip(leaves, axes, strict=True)
         ]
         *values, keywords = tree.build(iter(inputs))
         with level.entered():
             results, structure = _flattened_results(f(*values, **keywords))
             stacks = [level.stacked(y) for y in results]
+        stacks = apart(stacks, [x for _, x in leaves])
         out = _per_leaf("out_dims", out_dims, structure)
         return structure.build(
             iter([y if not axis else meta.moveaxis(y, 0, axis) for y, axis in zip(stacks, out, strict=True)])

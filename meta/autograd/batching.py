@@ -128,6 +128,13 @@ def _slice(b: Batch) -> Any:
     return b.with_(**attributes)
 
 
+def _strided_set(b: Batch) -> Any:
+    """The new values broadcast to the slice."""
+    attributes = _slice(b)
+    index = b.op.schema.index["v"]
+    return (*attributes[:index], b.aligned(index, b.out.ndim), *attributes[index + 1 :])
+
+
 def _pad(b: Batch) -> Any:
     return b.with_(pad_width=(0, 0, *b["pad_width"]))
 
@@ -213,11 +220,11 @@ RULES: Mapping[str, Rule] = {
         _along,
     ),
     **dict.fromkeys(("tril", "triu", "scaled_dot_product_attention", "scaled_dot_product_attention_dx",
-                     "stop_gradient", "device_copy", "dropout_dx"), stacked_operands),
+                     "stop_gradient", "straight_through", "device_copy", "dropout_dx"), stacked_operands),
     **dict.fromkeys(("expand_dims", "stack"), _new_axis),
     **dict.fromkeys(("reshape_like", "squeeze"), _reshape_like),
     **dict.fromkeys(("broadcast_to", "broadcast_to_like"), _broadcast_to),
-    **dict.fromkeys(("strided_slice", "strided_slice_dx", "strided_set"), _slice),
+    **dict.fromkeys(("strided_slice", "strided_slice_dx"), _slice),
     **dict.fromkeys(("gather_nd", "gather_nd_dx"), _gather_nd),
     "cast_like": _cast_like,
     "embedding": _embedding,
@@ -230,6 +237,7 @@ RULES: Mapping[str, Rule] = {
     "pad": _pad,
     "repeat": _repeat,
     "reshape": _reshape,
+    "strided_set": _strided_set,
     "sum_to": _sum_to,
     "swap_axis": _swap_axis,
     "take": _take,

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import meta
 from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
 from meta.autograd.lifted_calls import FunctionCall, function_call
 from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, pull_back
@@ -12,7 +13,7 @@ from meta.autograd.tangents import result_tangents
 from meta.dtype import is_inexact
 from meta.eager.seeds import ones_of, zeros_of
 from meta.errors import GradientError
-from meta.modes import modes
+from meta.modes import GradMode, modes
 from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op
 from meta.tree import leaves_of, with_leaves
@@ -27,6 +28,10 @@ class Dual(Lifted):
         super().__init__(level, value)
         self.tangent = tangent
 
+    @property
+    def is_constant(self) -> bool:
+        return self.tangent is None
+
 
 class ForwardLevel(Level):
     """Computes tangents along with values. A tensor without a tangent is a constant."""
@@ -40,7 +45,7 @@ class ForwardLevel(Level):
         results = as_tuple(out)
         incoming = with_leaves(args, [self.tangent(x) for x in leaves_of(args)])
         tangents = result_tangents(op, primals, results, incoming)
-        lifted = tuple(y if t is None else Dual(self, y, t) for y, t in zip(results, tangents, strict=True))
+        lifted = tuple(Dual(self, y, t) if is_tensor(y) else y for y, t in zip(results, tangents, strict=True))
         return lifted if isinstance(out, tuple) else lifted[0]
 
     def interpret_function(self, function: Any, args: tuple[Any, ...]) -> Any:
@@ -56,8 +61,18 @@ class ForwardLevel(Level):
         """The tangent of a tensor, None for a constant."""
         return x.tangent if self.owns(x) else None
 
-    def lifted(self, x: Any) -> Lifted:
-        return x if self.owns(x) else Dual(self, x, None)
+    def constant(self, x: Any) -> Lifted:
+        return Dual(self, x, None)
+
+    @property
+    def keeps_history(self) -> bool:
+        return True
+
+    def written_without_grad(self, old: Any, new: Any) -> Any:
+        before, after = old.tangent, new.tangent
+        if after is not None and before is not None:
+            after = self.run_around(_written, before, after)
+        return Dual(self, self.run_around(_written, old.value, new.value), after)
 
     def lowered(self, x: Any, axis: int = 0) -> list[Any]:
         value, tangent = self.values(x), self.tangent(x)
@@ -67,6 +82,11 @@ class ForwardLevel(Level):
 
     def raised(self, parts: list[Any], axis: int = 0) -> Any:
         return Dual(self, *parts) if len(parts) == 2 else parts[0]
+
+
+def _written(old: Any, new: Any) -> Any:
+    with GradMode(True):
+        return meta.straight_through(new, old)
 
 
 def _tangents_of(called: FunctionCall, tangents: Sequence[Any], needs: tuple[bool, ...]) -> Sequence[Any]:

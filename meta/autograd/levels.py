@@ -14,16 +14,18 @@ from sys import getrefcount
 from typing import Any
 
 import meta
+from meta.autograd.writes import captured_operands, placed, write, written_without_grad
+from meta.eager.assignment import setitem
 from meta.eager.bases import TypedTensor
 from meta.eager.call import invoke, state
-from meta.eager.indexing import Index, setitem
+from meta.eager.indexing import Index
 from meta.eager.inplace import fitted
-from meta.errors import ArgumentError, GradientError, NotSupportedError, TraceError, TypeInferenceError
+from meta.errors import ArgumentError, GradientError, NotSupportedError, TypeInferenceError
 from meta.modes import modes, scopes
 from meta.op.registry import Op
 from meta.parts import TEMPORARY, check_whole, is_part
 from meta.schema._dsl import TensorLike
-from meta.tree import Tree, flatten, leaves_of
+from meta.tree import Tree, flatten, leaves_of, with_leaves
 
 
 class Lifted(TypedTensor):
@@ -31,14 +33,15 @@ class Lifted(TypedTensor):
 
     A write in place replaces `value` and what the level keeps with it."""
 
-    __slots__ = ("__weakref__", "level", "origin", "value")
+    __slots__ = ("depth", "level", "value")
 
     def __init__(self, level: Level, value: Any) -> None:
         self.level = level
         self.value = value
         self.type = value.type
-        self.origin: Any = None
-        """A reference to the tensor of whose elements this is a copy (see meta.parts)."""
+        self.origin = self.aliases = None
+        self.depth = level.depth
+        """The number of branches and loops of the level that it was computed in."""
 
     @property
     def scope(self) -> str:
@@ -77,28 +80,30 @@ class Lifted(TypedTensor):
 
     # --- values ------------------------------------------------------------------------------------------------------
 
-    def assign(self, new: Any) -> None:
-        """Become `new`, a tensor of the same type."""
-        if self.level is not modes.transform:
-            raise TraceError(
-                "update",
-                f"a tensor of {self.level.name} is written inside of another transformation, or after its end",
-                "writes to tensors of the innermost transformation",
-                "return the new value",
-            )
-        other = self.level.lifted(new)
+    @property
+    def is_constant(self) -> bool:
+        """Whether the transformation knows no more of this tensor than its value."""
+        raise NotImplementedError
+
+    @property
+    def concrete(self) -> Any:
+        """The array that a constant is; otherwise this tensor."""
+        return self.level.unwrapped(self)
+
+    def become(self, other: Lifted) -> None:
+        """Take over what another tensor of the level is."""
+        self.value = other.value
         for name in type(self).__slots__:
             setattr(self, name, getattr(other, name))
-        self.value = other.value
 
     def update(self, value: Any) -> None:
-        """Overwrite the values, in place, with the values of a tensor of the same type."""
+        """Overwrite the values, in place, with a tensor of the same type."""
         check_whole("update", self)
         if value.type is not self.type:
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the tensor's own type: {self.type!r}", "reshape or cast it"
             )
-        self.assign(value)
+        write("update", self, meta.copy(value))
 
     def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Any:
         """This tensor, after `function(self, other)` replaced its value: what `+=` and the like do."""
@@ -106,13 +111,13 @@ class Lifted(TypedTensor):
             if getrefcount(self) > TEMPORARY:
                 check_whole(function.__name__, self)
             return function(self, other)
-        self.assign(fitted(function.__name__, self, function(self, other)))
+        write(function.__name__, self, fitted(function.__name__, self, function(self, other)))
         return self
 
     def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place."""
         check_whole("setitem", self)
-        self.assign(setitem(self, index, value))
+        write("setitem", self, setitem(self, index, value))
 
     def item(self) -> bool | int | float:
         """The value of a tensor with one element, as a Python number, through which no derivative flows."""
@@ -137,7 +142,19 @@ class Lifted(TypedTensor):
     def __format__(self, spec: str) -> str:
         return format(self.item(), spec) if spec else repr(self)
 
-    def _no_memory(self, *_: object, **__: object) -> Any:
+    def numpy(self, *, copy: bool = False) -> Any:
+        """The values of a constant as a NumPy array."""
+        return self._memory().numpy(copy=copy)
+
+    def __array__(self, *args: Any, **options: Any) -> Any:
+        return self._memory().__array__(*args, **options)
+
+    def __dlpack__(self, **options: Any) -> Any:
+        return self._memory().__dlpack__(**options)
+
+    def _memory(self) -> Any:
+        if self.is_constant:
+            return self.value
         raise NotSupportedError(
             "numpy",
             f"the memory of a tensor inside of {self.level.name} is needed",
@@ -145,7 +162,6 @@ class Lifted(TypedTensor):
             "compute it outside of the transformed function",
         )
 
-    numpy = __array__ = __dlpack__ = _no_memory
     __hash__ = object.__hash__  # `==` is an operator, identity stays hashable
 
     def __repr__(self) -> str:
@@ -162,6 +178,8 @@ class Level:
     def __init__(self) -> None:
         self._around: tuple[Any, ...] = (None, None, True)
         """`emit`, `transform` and `grad_enabled` of the enclosing level."""
+        self.depth = 0
+        """The number of branches and loops that are being traced inside of the level."""
 
     @contextmanager
     def entered(self) -> Generator[None, None, None]:
@@ -191,37 +209,69 @@ class Level:
 
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
         """An operator call on normalised arguments."""
-        if any(self.owns(leaf) for leaf in leaves_of(args)):
-            return self.run_around(self.interpret, op, args)
-        return self.run_around(self.pass_on, op, args)
+        leaves = [self.unwrapped(leaf) for leaf in leaves_of(args)]
+        run = self.interpret if any(map(self.owns, leaves)) else self.pass_on
+        return placed(self, op, args, self.run_around(run, op, with_leaves(args, leaves)))
 
     def pass_on(self, op: Op, args: tuple[Any, ...]) -> Any:
         """A call that reads no tensor of this level."""
         return call(op, args)
 
     def owns(self, x: Any) -> bool:
+        """Whether `x` is a tensor of this level, and no constant."""
+        return self.has(x) and not x.is_constant
+
+    def has(self, x: Any) -> bool:
         """Whether `x` is a tensor of this level."""
         return isinstance(x, Lifted) and x.level is self
+
+    def unwrapped(self, x: Any) -> Any:
+        """A constant of this level as the tensor of the enclosing level that it is; others as they are."""
+        return x.value if self.has(x) and x.is_constant else x
+
+    def inside(self, x: Any) -> Any:
+        """`x` as a tensor of this level."""
+        return x if self.has(x) else self.constant(x)
+
+    def constant(self, x: Any) -> Lifted:
+        """A tensor of the enclosing level as a constant of this level."""
+        raise NotImplementedError
+
+    @property
+    def keeps_history(self) -> bool:
+        """Whether derivatives are recorded now."""
+        return modes.grad_enabled
+
+    def written_without_grad(self, old: Any, new: Any) -> Any:
+        """A tensor with the values of `new` for `old`, which is written under `no_grad`."""
+        return written_without_grad(old, new)
+
+    def write_captured(self, op: str, x: Any, write: Callable[..., Any], *operands: Any) -> Any:
+        """`write(x, *operands)`, a write to a tensor from outside of this level, in the enclosing level."""
+        return self.run_around(write, x, *captured_operands(self, op, x, operands))
 
     def values(self, args: Any) -> Any:
         """The arguments with each tensor of this level replaced by its tensor of the enclosing level."""
         if isinstance(args, (tuple, list)):
             return tuple([self.values(arg) for arg in args])  # pyright: ignore[reportUnknownVariableType]
-        return args.value if self.owns(args) else args
+        return args.value if self.has(args) else args
+
+    def value_of_result(self, y: Any) -> Any:
+        """The tensor of the enclosing level that a result of the function is; a copy of a captured one."""
+        return y.value if self.has(y) else self.run_around(meta.copy, y)
 
     def interpret(self, op: Op, args: tuple[Any, ...]) -> Any:
         """A call that reads a tensor of this level."""
         raise NotImplementedError
 
-    def lifted(self, x: Any) -> Lifted:
-        """`x` as a tensor of this level; itself if it is one."""
-        raise NotImplementedError
-
     def apply(self, function: Any, args: tuple[Any, ...]) -> Any:
         """`function.apply(*args)` of an autograd.Function."""
+        args = tuple(map(self.unwrapped, args))
         if any(map(self.owns, args)):
-            return self.run_around(self.interpret_function, function, args)
-        return self.run_around(function.apply, *args)
+            result = self.run_around(self.interpret_function, function, args)
+        else:
+            result = self.run_around(function.apply, *args)
+        return with_leaves(result, [self.inside(y) for y in leaves_of(result)])
 
     # --- conditionals and loops of a traced function, whose operands are tensors of the enclosing level ---------------
 
@@ -248,7 +298,7 @@ class Level:
 
         if self.owns(predicate):
             predicate.item()  # raises
-        out = self.run_around(meta.cond, predicate, branch(then), branch(otherwise))
+        out = self.run_around(meta.cond, self.values(predicate), branch(then), branch(otherwise))
         if forms[0] != forms[1]:
             raise ArgumentError("cond", "the branches return other structures", "one structure")
         return forms[0].build(map(self.raised, out))
@@ -261,7 +311,7 @@ class Level:
         def holds(parts: Any) -> Any:
             with self.entered():
                 flag = condition(tree.build(map(self.raised, parts)))
-                return flag.item() if self.owns(flag) else flag
+                return flag.item() if self.owns(flag) else self.values(flag)
 
         def step(parts: Any) -> Any:
             return self._lowered_results([], body, tree.build(map(self.raised, parts)))
@@ -290,7 +340,11 @@ class Level:
     def _lowered_results(self, forms: list[Tree], function: Callable[..., Any], *args: Any) -> list[list[Any]]:
         """The results of a function inside of this level, lowered; their structure is appended to `forms`."""
         with self.entered():
-            result = function(*args)
+            self.depth += 1
+            try:
+                result = function(*args)
+            finally:
+                self.depth -= 1
         leaves, tree = flatten(result, TensorLike)
         forms.append(tree)
         return [self.lowered(x) for _, x in leaves]

@@ -14,7 +14,10 @@ from typing import Any, NamedTuple
 
 from meta.autograd.levels import Level, Lifted, call, check_in_place, is_tensor
 from meta.autograd.lifted_calls import function_call
+from meta.eager.bases import TypedTensor
+from meta.eager.gradient_graph import check_versions
 from meta.eager.seeds import add_up
+from meta.eager.tape import versions_of
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple, gradient_rule, rule_for
 from meta.op.registry import Op, as_type
@@ -42,7 +45,7 @@ class RecordedCall:
 
     order: rises with every call.  args, outs: what the rule reads, types of the rest.
     parents: for each differentiable argument its slot, None for a constant; for a list of tensors a list of those.
-    flows: the results that gradients flow from.
+    flows: the results that gradients flow from.  versions: of the arrays among args and outs.
     """
 
     order: int
@@ -51,12 +54,14 @@ class RecordedCall:
     outs: tuple[Any, ...]
     parents: tuple[Slot | list[Slot | None] | None, ...]
     flows: frozenset[int]
+    versions: tuple[tuple[Any, int], ...]
 
     def gradients(self, dys: dict[int, Any]) -> Iterator[tuple[Slot, Any]]:
         """The gradient of each parent. dys: gradients of the results that any arrived at."""
         needs = tuple(parent is not None for parent in self.parents)
         rule = self.rule
         rule.check_available(needs)
+        check_versions(rule.op, self.versions)
         gradients = rule.function(needs, *rule.operands(self.args, self.outs, dys, self.flows))
         return paired(self.parents, gradients)
 
@@ -69,6 +74,10 @@ class Tracked(Lifted):
     def __init__(self, level: Level, value: Any, slot: Slot | None) -> None:
         super().__init__(level, value)
         self.slot = slot
+
+    @property
+    def is_constant(self) -> bool:
+        return self.slot is None
 
 
 class ReverseLevel(Level):
@@ -100,14 +109,9 @@ class ReverseLevel(Level):
         flows = rule.flowing(results)
         if not flows or all(parent is None for parent in parents):
             return results
-        node = RecordedCall(
-            _next_order(),
-            rule,
-            tuple(a if i in rule.saved_args else as_type(a) for i, a in enumerate(values)),
-            tuple(y if rule.saves(i) else y.type for i, y in enumerate(results)),
-            parents,
-            flows,
-        )
+        saved = tuple(_saved(a) if i in rule.saved_args else as_type(a) for i, a in enumerate(values))
+        outs = tuple(_saved(y) if rule.saves(i) else y.type for i, y in enumerate(results))
+        node = RecordedCall(_next_order(), rule, saved, outs, parents, flows, versions_of((*saved, *outs)))
         return tuple(Tracked(self, y, Slot(node, i)) if i in flows else y for i, y in enumerate(results))
 
     def _parent(self, arg: Any) -> Any:
@@ -116,8 +120,15 @@ class ReverseLevel(Level):
             return slots if any(slot is not None for slot in slots) else None
         return arg.slot if self.owns(arg) else None
 
-    def lifted(self, x: Any) -> Lifted:
-        return x if self.owns(x) else Tracked(self, x, None)
+    def constant(self, x: Any) -> Lifted:
+        return Tracked(self, x, None)
+
+
+def _saved(x: Any) -> Any:
+    """A value for the walk back: a tensor as it is now, which later writes in place do not reach."""
+    if isinstance(x, (tuple, list)):
+        return tuple(map(_saved, x))  # pyright: ignore[reportUnknownArgumentType]
+    return x.snapshot() if isinstance(x, TypedTensor) else x
 
 
 def pull_back(outputs: Iterable[tuple[Slot, Any]], sources: Sequence[Slot]) -> list[Any]:

@@ -55,8 +55,8 @@ def traced_call(function: Any, args: tuple[Any, ...]) -> Any:
 
 def _may_need(x: Any) -> bool:
     """Whether a gradient may flow to a tensor: what requires one is known when the program is differentiated."""
-    cut = modes.trace is not None and isinstance(x, Symbol) and modes.trace.is_cut(x.atom)
-    return dtypes.is_inexact(x.dtype) and not cut
+    stopped = modes.trace is not None and isinstance(x, Symbol) and modes.trace.history(x.atom) is None
+    return dtypes.is_inexact(x.dtype) and not stopped
 
 
 @dataclass(frozen=True, slots=True)

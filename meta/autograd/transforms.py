@@ -11,11 +11,12 @@ from meta.autograd.batch import vmap
 from meta.autograd.forward import Dual, ForwardLevel
 from meta.autograd.levels import is_tensor
 from meta.autograd.reverse import GradientSource, ReverseLevel, Slot, Tracked, pull_back
-from meta.eager.seeds import ones_of, zeros_of
+from meta.eager.seeds import apart, ones_of, zeros_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
-from meta.modes import modes
+from meta.modes import GradMode, modes
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
+from meta.tracing.symbol import Symbol
 from meta.tree import Tree, flatten
 
 Pullback = Callable[..., tuple[Any, ...]]
@@ -44,13 +45,14 @@ def jvp(f: Callable[..., Any], primals: Any, tangents: Any) -> tuple[Any, Any]:
     inputs: list[Any] = []
     for (name, x), (_, tangent) in zip(leaves, tangent_leaves, strict=True):
         _check_type("jvp", f"the tangent of argument {name}", x, tangent)
-        inputs.append(x if tangent is None else Dual(level, x, tangent))
+        inputs.append(Dual(level, x, tangent))
     with level.entered():
         results, structure = _results("jvp", f(*tree.build(iter(inputs))))
-        values = [level.values(y) for y in results]
+        values = [level.value_of_result(y) for y in results]
         tangents_out = [level.tangent(y) for y in results]
-    outgoing = (zeros_of(y) if t is None else t for y, t in zip(values, tangents_out, strict=True))
-    return structure.build(iter(values)), structure.build(outgoing)
+    around = [x for _, x in (*leaves, *tangent_leaves)]
+    outgoing = [zeros_of(y) if t is None else t for y, t in zip(values, tangents_out, strict=True)]
+    return structure.build(iter(apart(values, around))), structure.build(iter(apart(outgoing, around)))
 
 
 @checked
@@ -70,19 +72,20 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
     level = ReverseLevel()
     floating = [i for i, (_, x) in enumerate(leaves) if dtypes.is_inexact(x.dtype)]
     sources = {i: Slot(GradientSource()) for i in floating}
-    inputs = [Tracked(level, x, sources[i]) if i in sources else x for i, (_, x) in enumerate(leaves)]
+    inputs = [Tracked(level, x, sources.get(i)) for i, (_, x) in enumerate(leaves)]
     with level.entered():
         modes.grad_enabled = True
         results, structure = _results("vjp", f(*tree.build(iter(inputs))))
-        values = [level.values(y) for y in results]
+        values = [level.value_of_result(y) for y in results]
         slots = [y.slot if level.owns(y) else None for y in results]
+    values = apart(values, [x for _, x in leaves])
     types = [y.type for y in values]
 
     def pullback(dys: Any) -> tuple[Any, ...]:
         gradients = _gradients_of(dys, types, structure)
         pairs = [(s, dy) for s, dy in zip(slots, gradients, strict=True) if s is not None and dy is not None]
-        arrived = dict(zip(sources, pull_back(pairs, list(sources.values())), strict=True))
-        return _in_structure(tree, leaves, arrived)
+        arrived = apart(pull_back(pairs, list(sources.values())), gradients)
+        return _in_structure(tree, leaves, dict(zip(sources, arrived, strict=True)))
 
     return structure.build(iter(values)), pullback
 
@@ -90,23 +93,28 @@ def vjp(f: Callable[..., Any], *primals: Any) -> tuple[Any, Pullback]:
 def _traced_vjp(f: Callable[..., Any], leaves: Leaves, tree: Tree) -> tuple[Any, Pullback]:
     """vjp in a traced function outside of other transformations: by the gradients of the trace, which go through
     conditionals and loops."""
-    sources = {i: meta.reshape(x, x.shape) for i, (_, x) in enumerate(leaves) if dtypes.is_inexact(x.dtype)}
-    inputs = [sources.get(i, x) for i, (_, x) in enumerate(leaves)]
-    results, structure = _results("vjp", f(*tree.build(iter(inputs))))
+    trace, recorded = modes.trace, modes.grad_enabled
+    with GradMode(True):
+        inputs = [Symbol(meta.reshape(x, x.shape).atom) for _, x in leaves]  # which the function may write
+        sources = {i: Symbol(x.atom) for i, x in enumerate(inputs) if dtypes.is_inexact(x.dtype)}
+        results, structure = _results("vjp", f(*tree.build(iter(inputs))))
+        ends = [Symbol(trace.attached(y)) for y in results]  # which later writes do not reach
     types = [y.type for y in results]
 
     def pullback(dys: Any) -> tuple[Any, ...]:
         gradients = _gradients_of(dys, types, structure)
         pairs = [
-            (y, dy) for y, dy in zip(results, gradients, strict=True) if dy is not None and dtypes.is_inexact(y.dtype)
+            (y, dy) for y, dy in zip(ends, gradients, strict=True) if dy is not None and dtypes.is_inexact(y.dtype)
         ]
         arrived: Sequence[Any] = (None,) * len(sources)
         if pairs:
             ys, seeds = zip(*pairs, strict=True)
-            arrived = modes.trace.grad(ys, list(sources.values()), seeds, create_graph=True, allow_unused=True)
+            options: dict[str, bool] = {"retain_graph": True, "create_graph": modes.grad_enabled, "allow_unused": True}
+            arrived = modes.trace.grad(ys, list(sources.values()), seeds, **options)
         return _in_structure(tree, leaves, dict(zip(sources, arrived, strict=True)))
 
-    return structure.build(iter(results)), pullback
+    outside = [(meta.reshape(y, y.shape) if recorded else y.stop_gradient()).snapshot() for y in ends]
+    return structure.build(iter(outside)), pullback
 
 
 @checked

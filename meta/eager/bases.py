@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta._generated.methods import Tensor
+from meta.aliases import Aliases
 from meta.backend.memory import dlpack, numpy_arrays
 from meta.backend.memory.allocation import reporting
 from meta.device import Device
@@ -174,10 +176,14 @@ class TypedTensor(Tensor):
     """A tensor without elements, as in a trace and inside of a transformation: shape, dtype and device, operators as
     methods, and reading by indices."""
 
-    __slots__ = ("type",)  # type: ignore[override]  # arrays have a property
+    __slots__ = ("__weakref__", "aliases", "origin", "type")  # type: ignore[override]  # arrays have a property
 
     type: TensorType
     """Shape, dtype and device as one interned object."""
+    origin: Any
+    """A reference to the tensor of whose elements this is a copy (see meta.parts), or None."""
+    aliases: Aliases | None
+    """The tensors that share its memory, None for this one alone."""
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function
@@ -215,6 +221,12 @@ class TypedTensor(Tensor):
         return out if device is None else out.device_copy(device)
 
     detach = Tensor.stop_gradient
+
+    def snapshot(self) -> Self:
+        """The present value as a tensor that nothing writes."""
+        out = copy(self)
+        out.aliases = out.origin = None
+        return out
 
     def __getitem__(self, index: Index) -> Self:
         """NumPy indexing: integers, slices, ..., None, integer and boolean arrays (see meta.eager.indexing)."""

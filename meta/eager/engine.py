@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.eager.ndarray import NDArray
-from meta.eager.seeds import check_used, output_name, outputs_with_seeds, tensors
+from meta.eager.seeds import apart, check_used, output_name, outputs_with_seeds, tensors
 from meta.eager.walk import Pending, add_gradient, backward_of, propagate, root_of, seed_of
 from meta.modes import modes
 
@@ -51,9 +51,9 @@ def grad(
     xs = tensors("grad", "inputs", inputs, NDArray)
     slots = [root_of(x, "grad", f"input {i}") for i, x in enumerate(xs)]
     gradients = propagate(_start("grad", outputs, dys), frozenset(slots), retain_graph or create_graph, create_graph)
-    out: tuple[Any, ...] = tuple(gradients.get(slot) for slot in slots)
+    out = apart((gradients.get(slot) for slot in slots), tensors("grad", "dys", () if dys is None else dys, object))
     check_used(out, allow_unused)
-    return out
+    return tuple(out)
 
 
 def _start(where: str, outputs: Any, dys: Any) -> Pending:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from itertools import count
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from meta import dtype as dtypes
+from meta.eager.seeds import modified_error
 from meta.errors import ArgumentError, GradientError
 from meta.locks import new_lock
 from meta.modes import modes
@@ -94,14 +95,29 @@ LEAF_REMEDY = "write under `with meta.no_grad():`, or to x.detach() of a copy"
 """For a write to a leaf of a graph."""
 
 
-def modification_error(op: str, x: GraphArray, then: int) -> GradientError:
-    """A value `x` that the gradient of `op` reads was written in place since `then`, its version when it was saved."""
+def check_versions(op: str, versions: Iterable[tuple[GraphArray, int]]) -> None:
+    """Raise GradientError if a value that the gradient of `op` reads was written in place since it was saved.
+
+    versions: the values, each with its count of writes at that time."""
+    for x, then in versions:
+        count = x._version
+        if count is not None and count[0] != then:
+            raise modified_error(op, x.shape, f" (version {count[0]}, saved at {then})")
+
+
+def check_no_leaf(op: str, x: Any) -> None:
+    """Raise GradientError for a leaf that requires gradients, which may not be written while they are recorded."""
+    if isinstance(x._node, Leaf):
+        raise written_leaf(op, x)
+
+
+def written_leaf(op: str, x: Any) -> GradientError:
+    """The error for a write to the leaf `x` of a graph."""
     return GradientError(
         op,
-        f"a value of shape {x.shape} that its gradient needs was modified in place "
-        f"(version {version_of(x)}, saved at {then})",
-        "values saved for backward to stay unchanged",
-        "write to a copy, or call backward before the write",
+        f"the array of shape {x.shape} written in place is a leaf that requires grad",
+        "arrays outside of any graph",
+        LEAF_REMEDY,
     )
 
 
@@ -110,10 +126,10 @@ def record_write(op: str, x: A) -> A:
 
     Raises GradientError for an array in a gradient graph while gradients are recorded."""
     if x._node is not None and modes.grad_enabled:
-        what = "a leaf that requires grad" if isinstance(x._node, Leaf) else "computed from arrays that require grad"
+        check_no_leaf(op, x)
         raise GradientError(
             op,
-            f"the array of shape {x.shape} written in place is {what}",
+            f"the array of shape {x.shape} written in place is computed from arrays that require grad",
             "arrays outside of any graph",
             LEAF_REMEDY,
         )

@@ -19,14 +19,7 @@ from meta.dim import Dim, SymDim
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
 from meta.eager.open_index import with_positions
 from meta.eager.slices import Slices, bound, slices
-from meta.errors import (
-    NotSupportedError,
-    PositionError,
-    SymbolicSizeError,
-    TraceError,
-    TypeInferenceError,
-    attributed,
-)
+from meta.errors import PositionError, SymbolicSizeError, TraceError, TypeInferenceError, attributed
 from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
@@ -48,8 +41,8 @@ def getitem(x: Any, index: Index) -> Any:
         return _row(x, index)
     if is_scalar_mask(index):
         return getitem(meta.expand_dims(x, 0), _item(index).reshape(1))
-    items = _expanded(x, index)
-    if not any(map(_is_array, items)):
+    items = expanded(x, index)
+    if not any(map(is_array, items)):
         return _of_slices(x, items)
     return _advanced(x, items)
 
@@ -78,31 +71,6 @@ def _basic(x: Any, part: Slices) -> Any:
     return out if part.whole else mark_part(out, x)
 
 
-def setitem(x: Any, index: Index, value: Any) -> Any:
-    """x with `x[index]` replaced by `value`, a tensor or a number, which is broadcast and cast to the dtype of x.
-
-    Raises PositionError as `getitem` does, TypeInferenceError for a value that does not fit, NotSupportedError for
-    arrays among the indices."""
-    items = [_item(index)] if is_scalar_mask(index) else _expanded(x, index)
-    if any(map(_is_array, items)):
-        raise NotSupportedError(
-            "index",
-            "arrays or masks in an assignment",
-            "integers, slices, ... and None",
-            "use meta.where for masks, meta.scatter_add for positions",
-        )
-    part = slices(x.shape, items)
-    tensor = value_for(x, value)
-    if tensor.size != 1:
-        if tensor.shape != part.shape:
-            check_value(tensor.shape, part.shape)
-            tensor = meta.broadcast_to(tensor, part.shape)
-        tensor = meta.reshape(tensor, part.full)
-    elif tensor.ndim:
-        tensor = meta.reshape(tensor, ())
-    return meta.strided_set(x, tensor, part.begin, part.end, part.strides)
-
-
 def value_for(x: Any, value: Any) -> Any:
     """The value that is assigned into x, as a tensor of its dtype. Raises TypeInferenceError for one of a higher
     category."""
@@ -114,8 +82,8 @@ def value_for(x: Any, value: Any) -> Any:
 def assigned_array(value: Any, dtype: str) -> Any:
     """Numbers or an array that are written into a tensor of `dtype`, converted once, as a NumPy array of it. Raises
     TypeInferenceError for a value of a higher category, ArgumentError for Python integers outside of its range."""
-    is_array = hasattr(value, "dtype")
-    kind = numpy_arrays.host_array(value, None).dtype if is_array else numpy_arrays.numbers_dtype(value)
+    has_dtype = hasattr(value, "dtype")
+    kind = numpy_arrays.host_array(value, None).dtype if has_dtype else numpy_arrays.numbers_dtype(value)
     check_dtype(dtypes.canonical(kind), dtype)
     return numpy_arrays.host_array(value, dtype)
 
@@ -145,24 +113,24 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
         return (_item(index),)
     sizes, axes = iter(x.shape), count()
     out: list[Any] = []
-    for item in _expanded(x, index):
+    for item in expanded(x, index):
         if item is None:
             out.append(item)
             continue
         size, axis = next(sizes), next(axes)
-        if _is_array(item):
+        if is_array(item):
             item = np.asarray(_in_range(item, size, axis)[0])
         else:
             bound(item, size, axis)
         out.append(item)
-    _broadcast_shape([item.shape for item in out if _is_array(item)])
+    _broadcast_shape([item.shape for item in out if is_array(item)])
     return tuple(out)
 
 
 # --- the parts of an index -------------------------------------------------------------------------------------------
 
 
-def _expanded(x: Any, index: Index) -> list[Any]:
+def expanded(x: Any, index: Index) -> list[Any]:
     """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
     items = [_item(part) for part in parts]
@@ -214,6 +182,7 @@ def _tensor_item(item: Any) -> Any:
         raise PositionError("index", f"a tensor of {item.dtype}", f"{_ALLOWED}", 'x.cast("int64")')
     if item.dtype != "bool":
         return item
+    item = item.concrete if hasattr(item.__class__, "concrete") else item  # of a transformation
     if not isinstance(item, meta.NDArray):
         raise TraceError(
             "index",
@@ -228,7 +197,7 @@ def _is_tensor(item: Any) -> bool:
     return isinstance(item, TensorLike)
 
 
-def _is_array(item: Any) -> bool:
+def is_array(item: Any) -> bool:
     return _is_tensor(item) or hasattr(item, "__array__")
 
 
@@ -241,7 +210,7 @@ def _show(shape: Sequence[Dim]) -> str:
 
 def _advanced(x: Any, items: list[Any]) -> Any:
     """Slices and Nones first, then the arrays (and integers) in one go."""
-    picked = [_is_array(item) or isinstance(item, int) for item in items]
+    picked = [is_array(item) or isinstance(item, int) for item in items]
     x = _basic(x, slices(x.shape, [slice(None) if p else item for p, item in zip(picked, items, strict=True)]))
     axes = [i for i, p in enumerate(picked) if p]
     positions = [_in_range(items[i], x.shape[i], i) for i in axes]

@@ -8,7 +8,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.memory import allocation
-from meta.eager.gradient_graph import A, GraphArray, Leaf, record_write, version_of
+from meta.eager.gradient_graph import A, GraphArray, check_no_leaf, record_write, version_of
 from meta.errors import GradientError, TypeInferenceError
 from meta.modes import modes
 from meta.parts import Writes
@@ -43,15 +43,24 @@ def write_result(x: A, function: Callable[[Any, Any], Any], other: Any) -> A:
     GradientError for a leaf that requires gradients, and for an array of the graph whose memory another array shares,
     as that one would not follow."""
     op = function.__name__
-    if not modes.grad_enabled or (x._node is None and getattr(other, "_node", None) is None):
+    if not is_recorded(x, other):
         value = fitted(op, x, function(x, other))
         allocation.copy_into(value._data, record_write(op, x)._data)
         return x
-    if isinstance(x._node, Leaf):
-        record_write(op, x)
+    return write_recorded(op, x, lambda before: fitted(op, x, function(before, before if other is x else other)))
+
+
+def is_recorded(x: GraphArray, value: Any) -> bool:
+    """Whether a write of a value to `x` changes the gradient graph."""
+    return modes.grad_enabled and (x._node is not None or getattr(value, "_node", None) is not None)
+
+
+def write_recorded(op: str, x: A, compute: Callable[[A], A]) -> A:
+    """`x`, after it became `compute(x)`, an array of its type, in its memory and in the gradient graph."""
+    check_no_leaf(op, x)
     before = x._twin()
-    value = fitted(op, x, function(before, before if other is x else other))
-    if value._node is None:
+    value = compute(before)  # type: ignore[arg-type]
+    if value._node is None and x._node is None:
         allocation.copy_into(value._data, record_write(op, x)._data)
         return x
     saved = [out for out in _outs(x) if out._version is x._version]
@@ -89,5 +98,5 @@ def _check_unshared(op: str, x: GraphArray, saved: int) -> None:
             op,
             f"the array of shape {x.shape}, written in place with gradients, shares its memory with another array",
             "arrays with memory of their own",
-            f"write x = meta.{op}(x, other)",
+            "write to a copy: x = x.copy()",
         )

@@ -10,10 +10,11 @@ from meta._generated.methods import Tensor
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
 from meta.device import device as parse_device
+from meta.eager.assignment import setitem
 from meta.eager.bases import HostValues
 from meta.eager.gradient_graph import GradientNode, Leaf, record_write, register_hook, set_requires_grad
-from meta.eager.indexing import Index, assigned_array, check_dtype, check_value, getitem, host_index, setitem
-from meta.eager.inplace import write_result
+from meta.eager.indexing import Index, assigned_array, check_dtype, check_value, getitem, host_index
+from meta.eager.inplace import is_recorded, write_recorded, write_result
 from meta.eager.walk import backward_of
 from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
 from meta.ir.type import TensorType, tensor_type
@@ -110,11 +111,14 @@ class NDArray(HostValues, Tensor):
         return out if device is None or parse_device(device) is self.device else out.device_copy(device)
 
     def update(self, value: NDArray) -> None:
-        """Overwrite the values, in place, with the values of an array of the same type.
+        """Overwrite the values, in place, with an array of the same type, whose gradient graph this array then has.
 
-        Raises TypeInferenceError for another type, GradientError for an array in a gradient graph, NotSupportedError
+        Raises TypeInferenceError for another type, GradientError for a leaf that requires gradients, NotSupportedError
         for a part (see meta.parts)."""
         check_whole("update", self)
+        if scopes.active and modes.transform is not None:
+            modes.transform.write_captured("update", self, NDArray.update, value)
+            return
         if scopes.active and modes.trace is not None:
             modes.trace.update(self, value)
             return
@@ -122,6 +126,9 @@ class NDArray(HostValues, Tensor):
             raise TypeInferenceError(
                 "update", f"the value is {value.type!r}", f"the array's own type: {self.type!r}", "reshape or cast it"
             )
+        if is_recorded(self, value):
+            write_recorded("update", self, lambda _: copied(value))
+            return
         allocation.copy_into(value._data, record_write("update", self)._data)
 
     def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> NDArray:
@@ -130,6 +137,8 @@ class NDArray(HostValues, Tensor):
             if getrefcount(self) > TEMPORARY:
                 check_whole(function.__name__, self)
             return function(self, other)
+        if scopes.active and modes.transform is not None:
+            return modes.transform.write_captured(function.__name__, self, NDArray._in_place, function, other)
         if scopes.active and modes.trace is not None:
             modes.trace.assign(function.__name__, self, function(self, other))
             return self
@@ -140,26 +149,24 @@ class NDArray(HostValues, Tensor):
         return getitem(self, index)
 
     def __setitem__(self, index: Index, value: Any) -> None:
-        """Overwrite a part of the values in place, with a tensor, number or array-like that broadcasts to it.
+        """Overwrite a part of the values in place, with a tensor, number or array-like that broadcasts to it. The array
+        has the gradients of the value there, and keeps its own elsewhere.
 
-        Integer arrays and masks are indices on the CPU, outside of traced functions. Raises PositionError for an index
-        that does not fit, TypeInferenceError for a value that does not, GradientError for an array or a value in a
-        gradient graph, NotSupportedError for a part (see meta.parts)."""
+        Raises PositionError for an index that does not fit, TypeInferenceError for a value that does not, GradientError
+        for a leaf that requires gradients, NotSupportedError for a part (see meta.parts)."""
         if value is self and getitem(self, index) is self:
             return  # Python assigns the result of `x[:] *= 2`, which has been written
         check_whole("setitem", self)
-        tracing = scopes.active and modes.trace is not None
-        if not tracing and isinstance(value, NDArray) and value._node is not None and modes.grad_enabled:
-            raise GradientError(
-                "setitem",
-                "the value is part of a gradient graph, which a write in place leaves",
-                "values without one",
-                "use value.detach(), or meta.strided_set, which is differentiable",
-            )
-        if self.device.kind == "cpu" and not tracing:
+        if scopes.active and modes.transform is not None:
+            modes.transform.write_captured("setitem", self, NDArray.__setitem__, index, value)
+        elif scopes.active and modes.trace is not None:
+            modes.trace.assign("setitem", self, setitem(self, index, value))
+        elif is_recorded(self, value):
+            write_recorded("setitem", self, lambda before: setitem(before, index, before if value is self else value))
+        elif self.device.kind == "cpu":
             _write_host(self, index, value)
-            return
-        self.update(setitem(self.detach(), index, value))
+        else:
+            self.update(setitem(self.detach(), index, value))
 
     # --- gradients ---------------------------------------------------------------------------------------------------
 
@@ -255,7 +262,11 @@ def asarray(data: Any, dtype: Any = None, device: Device | str | None = None, co
     if isinstance(data, TensorLike):
         source: Any = data
         tracing = scopes.active and modes.trace is not None
-        out: Any = copy_of(source) if copy and not tracing and isinstance(source, NDArray) else source.detach()
+        if copy and not tracing and isinstance(source, NDArray):
+            out: Any = _as_constant(copy_of(source))
+        else:
+            out = source.detach()
+            out = out.copy() if copy else out
         return out.to(device=device, dtype=dtype)
     if hasattr(data, "__dlpack__") and not hasattr(data, "__array_interface__"):
         return from_dlpack(data, copy=copy).to(device=device, dtype=dtype)
@@ -290,10 +301,15 @@ def _restored(host: np.ndarray[Any, Any], on: str, requires_grad: bool, frozen: 
 
 
 def _as_constant(x: NDArray) -> NDArray:
-    """`x`, just created, as a constant of the trace in progress."""
+    """`x`, just created, as a constant of the trace or transformation in progress."""
     if scopes.active and modes.trace is not None:
         modes.trace.register_constant(x)
-    return x
+    return modes.transform.constant(x) if scopes.active and modes.transform is not None else x
+
+
+def copied(x: Any) -> Any:
+    """The same values in other memory, with gradients."""
+    return x.copy()
 
 
 def copy_of(x: NDArray) -> NDArray:

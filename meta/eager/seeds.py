@@ -5,7 +5,7 @@ The walks compute with `+` and with the three values here; everything else about
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import meta
@@ -50,6 +50,30 @@ def add_up(a: Any, b: Any) -> Any:
     if a is None or b is None:
         return b if a is None else a
     return [add_up(x, y) for x, y in zip(a, b, strict=True)] if isinstance(a, list) else a + b  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+
+
+def apart(xs: Iterable[Any], around: Iterable[Any]) -> list[Any]:
+    """Results of a transformation, None for some, as tensors that share no memory with each other or with tensors
+    `around`, as a write to one of them would reach the others."""
+    out: list[Any] = []
+    known = list(around)
+    for x in xs:
+        shared = any(_share_memory(x, y) for y in known)
+        own: Any = x
+        if hasattr(x.__class__, "snapshot"):  # a value, without memory
+            own = (meta.reshape(own, own.shape) if shared else own).snapshot()
+        elif shared:
+            own = own.copy()
+        known.append(own)
+        out.append(own)
+    return out
+
+
+def _share_memory(x: Any, y: Any) -> bool:
+    if x is None or y is None or type(x) is not type(y):
+        return False
+    name = "aliases" if hasattr(x.__class__, "snapshot") else "_version"
+    return x is y or (getattr(x, name) is not None and getattr(x, name) is getattr(y, name))
 
 
 def outputs_with_seeds(where: str, outputs: Any, dys: Any, kind: type = TensorLike) -> list[tuple[Any, Any]]:
@@ -114,6 +138,16 @@ def freed(op: str) -> GradientError:
         "the graph was freed by an earlier backward",
         "one backward a graph",
         "pass retain_graph=True to the first one",
+    )
+
+
+def modified_error(op: str, shape: Sequence[Any], detail: str = "") -> GradientError:
+    """A value that the gradient of `op` reads was written in place after it was saved."""
+    return GradientError(
+        op,
+        f"a value of shape {tuple(shape)} that its gradient needs was modified in place{detail}",
+        "values saved for backward to stay unchanged",
+        "write to a copy, or call backward before the write",
     )
 
 

@@ -14,7 +14,7 @@ from meta.eager.gradient_graph import (
     GraphArray,
     Leaf,
     accumulate_lock,
-    modification_error,
+    check_versions,
 )
 from meta.eager.seeds import check_replacement, check_seedless, freed, no_graph, ones_of, wrong_seed
 from meta.modes import modes, scopes
@@ -158,10 +158,10 @@ def _apply(
     rule, args, outs = node.rule, node.args, node.outs
     if args is None or outs is None:
         raise freed(rule.op)
-    for x, then in node.versions:
+    for x, then in node.versions:  # inline, as `check_versions` takes a call for each node
         count = x._version
         if count is not None and count[0] != then:
-            raise modification_error(rule.op, x, then)
+            check_versions(rule.op, node.versions)
     edges = node.edges if route is None else _pruned(node.edges, route)
     needs = _ALL if len(edges) == 1 else tuple([edge is not None for edge in edges])
     if create and rule.saved_outputs:

@@ -21,18 +21,18 @@ def _dce(module: Module) -> Module:
 
 
 def _function(function: FunctionExpr) -> FunctionExpr:
-    body = _block(function.body, set())
+    body = live_block(function.body, set())
     return function if body is function.body else replace(function, body=body)
 
 
-def _block(block: Block, live: set[Var]) -> Block:
+def live_block(block: Block, live: set[Var]) -> Block:
     """`block` without dead bindings; adds the variables that it reads to `live`."""
     live.update(a for a in block.results if isinstance(a, Var))
     bindings: list[Binding] = []
     for binding in reversed(block.bindings):
         if binding.var not in live:
             continue
-        value = with_blocks(binding.value, tuple(_block(inner, live) for inner in nested_blocks(binding.value)))
+        value = with_blocks(binding.value, tuple(live_block(inner, live) for inner in nested_blocks(binding.value)))
         live.update(a for a in operands(value) if isinstance(a, Var))
         bindings.append(binding if value is binding.value else Binding(binding.var, value))
     bindings.reverse()

@@ -342,10 +342,11 @@ def _forward_results(binding: Binding, scope: Scope) -> Answer:
 
 drop_stop_gradient = rewrite_pass(
     "drop_stop_gradient",
-    "Put operands in place of their stop_gradient, and results of `forward` in place of calls of autograd.Functions. "
+    "Put operands in place of their stop_gradient and straight_through, and results of `forward` in place of calls of "
+    "autograd.Functions. "
     "For programs whose gradients are all taken.",
-    by_op({"stop_gradient": _base_level(_same_type)}),
+    by_op(dict.fromkeys(("stop_gradient", "straight_through"), _base_level(_same_type))),
     _forward_results,
     _field_of_tuple,
-    looks_for=("stop_gradient", function_op.NAMESPACE),
+    looks_for=("stop_gradient", "straight_through", function_op.NAMESPACE),
 )

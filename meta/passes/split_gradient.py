@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from meta import dtype as dtypes
@@ -10,13 +10,16 @@ from meta.eager.seeds import add_up
 from meta.errors import GradientError
 from meta.ir.analysis import vars_read
 from meta.ir.builder import Builder
-from meta.ir.expr import MUTATES, Atom, Binding, Block, FunctionExpr, Tuple, TupleGetItem, Var
+from meta.ir.expr import MUTATES, Atom, Binding, Block, Call, FunctionExpr, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
-from meta.ir.visitor import inline
+from meta.ir.visitor import inline, nested_blocks
+from meta.op.registry import get
+from meta.passes.dce import live_block
 from meta.records import record
 from meta.tracing.differentiate import gradients, reached
 from meta.tracing.emitter import is_key, recording
+from meta.tracing.loop_op import LoopOp
 from meta.tracing.symbol import Symbol
 
 
@@ -40,14 +43,17 @@ class Split:
     sources: tuple[tuple[str, int] | None, ...]
 
 
-def split(module: Module, positions: Sequence[int], constant: frozenset[int], count: int) -> Split | None:
+def split(
+    module: Module, positions: Sequence[int], constant: frozenset[int], count: int, recorded: frozenset[int]
+) -> Split | None:
     """Differentiate "main" with respect to the parameters at `positions`.
 
     constant: results that no gradient flows from.  count: the number of results that callers get; gradients flow from
-    floating ones among them. Returns None if no result depends on the parameters. Raises GradientError for operators
-    without a gradient, and where the gradient reads a parameter that the program overwrites."""
+    floating ones among them, and from those that replace the parameters `recorded`, which are written with gradients.
+    Returns None if no result depends on the parameters at `positions`. Raises GradientError for operators without a
+    gradient, and where the gradient reads a parameter that the program overwrites without gradients."""
     main = module.main
-    flows = differentiable_results(main, positions, constant, count)
+    flows = differentiable_results(main, positions, constant, count, recorded)
     if not flows:
         return None
     emitter = Builder(caller_spans=False)
@@ -68,7 +74,10 @@ def split(module: Module, positions: Sequence[int], constant: frozenset[int], co
     bindings = scope.function.body.bindings
     forward, rest = _partition(bindings, forward_length, gradients_wanted)
     read = _values_read(rest, gradients_wanted, (*dys, *(b.var for b in rest)))
-    saved_sources, extra = _held(main, params, ys, read)
+    straight = _values_read([b for b in rest if _is_straight(b.value)], gradients_wanted, ())
+    copies = _copies(main, params, read, straight, recorded)
+    forward = (*forward, *copies.values())
+    saved_sources, extra = _held(main, params, ys, read, copies)
     results = tuple(dict.fromkeys(a for a in gradients_wanted if a is not None and a not in read and a not in dys))
     return Split(
         module.with_function("main", FunctionExpr(params, Block(forward, Tuple((*ys, *extra))), main.attrs, "main")),
@@ -81,15 +90,18 @@ def split(module: Module, positions: Sequence[int], constant: frozenset[int], co
 
 
 def differentiable_results(
-    main: FunctionExpr, positions: Sequence[int], constant: frozenset[int], count: int
+    main: FunctionExpr, positions: Sequence[int], constant: frozenset[int], count: int, recorded: frozenset[int]
 ) -> tuple[int, ...]:
-    """The positions of the floating results that depend on the parameters at `positions`."""
+    """The positions of the floating results that depend on the parameters at `positions`, among those that callers get
+    and those that replace the parameters `recorded`."""
     active = reached(main.body.bindings, frozenset(main.params[i] for i in positions))
     mutated = main.attrs.get(MUTATES, {})
     return tuple(
         i
-        for i, y in enumerate(main.body.results[:count])
-        if i not in constant and i not in mutated and y in active and _is_floating(y.type)
+        for i, y in enumerate(main.body.results)
+        if (mutated[i] in recorded if i in mutated else i < count and i not in constant)
+        and y in active
+        and _is_floating(y.type)
     )
 
 
@@ -111,13 +123,8 @@ def _partition(
             defined.add(binding.var)
         else:
             rest.append(binding)
-    live = {atom for atom in gradients_wanted if isinstance(atom, Var)}
-    backward: list[Binding] = []
-    for binding in reversed(rest):
-        if binding.var in live:
-            live |= vars_read(binding.value)
-            backward.append(binding)
-    return tuple(forward), tuple(reversed(backward))
+    wanted = Tuple(tuple(atom for atom in gradients_wanted if atom is not None))
+    return tuple(forward), live_block(Block(tuple(rest), wanted), set()).bindings
 
 
 def _values_read(
@@ -130,16 +137,38 @@ def _values_read(
     return tuple(dict.fromkeys(var for var in read if var not in inside))
 
 
+def _copies(
+    main: FunctionExpr, params: Sequence[Var], read: Sequence[Var], straight: Sequence[Var], recorded: frozenset[int]
+) -> dict[Var, Binding]:
+    """Copies of parameters that are read and overwritten: parameters written with gradients, for which eager code
+    takes other memory, and parameters that only branches and loops read, where eager code may need no value.
+
+    straight: what is read outside of branches and loops."""
+    builder = Builder(caller_spans=False)
+    mutated: Mapping[int, int] = main.attrs.get(MUTATES, {})
+    written = {params[i] for i in mutated.values() if i in recorded or params[i] not in straight}
+    copied = [var for var in read if var in written]
+    for var in copied:
+        builder.call(get("copy"), (var,))
+    return dict(zip(copied, builder.bindings, strict=True))
+
+
+def _is_straight(value: Any) -> bool:
+    """Whether a value is computed once, whatever the values of tensors are."""
+    return not nested_blocks(value) and not (isinstance(value, Call) and isinstance(value.op, LoopOp))
+
+
 def _held(
-    main: FunctionExpr, params: Sequence[Var], ys: Sequence[Atom], read: Sequence[Var]
+    main: FunctionExpr, params: Sequence[Var], ys: Sequence[Atom], read: Sequence[Var], copies: Mapping[Var, Binding]
 ) -> tuple[tuple[tuple[str, int], ...], tuple[Var, ...]]:
     """Where each value that the gradient reads comes from, and the further results of the forward program."""
-    mutates = main.attrs.get(MUTATES, {})
-    overwritten: set[Var] = {params[i] for i in mutates.values()}
+    mutates: Mapping[int, int] = main.attrs.get(MUTATES, {})
+    overwritten: set[Var] = {params[i] for i in mutates.values()} - copies.keys()
     returned = [i for i in range(len(ys)) if i not in mutates]
     sources: list[tuple[str, int]] = []
     extra: list[Var] = []
-    for var in read:
+    for value in read:
+        var = copies[value].var if value in copies else value
         if var in overwritten:
             raise GradientError(
                 "vm",

@@ -7,6 +7,9 @@ _like = Arg("like", Tensor, doc="Tensor that determines shape or dtype of the re
 
 x_only = Schema("x_only", _x)
 x_like = Schema("x_like", _x, _like)
+straight_through = Schema(
+    "straight_through", _x, Arg("source", Tensor, doc="Tensor of the type of x; its values are not used.")
+)
 cast = Schema("cast", _x, Arg("dtype", DType, doc="Dtype of the result."))
 bitcast = Schema("bitcast", _x, Arg("dtype", DType, doc="Dtype of the result, as wide as the dtype of x."))
 device_copy = Schema("device_copy", _x, Arg("device", Device, doc="Device of the result."))

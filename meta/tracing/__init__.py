@@ -12,12 +12,13 @@ the passes take. The program does what the eager call does:
 
 - Arrays that the function reaches without being given them (parameters, buffers, optimizer state) become parameters
   that follow the inputs, under the names their models give them. Arrays created inside become constants.
-- An array that is overwritten (by an operator that works in place, `update`, `x[i] = v`) has the new value from there
-  on; at the end that value is a result which replaces the parameter (`FunctionExpr.attrs[MUTATES]`).
-- Gradients flow where they would eagerly: to arrays that require them, not through what is computed under `no_grad`
-  (a use of it outside is a `stop_gradient` in the program), and once a graph unless `retain_graph` says otherwise.
-  `.grad` starts as None. What it is at the end replaces the arrays' own `.grad` after a compiled call if the function
-  assigned it (`x.grad = None`, `zero_grad`), and is added to it otherwise. Recording leaves the arrays alone.
+- A tensor that is overwritten (by an operator that works in place, `update`, `x[i] = v`) has the new value from there
+  on, and so have its views; at the end the value of an array is a result which replaces the parameter
+  (`FunctionExpr.attrs[MUTATES]`).
+- Gradients flow where they would eagerly: to arrays that require them, not through what is computed under `no_grad`,
+  and once a graph unless `retain_graph` says otherwise (see meta.tracing.values). `.grad` starts as None. What it is at
+  the end replaces the arrays' own `.grad` after a compiled call if the function assigned it (`x.grad = None`,
+  `zero_grad`), and is added to it otherwise. Recording leaves the arrays alone.
 - What Python decides on (numbers, shapes, attributes of models) is fixed in the program. Values of tensors are not
   known: asking for one is a TraceError.
 """

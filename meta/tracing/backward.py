@@ -10,6 +10,7 @@ import meta
 from meta import dtype as dtypes
 from meta.eager.seeds import (
     add_up,
+    apart,
     check_replacement,
     check_seedless,
     check_used,
@@ -45,7 +46,9 @@ class DifferentiatedTrace(Trace):
         allow_unused: bool = False,
     ) -> tuple[Symbol | None, ...]:  # fmt: skip
         """Compute gradients for `meta.autograd.grad` inside a traced function."""
-        self._refuse_inside("grad is called")
+        bound = {binding.var for binding in self.builder.bindings}
+        if not all(set(_variables(self, x)) <= bound for x in tensors("grad", "inputs", inputs)):
+            self._refuse_inside("grad is called with inputs from outside")
         return _grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 
 
@@ -61,7 +64,8 @@ def _backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) 
                 x = leaves[var]
                 totals[id(x)] = x, add_up(totals.get(id(x), (x, None))[1], gradient)
         for x, gradient in totals.values():
-            trace.set_gradient(x, add_up(trace.gradient(x), _hooked(x, gradient)))
+            # A symbol of its own, as the function may write it.
+            trace.set_gradient(x, Symbol(add_up(trace.gradient(x), _hooked(x, gradient)).atom))
 
 
 def _grad(
@@ -69,21 +73,20 @@ def _grad(
 ) -> tuple[Symbol | None, ...]:
     """The gradients of the outputs with respect to the inputs, in the trace."""
     leaves = dict(trace.leaves())
-    variable_groups = [_variables(trace, leaves, x) for x in tensors("grad", "inputs", inputs)]
+    variable_groups = [_variables(trace, x) for x in tensors("grad", "inputs", inputs)]
     with GradMode(create):
         sources = frozenset(v for group in variable_groups for v in group)
         seeds = _seeds(trace, "grad", outputs, dys)
         sweep = _run(trace, "grad", seeds, sources, retain, frozenset(leaves))
         gradients: list[Any] = [reduce(add_up, map(sweep.gradients.get, group), None) for group in variable_groups]
     check_used(gradients, allow_unused)
-    return tuple(gradients)
+    return tuple(apart(gradients, ()))
 
 
-def _variables(trace: Trace, leaves: Mapping[Var, Any], x: Any) -> list[Var]:
-    """The variables of `x` so far."""
-    atom = trace.current(x, "grad")
-    variables = [var for var, owner in leaves.items() if owner is x]
-    return variables or [v for v in (atom,) if isinstance(v, Var)]
+def _variables(trace: Trace, x: Any) -> list[Var]:
+    """The variable whose gradient is the one of `x`, in a list; none for a constant."""
+    atom = trace.history(trace.current(x, "grad"))
+    return [atom] if isinstance(atom, Var) else []
 
 
 def _run(
@@ -95,8 +98,9 @@ def _run(
     ends: frozenset[Var] | None = None,
 ) -> Sweep:
     problems: list[GradientError] = []
-    sweep = run_sweep(trace.builder, seeds, sources, problems, ends)
-    stopped = [i for i, atom in enumerate(seeds) if atom not in sweep.active or trace.is_cut(atom)]
+    flowing = {atom: seed for atom, seed in seeds.items() if trace.history(atom) is not None}
+    sweep = run_sweep(trace.builder, flowing, sources, problems, ends, trace.overwritten)
+    stopped = [i for i, atom in enumerate(seeds) if atom not in sweep.active or atom not in flowing]
     if where == "backward" and stopped:
         raise no_graph(where, output_name(stopped[0], len(seeds)))
     if problems:
@@ -120,7 +124,7 @@ def _seeds(trace: Trace, where: str, outputs: Any, dys: Any) -> dict[Atom, Symbo
     seeds: dict[Atom, Any] = {}
     pairs = outputs_with_seeds(where, outputs, dys)
     for i, (y, dy) in enumerate(pairs):
-        atom = trace.current(y, where)
+        atom = trace.attached(y, where)
         seeds[atom] = add_up(seeds.get(atom), _seed(trace, where, y, dy, output_name(i, len(pairs))))
     return seeds
 

@@ -49,7 +49,7 @@ def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *o
     forms: list[tuple[Leaves, Tree]] = []
     blocks: list[Any] = []
     for branch in (then, otherwise):
-        with emitter.builder.block() as scope, emitter.nested("cond"):
+        with emitter.nested("cond"), emitter.builder.block() as scope:
             leaves, tree = _flattened("cond", f"the result of {_name(branch)}", branch(*operands))
             forms.append((leaves, tree))
             scope.ret(_packed([emitter.value(x, "cond") for _, x in leaves]))
@@ -84,7 +84,7 @@ def while_loop(
         def step(carry: T, _: Any) -> tuple[T, tuple[()]]:
             flag = condition(carry)
             _check_flag("while_loop", f"the result of {_name(condition)}", flag)
-            new = cond(flag, lambda: _checked("while_loop", body, (leaves, tree), carry), lambda: carry)
+            new = cond(flag, lambda: _checked("while_loop", body, (leaves, tree), _own_values(carry)), lambda: carry)
             return new, ()
 
         return scan(step, tree.build(x for _, x in leaves), length=max_steps)[0]
@@ -101,8 +101,8 @@ def while_loop(
     start = [emitter.value(x, "while_loop") for x in first]
     params = [Var(name or "carry", x.type) for (name, _), x in zip((("flag", None), *leaves), first, strict=True)]
     with (
-        emitter.builder.function("while_loop", params) as scope,
         emitter.nested("while_loop", Body("while_loop", None), params),
+        emitter.builder.function("while_loop", params) as scope,
     ):
         new = _checked("while_loop", body, (leaves, tree), tree.build(iter(map(Symbol, params[1:]))))
         values = [x for _, x in _flattened("while_loop", "the carry", new)[0]]
@@ -146,7 +146,7 @@ def scan(
     params += [Var(name or "x", element(x.type)) for name, x in elements[0]]
     items: tuple[Leaves, Tree] = ([], Tree("tuple"))
     body = Body("scan", count if isinstance(count, int) else None)
-    with emitter.builder.function("scan", params) as scope, emitter.nested("scan", body, params):
+    with emitter.nested("scan", body, params), emitter.builder.function("scan", params) as scope:
         symbols = iter(map(Symbol, params))
         new, item = _stepped(step, state[1].build(symbols), elements[1].build(symbols), state)
         items = _flattened("scan", "the item", item, numbers=True)
@@ -164,14 +164,15 @@ def scan(
 
 
 def _while_eagerly(condition: Any, body: Any, state: tuple[Leaves, Tree], max_steps: int | None) -> Any:
-    carry, steps = state[1].build(x for _, x in state[0]), 0
+    carry, steps = state[1].build(x.copy() for _, x in state[0]), 0
     while max_steps is None or steps < max_steps:
         flag = condition(carry)
         if not isinstance(flag, bool):
             _check_flag("while_loop", f"the result of {_name(condition)}", flag)
         if not flag:
             break
-        carry, steps = _checked("while_loop", body, state, carry), steps + 1
+        held = [_checked("while_loop", body, state, carry)]
+        carry, steps = _own_arrays(held, views=False), steps + 1
     held = [carry]
     del carry
     return _own_arrays(held)
@@ -180,17 +181,19 @@ def _while_eagerly(condition: Any, body: Any, state: tuple[Leaves, Tree], max_st
 def _scan_eagerly(
     step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree], length: Any, reverse: bool
 ) -> tuple[Any, Any]:
-    carry = state[1].build(x for _, x in state[0])
+    carry = state[1].build(x.copy() for _, x in state[0])
     if not length:
-        return _own_arrays([carry]), _no_items(step, state, elements)
-    parts = [unstacked(x) for _, x in elements[0]]
+        return carry, _no_items(step, state, elements)
+    parts = [unstacked(x) if length > 1 else [x[0].copy()] for _, x in elements[0]]
     stacks: list[list[Any]] = []
     first: tuple[Leaves, Tree] | None = None
     new: Leaves = []
     for i in reversed(range(length)) if reverse else range(length):
         new, item = _stepped(step, carry, elements[1].build(part[i] for part in parts), state)
-        carry = state[1].build(x for _, x in new)
         items = _flattened("scan", "the item", item)
+        held = [state[1].build(x for _, x in new)]
+        new, carry = [], None
+        carry = _own_arrays(held, views=any(map(_is_view, items[0])))
         first = first or items
         _check_same("scan", "the first item has", "a later one has", first, items)
         stacks.append([x for _, x in items[0]])
@@ -198,16 +201,31 @@ def _scan_eagerly(
     columns = zip(*(reversed(stacks) if reverse else stacks), strict=True)
     held = [carry]
     new, carry = [], None
-    return _own_arrays(held), first[1].build(stacked(column) for column in columns)
+    return _own_arrays(held), first[1].build(
+        stacked(column) if length > 1 else column[0][None].copy() for column in columns
+    )
 
 
-def _own_arrays(held: list[Any]) -> Any:
-    """The result of a branch or loop, the only item of `held`, with copies of the arrays that something else holds: in
-    a program it shares no memory and no gradient with what is around it either."""
-    leaves, tree = flatten(held.pop(), (NDArray,))
+def _own_arrays(held: list[Any], views: bool = True) -> Any:
+    """The result of a branch, loop or step, the only item of `held`, with copies of the arrays that something else
+    holds: in a program it shares no memory and no gradient with what is around it either. views: whether something
+    else may hold views."""
+    leaves, tree = flatten(held.pop(), TensorLike)
     shared = [count > _UNSHARED for count in _references(leaves)]
-    own = [x.copy() if s or x._version is not None else x for s, (_, x) in zip(shared, leaves, strict=True)]
+    own = [x.copy() if s or (views and _is_view(("", x))) else x for s, (_, x) in zip(shared, leaves, strict=True)]
     return tree.build(iter(own))
+
+
+def _is_view(leaf: tuple[str, Any]) -> bool:
+    """Whether a tensor may share its memory with another."""
+    x = leaf[1]
+    return (x._version if isinstance(x, NDArray) else x.aliases) is not None
+
+
+def _own_values(carry: Any) -> Any:
+    """Traced tensors that a branch may write."""
+    leaves, tree = flatten(carry, TensorLike)
+    return tree.build(meta.reshape(x, x.shape).snapshot() for _, x in leaves)
 
 
 def _references(leaves: Sequence[tuple[str, Any]]) -> list[int]:

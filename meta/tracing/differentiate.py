@@ -12,7 +12,7 @@ from dataclasses import field
 from typing import Any, cast
 
 from meta import dtype as dtypes
-from meta.eager.seeds import add_up, zeros_of
+from meta.eager.seeds import add_up, modified_error, zeros_of
 from meta.errors import GradientError, combined
 from meta.ir.builder import Builder
 from meta.ir.expr import (
@@ -31,11 +31,20 @@ from meta.ir.expr import (
 from meta.ir.type import TensorType, TupleType, flat_types, leaf_types
 from meta.ir.visitor import free_vars, inline, operands
 from meta.limits import MAX_DEPTH
-from meta.op.grad.rule import rule_for, rule_of
-from meta.records import mutable
+from meta.op.grad.rule import GradRule, rule_for, rule_of
+from meta.records import mutable, record
 from meta.tracing.emitter import current_emitter, recording
 from meta.tracing.symbol import Symbol
 from meta.tree import leaves_of, paired, with_leaves
+
+
+@record
+class Overwritten:
+    """A value that was written in place. by: the value after it.  recorded: whether gradients flow through the write,
+    which eager code computes in other memory if there are any."""
+
+    by: Var
+    recorded: bool
 
 
 @mutable(eq=False)
@@ -45,6 +54,7 @@ class Sweep:
     active: variables that depend on the sources.  sources: where gradients end.  gradients: those found so far, a
         Symbol for a tensor, a list with a Symbol or None a field for a tuple.
     problems: what has no gradient.  visited: calls and conditionals that were differentiated.
+    overwritten: values that eager code does not have any more.
     """
 
     builder: Builder
@@ -53,6 +63,7 @@ class Sweep:
     gradients: dict[Var, Any] = field(default_factory=dict[Var, Any])
     problems: list[GradientError] = field(default_factory=list[GradientError])
     visited: list[Binding] = field(default_factory=list[Binding])
+    overwritten: Mapping[Var, Overwritten] = field(default_factory=dict[Var, Overwritten])
     fields: dict[tuple[Var, int], Var] = field(default_factory=dict[tuple[Var, int], Var])
     """The variables that fields of tuples were already bound to."""
 
@@ -61,6 +72,13 @@ class Sweep:
         if not isinstance(atom, Var) or atom not in self.active or gradient is None:
             return
         self.gradients[atom] = add_up(self.gradients.get(atom), gradient)
+
+    def modified(self, values: Iterable[Any]) -> Iterator[Var]:
+        """Values that a write has replaced in their memory."""
+        for x in values:
+            write = self.overwritten.get(x) if isinstance(x, Var) else None
+            if write is not None and not (write.recorded and (x in self.active or write.by in self.active)):
+                yield x
 
     def is_active(self, arg: Any) -> bool:
         return any(isinstance(atom, Var) and atom in self.active for atom in leaves_of(arg))
@@ -83,12 +101,14 @@ def run_sweep(
     sources: Iterable[Var],
     problems: list[GradientError],
     ends: frozenset[Var] | None = None,
+    overwritten: Mapping[Var, Overwritten] | None = None,
 ) -> Sweep:
-    """Go through the innermost open block once, backwards. ends: variables that gradients stop at; the sources."""
+    """Go through the innermost open block once, backwards. ends: variables that gradients stop at; the sources.
+    overwritten: values that a gradient may not read, as eager code does not have them any more."""
     bindings = builder.bindings
     source_set = frozenset(sources)
     stops = source_set if ends is None else ends
-    sweep = Sweep(builder, reached(bindings, source_set), source_set, problems=problems)
+    sweep = Sweep(builder, reached(bindings, source_set), source_set, problems=problems, overwritten=overwritten or {})
     for binding in bindings:
         value = binding.value
         if isinstance(value, TupleGetItem) and isinstance(value.value, Var):
@@ -186,13 +206,25 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
     dys = {i: g for i, g in enumerate(arrived) if g is not None and i in flows}
     if not dys:
         return
-    sweep.visited.append(binding)
+    if value.op_name != "straight_through":  # a value of a tensor, which keeps the graph of the one before
+        sweep.visited.append(binding)
+    saved = [*leaves_of([value.args[p] for p in rule.saved_args]), *_saved_results(sweep, rule, binding.var, types)]
+    sweep.problems += [modified_error(rule.op, Symbol(x).shape) for x in sweep.modified(saved)]
     args = with_leaves(value.args, [_symbol(x) for x in leaves_of(value.args)])
     outs = [_result(sweep, binding.var, i) if rule.saves(i) else t for i, t in enumerate(types)]
     targets = [_target(value.args[p]) if need else None for p, need in zip(rule.differentiable, needs, strict=True)]
     found = rule_for(rule, types).function(needs, *rule.operands(args, outs, dys, flows))
     for atom, g in paired(targets, found):
         sweep.add(atom, g)
+
+
+def _saved_results(sweep: Sweep, rule: GradRule, var: Var, types: Sequence[Any]) -> list[Any]:
+    """The variables of the results whose values the gradient reads; a loop's gradient reads stacks of its own."""
+    if rule.outputs is None:
+        return []
+    if not isinstance(var.type, TupleType):
+        return [var] if rule.saves(0) else []
+    return [sweep.fields.get((var, i)) for i in range(len(types)) if rule.saves(i)]
 
 
 def _target(arg: Any) -> Any:
@@ -248,7 +280,7 @@ def _branch(sweep: Sweep, block: Block, outer: Sequence[Var], gradient: Any) -> 
     results = zip(copied.fields, gradient, strict=True) if isinstance(copied, Tuple) else [(copied, gradient)]
     for atom, g in results:
         outputs[atom] = add_up(outputs.get(atom), g)
-    return run_sweep(sweep.builder, outputs, outer, sweep.problems)
+    return run_sweep(sweep.builder, outputs, outer, sweep.problems, overwritten=sweep.overwritten)
 
 
 def _flat(gradient: Any, kind: Any) -> list[Any]:

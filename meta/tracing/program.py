@@ -49,6 +49,7 @@ class Record:
     left: the gradients that `backward` in the function leaves; they are no results of "main".
     constant: positions of the leaves of the result that no gradient flows from.
     conditions: sizes that are 0 or more where the program may run, and the errors of others.
+    recorded: the parameters that are written with gradients.
     """
 
     module: Module
@@ -64,6 +65,7 @@ class Record:
     conditions: tuple[tuple[SymDim, MetaError], ...] = ()
     modes: tuple[tuple[weakref.ref[Any], bool], ...] = ()
     tracked: tuple[bool, ...] = ()
+    recorded: frozenset[int] = frozenset()
 
     @property
     def main(self) -> FunctionExpr:
@@ -151,11 +153,11 @@ def record(
     params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
     for symbol, (_, leaf) in zip(inputs, leaves, strict=True):
         if isinstance(leaf, NDArray) and leaf.requires_grad:
-            trace.mark(symbol)
+            trace.mark(symbol, leaf.is_leaf)
     with builder.function("main", params) as scope, emitting(trace, trace):
         call = inspect.BoundArguments(signature, tree.build(iter(inputs)))
         tensors, result = _results(function(*call.args, **call.kwargs))
-        outputs = [trace.current(value) for value in tensors]
+        outputs = [trace.attached(value) for value in tensors]
         left = trace.left_gradients()
         constant = trace.constant_results(outputs)
         written = trace.written()
@@ -170,7 +172,7 @@ def record(
         Module({"main": main}), tuple(p.name for p in params), signature, state, draws, result, start,
         tuple(trace.containers.values()), left, constant, tuple(trace.conditions),
         tuple((weakref.ref(model), training) for model, training in trace.modes.values()),
-        tuple(x._node is not None for _, x in state),
+        tuple(x._node is not None for _, x in state), frozenset(map(all_params.index, trace.recorded)),
     )  # fmt: skip
 
 

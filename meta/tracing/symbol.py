@@ -7,8 +7,9 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from meta.dtype import is_float
+from meta.eager.assignment import setitem
 from meta.eager.bases import TypedTensor
-from meta.eager.indexing import Index, setitem
+from meta.eager.indexing import Index
 from meta.errors import GradientError, TraceError
 from meta.modes import modes
 from meta.parts import TEMPORARY, check_whole, is_part
@@ -22,13 +23,12 @@ class Symbol(TypedTensor):
 
     A write in place replaces the atom by one of the same type."""
 
-    __slots__ = ("__weakref__", "atom", "origin")
+    __slots__ = ("atom",)
 
     def __init__(self, atom: Var | Constant) -> None:
         self.atom = atom
         self.type = atom.type  # type: ignore[assignment]  # symbols are tensors
-        self.origin: Any = None
-        """A reference to the tensor of whose elements this is a copy (see meta.parts)."""
+        self.origin = self.aliases = None
 
     # --- gradients ---------------------------------------------------------------------------------------------------
 
@@ -83,9 +83,15 @@ class Symbol(TypedTensor):
     def update(self, value: Any) -> None:
         """Overwrite the values, in place, with the values of a tensor of the same type."""
         check_whole("update", self)
+        if modes.transform is not None:
+            modes.transform.write_captured("update", self, Symbol.update, value)
+        else:
+            self._trace("update").update(self, value)
+
+    def _trace(self, what: str) -> Any:
         if modes.trace is None:
-            raise TraceError("update", f"{self!r} is written after its trace", "symbols of the trace")
-        modes.trace.update(self, value)
+            raise TraceError(what, f"{self!r} is written after its trace", "symbols of the trace")
+        return modes.trace
 
     def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Symbol:
         """This tensor, after `function(self, other)` replaced its value: what `+=` and the like do."""
@@ -93,6 +99,8 @@ class Symbol(TypedTensor):
             if getrefcount(self) > TEMPORARY:
                 check_whole(function.__name__, self)
             return function(self, other)
+        if modes.transform is not None:
+            return modes.transform.write_captured(function.__name__, self, Symbol._in_place, function, other)
         if modes.trace is None:
             return function(self, other)
         modes.trace.assign(function.__name__, self, function(self, other))
@@ -101,7 +109,10 @@ class Symbol(TypedTensor):
     def __setitem__(self, index: Index, value: Any) -> None:
         """Overwrite a part of the values in place."""
         check_whole("setitem", self)
-        self.update(setitem(self, index, value))
+        if modes.transform is not None:
+            modes.transform.write_captured("setitem", self, Symbol.__setitem__, index, value)
+        else:
+            self._trace("setitem").assign("setitem", self, setitem(self, index, value))
 
     def _no_value(self, *_: object, **__: object) -> Any:
         raise TraceError(

@@ -14,7 +14,7 @@ from dataclasses import field, replace
 from typing import Any
 
 from meta import tracing
-from meta.eager.gradient_graph import Edges, GradientNode, next_order
+from meta.eager.gradient_graph import Edges, GradientNode, check_no_leaf, next_order
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import zeros_of
 from meta.eager.tape import link, versions_of
@@ -89,7 +89,7 @@ def recording_call(
 
     def prepare(tracked: tuple[int, ...]) -> RecordedProgram | MetaError | None:
         try:
-            parts = split(module, tracked, record.constant, count)
+            parts = split(module, tracked, record.constant, count, record.recorded)
         except MetaError as error:  # a user's `backward` may raise any
             return error
         if parts is None:
@@ -99,8 +99,15 @@ def recording_call(
         forward = compile(replace(record, module=parts.forward, result=result), parts.forward)
         return RecordedProgram(record, parts, forward, compile)
 
+    written: dict[int, int] = module.main.attrs.get(MUTATES, {})
+
+    def outputs(result: int, results: Sequence[NDArray], arrays: Sequence[NDArray]) -> NDArray:
+        return arrays[written[result]] if result in written else results[result]
+
     def call(inputs: Sequence[NDArray]) -> Any:
         arrays = [*inputs, *state]
+        for i in record.recorded:
+            check_no_leaf("vm", arrays[i])
         tracked = tuple([i for i in floating if arrays[i]._node is not None])
         if tracked not in programs:
             programs[tracked] = prepare(tracked)
@@ -111,15 +118,17 @@ def recording_call(
         if isinstance(recorded, MetaError):
             # The error matters only if `backward` asks for the gradient.
             result = plain(inputs)
-            flows = differentiable_results(module.main, tracked, record.constant, count)
+            flows = differentiable_results(module.main, tracked, record.constant, count, record.recorded)
             leaves = [x for _, x in flatten(result, NDArray)[0]]
-            _refuse([leaves[i] for i in flows], edges, recorded)
+            _refuse([outputs(i, leaves, arrays) for i in flows], edges, recorded)
             return result
         results = recorded.forward.run(inputs)
         parts = recorded.split
         # Aliases of results: the results hold the node, which holds the values.
         values = [arrays[i] if kind == "parameter" else results[i]._alias() for kind, i in parts.held]
-        _link([results[i] for i in parts.flows], edges, values, recorded.gradients)
+        for i in record.recorded:
+            arrays[i]._node = None
+        _link([outputs(i, results, arrays) for i in parts.flows], edges, values, recorded.gradients)
         return finish(inputs, results[: len(results) - parts.extra])
 
     return call

@@ -209,7 +209,8 @@ def recording_runner(plain: Runner, record: tracing.Record, recorder: Callable[[
     state, results = [x for _, x in record.state], record.main.body.results[: record.result.count()]
     params = record.main.params[: len(record.inputs) + len(state)]
     ends = record.constant | record.main.attrs.get(MUTATES, {}).keys()
-    if not any(is_floating(y) and i not in ends for i, y in enumerate(results)) or not any(map(is_floating, params)):
+    flows = record.recorded or any(is_floating(y) and i not in ends for i, y in enumerate(results))
+    if not flows or not any(map(is_floating, params)):
         return plain
     watched = [x for x in state if is_floating(x)]
     recorded = cache(recorder)

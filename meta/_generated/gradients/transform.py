@@ -67,6 +67,14 @@ def _stack(needs: Any, xs: Any, axis: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_transform.stack_grad(xs, axis, dy),)
 
 
+def _straight_through(needs: Any, x: Any, source: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (dy,)
+
+
+def _straight_through_forward(x: Any, source: Any, y: Any, source_t: Any) -> Any:
+    return source_t
+
+
 def _swap_axis(needs: Any, x: Any, axis1: Any, axis2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.swap_axis(dy, axis1, axis2),)
 
@@ -89,6 +97,7 @@ add_rules([
     GradRule("split", _split, (0,), outputs=None, forward="linear"),
     GradRule("squeeze", _squeeze, (0,), forward="linear"),
     GradRule("stack", _stack, (0,), forward="linear"),
+    GradRule("straight_through", _straight_through, (1,), forward=_straight_through_forward),
     GradRule("swap_axis", _swap_axis, (0,), forward="linear"),
     GradRule("transpose", _transpose, (0,), forward="linear"),
 ])

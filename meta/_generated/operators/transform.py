@@ -383,6 +383,27 @@ def stop_gradient(x: T) -> T:
     return run(x)
 
 
+_s_straight_through = state(get("straight_through"))
+_r_straight_through = _s_straight_through.fast
+
+
+def straight_through(x: T, source: T) -> T:
+    """The values of x with the gradient of `source`, whatever both were computed from: a straight-through estimator.
+    x: Input of any shape.
+    source: Tensor of the type of x; its values are not used.
+    """
+    try:
+        run = _r_straight_through[x._type, source._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_straight_through, x, source)
+    _y = run(x, source)
+    if source._node is not None:
+        return record("straight_through", _y, (x, source))
+    return _y
+
+
 _s_swap_axis = state(get("swap_axis"))
 _r_swap_axis = _s_swap_axis.fast
 

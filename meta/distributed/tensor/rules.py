@@ -238,7 +238,7 @@ def _take(call: Typed) -> Axes | None:
 
 
 _RULES: Mapping[str, Rule] = {
-    "stop_gradient": _elementwise,
+    "stop_gradient": _elementwise, "straight_through": _elementwise,
     "softmax": _rows, "softmax_dx": _rows, "log_softmax": _rows, "log_softmax_dx": _rows, "rms_norm": _rows,
     "layer_norm": _rows, "layer_norm_dx": _rows, "layer_norm_dwb": _rows, "layer_norm_dxwb": _rows,
     "sum": _reduction("sum"), "mean": _reduction("mean"), "max": _reduction("max"), "min": _reduction("min"),

@@ -13,7 +13,7 @@ from typing import Any
 
 import meta
 from meta.dim import total
-from meta.eager.indexing import setitem
+from meta.eager.assignment import setitem
 from meta.eager.inplace import fitted
 from meta.errors import NotSupportedError
 from meta.frontend.torch.aten._values import position

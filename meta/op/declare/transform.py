@@ -54,6 +54,17 @@ def stop_gradient(x: TensorType) -> TensorType:
     return x
 
 
+@declare(
+    "straight_through", schema=transform.straight_through, pattern="elemwise", amp="keep", view=True, complex="analytic"
+)
+def straight_through(x: TensorType, source: TensorType) -> TensorType:
+    """The values of x with the gradient of `source`, whatever both were computed from: a straight-through estimator."""
+    rules.require(
+        x is source, f"x is {x!r} and source is {source!r}", "one type of both", "reshape, cast or move source"
+    )
+    return x
+
+
 @declare("shape", schema=transform.x_only, complex="analytic")
 def shape(x: TensorType) -> Value:
     """The shape of the tensor, as a tuple of ints, known without a kernel."""

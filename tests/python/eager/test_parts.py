@@ -60,14 +60,13 @@ def test_a_part_refuses_writes(part: str, write: str) -> None:
 
 @pytest.mark.parametrize("part", [p for p in PARTS if p != "split"])
 @pytest.mark.parametrize("write", WRITES)
-def test_a_program_refuses_writes_to_parts_and_views(part: str, write: str) -> None:
-    def step(x: Any, derive: Any) -> Any:
-        WRITES[write](derive(x))
+def test_a_program_refuses_writes_to_parts(part: str, write: str) -> None:
+    def step(x: Any) -> Any:
+        WRITES[write](PARTS[part](x))
         return x + 0.0
 
-    for derive in (PARTS[part], *VIEWS.values()):
-        with pytest.raises(NotSupportedError, match="is a copy of elements of another array"):
-            meta.trace(lambda x, derive=derive: step(x, derive)).ir(meta.zeros((2, 3)))
+    with pytest.raises(NotSupportedError, match="is a copy of elements of another array"):
+        meta.trace(step).ir(meta.zeros((2, 3)))
 
 
 @pytest.mark.parametrize("view", VIEWS)

@@ -18,7 +18,7 @@ from tests.python.op.samples import first_rows, samples
 
 OF_PYTHON = frozenset(op.name for op in all_ops() if op.operator) | {"strided_slice"}
 """Operators that gradient functions call as Python's: `x - y`, `x[0]`."""
-OF_THE_WALK = frozenset({"add", "zeros", "reshape", "broadcast_to", "stop_gradient"})
+OF_THE_WALK = frozenset({"add", "zeros", "reshape", "broadcast_to", "stop_gradient", "straight_through"})
 """Operators by which gradients start, are added up and end."""
 
 

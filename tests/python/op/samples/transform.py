@@ -82,6 +82,9 @@ SAMPLES = [
     Sample("stack", [T(2), T(2), T(2)], axis=-1, ref=lambda xs, axis: torch.stack(xs, axis)),
     Sample("stack", [T()], ref=torch.stack),
     Sample("stop_gradient", T(2, 3), ref=torch.detach),
+    # Its gradient is no derivative of its values; see tests/python/test_writes.py.
+    Sample("straight_through", T(2, 3), T(2, 3), ref=lambda x, source: x, grad=False),
+    Sample("straight_through", T(), T(), ref=lambda x, source: x, grad=False),
     Sample("swap_axis", T(2, 3, 4), 0, -1, ref=torch.swapaxes),
     Sample("swap_axis", T(), 0, -1, ref=torch.swapaxes),
     Sample("transpose", T(2, 3, 4), ref=_transpose),
@@ -126,6 +129,7 @@ ERRORS = [
     ErrorCase("split", T(5), (3, 2), error=TypeInferenceError, match="ascending"),
     ErrorCase("split", T(5), 0, error=TypeInferenceError, match="0 sections"),
     ErrorCase("split", T(5), 1.5, error=ArgumentError, match="indices_or_sections"),
+    ErrorCase("straight_through", T(2), T(3), error=TypeInferenceError, match="one type of both"),
     ErrorCase("squeeze", T(2, 1), 0, error=TypeInferenceError, match="axis 0 of shape"),
     ErrorCase("stack", [T(2), T(3)], error=TypeInferenceError, match="equal shapes"),
     ErrorCase("stack", [T(2)], axis=2, error=TypeInferenceError, match="axis 2 is out of range"),
