@@ -8,7 +8,7 @@ numbers are parameters of the kernel, unless the compute needs their values (see
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from itertools import count
@@ -20,7 +20,7 @@ from meta.backend.memory import allocation
 from meta.backend.memory.numpy_arrays import from_numpy
 from meta.backend.tvm.compute import RuntimeFunction, TEImplementation, source_key
 from meta.backend.tvm.kernel import Compiled, Kernel, build
-from meta.backend.tvm.numbers import NeedsValueError, NumberSpec
+from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, rounded
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec, size_name
 from meta.device import CPU
 from meta.dim import Dim, Shape, SymDim, find, sym, unify
@@ -194,7 +194,7 @@ def _kernel_spec(
     return KernelSpec(
         name=call.op.name,
         compute=payload.compute,
-        args=_map_types(_tensor_spec, args),
+        args=_map_types(_tensor_spec, _rounded_scalars(call, args)),
         outs=tuple(map(_tensor_spec, outs)),
         pattern=payload.pattern or call.op.pattern,
         target=call.device.kind,
@@ -265,14 +265,30 @@ def _scalar_operands(payload: TEImplementation, call: CallInfo, numbers: Mapping
     )
 
 
+def _rounded_scalars(call: CallInfo, args: tuple[Any, ...]) -> tuple[Any, ...]:
+    """The arguments with numbers in place of a tensor of 16 bits rounded to its dtype, which its kernel, computing in
+    float32, does not do."""
+    positions = [i for i, arg in enumerate(call.op.schema.args) if arg.type.role == "scalar"]
+    positions = [i for i in positions if isinstance(args[i], (int, float)) and not isinstance(args[i], bool)]
+    dtype = _scalar_dtype(call, positions) if positions else ""
+    if dtype not in dtypes.HALVES:
+        return args
+    return tuple(rounded(arg, dtype) if i in positions else arg for i, arg in enumerate(args))
+
+
+def _scalar_dtype(call: CallInfo, positions: Sequence[int]) -> str:
+    """The dtype of the numbers at `positions`, in which the operator computes."""
+    numbers = [call.args[i] for i in positions]
+    dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
+    is_wide = dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs())
+    return "float64" if is_wide else dtype
+
+
 def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
     """The same call with the numbers at `positions` as 0-d tensors of the dtype that the operator computes in."""
     if not positions:
         return call
-    numbers = [call.args[i] for i in positions]
-    dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *numbers)
-    if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()):
-        dtype = "float64"
+    dtype = _scalar_dtype(call, positions)
     args = list(call.args)
     for i in positions:
         args[i] = tensor_type((), dtype, call.device)
