@@ -56,9 +56,12 @@ def _far_gap(x: Tensor) -> tuple[Tensor, Tensor]:
 
 def _i1_by_x(x: Tensor, y: Tensor, scale: Any) -> Tensor:
     """y / x for y = scale * i1(x); near 0, where denormals have few digits, by the series of i1."""
-    is_near = meta.less(meta.abs(x), 0.01)
+    is_near = meta.less(meta.abs(x), 0.3)
     square = meta.square(meta.where(is_near, x, 0.0))
-    series = ((square * (1 / 384) + 1 / 16) * square + 0.5) * scale
+    series = meta.full_like(x, 0.0)
+    for k in range(5, -1, -1):
+        series = series * square + 0.5 / (4**k * math.factorial(k) * math.factorial(k + 1))
+    series = series * scale
     return meta.where(is_near, series, y / meta.where(is_near, 1.0, x))
 
 

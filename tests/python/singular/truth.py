@@ -253,6 +253,7 @@ def _igamma_curvature(a: Any, x: Any) -> Any:
 
 
 DERIVATIVES: dict[str, tuple[Truth, Truth]] = {
+    "atanh": (lambda x: 1 / (1 - x * x), lambda x: 2 * x / (1 - x * x) ** 2),  # also outside of the domain
     "digamma": (lambda x: _polygamma(1, x), lambda x: _polygamma(2, x)),
     "erfinv": (_erfinv_slope, lambda x: 2 * mp.erfinv(x) * _erfinv_slope(x) ** 2),
     "igamma": (_igamma_slope, _igamma_curvature),
@@ -270,7 +271,7 @@ class ClosedForms:
 
     def __init__(self, functions: Sequence[Callable[..., Any]], point: Sequence[float]) -> None:
         self.functions = functions
-        self.precision = 300 + max(_bits(point[0]), 0)
+        self.precision = 300 + abs(_bits(point[0]))
         self.point = point
 
     def derivative(self, *positions: int) -> Any:

@@ -218,7 +218,7 @@ def erfcx_integral(x: Expr, n: int, narrow: bool) -> Expr:
     """Of large x by the continued fraction of the quotients of successive orders; below, where that converges slowly,
     by the recurrence from erfcx (M. Abramowitz and I. Stegun, "Handbook of Mathematical Functions", 7.2.5), which loses
     2 x**2 digits of float64 for each order. narrow: whether the result has at most the digits of float32."""
-    steps, start = (6, 20.0) if narrow and n <= 2 else (60, 2.0)
+    steps, start = (6, 20.0) if narrow and n <= 2 else (80, 1.75)
     limit, two = const(x, start), const(x, 2)
     far = select(x < limit, limit, x)
     value, quotient = const(x, 2 / math.sqrt(math.pi)), const(x, 0)
