@@ -43,7 +43,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
     "logit": (torch.logit, {"low": 0.1, "high": 0.9}),
     "nan_to_num": (torch.nan_to_num, {}),
     "negative": (torch.neg, {}),
-    "one_minus_square": (lambda x: (1 - x) * (1 + x), {"low": -2, "high": 2}),
+    "one_minus_square": (lambda x: (1 - 1.0 * x) * (1 + 1.0 * x), {"low": -2, "high": 2}),
     "rad2deg": (torch.rad2deg, {"low": -7, "high": 7}),
     "reciprocal": (torch.reciprocal, {"low": -3, "high": 3, "avoid": (0,)}),
     "relu": (torch.relu, {"avoid": (0,)}),
