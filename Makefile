@@ -1,6 +1,6 @@
 # Every target sets up what it needs on a machine with nothing but CPython and pip:
 #   make demo | test | opcheck | bench | bench-ops | bench-train | bench-alternate | attack | conformance | frontends | fuzz |
-#        fuzz-programs | relay | lint | codegen | codegen-check | docs | check-wheel | venv | clean
+#        fuzz-programs | singular | relay | lint | codegen | codegen-check | docs | check-wheel | venv | clean
 # PYTHON chooses the interpreter that the environment is made with (3.10 to 3.13), JOBS the test workers.
 
 PYTHON ?= python3
@@ -15,6 +15,7 @@ OLD ?= HEAD
 BENCH_ALTERNATE_ARGS ?=
 OPCHECK_ARGS ?=
 ATTACK_ARGS ?=
+SINGULAR_ARGS ?=
 CONFORMANCE_ARGS ?=
 FUZZ_ARGS ?= --count 4000
 FUZZ_PROGRAMS_ARGS ?= 500
@@ -36,7 +37,7 @@ ONE_THREAD := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 TVM_NUM
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz fuzz-programs relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
+.PHONY: help venv demo test opcheck bench bench-ops bench-train bench-alternate attack conformance frontends fuzz fuzz-programs singular relay lint lint-style lint-imports lint-types codegen codegen-check docs check-wheel clean
 
 help:
 	@sed -n '1,4s/^# *//p' Makefile
@@ -116,6 +117,11 @@ fuzz-programs: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_kernels 500
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_compile 200
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_writes 2000 --vm 100
+
+# Derivatives beside singular points, of all elementwise operators: half an hour. By parts:
+# make singular SINGULAR_ARGS="'sinc' 'log*' --dtypes float32 --modes eager"
+singular: $(VENV)/.dev
+	$(ONE_THREAD) $(BIN)/python -m tests.python.singular $(SINGULAR_ARGS)
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

@@ -708,7 +708,8 @@ class Tensor(Casts):
 
     def zeta(self, x2: Self | Number | Dim) -> Self:
         """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a
-        negative integer, NaN for x1 < 1 and other negative x2. Integers and booleans give float32.
+        negative integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans
+        give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
         return meta.zeta(self, x2)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import meta
 from meta import dtype as dtypes
@@ -30,15 +31,19 @@ def float_power(x1: T, x2: T) -> T:
 
 
 def ldexp(x1: T, x2: T) -> T:
-    """x1 * 2 ** x2: the number with mantissa x1 and exponent x2. Shapes broadcast; integers give float32.
-
-    2 ** x2 is rounded to the dtype of the result, so that exponents beyond its range give 0 or infinity."""
+    """x1 * 2 ** x2: the number with mantissa x1 and exponent x2. Shapes broadcast; integers give float32."""
+    # The power in three factors: by itself it leaves the range of the dtype where the product is inside.
     if not _is_tensor(x2):
-        return x1 * (math.inf if x2 >= 1024 else 2.0**x2)
+        exponent: Any = x2
+        third = math.floor(max(min(exponent, 3000), -3000) / 3)
+        rest = exponent - 2 * third
+        return x1 * 2.0**third * 2.0**third * (math.inf if rest >= 1024 else 2.0**rest)
     is_mantissa_inexact = _is_tensor(x1) and dtypes.is_inexact(x1.dtype)
     wide = dtypes.real_dtype(x1.dtype) if is_mantissa_inexact else "float32"
     exponent = x2 if dtypes.is_inexact(x2.dtype) else meta.cast(x2, wide)
-    return x1 * meta.power(2.0, exponent)
+    third = meta.stop_gradient(meta.floor(meta.clip(exponent, -3000.0, 3000.0) / 3.0))
+    factor = meta.power(2.0, third)
+    return x1 * factor * factor * meta.power(2.0, exponent - third * 2.0)
 
 
 def fill(x: Tensor, value: Tensor | Number) -> Tensor:

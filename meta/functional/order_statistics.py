@@ -198,5 +198,9 @@ def _at_fractions(ordered: T, q: T, interpolation: str, skip_nan: bool) -> T:
     low = meta.gather(ordered, -1, meta.cast(below, "int64"))
     high = meta.gather(ordered, -1, meta.cast(meta.ceil(place), "int64"))
     weight = 0.5 if interpolation == "midpoint" else place - below
-    step = (high - low) * weight
-    return meta.where(meta.equal(low, high), low, low + step)  # equal infinities have no difference
+    difference = high - low
+    is_finite = meta.isfinite(difference)
+    between = low + meta.where(is_finite, difference, 0) * weight
+    # Infinities have no difference, but a weighted mean, equal ones themselves.
+    mean = meta.where(meta.equal(low, high), low, low * (1.0 - weight) + high * weight)
+    return meta.where(is_finite, between, mean)

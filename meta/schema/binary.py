@@ -13,6 +13,13 @@ extremum_dx = Schema(
     Arg("x2", Scalar, doc="The other operand."),
     Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
 )
+hypot_dx = Schema(
+    "hypot_dx",
+    Arg("x1", Scalar, doc="The operand whose gradient is computed."),
+    Arg("x2", Scalar, doc="The other operand."),
+    Arg("y", Tensor, doc="The result of hypot."),
+    Arg("dy", Tensor, doc="Gradient of the result, of the same type."),
+)
 _x1 = Arg("x1", Scalar, doc="First factor: a tensor or a number; shapes broadcast, dtypes promote.")
 addcmul = Schema(
     "addcmul",

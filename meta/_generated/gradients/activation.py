@@ -15,7 +15,7 @@ from meta.op.grad.rule import GradRule, add_rules
 
 
 def _hardshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.where(meta.less_equal(meta.abs(x), lambd), 0, dy),)
+    return (meta.where(meta.greater(meta.abs(x), lambd), dy, 0),)
 
 
 def _hardsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -43,12 +43,13 @@ def _hardtanh_dx(needs: Any, x: Any, dy: Any, min: Any, max: Any, z: Any, dz: An
 
 
 def _logsigmoid(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.sigmoid(meta.negative(x))),)
+    return (meta.softplus_dx(meta.negative(x), dy),)
 
 
 def _mish(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    t = meta.tanh(meta.softplus(x))
-    return (meta.multiply(dy, meta.add(t, meta.multiply(meta.multiply(x, meta.subtract(1, meta.multiply(t, t))), meta.sigmoid(x)))),)
+    q = meta.sigmoid(meta.negative(x))
+    p = meta.add(meta.multiply(q, q), 1)
+    return (meta.multiply(meta.softplus_dx(x, dy), meta.add(meta.divide(meta.add(q, 1), p), meta.multiply(x, meta.square(meta.divide(meta.multiply(q, 2), p))))),)
 
 
 def _selu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -56,11 +57,12 @@ def _selu(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _softshrink(needs: Any, x: Any, lambd: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.threshold_dx(meta.abs(x), dy, lambd),)
+    return (meta.where(meta.greater(meta.abs(x), lambd), dy, 0),)
 
 
 def _softsign(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.divide(dy, meta.square(meta.add(meta.abs(x), 1))),)
+    size = meta.add(meta.abs(x), 1)
+    return (meta.divide(meta.divide(dy, size), size),)
 
 
 def _tanhshrink(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:

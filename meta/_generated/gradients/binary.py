@@ -29,12 +29,15 @@ def _addcmul(needs: Any, x: Any, x1: Any, x2: Any, value: Any, y: Any, dy: Any) 
 
 
 def _atan2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    g0 = grad_binary.atan2_grad(needs, x1, x2, dy) if needs[0] or needs[1] else (None, None)
-    return (g0[0], g0[1])
+    return (grad_support.fit(meta.atan2_dx(x1, x2, dy), x1) if needs[0] else None, grad_support.fit(meta.negative(meta.atan2_dx(x2, x1, dy)), x2) if needs[1] else None)
+
+
+def _atan2_dx(needs: Any, x1: Any, x2: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.multiply(meta.atan2_dx(x2, x1, meta.atan2_dx(x1, x2, meta.multiply(dz, dy))), (-2)), x1) if needs[0] else None, grad_binary.atan2_dx_dx2(x1, x2, dy, z, dz) if needs[1] else None, meta.atan2_dx(x1, x2, dz) if needs[2] else None)
 
 
 def _copysign(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.multiply(meta.multiply(dy, meta.sign(x1)), meta.sign(y)), x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
+    return (grad_support.fit(meta.multiply(dy, meta.where(meta.isnan(x1), x1, meta.multiply(meta.sign(x1), meta.sign(y)))), x1) if needs[0] else None, grad_support.nothing(x2) if needs[1] else None)
 
 
 def _divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -46,11 +49,13 @@ def _floor_divide(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, .
 
 
 def _fmax(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.where(meta.equal(y, x1), dy, 0), x1) if needs[0] else None, grad_support.fit(meta.where(meta.equal(y, x1), 0, dy), x2) if needs[1] else None)
+    g0 = grad_binary.fmax_grad(needs, x1, x2, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
 
 
 def _fmin(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.where(meta.equal(y, x1), dy, 0), x1) if needs[0] else None, grad_support.fit(meta.where(meta.equal(y, x1), 0, dy), x2) if needs[1] else None)
+    g0 = grad_binary.fmin_grad(needs, x1, x2, dy) if needs[0] or needs[1] else (None, None)
+    return (g0[0], g0[1])
 
 
 def _heaviside(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -58,7 +63,11 @@ def _heaviside(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]
 
 
 def _hypot(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.multiply(dy, meta.divide(x1, y)), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.divide(x2, y)), x2) if needs[1] else None)
+    return (grad_support.fit(meta.hypot_dx(x1, x2, y, dy), x1) if needs[0] else None, grad_support.fit(meta.hypot_dx(x2, x1, y, dy), x2) if needs[1] else None)
+
+
+def _hypot_dx(needs: Any, x1: Any, x2: Any, y: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (grad_support.fit(meta.divide(meta.hypot_dx(x2, x1, y, meta.hypot_dx(x2, x1, y, meta.multiply(dz, dy))), y), x1) if needs[0] else None, grad_support.fit(meta.negative(meta.divide(meta.hypot_dx(x1, x2, y, meta.hypot_dx(x2, x1, y, meta.multiply(dz, dy))), y)), x2) if needs[1] else None, meta.hypot_dx(x1, x2, y, dz) if needs[2] else None)
 
 
 def _lerp(needs: Any, x1: Any, x2: Any, weight: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -66,11 +75,11 @@ def _lerp(needs: Any, x1: Any, x2: Any, weight: Any, y: Any, dy: Any) -> tuple[A
 
 
 def _logaddexp(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.subtract(x1, x2))), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.subtract(x2, x1))), x2) if needs[1] else None)
+    return (grad_support.fit(meta.softplus_dx(meta.subtract(x1, x2), dy), x1) if needs[0] else None, grad_support.fit(meta.softplus_dx(meta.subtract(x2, x1), dy), x2) if needs[1] else None)
 
 
 def _logaddexp2(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.multiply(meta.subtract(x1, x2), 0.6931471805599453))), x1) if needs[0] else None, grad_support.fit(meta.multiply(dy, meta.sigmoid(meta.multiply(meta.subtract(x2, x1), 0.6931471805599453))), x2) if needs[1] else None)
+    return (grad_support.fit(meta.softplus_dx(meta.multiply(meta.subtract(x1, x2), 0.6931471805599453), dy), x1) if needs[0] else None, grad_support.fit(meta.softplus_dx(meta.multiply(meta.subtract(x2, x1), 0.6931471805599453), dy), x2) if needs[1] else None)
 
 
 def _maximum(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -122,11 +131,11 @@ def _where(needs: Any, condition: Any, x: Any, y: Any, z: Any, dz: Any) -> tuple
 
 
 def _xlog1py(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.multiply(dy, meta.xlog1py(meta.abs(meta.sign(x1)), x2)), x1) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), meta.add(x2, 1)), x2) if needs[1] else None)
+    return (grad_binary.xlog1py_dx1(x1, x2, dy) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), meta.add(x2, 1)), x2) if needs[1] else None)
 
 
 def _xlogy(needs: Any, x1: Any, x2: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (grad_support.fit(meta.multiply(dy, meta.xlogy(meta.abs(meta.sign(x1)), x2)), x1) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), x2), x2) if needs[1] else None)
+    return (grad_binary.xlogy_dx1(x1, x2, dy) if needs[0] else None, grad_support.fit(meta.divide(meta.multiply(dy, x1), x2), x2) if needs[1] else None)
 
 
 add_rules([
@@ -134,13 +143,15 @@ add_rules([
     GradRule("addcdiv", _addcdiv, (0, 1, 2), saved_args=frozenset({1, 2})),
     GradRule("addcmul", _addcmul, (0, 1, 2), saved_args=frozenset({1, 2})),
     GradRule("atan2", _atan2, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("atan2_dx", _atan2_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2}), saved_outputs=frozenset({0})),
     GradRule("copysign", _copysign, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("divide", _divide, (0, 1), saved_args=frozenset({1}), saved_outputs=frozenset({0})),
     GradRule("floor_divide", _floor_divide, (0, 1)),
-    GradRule("fmax", _fmax, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
-    GradRule("fmin", _fmin, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("fmax", _fmax, (0, 1), saved_args=frozenset({0, 1})),
+    GradRule("fmin", _fmin, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("heaviside", _heaviside, (0, 1), saved_args=frozenset({0})),
     GradRule("hypot", _hypot, (0, 1), saved_args=frozenset({0, 1}), saved_outputs=frozenset({0})),
+    GradRule("hypot_dx", _hypot_dx, (0, 1, 3), saved_args=frozenset({0, 1, 2, 3})),
     GradRule("lerp", _lerp, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     GradRule("logaddexp", _logaddexp, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("logaddexp2", _logaddexp2, (0, 1), saved_args=frozenset({0, 1})),

@@ -20,7 +20,11 @@ def _entr(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _erfcx(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.subtract(meta.multiply(meta.multiply(x, y), 2), 1.1283791670955126)),)
+    return (meta.multiply(meta.multiply(dy, meta.erfcx_integral(1, x)), (-2)),)
+
+
+def _erfcx_integral(needs: Any, n: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(meta.multiply(dy, meta.erfcx_integral((n + 1), x)), (((-2) * n) - 2)),)
 
 
 def _erfinv(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -32,7 +36,7 @@ def _i0(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _i0e(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.subtract(meta.i1e(x), meta.multiply(meta.sign(x), y))),)
+    return (grad_special.i0e_grad(x, dy),)
 
 
 def _i1(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -44,7 +48,7 @@ def _i1e(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _log_ndtr(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(meta.divide(dy, meta.erfcx(meta.multiply(x, (-0.7071067811865476)))), 0.7978845608028654),)
+    return (grad_special.log_ndtr_grad(x, dy),)
 
 
 def _ndtr(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -57,10 +61,11 @@ def _ndtri(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 add_rules([
     GradRule("entr", _entr, (0,), saved_args=frozenset({0})),
-    GradRule("erfcx", _erfcx, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("erfcx", _erfcx, (0,), saved_args=frozenset({0})),
+    GradRule("erfcx_integral", _erfcx_integral, (1,), saved_args=frozenset({1})),
     GradRule("erfinv", _erfinv, (0,), saved_outputs=frozenset({0})),
     GradRule("i0", _i0, (0,), saved_args=frozenset({0})),
-    GradRule("i0e", _i0e, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
+    GradRule("i0e", _i0e, (0,), saved_args=frozenset({0})),
     GradRule("i1", _i1, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("i1e", _i1e, (0,), saved_args=frozenset({0})),
     GradRule("log_ndtr", _log_ndtr, (0,), saved_args=frozenset({0})),

@@ -21,7 +21,7 @@ def _abs(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _acos(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.negative(meta.multiply(dy, meta.rsqrt(meta.subtract(1, meta.multiply(x, x))))),)
+    return (meta.negative(meta.multiply(dy, meta.rsqrt(meta.one_minus_square(x)))),)
 
 
 def _acosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -29,7 +29,7 @@ def _acosh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _asin(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.rsqrt(meta.subtract(1, meta.multiply(x, x)))),)
+    return (meta.multiply(dy, meta.rsqrt(meta.one_minus_square(x))),)
 
 
 def _asinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -41,7 +41,7 @@ def _atan(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _atanh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.divide(dy, meta.subtract(1, meta.multiply(x, x))),)
+    return (meta.divide(dy, meta.one_minus_square(x)),)
 
 
 def _ceil(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -49,7 +49,7 @@ def _ceil(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 
 def _celu(needs: Any, x: Any, alpha: Any, y: Any, dy: Any) -> tuple[Any, ...]:
-    return (meta.multiply(dy, meta.exp(meta.divide(meta.minimum(x, 0), alpha))),)
+    return (meta.elu_dx(meta.divide(meta.minimum(x, 0), alpha), dy, 1.0),)
 
 
 def _clip(needs: Any, x: Any, min: Any, max: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -164,6 +164,10 @@ def _negative(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.negative(dy),)
 
 
+def _one_minus_square(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
+    return (meta.multiply(meta.multiply(dy, x), (-2)),)
+
+
 def _rad2deg(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (meta.multiply(dy, 57.29577951308232),)
 
@@ -230,6 +234,10 @@ def _sinh(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
 
 def _softplus(needs: Any, x: Any, beta: Any, threshold: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     return (grad_unary.softplus_grad(x, beta, threshold, dy),)
+
+
+def _softplus_dx(needs: Any, x: Any, dy: Any, z: Any, dz: Any) -> tuple[Any, ...]:
+    return (meta.softplus_dx(x, meta.softplus_dx(meta.negative(x), meta.multiply(dz, dy))) if needs[0] else None, meta.softplus_dx(x, dz) if needs[1] else None)
 
 
 def _sqrt(needs: Any, x: Any, y: Any, dy: Any) -> tuple[Any, ...]:
@@ -306,6 +314,7 @@ add_rules([
     GradRule("logit", _logit, (0,), saved_args=frozenset({0})),
     GradRule("nan_to_num", _nan_to_num, (0,), saved_args=frozenset({0})),
     GradRule("negative", _negative, (0,)),
+    GradRule("one_minus_square", _one_minus_square, (0,), saved_args=frozenset({0})),
     GradRule("rad2deg", _rad2deg, (0,)),
     GradRule("reciprocal", _reciprocal, (0,), saved_outputs=frozenset({0})),
     GradRule("reciprocal_dx", _reciprocal_dx, (0, 1), saved_args=frozenset({0, 1})),
@@ -323,6 +332,7 @@ add_rules([
     GradRule("sinc", _sinc, (0,), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("sinh", _sinh, (0,), saved_args=frozenset({0})),
     GradRule("softplus", _softplus, (0,), saved_args=frozenset({0})),
+    GradRule("softplus_dx", _softplus_dx, (0, 1), saved_args=frozenset({0, 1})),
     GradRule("sqrt", _sqrt, (0,), saved_outputs=frozenset({0})),
     GradRule("sqrt_dx", _sqrt_dx, (0, 1), saved_args=frozenset({0}), saved_outputs=frozenset({0})),
     GradRule("square", _square, (0,), saved_args=frozenset({0})),

@@ -123,6 +123,29 @@ def atan2(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
 
 arctan2 = atan2
 
+_s_atan2_dx = state(get("atan2_dx"))
+_r_atan2_dx = _s_atan2_dx.fast
+
+
+def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T) -> T:
+    """Gradient of atan2 for its first operand, not summed down to its shape: dy * x2 / (x1**2 + x2**2); 0 at the
+    origin, where the angle has no gradient.
+    x1: The operand whose gradient is computed.
+    x2: The other operand.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_atan2_dx[x1._type, x2._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_atan2_dx, x1, x2, dy)
+    _y = run(x1, x2, dy)
+    if x1._node is not None or x2._node is not None or dy._node is not None:
+        return record("atan2_dx", _y, (x1, x2, dy))
+    return _y
+
+
 _s_bitwise_and = state(get("bitwise_and"))
 _r_bitwise_and = _s_bitwise_and.fast
 
@@ -408,6 +431,29 @@ def hypot(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     _y = run(x1, x2)
     if x1._node is not None or x2._node is not None:
         return record("hypot", _y, (x1, x2))
+    return _y
+
+
+_s_hypot_dx = state(get("hypot_dx"))
+_r_hypot_dx = _s_hypot_dx.fast
+
+
+def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T) -> T:
+    """Gradient of hypot for its first operand, not summed down to its shape: dy * x1 / y.
+    x1: The operand whose gradient is computed.
+    x2: The other operand.
+    y: The result of hypot.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_hypot_dx[x1._type, x2._type, y._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_hypot_dx, x1, x2, y, dy)
+    _y = run(x1, x2, y, dy)
+    if x1._node is not None or x2._node is not None or dy._node is not None:
+        return record("hypot_dx", _y, (x1, x2, y, dy))
     return _y
 
 

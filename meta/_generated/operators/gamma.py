@@ -154,7 +154,7 @@ _r_zeta = _s_zeta.fast
 
 def zeta(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative
-    integer, NaN for x1 < 1 and other negative x2. Integers and booleans give float32.
+    integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """

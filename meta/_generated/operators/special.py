@@ -72,6 +72,28 @@ def erfcx(x: T) -> T:
     return _y
 
 
+_s_erfcx_integral = state(get("erfcx_integral"))
+_r_erfcx_integral = _s_erfcx_integral.fast
+
+
+def erfcx_integral(n: int, x: T) -> T:
+    """exp(x**2) times the n-th repeated integral of erfc from x to infinity; erfcx for n = 0. Its derivative is -2 (n
+    + 1) times the next one. Integers and booleans give float32.
+    n: How often erfc is integrated, 0 to 30.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_erfcx_integral[n, n.__class__, x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_erfcx_integral, n, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("erfcx_integral", _y, (n, x))
+    return _y
+
+
 _s_erfinv = state(get("erfinv"))
 _r_erfinv = _s_erfinv.fast
 

@@ -951,6 +951,26 @@ def negative(x: T) -> T:
 
 neg = negative
 
+_s_one_minus_square = state(get("one_minus_square"))
+_r_one_minus_square = _s_one_minus_square.fast
+
+
+def one_minus_square(x: T) -> T:
+    """1 - x * x, accurate where that is close to 0. Integers and booleans give float32.
+    x: Input of any shape.
+    """
+    try:
+        run = _r_one_minus_square[x._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_one_minus_square, x)
+    _y = run(x)
+    if x._node is not None:
+        return record("one_minus_square", _y, (x,))
+    return _y
+
+
 _s_rad2deg = state(get("rad2deg"))
 _r_rad2deg = _s_rad2deg.fast
 
@@ -1317,6 +1337,27 @@ def softplus(x: T, beta: float = 1.0, threshold: float | None = None) -> T:
     _y = run(x)
     if x._node is not None:
         return record("softplus", _y, (x, beta, threshold))
+    return _y
+
+
+_s_softplus_dx = state(get("softplus_dx"))
+_r_softplus_dx = _s_softplus_dx.fast
+
+
+def softplus_dx(x: T, dy: T) -> T:
+    """Gradient of log(1 + exp(x)): dy * sigmoid(x).
+    x: Input of the forward operator.
+    dy: Gradient of the result, of the same type.
+    """
+    try:
+        run = _r_softplus_dx[x._type, dy._type]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_softplus_dx, x, dy)
+    _y = run(x, dy)
+    if x._node is not None or dy._node is not None:
+        return record("softplus_dx", _y, (x, dy))
     return _y
 
 

@@ -20,9 +20,16 @@ def widen(x: Any) -> Any:
 
 
 def promote(*operands: Any) -> list[Any]:
-    """Cast arrays and Python numbers to their common dtype, half precisions to float32."""
-    common = np.dtype(dtypes.accumulation_dtype(common_dtype(*operands)))
-    return [np.asarray(x).astype(common) for x in operands]
+    """Cast arrays and Python numbers to their common dtype, half precisions then to float32."""
+    common = common_dtype(*operands)
+    wide = np.dtype(dtypes.accumulation_dtype(common))
+    return [_held(x, common).astype(wide) for x in operands]
+
+
+def _held(x: Any, dtype: str) -> Any:
+    """An array, or a number rounded to the dtype."""
+    array: Any = x
+    return array if isinstance(x, np.ndarray) else np.asarray(array).astype(dtypes.to_numpy(dtype))
 
 
 def common_dtype(*operands: NDArray[Any] | Number) -> str:

@@ -256,6 +256,20 @@ def minimum_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -
     return _extremum_dx(x1, x2, dy)
 
 
+@declare("atan2_dx", schema=binary.extremum_dx, pattern="broadcast", amp="never")
+def atan2_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, dy: TensorType) -> TensorType:
+    """Gradient of atan2 for its first operand, not summed down to its shape: dy * x2 / (x1**2 + x2**2); 0 at the
+    origin, where the angle has no gradient."""
+    return _extremum_dx(x1, x2, dy)
+
+
+@declare("hypot_dx", schema=binary.hypot_dx, pattern="broadcast", amp="never")
+def hypot_dx(x1: rules.ScalarOrType, x2: rules.ScalarOrType, y: TensorType, dy: TensorType) -> TensorType:
+    """Gradient of hypot for its first operand, not summed down to its shape: dy * x1 / y."""
+    rules.require_same_dtype(y=y, dy=dy)
+    return _extremum_dx(x1, x2, dy)
+
+
 @declare("addcmul", schema=binary.addcmul, pattern="broadcast", method=True, complex="analytic")
 def addcmul(x: TensorType, x1: rules.ScalarOrType, x2: rules.ScalarOrType, value: float) -> TensorType:
     """x + value * x1 * x2."""

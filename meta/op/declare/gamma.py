@@ -25,7 +25,7 @@ _of_two("igammac", "1 - igamma(x1, x2), accurate where that is close to 0.", ali
 _of_two(
     "zeta",
     "The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative "
-    "integer, NaN for x1 < 1 and other negative x2.",
+    "integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer.",
 )
 
 

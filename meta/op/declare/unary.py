@@ -43,6 +43,9 @@ standard_unary(
     schema=unary.nan_to_num,
 )
 standard_unary("sign", "-1, 0 or 1 by the sign of each element; 0 for NaN.", result="same", accepts="number")
+standard_unary(
+    "one_minus_square", "1 - x * x, accurate where that is close to 0.", amp="never", method=False, complex="analytic"
+)
 standard_unary("square", "x * x.", result="same", accepts="number", complex="analytic")
 standard_unary("trunc", "Each element without its fraction.", result="same", accepts="number")
 
@@ -196,6 +199,7 @@ def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
 
 
 standard_unary_dx("elu_dx", needs="x", schema=unary.elu_dx)
+standard_unary_dx("softplus_dx", needs="x", doc="Gradient of log(1 + exp(x)): dy * sigmoid(x).")
 standard_unary_dx("erf_dx", needs="x", amp="never")
 standard_unary_dx("gelu_dx", needs="x", schema=unary.gelu_dx)
 standard_unary_dx("leaky_relu_dx", needs="x", schema=unary.leaky_relu_dx)

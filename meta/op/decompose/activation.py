@@ -21,7 +21,7 @@ _forward: Mapping[str, Callable[[Any], Any]] = {
 }
 _gradients: Mapping[str, Callable[[Any, Any], Any]] = {
     "hardsigmoid_dx": lambda x, dy: meta.where(meta.abs(x) < 3, dy / 6, 0),
-    "hardswish_dx": lambda x, dy: meta.where(x <= -3, 0, meta.where(x < 3, dy * (x / 3 + 0.5), dy)),
+    "hardswish_dx": lambda x, dy: meta.where(x <= -3, 0, meta.where(x >= 3, dy, dy * (x / 3 + 0.5))),
 }
 _shrinkages: Mapping[str, Callable[[Any, float], Any]] = {
     "hardshrink": lambda x, lambd: meta.where(meta.abs(x) <= lambd, 0, x),
@@ -51,4 +51,4 @@ def hardtanh(x: Any, low: float, high: float) -> Any:
 
 @decomposition("hardtanh_dx")
 def hardtanh_dx(x: Any, dy: Any, low: float, high: float) -> Any:
-    return meta.where(meta.logical_or(x <= low, x >= high), 0, dy)
+    return meta.where(meta.logical_and(x > low, x < high), dy, 0)

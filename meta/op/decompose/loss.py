@@ -50,7 +50,7 @@ def _smooth(difference: Any, beta: float) -> Any:
 
 def _smooth_slope(difference: Any, beta: float) -> Any:
     sign = meta.sign(difference)
-    return meta.where(meta.abs(difference) < beta, difference * (1 / beta), sign) if beta else sign
+    return meta.where(meta.abs(difference) >= beta, sign, difference * (1 / beta)) if beta else sign
 
 
 for _name, _loss, _slope in (
@@ -76,7 +76,8 @@ def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any, pos_weigh
 def binary_cross_entropy_with_logits_dx(
     x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: str
 ) -> Any:
-    slope = 1.0 - target - _positive(meta.sigmoid(-x), target, pos_weight)
+    positive = target if pos_weight is None else pos_weight * target
+    slope = (1.0 - target) * meta.sigmoid(x) - positive * meta.sigmoid(-x)
     return (slope if weight is None else slope * weight) * _share(dy, x, reduction)
 
 

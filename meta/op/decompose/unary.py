@@ -20,10 +20,11 @@ _gradients: Mapping[str, Callable[[Any, Any], Any]] = {
     "erf_dx": lambda x, dy: dy * (meta.exp(-x * x) * (2 / math.sqrt(math.pi))),
     "reciprocal_dx": lambda y, dy: -dy * y * y,
     "relu_dx": lambda y, dy: meta.where(y <= 0, 0, dy),
+    "softplus_dx": lambda x, dy: dy * meta.sigmoid(x),
     "rsqrt_dx": lambda y, dy: dy * -0.5 * (y * y * y),
     "sigmoid_dx": lambda y, dy: dy * (y * (1.0 - y)),
     "sqrt_dx": lambda y, dy: dy * 0.5 / y,
-    "tanh_dx": lambda y, dy: dy * (1.0 - y * y),
+    "tanh_dx": lambda y, dy: dy * ((1.0 - y) * (y + 1.0)),
 }
 _gradients_by_attribute: Mapping[str, Callable[[Any, Any, float], Any]] = {
     "elu_dx": lambda x, dy, alpha: meta.where(x > 0, dy, dy * (meta.exp(x) * alpha)),
@@ -59,13 +60,14 @@ def gelu(x: Any, approximate: str) -> Any:
 
 @decomposition("gelu_dx")
 def gelu_dx(x: Any, dy: Any, approximate: str) -> Any:
-    square = x * x
     if approximate == "none":
-        density = meta.exp(square * -0.5) * (1 / math.sqrt(2 * math.pi))
+        density = meta.exp(x * x * -0.5) * (1 / math.sqrt(2 * math.pi))
         return dy * ((meta.erf(x * math.sqrt(0.5)) + 1.0) * 0.5 + x * density)
-    t = meta.tanh((square * _TANH_CUBIC + 1.0) * x * _TANH_SCALE)
+    x = meta.clip(x, -30.0, 30.0)
+    square = x * x
+    s = meta.sigmoid((square * _TANH_CUBIC + 1.0) * x * (2 * _TANH_SCALE))
     slope = (square * (3 * _TANH_CUBIC) + 1.0) * _TANH_SCALE
-    return dy * 0.5 * (t + 1.0 + x * (1.0 - t * t) * slope)
+    return dy * s * (x * slope * (1.0 - s) * 2.0 + 1.0)
 
 
 @decomposition("softplus")
@@ -85,8 +87,9 @@ def logit(x: Any, eps: float | None) -> Any:
 @decomposition("sinc")
 def sinc(x: Any) -> Any:
     (x,) = floating(x)
-    is_zero, angle = meta.equal(x, 0), x * math.pi
-    return meta.where(is_zero, 1.0, meta.sin(angle) / meta.where(is_zero, 1.0, angle))
+    is_zero, nearest = meta.equal(x, 0), meta.round(x)
+    sign = 1.0 - meta.square(nearest - meta.round(nearest * 0.5) * 2.0) * 2.0
+    return meta.where(is_zero, 1.0, sign * meta.sin((x - nearest) * math.pi) / meta.where(is_zero, 1.0, x * math.pi))
 
 
 @decomposition("nan_to_num", wide=False)

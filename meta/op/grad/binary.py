@@ -9,20 +9,52 @@ from typing import Any
 import meta
 from meta._generated.methods import Tensor
 from meta.dtype import is_complex
-from meta.op.grad.support import fit
+from meta.op.grad.support import fit, widen
 
 
 def _is_number(value: Any) -> bool:
     return isinstance(value, (bool, int, float, complex))
 
 
-def atan2_grad(needs: tuple[bool, ...], x1: Tensor, x2: Tensor, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
-    """dy * x2 / r**2 and -dy * x1 / r**2 with r = hypot(x1, x2), divided by r twice because r**2 may leave the range of
-    the dtype; 0 at the origin, where the angle has no gradient."""
-    origin = meta.equal(meta.hypot(x1, x2), 0)
-    r = meta.hypot(meta.where(origin, 1, x1), x2)
-    scaled = meta.where(origin, 0, dy) / r
-    return fit(scaled * (x2 / r), x1) if needs[0] else None, fit(-scaled * (x1 / r), x2) if needs[1] else None
+def atan2_dx_dx2(x1: Any, x2: Tensor, dy: Tensor, z: Tensor, dz: Tensor) -> Tensor:
+    """dz dy (x1**2 - x2**2) / r**4, r = hypot(x1, x2), as the product of x1 - x2 and x1 + x2, which are exact where
+    they are small; 0 at the origin and infinities."""
+    a, b = (x if _is_number(x) else widen(x) for x in (x1, x2))
+    r = meta.hypot(a, b)
+    is_plain = meta.logical_and(meta.greater(r, 0), meta.less(r, math.inf))
+    divisor = meta.where(is_plain, r, 1)
+    slope = widen(dz * dy) * ((a - b) / divisor) * ((a + b) / divisor) / divisor / divisor
+    return fit(meta.where(is_plain, slope, meta.where(meta.isnan(z), z, 0)), x2)
+
+
+def fmax_grad(
+    needs: tuple[bool, ...], x1: Tensor, x2: Tensor, dy: Tensor, is_better: Any = meta.greater_equal
+) -> tuple[Tensor | None, Tensor | None]:
+    """dy for the larger operand: the first if both are equal or NaN, and the other one if one is NaN."""
+    first = meta.logical_or(is_better(x1, x2), meta.not_equal(x2, x2))
+    dx1 = fit(meta.where(first, dy, 0), x1) if needs[0] else None
+    return dx1, fit(meta.where(first, 0, dy), x2) if needs[1] else None
+
+
+def fmin_grad(needs: tuple[bool, ...], x1: Tensor, x2: Tensor, dy: Tensor) -> tuple[Tensor | None, Tensor | None]:
+    """dy for the smaller operand, otherwise as for fmax."""
+    return fmax_grad(needs, x1, x2, dy, meta.less_equal)
+
+
+def xlogy_dx1(x1: Tensor, x2: Any, dy: Tensor) -> Tensor:
+    """dy * log(x2); 0 where x1 is 0 and log(x2) is not finite or not a number, as x1 * log(x2) is 0 there."""
+    return _log_factor(x1, x2, dy, meta.log, 0.0)
+
+
+def xlog1py_dx1(x1: Tensor, x2: Any, dy: Tensor) -> Tensor:
+    """dy * log1p(x2); 0 as for xlogy."""
+    return _log_factor(x1, x2, dy, meta.log1p, -1.0)
+
+
+def _log_factor(x1: Tensor, x2: Any, dy: Tensor, log: Any, pole: float) -> Tensor:
+    other = meta.full_like(dy, x2) if _is_number(x2) else x2
+    is_zero = meta.logical_and(meta.equal(x1, 0), meta.less_equal(other, pole))
+    return fit(dy * log(meta.where(is_zero, pole + 1, other)), x1)
 
 
 def power_dx1(x1: Tensor, x2: Tensor, dy: Tensor) -> Tensor:
@@ -31,9 +63,10 @@ def power_dx1(x1: Tensor, x2: Tensor, dy: Tensor) -> Tensor:
         if x2 == 0:
             return meta.zeros_like(x1)
         return fit(dy * (x2 * x1 ** (x2 - 1)), x1)
-    finite = meta.isfinite(meta.reciprocal(x1))
-    base = meta.where(meta.logical_or(finite, meta.not_equal(x2, 0)), x1, 1)
-    return fit(dy * (x2 * base ** (x2 - 1)), x1)
+    is_plain = meta.logical_and(meta.isfinite(meta.reciprocal(x1)), meta.isfinite(x1))
+    is_used = meta.logical_or(is_plain, meta.not_equal(x2, 0))
+    base = meta.where(is_used, x1, 1)
+    return fit(meta.where(is_used, dy, 0) * (x2 * base ** (x2 - 1)), x1)
 
 
 def power_dx2(x1: Any, x2: Tensor, y: Tensor, dy: Tensor) -> Tensor:

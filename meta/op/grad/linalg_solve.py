@@ -5,8 +5,9 @@ from __future__ import annotations
 
 import meta
 from meta._generated.methods import Tensor
-from meta.dtype import is_complex
+from meta.dtype import is_complex, real_dtype, significand_bits
 from meta.ir.type import TensorType
+from meta.modes import modes
 from meta.op.grad.support import adjoint, conjugate, fit
 
 
@@ -47,11 +48,41 @@ def det_grad(x: Tensor, dy: Tensor) -> Tensor:
 
 
 def cofactor_grad(x: Tensor, y: Tensor, dy: Tensor) -> Tensor:
-    """<dy, x^-T> y - y dy^T x^-T: the derivative of det(x) x^-T. x is invertible."""
-    inverse, _ = meta.inv_ex(x)
-    back = _transposed(inverse)
+    """The cofactors are polynomials of x, also where it is singular: their derivative, by singular values. In gradients
+    that are recorded, invertible matrices have <dy, x^-T> y - y dy^T x^-T, the derivative of det(x) x^-T, whose own
+    derivative does not need distinct singular values."""
+    if not modes.grad_enabled or x.shape[-1] == 0:
+        return _cofactor_derivative(x, dy)
+    s = meta.svd(meta.stop_gradient(x), False)[1]
+    bound = meta.max(s, -1, True) * (x.shape[-1] * 2.0 ** (6 - significand_bits(real_dtype(x.dtype))))
+    is_regular = _as_matrix(meta.greater(meta.min(s, -1), meta.squeeze(bound, -1)))
+    diagonal = meta.cast(meta.reshape(meta.arange(1, x.shape[-1] + 1, 1, "int64", x.device), (1, -1)), x.dtype)
+    safe = meta.eye(x.shape[-1], None, x.dtype, x.device) * diagonal
+    back = _transposed(meta.inv_ex(meta.where(is_regular, x, safe))[0])
     along = meta.sum(dy * back, (-2, -1), True)
-    return y * along - meta.matmul(meta.matmul(y, dy, False, True), back)
+    regular = y * along - meta.matmul(meta.matmul(y, dy, False, True), back)
+    return meta.where(is_regular, regular, _cofactor_derivative(meta.where(is_regular, safe, x), dy))
+
+
+def _cofactor_derivative(x: Tensor, dy: Tensor) -> Tensor:
+    """For x = u diag(s) v, det(u v) conj(u) d conj(v), where d belongs to diag(s) and e = u^H dy v^H: the products of s
+    without s_i and s_j, times -e_ji off the diagonal, and summed with e_jj on it."""
+    u, s, v = meta.svd(x, False)
+    e = meta.matmul(meta.matmul(adjoint(u), dy), adjoint(v))
+    is_zero = meta.equal(s, 0)
+    factors = meta.where(is_zero, 1, s)
+    zeros = meta.cast(is_zero, "int64")
+    rest = meta.sum(zeros, -1, True)
+    rest = meta.expand_dims(rest - zeros, -1) - meta.expand_dims(zeros, -2)
+    total = _as_matrix(meta.prod(factors, -1))
+    pairs = total / (meta.expand_dims(factors, -1) * meta.expand_dims(factors, -2))
+    identity = meta.eye(x.shape[-1], None, s.dtype, x.device)
+    products = meta.where(meta.logical_and(meta.equal(rest, 0), meta.equal(identity, 0)), pairs, 0)
+    products = meta.cast(products, x.dtype)
+    diagonal = meta.matmul(products, meta.expand_dims(meta.sum(e * meta.cast(identity, x.dtype), -1), -1))
+    d = diagonal * meta.cast(identity, x.dtype) - products * _transposed(e)
+    sign = _as_matrix(meta.det(u) * meta.det(v))
+    return sign * meta.matmul(meta.matmul(conjugate(u), d), conjugate(v))
 
 
 def slogdet_grad(x: Tensor, y_0: Tensor, dy_0: Tensor, dy_1: Tensor) -> Tensor:

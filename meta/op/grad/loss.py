@@ -7,6 +7,7 @@ from typing import Any
 import meta
 from meta._generated.methods import Tensor
 from meta.ir.type import TensorType
+from meta.modes import modes
 from meta.op.grad.support import fit, share_of, widen
 from meta.op.rules import class_axis
 
@@ -60,10 +61,14 @@ def binary_cross_entropy_grad(
     dx = dtarget = None
     p, incoming = widen(x), _multiply_weight(widen(dy), None if weight is None else widen(weight))
     if needs[0]:
-        slope = (p - widen(target)) / meta.maximum(p * (1 - p), 1e-12)
+        t = widen(target)
+        slope = (p - t) / meta.maximum(p * (1 - p), 1e-12)
+        if modes.grad_enabled:  # the same, in two terms whose derivatives do not cancel
+            terms = (1 - t) / meta.maximum(1 - p, 1e-12) - t / meta.maximum(p, 1e-12)
+            slope = meta.stop_gradient(slope - terms) + terms
         dx = fit(_divide_if_mean(slope * incoming, reduction), x)
     if needs[1]:
-        slope = meta.maximum(meta.log1p(-p), -100) - meta.maximum(meta.log(p), -100)
+        slope = meta.log1p(-p) - meta.log(p)
         dtarget = fit(_divide_if_mean(slope * incoming, reduction), target)
     return dx, dtarget
 
@@ -71,8 +76,8 @@ def binary_cross_entropy_grad(
 def logits_dtarget(
     x: Tensor, target: TensorType, weight: Tensor, pos_weight: Any, reduction: str, dy: Tensor
 ) -> Tensor:
-    """Gradient of (1 - target) x + (1 + (pos_weight - 1) target) softplus(-x) with respect to target."""
-    slope = -x if pos_weight is None else (pos_weight - 1) * meta.softplus(-x) - x
+    """Gradient of (1 - target) softplus(x) + pos_weight target softplus(-x) with respect to target."""
+    slope = -x if pos_weight is None else pos_weight * meta.softplus(-x) - meta.softplus(x)
     return fit(_divide_if_mean(_multiply_weight(slope, weight) * dy, reduction), target)
 
 
@@ -84,13 +89,13 @@ def logits_dx_grad(
     needs: tuple[bool, ...], x: Tensor, target: Tensor, dy: Tensor, weight: Tensor, pos_weight: Any, reduction: str,
     dz: Tensor,
 ) -> tuple[Any, Any, Any]:  # fmt: skip
-    """Gradients of the slope 1 - target - (1 + (pos_weight - 1) target) sigmoid(-x), times dy."""
+    """Gradients of the slope (1 - target) sigmoid(x) - pos_weight target sigmoid(-x), times dy."""
     dx = dtarget = ddy = None
     if needs[0] or needs[1]:
         incoming = _divide_if_mean(_multiply_weight(dz * dy, weight), reduction)
         probability = meta.sigmoid(-x)
         extra_weight = None if pos_weight is None else pos_weight - 1
-        curvature = probability * (1 - probability)
+        curvature = probability * meta.sigmoid(x)
         dx = incoming * (curvature if extra_weight is None else curvature * (extra_weight * target + 1))
         dtarget = -incoming if extra_weight is None else -(incoming * (extra_weight * probability + 1))
     if needs[2]:

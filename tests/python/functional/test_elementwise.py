@@ -99,9 +99,9 @@ def _assert_same(result: Any, expected: torch.Tensor, rtol: float, signed: bool 
 @pytest.mark.parametrize("name", UNARY)
 def test_special_values(name: str, dtype: str) -> None:
     x = torch.tensor(VALUES, dtype=getattr(torch, dtype))
-    _assert_same(
-        getattr(meta, name)(meta.array(x.numpy())), getattr(torch, name)(x), 1e-6 if dtype == "float32" else 1e-13
-    )
+    # torch's sinc of float32 loses the digits of large numbers, and has NaN where their product with pi overflows.
+    expected = torch.sinc(x.double()).to(x.dtype) if name == "sinc" else getattr(torch, name)(x)
+    _assert_same(getattr(meta, name)(meta.array(x.numpy())), expected, 1e-6 if dtype == "float32" else 1e-13)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
@@ -210,3 +210,12 @@ def test_mantissa_and_exponent_of_special_values(dtype: str, dialect: str) -> No
     assert mantissa.dtype == dtype
     assert exponent.dtype == "int32"
     np.testing.assert_array_equal(exponent.numpy()[finite], expected[1][finite])
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_ldexp_is_in_range_where_the_power_is_not(dtype: str) -> None:
+    x, n = np.array([0.5, 1.0, 2**-140, 1e30, 0.0]).astype(dtype), np.array([128, -149, 260, -230, 5])
+    expected = np.ldexp(x, n)
+    np.testing.assert_array_equal(meta.ldexp(meta.array(x), meta.array(n)).numpy(), expected)
+    for i in range(len(n)):
+        assert meta.ldexp(meta.array(x), int(n[i])).numpy()[i] == expected[i]

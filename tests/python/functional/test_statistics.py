@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -155,3 +156,19 @@ def test_positions_of_values() -> None:
 def test_refusals(call: Callable[[Any], Any], error: type[MetaError], match: str) -> None:
     with pytest.raises(error, match=match):
         call(meta.array(floats(2, 3)))
+
+
+@pytest.mark.parametrize("interpolation", ["linear", "midpoint"])
+def test_quantiles_of_infinities(interpolation: str) -> None:
+    inf, nan = math.inf, math.nan
+    rows = meta.array([[1.0, 2.0, -inf, 3.0], [-inf, -inf, 1.0, 2.0], [inf, 1.0, 2.0, inf], [-inf, inf, inf, inf]])
+    expected = {
+        0.0: [-inf, -inf, 1.0, -inf],
+        0.25: [-inf, -inf, None, nan],
+        0.5: [1.5, -inf, inf, inf],
+        1.0: [3.0, 2.0, inf, inf],
+    }
+    for q, values in expected.items():
+        actual = meta.quantile(rows, q, 1, interpolation=interpolation).numpy()
+        for ours, right in zip(actual.tolist(), values, strict=True):
+            assert right is None or ours == right or (math.isnan(ours) and math.isnan(right))

@@ -279,3 +279,31 @@ def test_the_reference_of_incomplete_gamma_functions_ends_for_all_numbers() -> N
         np.testing.assert_allclose(
             getattr(meta, name)(numbers[:, None], numbers).numpy(), expected, rtol=1e-9, atol=1e-15
         )
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16"])
+def test_numbers_beside_narrow_tensors_are_rounded_alike(dtype: str) -> None:
+    """A number takes the dtype of the tensor, also where a kernel computes in float32."""
+    x = meta.array(np.linspace(0.4, 2.2, 100), dtype)
+
+    def functions(x: Any) -> list[Any]:
+        return [
+            x + 0.1001,
+            x * 1.2345,
+            1.2345 / x,
+            x**-111.999,
+            2.345**x,
+            x % 0.1234,
+            x < 1.2345,
+            meta.atan2(x, 0.1001),
+        ]
+
+    eager = functions(x)
+    for dialect in ("reference", "vm"):
+        if dialect == "vm":
+            results: Any = meta.vm.compile(meta.trace(lambda x: tuple(functions(x))))(x)
+        else:
+            with meta.with_dialect([dialect]):
+                results = functions(x)
+        for ours, theirs in zip(results, eager, strict=True):
+            np.testing.assert_array_equal(ours.numpy(), theirs.numpy())

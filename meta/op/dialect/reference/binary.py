@@ -61,6 +61,12 @@ def _lerp(a: Array, b: Array, weight: Array) -> Array:
     return np.where(np.abs(weight) < 0.5, a + weight * (b - a), b - (b - a) * (1 - weight))
 
 
+def _atan2_dx(a: Array, b: Array, dy: Array) -> Array:
+    size = np.maximum(np.abs(a), np.abs(b))  # NaN if either is
+    u, v = a / size, b / size
+    return np.where((size == 0) | np.isinf(size), 0, dy * (v / (u * u + v * v)) / size)
+
+
 def _nextafter(x1: Any, x2: Any) -> Array:
     """numpy.nextafter in the common dtype, float32 for integers. For bfloat16 NumPy needs ml_dtypes."""
     common = common_dtype(x1, x2)
@@ -74,9 +80,10 @@ def where(condition: Array, x: Any, y: Any) -> Array:
 
 elementwise({
     "add": np.add,
-    "addcdiv": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * (a / b),
+    "addcdiv": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * a / b,
     "addcmul": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * a * b,
     "atan2": lambda a, b: np.arctan2(floating(a), floating(b)),
+    "atan2_dx": _atan2_dx,
     "bitwise_and": np.bitwise_and,
     "bitwise_or": np.bitwise_or,
     "bitwise_xor": np.bitwise_xor,
@@ -88,6 +95,7 @@ elementwise({
     "greater": np.greater,
     "greater_equal": np.greater_equal,
     "hypot": lambda a, b: np.hypot(floating(a), floating(b)),
+    "hypot_dx": lambda a, b, y, dy: dy * np.where(np.isinf(a), np.sign(a), a / y),
     "lcm": np.lcm,
     "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
     "lerp": _lerp,

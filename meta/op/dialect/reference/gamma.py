@@ -25,6 +25,9 @@ def _zeta(s: float, q: float) -> float:
     """By the formula of Euler and Maclaurin after 20 terms."""
     if s == 1 or (s > 1 and q <= 0 and q == np.floor(q)):
         return math.inf
+    if q < 0 and s > 1 and s == np.floor(s):  # the sum over all integers k, less the terms below q
+        d = q - np.rint(q)
+        return float(np.power(d, -s)) + _zeta(s, 1 + d) + (-1) ** int(s % 2) * (_zeta(s, 1 - d) - _zeta(s, 1 - q))
     if s < 1 or q <= 0:
         return math.nan
     w = q + 20
@@ -46,10 +49,8 @@ def _polygamma(n: int) -> Callable[[float], float]:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def run(x: float) -> float:
-        if x == -math.inf:
-            return math.nan
         if x <= 0 and x == np.floor(x):
-            return math.copysign(math.inf, scale) if x == 0 else math.inf
+            return math.copysign(math.inf, scale)
         total = 0.0
         while x < 1:
             total += float(np.power(x, -(n + 1)))

@@ -43,7 +43,7 @@ def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
 
 def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
     x, y, dy, axis = widen(x), widen(y), widen(dy), _axes(x, axis)
-    share = (x == _restore_axes(y, x, axis)).astype(x.dtype)
+    share = ((x == _restore_axes(y, x, axis)) | np.isnan(x)).astype(x.dtype)
     return share * _restore_axes(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
 
 

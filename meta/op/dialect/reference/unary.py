@@ -94,6 +94,7 @@ elementwise({
     "log2": _on_floats(np.log2),
     "logical_not": np.logical_not,
     "negative": np.negative,
+    "one_minus_square": _on_floats(lambda x: (1 - x) * (1 + x)),
     "rad2deg": _on_floats(lambda x: x * (180 / math.pi)),
     "reciprocal": _on_floats(lambda x: 1 / x),
     "relu": lambda x: np.maximum(x, 0),

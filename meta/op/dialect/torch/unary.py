@@ -44,9 +44,10 @@ complex_only({name: name for name in _SAME_NAME})
 complex_only(
     {
         "copy": lambda torch: lambda x: x,
+        "one_minus_square": lambda torch: lambda x: (1 - x) * (1 + x),
         "reciprocal_dx": lambda torch: lambda y, dy: -dy * y * y,
         "rsqrt_dx": lambda torch: lambda y, dy: -0.5 * dy * y * y * y,
         "sqrt_dx": lambda torch: lambda y, dy: 0.5 * dy / y,
-        "tanh_dx": lambda torch: lambda y, dy: dy * (1 - y * y),
+        "tanh_dx": lambda torch: lambda y, dy: dy * ((1 - y) * (1 + y)),
     }
 )

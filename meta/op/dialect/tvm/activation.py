@@ -23,11 +23,11 @@ def hardsigmoid_dx(x: Expr, dy: Expr) -> Expr:
 
 def hardswish_dx(x: Expr, dy: Expr) -> Expr:
     inner = dy * (x / const(x, 3) + const(x, 0.5))
-    return select(x <= const(x, -3), const(x, 0), select(x < const(x, 3), inner, dy))
+    return select(x <= const(x, -3), const(x, 0), select(x >= const(x, 3), dy, inner))
 
 
 def hardtanh_dx(x: Expr, dy: Expr, low: float, high: float) -> Expr:
-    return select(tirx.Or(x <= const(x, low), x >= const(x, high)), const(x, 0), dy)
+    return select(tirx.And(x > const(x, low), x < const(x, high)), dy, const(x, 0))
 
 
 def mish(x: Expr) -> Expr:

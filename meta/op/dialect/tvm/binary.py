@@ -85,6 +85,24 @@ def product_with_log(log: Callable[[Expr], Expr], a: Expr, b: Expr) -> Expr:
     return select(is_zero, const(a, 0), a * log(b))
 
 
+def atan2_dx(a: Expr, b: Expr, dy: Expr) -> Expr:
+    """dy * b / (a**2 + b**2), of operands divided by the larger one, whose squares stay in the range of the dtype."""
+
+    def of_size(size: Expr) -> Expr:
+        zero, infinity = const(a, 0), const(a, math.inf)
+        slope = let(a / size, lambda u: let(b / size, lambda v: dy * (v / (u * u + v * v)) / size))
+        is_far = tirx.And(tirx.EQ(size, infinity), tirx.Not(tirx.Or(is_nan(a), is_nan(b))))
+        is_origin = tirx.EQ(tirx.abs(a) + tirx.abs(b), zero)
+        return select(tirx.Or(is_far, is_origin), zero, slope)
+
+    return let(tirx.abs(a), lambda p: let(tirx.abs(b), lambda q: let(select(p > q, p, q), of_size)))
+
+
+def hypot_dx(a: Expr, b: Expr, y: Expr, dy: Expr) -> Expr:
+    """dy * a / y, also where both are infinite."""
+    return select(tirx.EQ(tirx.abs(a), const(a, math.inf)), select(a < const(a, 0), -dy, dy), dy * (a / y))
+
+
 def lerp(a: Expr, b: Expr, weight: Expr) -> Expr:
     """From the nearer end, so that both ends are exact."""
     one = const(a, 1)
@@ -226,10 +244,11 @@ def comparison(compare: Callable[[Expr, Expr], Expr]) -> Callable[[Expr, Expr], 
 greater, less = comparison(tirx.GT), comparison(tirx.LT)
 
 elementwise({
-    "addcdiv": lambda x, a, b, value: x + const(x, value) * divide(a, b),
+    "addcdiv": lambda x, a, b, value: x + divide(const(x, value) * a, b),
     "addcmul": lambda x, a, b, value: x + const(x, value) * a * b,
     "add": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a + b,
     "atan2": libm("atan2"),
+    "atan2_dx": atan2_dx,
     "bitwise_and": lambda a, b: tirx.And(a, b) if dtype_of(a) == "bool" else a & b,
     "bitwise_or": lambda a, b: tirx.Or(a, b) if dtype_of(a) == "bool" else a | b,
     "bitwise_xor": lambda a, b: comparison(tirx.NE)(a, b) if dtype_of(a) == "bool" else a ^ b,
@@ -243,6 +262,7 @@ elementwise({
     "greater_equal": comparison(tirx.GE),
     "heaviside": heaviside,
     "hypot": libm("hypot"),
+    "hypot_dx": hypot_dx,
     "left_shift": left_shift,
     "lerp": lerp,
     "less": less,

@@ -127,12 +127,24 @@ def _cotangent(x: Expr) -> Expr:
 
 
 def zeta(s: Expr, q: Expr) -> Expr:
-    """inf at s = 1 and at the poles q = 0, -1, ...; NaN for s < 1 and other negative q."""
-    zero, one, nan = const(s, 0), const(s, 1), const(s, math.nan)
-    is_regular = tirx.And(s > one, q > zero)
-    value = bound(zeta_positive, select(is_regular, s, const(s, 2)), select(is_regular, q, one))
-    is_pole = tirx.Or(tirx.EQ(s, one), tirx.And(s > one, tirx.EQ(q, tirx.floor(q))))
-    return select(is_regular, value, select(is_pole, const(s, _INF), nan))
+    """inf at s = 1 and at the poles q = 0, -1, ...; NaN for s < 1, and for other negative q unless s is an integer.
+
+    Negative q: the sum over all integers k, less the terms below q."""
+    zero, one, nan, infinity = const(s, 0), const(s, 1), const(s, math.nan), const(s, _INF)
+    distance = q - tirx.nearbyint(q)
+    half = s * const(s, 0.5)
+    sign = select(tirx.EQ(half, tirx.floor(half)), one, -one)  # (-1)**s
+
+    def mirrored(order: Expr, d: Expr) -> Expr:
+        others = bound(zeta_positive, order, one - d) - bound(zeta_positive, order, one - q)
+        return libm("pow")(d, -order) + bound(zeta_positive, order, one + d) + sign * others
+
+    is_pole = tirx.Or(tirx.EQ(s, one), tirx.EQ(q, tirx.floor(q)))
+    is_mirrored = tirx.And(tirx.EQ(s, tirx.floor(s)), q < zero)
+    below = tirx.if_then_else(is_mirrored, bound(mirrored, s, distance), nan)
+    beside = select(is_pole, infinity, below)
+    regular = tirx.if_then_else(q > zero, bound(zeta_positive, s, q), beside)
+    return tirx.if_then_else(s > one, regular, select(tirx.EQ(s, one), infinity, nan))
 
 
 def polygamma(x: Expr, n: int) -> Expr:
@@ -143,11 +155,10 @@ def polygamma(x: Expr, n: int) -> Expr:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def reflected(value: Expr) -> Expr:
-        is_pole = tirx.And(tirx.EQ(x, tirx.floor(x)), x > const(x, -_INF))
+        is_pole = tirx.EQ(x, tirx.floor(x))
         derivative = let(_cotangent(x), lambda c: _horner(_cotangent_derivative(n), c))
         mirrored = const(x, (-1.0) ** (n + 1)) * (const(x, (-1.0) ** n * math.pi ** (n + 1)) * derivative - value)
-        pole = select(tirx.EQ(x, zero), const(x, math.copysign(_INF, scale)), const(x, _INF))
-        return select(x > zero, value, select(is_pole, pole, mirrored))
+        return select(x > zero, value, select(is_pole, const(x, math.copysign(_INF, scale)), mirrored))
 
     positive = select(x > zero, x, one - x)
 

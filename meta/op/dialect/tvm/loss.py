@@ -70,9 +70,9 @@ def _element_gradient(dy: Tensor, like: Tensor, reduction: str) -> Value:
 
 
 def _sign(d: Expr) -> Expr:
-    """-1, 0 or 1; NaN for NaN."""
+    """-1, 0 or 1; 0 for NaN."""
     one, zero = const(d, 1), const(d, 0)
-    return select(d > zero, one, select(d < zero, -one, d * zero))
+    return select(d > zero, one, select(d < zero, -one, zero))
 
 
 def _smooth_l1(d: Expr, beta: float) -> Expr:
@@ -85,7 +85,8 @@ def _smooth_l1(d: Expr, beta: float) -> Expr:
 def _smooth_l1_slope(d: Expr, beta: float) -> Expr:
     if beta == 0:
         return _sign(d)
-    return select(tirx.abs(d) < const(d, beta), d / const(d, beta), _sign(d))
+    one = const(d, 1)
+    return select(d >= const(d, beta), one, select(d <= const(d, -beta), -one, d / const(d, beta)))
 
 
 def _difference_loss(name: str, value: Callable[..., Expr], slope: Callable[..., Expr]) -> None:
@@ -156,8 +157,12 @@ def binary_cross_entropy_with_logits_dx(
     one = tirx.const(1, dtype)
 
     def value(*i: Expr) -> Expr:
-        positive = one if pos_weight is None else one + (element(pos_weight, i, dtype) - one) * label(*i)
-        slope = (one - label(*i) - positive * te_math.sigmoid(-logit(*i))) * grad(*i)
+        positive = label(*i) if pos_weight is None else element(pos_weight, i, dtype) * label(*i)
+        # With the sigmoids of x and of -x neither tail is a difference.
+        small = te_math.exp(-tirx.abs(logit(*i)))
+        is_negative = logit(*i) < tirx.const(0, dtype)
+        up, down = select(is_negative, small, one), select(is_negative, one, small)
+        slope = ((one - label(*i)) * up - positive * down) / (one + small) * grad(*i)
         return cast(slope if weight is None else slope * element(weight, i, dtype), out[0].dtype)
 
     return te.compute(x.shape, value, "binary_cross_entropy_dx")

@@ -12,7 +12,7 @@ from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import exact
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_one, safe_divisor, select
+from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_nan, is_one, safe_divisor, select
 from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import (
     axes_of,
@@ -121,7 +121,9 @@ def max_dx(x: Tensor, y: Tensor, dy: Tensor, axis: Any, keepdims: bool, *, out: 
     one, zero = tirx.const(1, dtype), tirx.const(0, dtype)
 
     def share(*i: Expr) -> Expr:
-        return select(tirx.EQ(x(*i), read_broadcast(y, axes, ndim, i)), one, zero)
+        # Of an extremum that is NaN, the elements that are.
+        is_extremum = tirx.Or(tirx.EQ(x(*i), read_broadcast(y, axes, ndim, i)), is_nan(x(*i)))
+        return select(is_extremum, one, zero)
 
     ties = reduce_axes(x, axes, te.sum, share, "ties")
 

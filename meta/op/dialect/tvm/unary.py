@@ -13,6 +13,7 @@ from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
     bits_of,
+    clamp,
     const,
     element,
     is_float,
@@ -74,13 +75,18 @@ def gelu_dx(x: Expr, dy: Expr, approximate: str) -> Expr:
         distribution = half * (one + te_math.erf(x * const(x, math.sqrt(0.5))))
         density = const(x, _ONE_OVER_ROOT_TWO_PI) * te_math.exp(-half * x * x)
         return dy * (distribution + x * density)
-    scale, cubic, three = const(x, _GELU_SCALE), const(x, gelu_cubic), const(x, 3)
+    scale, cubic, two, three = const(x, _GELU_SCALE), const(x, gelu_cubic), const(x, 2), const(x, 3)
 
-    def from_tanh(t: Expr) -> Expr:
-        slope = scale * (one + three * cubic * x * x)
-        return dy * half * (one + t + x * (one - t * t) * slope)
+    def from_both(z: Expr, s: Expr) -> Expr:
+        # x sigmoid(2 u) for u = scale * (x + cubic * x**3): 1 + tanh(u) would cancel below 0.
+        slope = scale * (one + three * cubic * z * z)
+        return dy * s * (one + two * z * slope * (one - s))
 
-    return let(te_math.tanh(scale * (x + cubic * x * x * x)), from_tanh)
+    # Farther, the sigmoid is 0 or 1 in every dtype, and the powers of x overflow.
+    return let(
+        clamp(x, -30.0, 30.0),
+        lambda z: let(te_math.sigmoid(two * scale * (z + cubic * z * z * z)), lambda s: from_both(z, s)),
+    )
 
 
 def logit(x: Expr, eps: float | None) -> Expr:
@@ -112,8 +118,13 @@ def signbit(x: Expr) -> Expr:
 def sinc(x: Expr) -> Expr:
     def quotient(angle: Expr) -> Expr:
         is_zero = tirx.EQ(angle, const(x, 0))
-        return select(is_zero, const(x, 1), libm("sin")(angle) / select(is_zero, const(x, 1), angle))
+        return select(is_zero, const(x, 1), sign * libm("sin")(turn) / select(is_zero, const(x, 1), angle))
 
+    # By the distance from an integer: the product with pi loses the digits of large x.
+    nearest = tirx.nearbyint(x)
+    odd = nearest - tirx.nearbyint(nearest * const(x, 0.5)) * const(x, 2)
+    sign = const(x, 1) - const(x, 2) * odd * odd
+    turn = (x - nearest) * const(x, math.pi)
     return let(x * const(x, math.pi), quotient)
 
 
@@ -188,6 +199,7 @@ elementwise({
     "logical_not": lambda x: tirx.Not(x) if dtype_of(x) == "bool" else tirx.EQ(x, const(x, 0)),
     "logit": logit,
     "negative": lambda x: -x if is_float(x) else const(x, 0) - x,
+    "one_minus_square": lambda x: (const(x, 1) - x) * (const(x, 1) + x),
     "rad2deg": lambda x: x * const(x, 180 / math.pi),
     "reciprocal": lambda x: const(x, 1) / x,
     "reciprocal_dx": lambda y, dy: -dy * y * y,
@@ -206,12 +218,13 @@ elementwise({
     "sinc": sinc,
     "sinh": libm("sinh"),
     "softplus": softplus_above,
+    "softplus_dx": lambda x, dy: dy * te_math.sigmoid(x),
     "sqrt": tirx.sqrt,
     "sqrt_dx": lambda y, dy: const(y, 0.5) * dy / y,
     "square": lambda x: x * x,
     "tan": libm("tan"),
     "tanh": te_math.tanh,
-    "tanh_dx": lambda y, dy: dy * (const(y, 1) - y * y),
+    "tanh_dx": lambda y, dy: dy * ((const(y, 1) - y) * (const(y, 1) + y)),
     "threshold": lambda x, threshold, value: select(x <= const(x, threshold), const(x, value), x),
     "threshold_dx": lambda x, dy, threshold: select(x <= const(x, threshold), const(dy, 0), dy),
     "trunc": rounding(tirx.trunc),

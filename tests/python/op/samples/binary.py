@@ -92,7 +92,7 @@ def _where(condition: Any, x: Any, y: Any) -> Any:
 def _heaviside(x1: Any, x2: Any) -> Any:
     """torch's own has no gradient."""
     step = torch.heaviside(x1.detach(), x2.detach())
-    return torch.where(x1 == 0, x2, step + 0 * x1 if x1.is_floating_point() else step)
+    return torch.where(x1 == 0, x2, step)
 
 
 SAMPLES = [
@@ -174,6 +174,10 @@ SAMPLES = [
     Sample("lerp", T(3, 5), T(3, 5), 0.75, ref=_lerp),
     Sample("maximum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.gt)),
     Sample("minimum_dx", T(3, 5), T(3, 5), T(3, 5), ref=_share(torch.lt)),
+    Sample("atan2_dx", T(3, 5), T(5), T(3, 5), ref=lambda x1, x2, dy: dy * x2 / (x1 * x1 + x2 * x2), grad=True),
+    Sample(
+        "hypot_dx", T(3, 5), T(5), T(3, 5, low=1, high=2), T(3, 5), ref=lambda x1, x2, y, dy: dy * x1 / y, grad=False
+    ),
     Sample("where", T(3, 5, dtype="bool"), T(3, 5), T(3, 5), ref=_where),
     Sample("where", T(3, 1, dtype="bool"), T(5), T(2, 1, 1), ref=_where),
     Sample("where", T(3, dtype="bool"), T(3), 0.0, ref=_where, id="number"),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -24,6 +25,15 @@ UNARY: dict[str, tuple[Callable[..., Any], dict[str, Any]]] = {
 """Operator -> (reference, range of the sample)."""
 
 
+def _erfcx_integral(n: int, x: Any) -> Any:
+    """By the recurrence, which keeps its digits near 0."""
+    before, value = 2 / math.sqrt(math.pi), torch.special.erfcx(x)
+    for k in range(1, n + 1):
+        before, value = value, (before - 2 * x * value) / (2 * k)
+    return value
+
+
 SAMPLES = [
     *(Sample(name, T(3, 5, **spread), ref=ref) for name, (ref, spread) in UNARY.items()),
+    *(Sample("erfcx_integral", n, T(7, low=-1, high=1), ref=_erfcx_integral) for n in (1, 0, 2)),
 ]
