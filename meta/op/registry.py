@@ -23,7 +23,6 @@ from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operat
 from meta.ir.lookup import set_op_lookup
 from meta.ir.pattern import PATTERNS, Pattern
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, flat_types
-from meta.op.namespaces import SEPARATOR, split
 from meta.op.positions import Rule
 from meta.records import record
 from meta.schema._dsl import Schema
@@ -33,6 +32,13 @@ AMP_RULES: tuple[str, ...] = get_args(Amp)
 Complex = Literal["", "analytic", "as_is"]
 COMPLEX_RULES: tuple[str, ...] = get_args(Complex)
 TypeFunction = Callable[..., Type]
+SEPARATOR = "::"
+
+
+def split(name: str) -> tuple[str, str]:
+    """The namespace of an operator's name, "" without one, and the rest."""
+    namespace, _, rest = name.rpartition(SEPARATOR)
+    return namespace, rest
 
 
 @record(eq=False)
