@@ -18,7 +18,8 @@ from meta.backend.tvm import devices, runtime
 
 _CPU_FOLDERS: Final = (
     *("", "ir", "op"),
-    *("backend", "backend/tvm", "backend/tvm/te", "backend/tvm/schedule", "backend/tvm/schedule/cpu"),
+    *("backend", "backend/tvm", "backend/tvm/workarounds", "backend/tvm/te"),
+    *("backend/tvm/schedule", "backend/tvm/schedule/cpu"),
 )
 """Folders of meta with the sources of lowering for the CPU, and those whose functions computes call."""
 _CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "backend/tvm/schedule/gpu", "backend/cuda")

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.spec import LEAST_SIZES
-from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
+from meta.backend.tvm.workarounds.exact import EXACT, LITERAL
 from meta.records import record
 
 REDUCE: Final = 2

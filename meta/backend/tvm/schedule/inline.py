@@ -26,9 +26,9 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import shared
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.te.intrinsic import shared
 from meta.records import record
 
 Expr = Any

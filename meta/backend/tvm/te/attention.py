@@ -16,9 +16,9 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import tiles
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 
 Element = Callable[[Any, Any], Any]
 

@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of, operator
 from meta.backend.tvm.te.elementwise import select
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 from meta.dtype import significand_bits
 
 ROUNDS: Final = 10

@@ -8,8 +8,8 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.elementwise import select
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.philox import (
     LANES,
     MULTIPLIERS,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.reduce import position_key
 from meta.backend.tvm.te.scan import Index, nest

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.intrinsic import Tensor
+from meta.backend.tvm.intrinsic import Tensor
 from meta.backend.tvm.te.merge_sort import MergeKernels
 from meta.backend.tvm.te.radix_sort import RadixKernels
 from meta.backend.tvm.te.sorting import Sort

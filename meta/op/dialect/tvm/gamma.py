@@ -11,10 +11,10 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import bound, const, element, is_negative, let, libm, of_float64, select
-from meta.backend.tvm.te.intrinsic import Expr
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.op.dialect.tvm import Registrar

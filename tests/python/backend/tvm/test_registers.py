@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te.registers import values_in_registers
+from meta.backend.tvm.workarounds.registers import values_in_registers
 
 
 @pytest.mark.parametrize("lazy", [False, True])

@@ -22,6 +22,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.intrinsic import dtype_of
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -29,7 +30,6 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     inline_producers,
     schedule_spatial_block,
 )
-from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.records import record
 
 

@@ -14,7 +14,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow
 from meta.backend.tvm.te.loops import registers
-from meta.backend.tvm.te.select import opaque_select
+from meta.backend.tvm.workarounds.select import opaque_select
 from meta.backend.windows import Windows
 from meta.records import record
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.intrinsic import dtype_of
 
 _VECTOR = "boolx"
 

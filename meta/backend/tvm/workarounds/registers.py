@@ -8,20 +8,12 @@ keeps in registers.
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared_value
-
-NOT_ON_HEAP: Final = "disable_lower_builtin"
-"""TVM's annotation of buffers that it does not allocate on the heap."""
-
-
-def on_stack() -> dict[str, Any]:
-    """Annotations of a buffer that LLVM moves into registers. On the heap, a value of each element took longer than all
-    computations."""
-    return {NOT_ON_HEAP: tvm.IntImm("bool", 1)}
+from meta.backend.tvm.intrinsic import Expr, dtype_of, shared_value
+from meta.backend.tvm.workarounds.small_buffers import on_stack
 
 
 def values_in_registers(func: Any) -> Any:

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.intrinsic import dtype_of
 
 _LARGEST_SIZE: Final = (1 << 31) - 1
 """Of symbolic extents, of 32 bits too, for bounds of products of them."""

@@ -11,7 +11,7 @@ from functools import cache
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te.intrinsic import dtype_of, operator
+from meta.backend.tvm.intrinsic import dtype_of, operator
 
 
 def opaque_select(condition: Any, value: Any, otherwise: Any) -> Any:

@@ -56,6 +56,12 @@ def _register(full: str, inputs: int, like: str, lowerings: Mapping[str, Lowerin
     return op
 
 
+def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """`body` of a variable bound to `value`, so that the value is computed once."""
+    var = tvm.Var("t", dtype_of(value))
+    return tvm.tirx.Let(var, value, body(var))
+
+
 def shared(value: Expr) -> Expr:
     """`value` as the value of a variable that passes of TVM keep: they substitute values without side effects."""
     return tvm.tirx.call_intrin(dtype_of(value), _identity(), value)

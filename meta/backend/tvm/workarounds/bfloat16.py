@@ -11,9 +11,9 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of, shared, shared_value
 from meta.backend.tvm.numbers import rounded
-from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared, shared_value
+from meta.backend.tvm.workarounds.exact import is_literal, rounded_to_bfloat16
 
 _SHIFT: Final = 16
 """The bits that float32 has more."""

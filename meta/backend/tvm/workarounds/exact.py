@@ -20,13 +20,11 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import Expr, bind, dtype_of, operator
 from meta.backend.tvm.numbers import Number, held, rounded
-from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
 _BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")
 """TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
-_COMPARISONS: Final = _BINARY[4:]
 _INTEGER: Final = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "BitwiseNot")
 """Expressions for which it has rules that are wrong for integers of limited width, or whose results C++ does not
 wrap."""
@@ -112,48 +110,6 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
     )
 
 
-def keep_conditions(func: Any) -> Any:
-    """`func` with comparisons of positions in conditions, such as `j <= i` of a mask, as operators that LoopPartition
-    does not know, where they involve several variables.
-
-    That pass divides a loop with a hint by each condition in its body. If the division depends on other variables it
-    does not prove that the parts are apart: it ran the last vector of some rows twice, which is wrong where the result
-    overwrites its operand."""
-
-    def replace(comparison: Any) -> Any:
-        if dtype_of(comparison.a) not in dtypes.INTS or _has_loads(comparison) or not _has_two_variables(comparison):
-            return comparison
-        name = type(comparison).__name__
-        return tvm.tirx.call_intrin("bool", _operators()[name], comparison.a, comparison.b)
-
-    def kept(condition: Any) -> Any:
-        return tvm.structural_map(condition, (tuple(getattr(tvm.tirx, name) for name in _COMPARISONS), replace))
-
-    def of_select(select: Any) -> Any:
-        return tvm.tirx.Select(kept(select.condition), select.true_value, select.false_value)
-
-    def of_call(call: Any) -> Any:
-        if not getattr(call.op, "name", "").endswith(".if_then_else"):
-            return call
-        return tvm.tirx.if_then_else(kept(call.args[0]), *call.args[1:])
-
-    return tvm.structural_map(func, [(tvm.tirx.Select, of_select), (tvm.Call, of_call)])
-
-
-def _has_loads(x: Any) -> bool:
-    """Whether an expression reads elements. Their width stays as it is where TVM narrows positions, and LoopPartition
-    divides no loop by them."""
-    loads: list[Any] = []
-    tvm.structural_walk(x, (tvm.TensorLoad, loads.append))
-    return bool(loads)
-
-
-def _has_two_variables(x: Any) -> bool:
-    variables: list[Any] = []
-    tvm.structural_walk(x, (tvm.tirx.Var, lambda v: None if any(map(v.same_as, variables)) else variables.append(v)))
-    return len(variables) > 1
-
-
 def _has_integer_data(func: Any) -> bool:
     """Whether a function computes integers other than indices: it loads, stores, casts or binds them."""
     return tvm.structural_walk(func, [
@@ -185,7 +141,7 @@ def _wrapping(store: Any) -> Any:
         if not any(map(is_data, operands)):
             positions[x.__chandle__()] = x
             return x
-        return tvm.tirx.call_intrin(dtype, _operators()[names[type(x)]], *operands)
+        return tvm.tirx.call_intrin(dtype, operators()[names[type(x)]], *operands)
 
     value = tvm.structural_map(store.value, [(tuple(names), replace), (tvm.TensorLoad, _plain_indices)])
     return store if value.same_as(store.value) else tvm.BufferStore(store.buffer, value, store.indices)
@@ -232,9 +188,9 @@ def _protected(name: str, x: Any) -> Any:
     call = tvm.tirx.call_intrin
     if dtype == "bfloat16":  # as TVM's legalisation does, after which it simplifies again
         a, b = (_rounding(tvm.tirx.Cast("float32", operand)) for operand in (x.a, x.b))
-        wide = call(_result(name, "float32"), _operators()[name], a, b)
+        wide = call(_result(name, "float32"), operators()[name], a, b)
         return wide if _result(name, dtype) == "bool" else _rounding(tvm.tirx.Cast(dtype, wide))
-    return call(_result(name, dtype), _operators()[name], x.a, x.b)
+    return call(_result(name, dtype), operators()[name], x.a, x.b)
 
 
 def _result(name: str, dtype: str) -> str:
@@ -309,7 +265,7 @@ def _plain_reduction(block: Any, *, across_threads: bool) -> Any:
 def _operation(x: Any) -> str:
     name = getattr(x.op, "name", "") if isinstance(x, tvm.Call) else ""
     name = name.removeprefix(EXACT) if name.startswith(EXACT) else ""
-    return name if name in _operators() else ""
+    return name if name in operators() else ""
 
 
 def is_literal(x: Any) -> bool:
@@ -329,13 +285,13 @@ def _reads(x: Any, buffers: list[Any]) -> bool:
 
 def register_operators() -> None:
     """Make the operators of this module known to TVM, for a function that another process wrote."""
-    _operators()
+    operators()
     _literal_operator()
     _rounding_operator()
 
 
 @cache
-def _operators() -> dict[str, Any]:
+def operators() -> dict[str, Any]:
     """The operators by name, registered with TVM on first use."""
     c = partial(_wrap, _C_WRAPS, _C_WIDTH)
     inputs = dict.fromkeys((*_BINARY, *_INTEGER), 2) | {"BitwiseNot": 1}
@@ -352,7 +308,7 @@ def _literal_operator() -> Any:
 
 @cache
 def _rounding_operator() -> Any:
-    return operator("exact_bfloat16", 1, llvm=lambda call: te_math.bind(call.args[0], _round), default=_cast_twice)
+    return operator("exact_bfloat16", 1, llvm=lambda call: bind(call.args[0], _round), default=_cast_twice)
 
 
 def _cast_twice(call: Any) -> Expr:
