@@ -62,9 +62,7 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import from_numpy as from_numpy
     from meta.functional.activation import *  # noqa: F403
     from meta.functional.attention import *  # noqa: F403
-    from meta.functional.bilinear import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
-    from meta.functional.covariance import *  # noqa: F403
     from meta.functional.ctc import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.differences import *  # noqa: F403
@@ -88,7 +86,6 @@ if TYPE_CHECKING:
     from meta.functional.scatter import *  # noqa: F403
     from meta.functional.sequences import *  # noqa: F403
     from meta.functional.sets import *  # noqa: F403
-    from meta.functional.special import *  # noqa: F403
     from meta.functional.statistics import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.modes import enable_grad as enable_grad
