@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import inspect
 from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -14,12 +15,12 @@ from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, TraceError, value_text
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_input
 from meta.model.names import TORCH_METHODS
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
+from meta.schema._dsl import TensorLike
 from meta.schema.annotations import CheckedArguments
 from meta.tracing.symbol import Symbol
 from meta.tree import named_leaves
@@ -340,3 +341,29 @@ def _containers(value: Any) -> Iterator[Any]:
         yield value
     for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
         yield from _containers(item)
+
+
+_PACKAGE = __name__.partition(".")[0]
+
+
+def refuse_input(
+    layer: type, forward: Callable[..., Any], error: AttributeError, args: tuple[Any, ...], kwargs: dict[str, Any]
+) -> None:
+    """Raise ArgumentError if `error` tells of an attribute that an argument lacks, in a layer of this package, whose
+    arguments are tensors. What models of others take, only their authors know.
+
+    layer: the class of the model.  forward: its function, which was called with the arguments."""
+    if layer.__module__.partition(".")[0] != _PACKAGE:
+        return
+    try:
+        arguments = inspect.signature(forward).bind(*args, **kwargs).arguments
+    except TypeError:
+        return
+    for name, value in arguments.items():
+        if value is error.obj and not isinstance(value, TensorLike):
+            raise ArgumentError(
+                layer.__name__,
+                f"'{name}' is {value_text(value)}, a {type(value).__name__}",
+                "a tensor",
+                "make one: meta.array(...)",
+            ) from None

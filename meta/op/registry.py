@@ -20,9 +20,8 @@ from typing import Any, Final, Literal, get_args
 from meta._generated.table import ALIASES, FAMILIES
 from meta.dtype import is_complex
 from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
-from meta.ir.lookup import set_op_lookup
-from meta.ir.pattern import PATTERNS, Pattern
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, flat_types
+from meta.ir.expr import set_op_lookup
+from meta.ir.type import PATTERNS, FunctionType, Pattern, TensorType, TupleType, Type, Value, flat_types
 from meta.op.positions import Rule
 from meta.records import record
 from meta.schema._dsl import Schema

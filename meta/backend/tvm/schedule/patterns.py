@@ -35,7 +35,7 @@ from meta.backend.tvm.te.math import vectorisable
 from meta.backend.tvm.te.tiles import TILE
 from meta.backend.tvm.workarounds.exact import exact
 from meta.backend.tvm.workarounds.loop_partition import keep_conditions
-from meta.ir.pattern import PATTERNS
+from meta.ir.type import PATTERNS
 
 Rule = Callable[[Any], Any]
 """A rule applies primitives to a `Schedule` and returns it (or another one), or returns None if it does not apply."""

@@ -51,7 +51,7 @@ def _sorts_in_blocks(kind: str, x: Any, axis: int) -> bool:
 
 
 def _sort_rows(x: Tensor, axis: int, descending: bool, count: Any = None, **results: bool) -> Any:
-    from meta.backend.tvm.te.sort_rows import sort_rows  # kernels of the CPU do without it
+    from meta.backend.tvm.te.sort import sort_rows  # kernels of the CPU do without it
 
     return sort_rows(x, axis % len(x.shape), descending, count, **results)
 
