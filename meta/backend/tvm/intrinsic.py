@@ -15,11 +15,12 @@ _op_names: set[str] = set()
 """Names of TVM's operators."""
 
 if TYPE_CHECKING:
+    from meta.backend.tvm.adapter import Call as Call
     from meta.backend.tvm.adapter import Expr as Expr
     from meta.backend.tvm.adapter import Tensor as Tensor
 else:
-    Expr = Tensor = Any  # annotations do not import TVM
-Lowering = Callable[[Expr], Expr]
+    Call = Expr = Tensor = Any  # annotations do not import TVM
+Lowering = Callable[[Call], Expr]
 """A call -> its expansion."""
 
 

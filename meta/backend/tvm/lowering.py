@@ -52,7 +52,7 @@ def pipeline(*, checks: bool) -> str:
     return name
 
 
-def needless_passes(functions: Iterable[Any], target: Any) -> list[str]:
+def needless_passes(functions: Iterable[Any], target: tvm.Target) -> list[str]:
     """The slow passes of TVM that change none of `functions`: on CPUs the passes for virtual threads and for shared
     memory; for functions without buffers, or with small ones, the pass that shrinks buffers, which takes a tenth of the
     time in which a kernel is compiled."""
@@ -60,7 +60,7 @@ def needless_passes(functions: Iterable[Any], target: Any) -> list[str]:
     return [*shrinking, *(_OF_GPUS if str(target.kind.name) == "llvm" else ())]
 
 
-def _has_large_buffers(func: Any) -> bool:
+def _has_large_buffers(func: tvm.PrimFunc) -> bool:
     """Whether a function may allocate buffers that hold more than is used at a time."""
     if func.attrs and SHRUNK in func.attrs:
         return False
@@ -86,12 +86,12 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     )
 
 
-def _with_note_of_assertions(func: Any) -> Any:
+def _with_note_of_assertions(func: tvm.PrimFunc) -> Any:
     """`func`, which has assertions before TVM adds those on arguments, with an attribute that says so."""
     return func.with_attr(_ASSERTS, True)
 
 
-def _without_checks(module: Any, _context: Any) -> Any:
+def _without_checks(module: tvm.IRModule, _context: Any) -> Any:
     """The module without the assertions of the functions that had none of their own."""
     functions = dict(module.functions.items())
     checks = {name: f for name, f in functions.items() if isinstance(f, tvm.PrimFunc) and _ASSERTS not in f.attrs}
@@ -99,7 +99,7 @@ def _without_checks(module: Any, _context: Any) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _without_entry(func: Any) -> Any:
+def _without_entry(func: tvm.PrimFunc) -> Any:
     """`func` without the attribute for which TVM exports the only function of a module a second time, as "main", with
     all its code for the arguments."""
     return func.without_attr(_ENTRY) if func.attrs and _ENTRY in func.attrs else func
@@ -138,14 +138,14 @@ _END_OF_DEVICE: Final = (_RANDOM_BITS, _Change(store_bools_as_bytes, ("boolx",))
 def _changes(name: str, *changes: _Change) -> Any:
     """A pass that makes those changes of each function of a module that concern it."""
 
-    def run(module: Any, _context: Any) -> Any:
+    def run(module: tvm.IRModule, _context: Any) -> Any:
         functions = {n: _changed(f, changes) if isinstance(f, tvm.PrimFunc) else f for n, f in module.functions.items()}
         return tvm.IRModule(functions, attrs=module.attrs)
 
     return tvm.module_pass(run, opt_level=0, name=f"meta.{name}")
 
 
-def _changed(func: Any, changes: Sequence[_Change]) -> Any:
+def _changed(func: tvm.PrimFunc, changes: Sequence[_Change]) -> Any:
     found: set[str] | None = None
     for change in changes:
         if change.looks_for:
@@ -157,7 +157,7 @@ def _changed(func: Any, changes: Sequence[_Change]) -> Any:
     return func
 
 
-def _contents(func: Any) -> set[str]:
+def _contents(func: tvm.PrimFunc) -> set[str]:
     """What changes of a function look for: names of the operators that it calls, of kinds of its nodes, and of the
     dtypes of parameters, casts and stored values."""
     found = {str(param.ty.dtype) for param in func.params if isinstance(param.ty, tvm.BufferType)}

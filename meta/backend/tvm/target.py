@@ -89,7 +89,7 @@ _TUNING: Final = ("allow-", "branchfusion", "ermsb", "false-deps-", "fast", "fsr
 """Prefixes of LLVM's features that say which instructions are fast, not which ones there are."""
 
 
-def instruction_sets(target: Any) -> frozenset[str]:
+def instruction_sets(target: tvm.Target) -> frozenset[str]:
     """The features of a CPU target without which its machine code does not run."""
     return frozenset(name for f in tvm.cpu_features(target) if not (name := str(f)).startswith(_TUNING))
 

@@ -23,7 +23,7 @@ class UntransferableError(TypeError):
     """A function has a part that cannot be written as bytes."""
 
 
-def to_bytes(function: Any) -> bytes:
+def to_bytes(function: tvm.PrimFunc) -> bytes:
     """The nodes of a function, each after those that it refers to, and its structural hash.
 
     Raises:

@@ -134,7 +134,7 @@ def attention_dx(q: Tensor, k: Tensor, v: Tensor, y: Any, lse: Any, dy: Any, cau
     return _per_head([q, k, v, y, lse, dy], shapes, body, head.dtype, "attention_dx")
 
 
-def _per_head(operands: Sequence[Any], shapes: Sequence[Any], body: Any, dtype: str, name: str) -> Any:
+def _per_head(operands: Sequence[Any], shapes: Sequence[Any], body: Callable[..., None], dtype: str, name: str) -> Any:
     """Results of `shapes`, written by `body(index of the head, buffers)` in a parallel loop over the heads."""
     leading = [int(d) for d in operands[0].shape[:-2]]
 

@@ -113,10 +113,10 @@ def _intrinsic(name: str, x: Expr) -> Expr:
     return getattr(tvm.tirx, name.removesuffix("_nonpositive"))(x)
 
 
-def vectorisable(func: Any) -> Any:
+def vectorisable(func: tvm.PrimFunc) -> Any:
     """`func` with TVM's intrinsics replaced by the operators of this module."""
 
-    def replace_call(call: Any) -> Any:
+    def replace_call(call: tvm.Call) -> Any:
         name = getattr(call.op, "name", "").removeprefix("tirx.")
         if name not in _REPLACED or dtype_of(call) not in ("float16", "bfloat16", "float32", "float64"):
             return call

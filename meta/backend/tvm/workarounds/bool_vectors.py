@@ -16,11 +16,11 @@ from meta.backend.tvm.intrinsic import dtype_of
 _VECTOR = "boolx"
 
 
-def store_bools_as_bytes(func: Any) -> Any:
+def store_bools_as_bytes(func: tvm.PrimFunc) -> Any:
     """A device function with its stores of vectors of bools as stores of bytes."""
     pointers: dict[Any, Any] = {}
 
-    def sequence(node: Any) -> Any:
+    def sequence(node: tvm.Object) -> Any:
         if not any(map(_is_store, node.seq)):
             return node
         if not pointers:
@@ -55,15 +55,15 @@ def _declaration(view: Any, data: Any) -> Any:
     return tirx.DeclBuffer(view, data=tirx.reinterpret(tvm.PointerType(tvm.PrimType("uint8"), "global"), data))
 
 
-def _is_store(statement: Any) -> bool:
+def _is_store(statement: tvm.Object) -> bool:
     """Whether a statement stores a vector of bools."""
     return isinstance(statement, tvm.BufferStore) and dtype_of(statement.value).startswith(_VECTOR)
 
 
-def _with_variables(statement: Any, stored: list[tuple[Any, Any, Any]]) -> Any:
+def _with_variables(statement: tvm.Object, stored: list[tuple[Any, Any, Any]]) -> Any:
     """A statement that reads the variables of stored vectors in place of memory."""
 
-    def load(node: Any) -> Any:
+    def load(node: tvm.Object) -> Any:
         for buffer, index, kept in stored:
             if node.source.same_as(buffer) and tvm.structural_equal(node.indices[0], index):
                 return kept

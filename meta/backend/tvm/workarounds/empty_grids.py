@@ -15,12 +15,12 @@ LAUNCH: Final = "tirx.call_ffi_kernel"
 """TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
 
 
-def without_empty_grids(func: Any) -> Any:
+def without_empty_grids(func: tvm.PrimFunc) -> Any:
     """`func`, of the host, with each launch of a kernel under the condition that its grid has blocks."""
     return tvm.structural_map(func, (tirx.Evaluate, _under_condition))
 
 
-def _under_condition(statement: Any) -> Any:
+def _under_condition(statement: tvm.Object) -> Any:
     call = statement.value
     if getattr(getattr(call, "op", None), "name", "") != LAUNCH:
         return statement

@@ -86,7 +86,7 @@ def _widened(literal: Any) -> Any:
     return literal if dtype not in dtypes.HALVES else tvm.FloatImm("float32", rounded(literal.value, dtype))
 
 
-def exact(func: Any, *, across_threads: bool = False) -> Any:
+def exact(func: tvm.PrimFunc, *, across_threads: bool = False) -> Any:
     """`func`, scheduled, with arithmetic on values as operators that the simplifier does not know, and comparisons of
     floats.
 
@@ -110,7 +110,7 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
     )
 
 
-def _has_integer_data(func: Any) -> bool:
+def _has_integer_data(func: tvm.PrimFunc) -> bool:
     """Whether a function computes integers other than indices: it loads, stores, casts or binds them."""
     return tvm.structural_walk(func, [
         ((tvm.TensorLoad, tvm.Call), _stop_at_integer),
@@ -123,7 +123,7 @@ def _stop_at_integer(x: Any) -> Any:
     return tvm.ffi.VisitInterrupt(True) if dtype_of(x) in dtypes.INTS else None
 
 
-def _wrapping(store: Any) -> Any:
+def _wrapping(store: tvm.BufferStore) -> Any:
     """A store whose value has integer arithmetic as operators, except in indices."""
     names = {getattr(tvm.tirx, name): name for name in _INTEGER}
     variables: list[Any] = []
@@ -166,7 +166,7 @@ def _is_data(x: Any, variables: list[Any]) -> bool:
     return bool(matches)
 
 
-def _plain_indices(load: Any) -> Any:
+def _plain_indices(load: tvm.TensorLoad) -> Any:
     """A load whose indices are TVM's own arithmetic."""
     return tvm.structural_map(load, (tvm.Call, lambda call: _expand(call) if _operation(call) else call))
 
@@ -222,7 +222,7 @@ def rounded_to_bfloat16(value: Any) -> Expr:
     return tvm.tirx.call_intrin("float32", _rounding_operator(), value)
 
 
-def _stored_once_rounded(store: Any) -> Any:
+def _stored_once_rounded(store: tvm.BufferStore) -> Any:
     """A store of a cast to bfloat16 without `_rounding`: the store itself rounds."""
     if not _is_rounded(store.value):
         return store
@@ -235,7 +235,7 @@ def _is_rounded(value: Any) -> bool:
     return is_cast and bool(value.value.op.same_as(_rounding_operator()))
 
 
-def _plain_sum(store: Any) -> Any:
+def _plain_sum(store: tvm.BufferStore) -> Any:
     """A store of `buffer[i] + x` to `buffer[i]` with TVM's own addition, and multiplication in x."""
     call = store.value
     if _operation(call) != "Add" or dtype_of(call) not in dtypes.FLOATS or isinstance(call.args[1], tvm.FloatImm):
@@ -248,13 +248,13 @@ def _plain_sum(store: Any) -> Any:
     return tvm.BufferStore(store.buffer, tvm.tirx.Add(target, addend), store.indices)
 
 
-def _plain_reduction(block: Any, *, across_threads: bool) -> Any:
+def _plain_reduction(block: tvm.SBlock, *, across_threads: bool) -> Any:
     """A block of a reduction with TVM's own operators where they read what it writes."""
     if block.init is None:
         return block
     written = [region.source for region in block.writes]
 
-    def restore(call: Any) -> Any:
+    def restore(call: tvm.Call) -> Any:
         if not _operation(call) or not (across_threads or dtype_of(call.args[0]) in dtypes.FLOATS):
             return call
         return _expand(call) if _reads(call, written) else call
@@ -311,7 +311,7 @@ def _rounding_operator() -> Any:
     return operator("exact_bfloat16", 1, llvm=lambda call: bind(call.args[0], _round), default=_cast_twice)
 
 
-def _cast_twice(call: Any) -> Expr:
+def _cast_twice(call: tvm.Call) -> Expr:
     narrow, wide = (dtype_of(call).replace("float32", kind) for kind in ("bfloat16", "float32"))
     return tvm.tirx.Cast(wide, tvm.tirx.Cast(narrow, call.args[0]))
 
@@ -326,7 +326,7 @@ def _round(x: Expr) -> Expr:
     return tvm.tirx.reinterpret(dtype_of(x), tvm.tirx.Select(tvm.tirx.EQ(x, x), rounded, nan))
 
 
-def _wrap(names: tuple[str, ...], width: dict[str, str], call: Any) -> Expr:
+def _wrap(names: tuple[str, ...], width: dict[str, str], call: tvm.Call) -> Expr:
     """A call as TVM's own expression; `names` of integers are computed in the dtype that `width` gives."""
     name, dtype = call.op.name.removeprefix(EXACT), dtype_of(call)
     element, lanes = dtype.partition("x")[::2]
@@ -336,9 +336,9 @@ def _wrap(names: tuple[str, ...], width: dict[str, str], call: Any) -> Expr:
     return tvm.tirx.Cast(dtype, _expression(call)(*(tvm.tirx.Cast(wide, operand) for operand in call.args)))
 
 
-def _expand(call: Any) -> Expr:
+def _expand(call: tvm.Call) -> Expr:
     return _expression(call)(*call.args)
 
 
-def _expression(call: Any) -> Any:
+def _expression(call: tvm.Call) -> Any:
     return getattr(tvm.tirx, call.op.name.removeprefix(EXACT))

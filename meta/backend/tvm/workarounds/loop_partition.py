@@ -19,7 +19,7 @@ OPTIONS: Final = {"s_tir.LoopPartition": {"no_unroll_loop_with_extent_one": True
 _COMPARISONS: Final = ("EQ", "NE", "LT", "LE", "GT", "GE")
 
 
-def keep_conditions(func: Any) -> Any:
+def keep_conditions(func: tvm.PrimFunc) -> Any:
     """`func` with comparisons of positions in conditions, such as `j <= i` of a mask, as operators that LoopPartition
     does not know, where they involve several variables."""
 
@@ -35,7 +35,7 @@ def keep_conditions(func: Any) -> Any:
     def of_select(select: Any) -> Any:
         return tvm.tirx.Select(kept(select.condition), select.true_value, select.false_value)
 
-    def of_call(call: Any) -> Any:
+    def of_call(call: tvm.Call) -> Any:
         if not getattr(call.op, "name", "").endswith(".if_then_else"):
             return call
         return tvm.tirx.if_then_else(kept(call.args[0]), *call.args[1:])

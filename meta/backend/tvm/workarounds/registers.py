@@ -16,21 +16,21 @@ from meta.backend.tvm.intrinsic import Expr, dtype_of, shared_value
 from meta.backend.tvm.workarounds.small_buffers import on_stack
 
 
-def values_in_registers(func: Any) -> Any:
+def values_in_registers(func: tvm.PrimFunc) -> Any:
     """`func` in which a statement computes each nested `Let` value before its use."""
     if not _has_nested(func):
         return func
     return tvm.structural_map(func, [(tvm.BufferStore, _in_store), (tvm.SeqStmt, _in_bindings)])
 
 
-def shared_values_in_registers(func: Any) -> Any:
+def shared_values_in_registers(func: tvm.PrimFunc) -> Any:
     """`func`, of a GPU, in which statements compute the values that several expressions share: TVM writes the text of
     others in place of their variables."""
     is_shared = any(shared_value(let.value) is not None for let in _lets(func))
     return values_in_registers(func) if is_shared else func
 
 
-def _in_store(store: Any) -> Any:
+def _in_store(store: tvm.BufferStore) -> Any:
     value, statements = _flattened(store.value)
     return tvm.SeqStmt([*statements, tvm.BufferStore(store.buffer, value, store.indices)]) if statements else store
 
@@ -68,13 +68,13 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     return tvm.structural_mutate(value, [(tirx.Let, body_of), (tvm.Var, lambda v, _: loads.get(v, v))]), statements
 
 
-def _lets(node: Any) -> list[Any]:
+def _lets(node: tvm.Object) -> list[Any]:
     lets: list[Any] = []
     tvm.structural_walk(node, (tirx.Let, lets.append))
     return lets
 
 
-def _has_nested(node: Any) -> bool:
+def _has_nested(node: tvm.Object) -> bool:
     """Whether the value of a variable binds another one, or is one that several expressions share."""
     return any(shared_value(let.value) is not None or _lets(let.value) for let in _lets(node))
 
@@ -83,7 +83,7 @@ def _lazy_variables(value: Expr) -> set[Any]:
     """The variables bound in operands of `if_then_else`, which computes only one operand."""
     variables: set[Any] = set()
 
-    def visit(call: Any) -> None:
+    def visit(call: tvm.Call) -> None:
         if getattr(call.op, "name", "").endswith(".if_then_else"):
             variables.update(let.var for operand in call.args[1:] for let in _lets(operand))
 

@@ -42,7 +42,7 @@ def _divisor_operator() -> Any:
     return operator("divisor", 1, default=_one_for_traps)
 
 
-def _one_for_traps(call: Any) -> Any:
+def _one_for_traps(call: tvm.Call) -> Any:
     (b,), dtype = call.args, dtype_of(call)
     traps = tvm.tirx.EQ(b, tvm.tirx.const(0, dtype))
     if not dtype.startswith("u"):

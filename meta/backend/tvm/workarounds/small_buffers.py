@@ -22,13 +22,13 @@ def on_stack() -> dict[str, Any]:
     return {_NOT_ON_HEAP: tvm.IntImm("bool", 1)}
 
 
-def small_buffers_on_stack(func: Any) -> Any:
+def small_buffers_on_stack(func: tvm.PrimFunc) -> Any:
     """`func` with the small buffers of static sizes in its parallel loops on the stack, from where LLVM moves them into
     registers."""
     return tvm.structural_map(func, (tvm.For, _with_buffers_on_stack))
 
 
-def _with_buffers_on_stack(loop: Any) -> Any:
+def _with_buffers_on_stack(loop: tvm.For) -> Any:
     is_parallel = int(loop.kind) == tirx.ForKind.PARALLEL
     return tvm.structural_map(loop, (tirx.AllocBuffer, _on_stack)) if is_parallel else loop
 

@@ -342,7 +342,7 @@ class _Largest:
 # --- vectors ---------------------------------------------------------------------------------------------------------
 
 
-def _every(block: Any, first: int, stride: int, lanes: int) -> Any:
+def _every(block: tvm.SBlock, first: int, stride: int, lanes: int) -> Any:
     """Every stride-th element of a block, from one on."""
     if stride == 1:
         return block

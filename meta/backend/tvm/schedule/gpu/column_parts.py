@@ -77,7 +77,7 @@ def in_order(sums: Sequence[ColumnSum]) -> list[int]:
     return sorted(range(len(sums)), key=lambda i: sums[i].mean is not None)
 
 
-def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: Any) -> Stmt:
+def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: tvm.Expr) -> Stmt:
     """Each thread adds its rows of the part."""
     threads, step_rows = group.row_threads, group.step_rows
     rows = group.rows_of(part)
@@ -104,7 +104,9 @@ def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: A
     return over_threads(group, threads, group.column_threads, body)
 
 
-def _add_threads(group: ColumnGroup, of_threads: Sequence[Any], parts: Sequence[Any], part: Any, block: Any) -> Stmt:
+def _add_threads(
+    group: ColumnGroup, of_threads: Sequence[Any], parts: Sequence[Any], part: Any, block: tvm.Expr
+) -> Stmt:
     """One thread for each column adds the sums of the threads."""
     rows, threads = group.rows_of(part), group.row_threads
 
@@ -236,7 +238,7 @@ class _Thread:
     def _number(self, number: Expr, position: int, row: Expr, column: Expr, lane: Any) -> Expr:
         """The summand of a row, with the elements in registers in place of their loads."""
 
-        def in_registers(load: Any) -> Any:
+        def in_registers(load: tvm.TensorLoad) -> Any:
             for x, buffer in zip(self.group.loads, self.loaded, strict=True):
                 if same_load(load, x):
                     return buffer[lane + position * self.group.lanes]

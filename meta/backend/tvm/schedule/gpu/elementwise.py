@@ -29,7 +29,7 @@ _INDEX_DTYPE: Final = "int64"
 _CHOICE: Final = ".if_then_else"
 
 
-def schedule_elementwise(func: Any, target: Any) -> Any:
+def schedule_elementwise(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: one kernel per output, or for all outputs where `merge_nests` applies. The rule applies if all blocks that
     remain after inlining are spatial and have loops."""
     del target
@@ -47,13 +47,13 @@ def schedule_elementwise(func: Any, target: Any) -> Any:
     return _load_both_sides(scheduled) if all(map(blocks.is_elementwise, all_blocks)) else scheduled
 
 
-def inline_producers(sch: Any) -> Any:
+def inline_producers(sch: tvm.Schedule) -> Any:
     """A schedule with spatial blocks computed in their consumers: arithmetic that is repeated a few times costs less
     than memory access on a GPU. Rules for reductions recognise the expressions that they add up."""
     return inline_blocks(sch, lambda producer: producer.is_repeated_little, share_in_sums=False)
 
 
-def bind_threads(sch: Any, loop: Any, thread_elements: int = 1) -> Any:
+def bind_threads(sch: tvm.Schedule, loop: tvm.LoopRV, thread_elements: int = 1) -> Any:
     """Bind a loop to blocks of threads with `thread_elements` iterations per thread; returns the threads' loop.
 
     Iterations of a thread are a block's threads apart, so that adjacent threads access adjacent elements."""
@@ -79,7 +79,7 @@ def choose_thread_elements(block: ComputeBlock) -> int:
     return next(n for n in counts if n == 1 or total >= n * limits.BUSY_THREADS)
 
 
-def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
+def _bind_nest(sch: tvm.Schedule, nest: list[ComputeBlock]) -> None:
     """Bind the loops around the blocks of one loop nest."""
     block = nest[0]
     if blocks.volume(block.extents) == 0:
@@ -105,7 +105,7 @@ def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
     sch.vectorize(vector)
 
 
-def _bind_random_nest(sch: Any, loop: Any, sharing: int) -> None:
+def _bind_random_nest(sch: tvm.Schedule, loop: tvm.LoopRV, sharing: int) -> None:
     """Bind a loop over elements that share blocks of random bits: a thread has whole vectors of all that share one."""
     threads = philox.LANES // limits.ELEMENTWISE_LANES
     outer, element, thread, vector = sch.split(loop, factors=[None, sharing, threads, limits.ELEMENTWISE_LANES])
@@ -195,7 +195,7 @@ def _computes_in_halves(block: ComputeBlock) -> bool:
     return bool(computed)
 
 
-def _load_both_sides(func: Any) -> Any:
+def _load_both_sides(func: tvm.PrimFunc) -> Any:
     """`func` with both values of each selection loaded before the condition is evaluated.
 
     TVM emits a branch that loads one value after the condition's own load has arrived. Only elementwise blocks may load

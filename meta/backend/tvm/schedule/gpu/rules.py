@@ -37,7 +37,7 @@ Rule = Callable[[Any, Any], Any]
 """(function, target) -> the scheduled function, or None if the rule does not apply."""
 
 
-def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
+def schedule_gpu(func: tvm.PrimFunc, pattern: str, target: tvm.Target) -> Any:
     """The function with its loops bound to blocks and threads."""
     func = launch_loops(func)
     if str(func.body.block.name_hint) != "root":
@@ -55,12 +55,12 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
         return _exact_constants(separate)
 
 
-def _is_empty(func: Any) -> bool:
+def _is_empty(func: tvm.PrimFunc) -> bool:
     """Whether a block has no elements. The rules would allocate buffers of size 0, which TVM does not compile."""
     return any(blocks.volume(b.extents) == 0 for b in blocks.read_blocks(func))
 
 
-def _exact_constants(func: Any) -> Any:
+def _exact_constants(func: tvm.PrimFunc) -> Any:
     """`func` with constants in a form whose text is right and compiles. TVM writes float64 with 15 decimals; NaN and
     infinities of bfloat16, float32 with more digits than it holds near its smallest numbers, and reinterpreted literals
     do not compile."""
@@ -77,7 +77,7 @@ def _exact_constants(func: Any) -> Any:
             return tvm.FloatImm(dtype, rounded(value, dtype))
         return number
 
-    def of_bits(call: Any) -> Any:
+    def of_bits(call: tvm.Call) -> Any:
         if str(getattr(call.op, "name", "")) != "tirx.reinterpret" or not isinstance(call.args[0], tvm.IntImm):
             return call
         dtype, bits = str(call.ty.dtype), int(call.args[0].value)
@@ -89,7 +89,7 @@ def _exact_constants(func: Any) -> Any:
     return tvm.structural_map(tvm.structural_map(func, (tvm.Call, of_bits)), (tvm.FloatImm, to_bits))
 
 
-def _apply(rule: Rule, func: Any, target: Any) -> Any:
+def _apply(rule: Rule, func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """The function that the rule returns, or None if the rule does not apply, fails or violates a check.
 
     TVM's primitives raise ScheduleError, its internal checks TVMError and ValueError; dlight's rules raise the other
@@ -104,14 +104,14 @@ def _apply(rule: Rule, func: Any, target: Any) -> Any:
 def _dlight(name: str) -> Rule:
     """A rule of TVM's dlight library."""
 
-    def apply(func: Any, target: Any) -> Any:
+    def apply(func: tvm.PrimFunc, target: tvm.Target) -> Any:
         sch = getattr(tvm.dlight.gpu, name)().apply(func, target, False)
         return None if sch is None else sch.mod["main"]
 
     return apply
 
 
-def _schedule_matmul(func: Any, target: Any) -> Any:
+def _schedule_matmul(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: dlight's tiles in shared memory, for floats of 32 and 64 bits.
 
     For narrower dtypes dlight uses tensor cores, and crashes the process on functions that do not fit them."""
