@@ -10,6 +10,8 @@ class Var(Expr):
 class Buffer(Expr):
     """The variable of memory with a shape."""
 
+    def __getitem__(self, index: Any) -> Expr: ...
+
 class PrimFunc(Object):
     """A loop program."""
 

@@ -185,12 +185,12 @@ def fuse_loops(sch: tvm.Schedule, loops: Sequence[Any]) -> Any:
 # Extents.
 
 
-def as_int(extent: Any) -> Any:
+def as_int(extent: tvm.Expr | int) -> Any:
     """A static extent as an `int`; a symbolic one unchanged."""
     return int(extent) if isinstance(extent, (int, tvm.IntImm)) else extent
 
 
-def is_one(extent: Any) -> bool:
+def is_one(extent: tvm.Expr | int) -> bool:
     return isinstance(extent, tvm.IntImm) and int(extent) == 1
 
 
@@ -218,7 +218,7 @@ def volume(extents: Sequence[Any]) -> int | None:
     return total
 
 
-def lower_bound(extent: Any) -> int:
+def lower_bound(extent: tvm.Expr | int) -> int:
     """A static extent, or the lower bound that a symbolic extent's name promises, 0 without one."""
     if isinstance(extent, int):
         return extent
@@ -256,7 +256,7 @@ def called(node: tvm.Object) -> set[str]:
     return names
 
 
-def uses_variable(expr: Any, var: tvm.Var) -> bool:
+def uses_variable(expr: tvm.Expr, var: tvm.Var) -> bool:
     """Whether `expr` contains the variable."""
     used = False
 

@@ -224,7 +224,7 @@ def with_parameters(func: tvm.PrimFunc, buffers: list[Any]) -> Any:
 # Results over operands.
 
 
-def may_share(func: tvm.PrimFunc, operand: Any, result: Any) -> bool:
+def may_share(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> bool:
     """Whether the scheduled `func` stays right when the buffers `operand` and `result` are the same memory.
 
     It does when the operand has had its last read before the result is written. The block that writes an element may
@@ -238,7 +238,7 @@ def may_share(func: tvm.PrimFunc, operand: Any, result: Any) -> bool:
     return _own_elements_only(statements[writers[0]], operand, result)
 
 
-def merged(func: tvm.PrimFunc, operand: Any, result: Any) -> Any:
+def merged(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> Any:
     """`func` without the parameter `result`: what it wrote there it writes to `operand`."""
     body = tvm.structural_map(func.body, (tvm.Var, lambda v: operand if v.same_as(result) else v))
     params = [p for p in func.params if not p.same_as(result)]
@@ -251,7 +251,7 @@ def _statements(func: tvm.PrimFunc) -> list[Any]:
     return list(body.seq) if isinstance(body, tvm.SeqStmt) else [body]
 
 
-def _own_elements_only(statement: tvm.Object, operand: Any, result: Any) -> bool:
+def _own_elements_only(statement: tvm.Object, operand: tvm.Buffer, result: tvm.Buffer) -> bool:
     """Whether each element of the operand has had its last read when that element of the result is written: all reads
     are in the one block that writes, or in blocks before it in the same loops, at the position that is written."""
     if not _loads(statement, operand):

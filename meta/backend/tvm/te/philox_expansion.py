@@ -89,7 +89,7 @@ def _body_at(loop: tvm.For, position: Expr) -> Any:
     """A copy of a loop's body at a position, with new variables."""
     values: dict[Any, Expr] = {loop.loop_var: position}
 
-    def rename(let: Any) -> None:
+    def rename(let: Expr) -> None:
         values[let.var] = tirx.Var(str(let.var.name), dtype_of(let.var))
 
     tvm.structural_walk(loop.body, (tirx.Let, rename))

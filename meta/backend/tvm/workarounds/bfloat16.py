@@ -41,7 +41,7 @@ def _has_bfloat16(target: tvm.Target) -> bool:
 
 
 def _repeat_loads(node: tvm.Object) -> Any:
-    def repeat(let: Any) -> Any:
+    def repeat(let: Expr) -> Any:
         if not _loads_bfloat16(let.value):
             return let
         # The variables inside have been visited before the value was put there.
@@ -50,14 +50,14 @@ def _repeat_loads(node: tvm.Object) -> Any:
     return tvm.structural_map(node, (tirx.Let, repeat))
 
 
-def _loads_bfloat16(value: Any) -> bool:
+def _loads_bfloat16(value: Expr) -> bool:
     def stop(load: tvm.TensorLoad) -> Any:
         return tvm.ffi.VisitInterrupt(True) if "bfloat16" in dtype_of(load) else None
 
     return tvm.structural_walk(value, (tvm.TensorLoad, stop)) is not None
 
 
-def _float_variable(let: Any) -> Any:
+def _float_variable(let: Expr) -> Any:
     """A `Let` of a variable of bfloat16 as one of float32."""
     if dtype_of(let.var) != "bfloat16":
         return let
@@ -122,7 +122,7 @@ def _store_bits(func: tvm.PrimFunc, buffers: dict[Any, Any]) -> Any:
     return tvm.structural_map(func, [*accesses, *allocations])
 
 
-def _cast(cast: Any) -> Any:
+def _cast(cast: Expr) -> Any:
     """A cast; instead of a bfloat16 it casts the float32 with its value."""
     if dtype_of(cast.value) != "bfloat16" or dtype_of(cast) == "bfloat16":
         return cast
@@ -144,7 +144,7 @@ def _number(value: Any) -> Expr:
     return tirx.Cast("float32", value) if number is None else number
 
 
-def _is_held(number: Any) -> bool:
+def _is_held(number: Expr) -> bool:
     """Whether bfloat16 holds a float32 for certain, as it holds a choice between such numbers (a maximum, for
     example)."""
     if isinstance(number, tirx.Select):
@@ -160,7 +160,7 @@ def _is_held(number: Any) -> bool:
     return rounded_to_bfloat16(number) is number
 
 
-def _bits(value: Any) -> Expr:
+def _bits(value: Expr) -> Expr:
     """The bits of a bfloat16 as a uint16."""
     if isinstance(value, tvm.TensorLoad):
         return tirx.reinterpret("uint16", value)
@@ -173,7 +173,7 @@ def _bits(value: Any) -> Expr:
     return tirx.shift_right(tirx.reinterpret("uint32", _number(value)), tirx.const(_SHIFT, "uint32")).astype("uint16")
 
 
-def _of_choice(value: Any, of: Callable[[Any], Expr]) -> Expr | None:
+def _of_choice(value: Expr, of: Callable[[Any], Expr]) -> Expr | None:
     """`of` of the operands between which an expression chooses, or of the body of a `Let`; None for others."""
     if isinstance(value, tirx.Select):
         return tirx.Select(value.condition, of(value.true_value), of(value.false_value))
@@ -184,7 +184,7 @@ def _of_choice(value: Any, of: Callable[[Any], Expr]) -> Expr | None:
     return None
 
 
-def _is_call(value: Any, name: str) -> bool:
+def _is_call(value: Expr, name: str) -> bool:
     """Whether it calls an operator of TVM, whose names begin with different namespaces."""
     return isinstance(value, tvm.Call) and getattr(value.op, "name", "").rpartition(".")[2] == name
 
@@ -237,7 +237,7 @@ def _bound_values(loop: tvm.For) -> dict[Any, Any]:
     return values
 
 
-def _depends(value: Any, variable: tvm.Var, values: dict[Any, Any], analyzer: Any) -> bool:
+def _depends(value: Expr, variable: tvm.Var, values: dict[Any, Any], analyzer: Any) -> bool:
     """Whether a value depends on a variable, once the indices in it are simplified: (i * 8 + j) // 8 is i for j < 8."""
     while not (variables := _variables(value)).isdisjoint(values):
         value = tvm.structural_map(value, (tvm.Var, lambda v: values.get(v, v)))
@@ -249,7 +249,7 @@ def _depends(value: Any, variable: tvm.Var, values: dict[Any, Any], analyzer: An
     return variable in _variables(analyzer.simplify(value))
 
 
-def _variables(value: Any) -> set[Any]:
+def _variables(value: Expr) -> set[Any]:
     variables: set[Any] = set()
     tvm.structural_walk(value, (tvm.Var, variables.add))
     return variables

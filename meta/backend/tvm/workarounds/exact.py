@@ -94,7 +94,7 @@ def exact(func: tvm.PrimFunc, *, across_threads: bool = False) -> Any:
     whether integer sums stay as well, because TVM recognises by their form what several threads reduce."""
     names = {getattr(tvm.tirx, name): name for name in _BINARY}
 
-    def replace(x: Any) -> Any:
+    def replace(x: Expr) -> Any:
         return _protected(names[type(x)], x)
 
     if _has_integer_data(func):
@@ -119,7 +119,7 @@ def _has_integer_data(func: tvm.PrimFunc) -> bool:
     ]) is not None  # fmt: skip
 
 
-def _stop_at_integer(x: Any) -> Any:
+def _stop_at_integer(x: Expr) -> Any:
     return tvm.ffi.VisitInterrupt(True) if dtype_of(x) in dtypes.INTS else None
 
 
@@ -131,10 +131,10 @@ def _wrapping(store: tvm.BufferStore) -> Any:
 
     positions: dict[int, Any] = {}  # parts of indices by their addresses
 
-    def is_data(x: Any) -> bool:
+    def is_data(x: Expr) -> bool:
         return x.__chandle__() not in positions and _is_data(x, variables)
 
-    def replace(x: Any) -> Any:
+    def replace(x: Expr) -> Any:
         dtype, operands = dtype_of(x), [x.a] if isinstance(x, tvm.tirx.BitwiseNot) else [x.a, x.b]
         if dtype not in dtypes.INTS:
             return x
@@ -147,7 +147,7 @@ def _wrapping(store: tvm.BufferStore) -> Any:
     return store if value.same_as(store.value) else tvm.BufferStore(store.buffer, value, store.indices)
 
 
-def _is_data(x: Any, variables: list[Any]) -> bool:
+def _is_data(x: Expr, variables: list[Any]) -> bool:
     """Whether an integer is computed from a tensor's elements or a cast, not only from loop variables and sizes."""
     if isinstance(x, tvm.IntImm):
         return False
@@ -181,7 +181,7 @@ def subtract(a: Expr, b: Expr) -> Expr:
     return _protected("Sub", tvm.tirx.Sub(a, b))
 
 
-def _protected(name: str, x: Any) -> Any:
+def _protected(name: str, x: Expr) -> Any:
     dtype = dtype_of(x.a)
     if dtype not in dtypes.FLOATS:
         return x
@@ -197,7 +197,7 @@ def _result(name: str, dtype: str) -> str:
     return dtype if name in ("Add", "Sub", "Mul", "Div") else "bool"
 
 
-def _rounding(x: Any) -> Any:
+def _rounding(x: Expr) -> Any:
     """A cast that rounds even if it is cast back: TVM casts bfloat16 back without, and literals."""
     dtype, value = dtype_of(x), x.value
     literal = opaque(value) if isinstance(value, tvm.FloatImm) else value
@@ -214,7 +214,7 @@ def _rounding(x: Any) -> Any:
     return tvm.tirx.Cast("bfloat16", rounded_to_bfloat16(wide))
 
 
-def rounded_to_bfloat16(value: Any) -> Expr:
+def rounded_to_bfloat16(value: Expr) -> Expr:
     """A float32 rounded to a value of bfloat16, still as a float32, by an operator that the simplifier does not know; a
     value that is such a call itself."""
     if isinstance(value, tvm.Call) and value.op.same_as(_rounding_operator()):
@@ -229,7 +229,7 @@ def _stored_once_rounded(store: tvm.BufferStore) -> Any:
     return tvm.BufferStore(store.buffer, tvm.tirx.Cast("bfloat16", store.value.value.args[0]), store.indices)
 
 
-def _is_rounded(value: Any) -> bool:
+def _is_rounded(value: Expr) -> bool:
     """Whether a value is a cast to bfloat16 of what `_rounding` has rounded."""
     is_cast = isinstance(value, tvm.tirx.Cast) and isinstance(value.value, tvm.Call)
     return is_cast and bool(value.value.op.same_as(_rounding_operator()))
@@ -262,22 +262,22 @@ def _plain_reduction(block: tvm.SBlock, *, across_threads: bool) -> Any:
     return tvm.structural_map(block, (tvm.Call, restore))
 
 
-def _operation(x: Any) -> str:
+def _operation(x: Expr) -> str:
     name = getattr(x.op, "name", "") if isinstance(x, tvm.Call) else ""
     name = name.removeprefix(EXACT) if name.startswith(EXACT) else ""
     return name if name in operators() else ""
 
 
-def is_literal(x: Any) -> bool:
+def is_literal(x: Expr) -> bool:
     """Whether an expression is a floating literal or an opaque one."""
     return isinstance(x, tvm.FloatImm) or _is_opaque(x)
 
 
-def _is_opaque(x: Any) -> bool:
+def _is_opaque(x: Expr) -> bool:
     return isinstance(x, tvm.Call) and x.op.same_as(_literal_operator()) and isinstance(x.args[0], tvm.FloatImm)
 
 
-def _reads(x: Any, buffers: list[Any]) -> bool:
+def _reads(x: Expr, buffers: list[Any]) -> bool:
     matches: list[bool] = []
     tvm.structural_walk(x, (tvm.TensorLoad, lambda load: matches.append(any(map(load.source.same_as, buffers)))))
     return any(matches)

@@ -39,7 +39,7 @@ def truncate_offset_floors(func: tvm.PrimFunc) -> Any:
         is_offset = is_fixed and not _is_sum(node.a, ranges) and _moves(node.a, ranges)
         return _truncated(node, least(node.a)) if is_offset else node
 
-    def index(i: Any) -> Any:
+    def index(i: tvm.Expr) -> Any:
         return tvm.structural_map(i, ((tirx.FloorDiv, tirx.FloorMod), truncated))
 
     def load(node: tvm.Object) -> Any:
@@ -77,7 +77,7 @@ def _sizes(func: tvm.PrimFunc) -> set[Any]:
     return {extent for shape in shapes for extent in shape if isinstance(extent, tvm.Var)}
 
 
-def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
+def _is_sum(x: tvm.Expr, variables: dict[Any, Any]) -> bool:
     """Whether x adds loop variables, multiples of them, and floored quotients and remainders of such sums."""
     if isinstance(x, tirx.Add):
         return _is_sum(x.a, variables) and _is_sum(x.b, variables)
@@ -88,7 +88,7 @@ def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
     return isinstance(x, tvm.Var) and x in variables
 
 
-def _moves(x: Any, variables: dict[Any, Any]) -> bool:
+def _moves(x: tvm.Expr, variables: dict[Any, Any]) -> bool:
     """Whether x depends on loop variables. What is computed of sizes alone has no range that TVM could use."""
     read: list[Any] = []
     tvm.structural_walk(x, (tvm.Var, read.append))

@@ -23,16 +23,16 @@ def keep_conditions(func: tvm.PrimFunc) -> Any:
     """`func` with comparisons of positions in conditions, such as `j <= i` of a mask, as operators that LoopPartition
     does not know, where they involve several variables."""
 
-    def replace(comparison: Any) -> Any:
+    def replace(comparison: tvm.Expr) -> Any:
         if dtype_of(comparison.a) not in dtypes.INTS or _has_loads(comparison) or not _has_two_variables(comparison):
             return comparison
         name = type(comparison).__name__
         return tvm.tirx.call_intrin("bool", operators()[name], comparison.a, comparison.b)
 
-    def kept(condition: Any) -> Any:
+    def kept(condition: tvm.Expr) -> Any:
         return tvm.structural_map(condition, (tuple(getattr(tvm.tirx, name) for name in _COMPARISONS), replace))
 
-    def of_select(select: Any) -> Any:
+    def of_select(select: tvm.Expr) -> Any:
         return tvm.tirx.Select(kept(select.condition), select.true_value, select.false_value)
 
     def of_call(call: tvm.Call) -> Any:
@@ -43,7 +43,7 @@ def keep_conditions(func: tvm.PrimFunc) -> Any:
     return tvm.structural_map(func, [(tvm.tirx.Select, of_select), (tvm.Call, of_call)])
 
 
-def _has_loads(x: Any) -> bool:
+def _has_loads(x: tvm.Expr) -> bool:
     """Whether an expression reads elements. Their width stays as it is where TVM narrows positions, and LoopPartition
     divides no loop by them."""
     loads: list[Any] = []
@@ -51,7 +51,7 @@ def _has_loads(x: Any) -> bool:
     return bool(loads)
 
 
-def _has_two_variables(x: Any) -> bool:
+def _has_two_variables(x: tvm.Expr) -> bool:
     variables: list[Any] = []
     tvm.structural_walk(x, (tvm.tirx.Var, lambda v: None if any(map(v.same_as, variables)) else variables.append(v)))
     return len(variables) > 1

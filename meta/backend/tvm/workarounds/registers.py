@@ -55,7 +55,7 @@ def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
     loads: dict[Any, Expr] = {}
     statements: list[Any] = []
 
-    def body_of(let: Any, mutator: Any) -> Expr:
+    def body_of(let: Expr, mutator: Any) -> Expr:
         if let.var in lazy:
             return mutator.default_mutate(let)
         if let.var not in loads:  # an expression may occur several times

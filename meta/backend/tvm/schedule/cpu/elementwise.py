@@ -146,7 +146,7 @@ def _periods(block: ComputeBlock) -> dict[int, int]:
     return periods
 
 
-def _is_below(extent: Any, least: int) -> bool:
+def _is_below(extent: tvm.Expr | int | None, least: int) -> bool:
     """Whether a static extent is smaller: tiles of windows of 3 x 3 would be empty for the most part."""
     return isinstance(extent, int) and extent < least
 
@@ -196,7 +196,7 @@ def is_parallel_work(block: ComputeBlock, total: int | None) -> bool:
     )
 
 
-def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
+def choose_vector_lanes(block: ComputeBlock, extent: tvm.Expr | int | None) -> int | None:
     """Vector lanes for a loop that calls transcendental functions, None for other loops.
 
     Of 4, 2 or 1 registers the most that divide the extent; one register with a tail for long or symbolic extents."""
@@ -209,7 +209,7 @@ def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
     return next(dividing, native if extent >= limits.LEAST_TAIL_VECTORS * native else None)
 
 
-def _choose_short_row_lanes(block: ComputeBlock, extent: Any) -> int | None:
+def _choose_short_row_lanes(block: ComputeBlock, extent: tvm.Expr | int | None) -> int | None:
     """Lanes, at most one register, for a row that LLVM would unroll; None for other extents.
 
     Without explicit vectors, bias_add of 64x64x28x28 took 16.2 ms on one thread, with them 1.6."""
@@ -229,7 +229,7 @@ def _without_keys(block: ComputeBlock) -> list[Any]:
     return [load.source for load in loads if not all(isinstance(i, tvm.IntImm) for i in load.indices)]
 
 
-def _has_wide_tail(block: ComputeBlock, extent: Any, vector_lanes: int) -> bool:
+def _has_wide_tail(block: ComputeBlock, extent: tvm.Expr | int | None, vector_lanes: int) -> bool:
     """Whether a static loop with 64-bit indices leaves a tail, whose bounds check TVM narrows on one side only."""
     return isinstance(extent, int) and extent % vector_lanes != 0 and block.index_dtype == "int64"
 

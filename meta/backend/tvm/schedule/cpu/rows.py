@@ -274,11 +274,11 @@ def _has_overlapping_windows(block: ComputeBlock, column_axis: int) -> bool:
     )
 
 
-def _is_scaled(index: Any, variable: tvm.Var) -> bool:
+def _is_scaled(index: tvm.Expr, variable: tvm.Var) -> bool:
     """Whether the index multiplies or divides the variable."""
     scaled = False
 
-    def visit(expr: Any) -> None:
+    def visit(expr: tvm.Expr) -> None:
         nonlocal scaled
         scaled = scaled or blocks.uses_variable(expr, variable)
 

@@ -214,5 +214,5 @@ def distinct_loads(expressions: Sequence[Expr]) -> list[Any]:
     return loads
 
 
-def same_load(a: Any, b: Any) -> bool:
+def same_load(a: tvm.Expr, b: tvm.Expr) -> bool:
     return a.source.same_as(b.source) and all(map(tvm.structural_equal, a.indices, b.indices))

@@ -151,7 +151,7 @@ def _only_compares_indices(block: ComputeBlock) -> bool:
     """Whether elements of `_INDEX_DTYPE` are compared with positions, and nothing else."""
     compared = list[Any]()
 
-    def visit(comparison: Any) -> None:
+    def visit(comparison: tvm.Expr) -> None:
         compared.extend(side for side in (comparison.a, comparison.b) if isinstance(side, tvm.TensorLoad))
 
     tvm.structural_walk(block.node.body, (tvm.tirx.EQ, visit))
@@ -173,7 +173,7 @@ def _is_along_rows(block: ComputeBlock) -> bool:
         is_aligned = isinstance(length, int) and length % limits.ELEMENTWISE_LANES == 0
         return is_aligned and indices[-1].same_as(last) and not any(uses(i) for i in indices[:-1])
 
-    def uses(index: Any) -> bool:
+    def uses(index: tvm.Expr) -> bool:
         return blocks.uses_variable(index, last)
 
     loads = [(load.indices, load.source.shape) for load in blocks.list_loads(block)]
@@ -186,7 +186,7 @@ def _computes_in_halves(block: ComputeBlock) -> bool:
     arithmetic."""
     computed: list[Any] = []
 
-    def visit(expr: Any) -> None:
+    def visit(expr: tvm.Expr) -> None:
         if str(expr.ty.dtype) in HALVES and not getattr(getattr(expr, "op", None), "name", "").endswith(_CHOICE):
             computed.append(expr)
 
@@ -215,7 +215,7 @@ def _load_both_sides(func: tvm.PrimFunc) -> Any:
     return tvm.structural_map(func, (tvm.tirx.Select, bind_sides))
 
 
-def _has_load(value: Any) -> bool:
+def _has_load(value: tvm.Expr) -> bool:
     loads: list[Any] = []
     tvm.structural_walk(value, (tvm.TensorLoad, loads.append))
     return bool(loads)
