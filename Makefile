@@ -113,6 +113,7 @@ fuzz: $(VENV)/.dev
 # Random programs, compiled in several ways; FUZZ_PROGRAMS_ARGS="10000 --workers 2" takes an hour or two.
 fuzz-programs: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_programs $(FUZZ_PROGRAMS_ARGS)
+	$(ONE_THREAD) $(BIN)/python -m scripts.fuzz_kernels 500
 
 attack: $(VENV)/.dev
 	$(ONE_THREAD) $(BIN)/python -m tests.attack $(ATTACK_ARGS)

@@ -12,6 +12,8 @@ from meta.errors import DeviceError
 
 WARP: Final = 32
 """Threads of a CUDA device that run together."""
+MAX_THREADS: Final = 1024
+"""Threads of a block on a CUDA device, at most."""
 CUDA: Final = 2
 """DLPack's number of the device kind."""
 

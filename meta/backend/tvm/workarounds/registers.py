@@ -8,6 +8,7 @@ keeps in registers.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
@@ -46,26 +47,56 @@ def _in_bindings(sequence: Any) -> Any:
     return tvm.SeqStmt(out) if len(out) > len(sequence.seq) else sequence
 
 
-def _flattened(value: Expr) -> tuple[Expr, list[Any]]:
-    """`value` with loads in place of variables, and the statements that store what they load. Variables in operands of
-    `if_then_else` stay: the loads of an operand that is not taken may be out of bounds."""
-    if not _has_nested(value):
+def _flattened(value: Expr, outer: Mapping[Any, Expr] | None = None) -> tuple[Expr, list[Any]]:
+    """`value` with loads in place of variables, and the statements that store what they load. Values in an operand of
+    `if_then_else` are computed in a branch: the loads of an operand that is not taken may be out of bounds.
+
+    outer: the loads of variables that an expression around `value` binds."""
+    if outer is None and not _has_nested(value):
         return value, []
-    lazy = _lazy_variables(value)
-    loads: dict[Any, Expr] = {}
+    loads: dict[Any, Expr] = dict(outer or {})
     statements: list[Any] = []
 
-    def body_of(let: Expr, mutator: Any) -> Expr:
-        if let.var in lazy:
-            return mutator.default_mutate(let)
+    def of_let(let: Expr, mutator: Any) -> Expr:
         if let.var not in loads:  # an expression may occur several times
             stored = mutator.mutate(let.value)
-            buffer = tirx.decl_buffer((1,), dtype_of(stored), "value", scope="local")
-            statements.extend([tirx.AllocBuffer(buffer, on_stack()), tvm.BufferStore(buffer, stored, [0])])
-            loads[let.var] = tirx.BufferLoad(buffer, [0])
+            register = _Register(dtype_of(stored))
+            statements.extend([register.allocation(), register.store(stored)])
+            loads[let.var] = register.load()
         return mutator.mutate(let.body)
 
-    return tvm.structural_mutate(value, [(tirx.Let, body_of), (tvm.Var, lambda v, _: loads.get(v, v))]), statements
+    def of_call(call: tvm.Call, mutator: Any) -> Expr:
+        is_choice = getattr(call.op, "name", "").endswith(".if_then_else")
+        if not is_choice or not any(map(_lets, call.args[1:])):
+            return mutator.default_mutate(call)
+        condition, register = mutator.mutate(call.args[0]), _Register(dtype_of(call))
+        results = [_flattened(operand, loads) for operand in call.args[1:]]
+        branches = [tvm.SeqStmt([*s, register.store(r)]) if s else register.store(r) for r, s in results]
+        statements.extend([register.allocation(), tirx.IfThenElse(condition, *branches)])
+        return register.load()
+
+    changes = [(tirx.Let, of_let), (tvm.Call, of_call), (tvm.Var, lambda v, _: loads.get(v, v))]
+    return tvm.structural_mutate(value, changes), statements
+
+
+class _Register:
+    """A buffer of one value, which LLVM keeps in a register. Bools are kept as bytes: TVM's LLVM code reads vectors of
+    bools from elsewhere than it wrote them."""
+
+    def __init__(self, dtype: str) -> None:
+        self.dtype, self.kept = dtype, dtype.replace("bool", "uint8")
+        self.buffer = tirx.decl_buffer((1,), self.kept, "value", scope="local")
+
+    def allocation(self) -> Any:
+        return tirx.AllocBuffer(self.buffer, on_stack())
+
+    def store(self, value: Expr) -> Any:
+        kept = value if self.kept == self.dtype else tirx.Cast(self.kept, value)
+        return tvm.BufferStore(self.buffer, kept, [0])
+
+    def load(self) -> Expr:
+        load = tirx.BufferLoad(self.buffer, [0])
+        return load if self.kept == self.dtype else tirx.Cast(self.dtype, load)
 
 
 def _lets(node: tvm.Object) -> list[Any]:
@@ -77,15 +108,3 @@ def _lets(node: tvm.Object) -> list[Any]:
 def _has_nested(node: tvm.Object) -> bool:
     """Whether the value of a variable binds another one, or is one that several expressions share."""
     return any(shared_value(let.value) is not None or _lets(let.value) for let in _lets(node))
-
-
-def _lazy_variables(value: Expr) -> set[Any]:
-    """The variables bound in operands of `if_then_else`, which computes only one operand."""
-    variables: set[Any] = set()
-
-    def visit(call: tvm.Call) -> None:
-        if getattr(call.op, "name", "").endswith(".if_then_else"):
-            variables.update(let.var for operand in call.args[1:] for let in _lets(operand))
-
-    tvm.structural_walk(value, (tvm.Call, visit))
-    return variables

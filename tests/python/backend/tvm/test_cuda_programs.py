@@ -20,6 +20,7 @@ from meta.backend.tvm import library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.lowering import pipeline
 from meta.backend.tvm.schedule.buffers import relax_alignment
+from meta.backend.tvm.schedule.gpu import checks
 from meta.device import CPU, device
 from meta.interpreter.run import run
 from meta.ir.expr import Call
@@ -343,3 +344,31 @@ def test_results_that_nothing_reads_need_no_memory(monkeypatch: pytest.MonkeyPat
     kernels = [f for f in planned.module.functions.values() if isinstance(f, tvm.PrimFunc)]
     assert kernels
     assert not any("alloc_buffer" in str(f) for f in kernels)
+
+
+def _gradient(loss: Any) -> Any:
+    """The function that computes the gradient of a loss by its first argument."""
+
+    def function(x: Any, *others: Any) -> Any:
+        x = x.detach()
+        x.requires_grad = True
+        return meta.autograd.grad([loss(x, *others)], [x])[0]
+
+    return function
+
+
+@pytest.mark.parametrize(
+    ("loss", "dtype"),
+    [(meta.nll_loss, "int64"), (meta.cross_entropy, "int64"), (meta.mse_loss, "float32"),
+     (meta.binary_cross_entropy_with_logits, "float32")],
+    ids=lambda value: getattr(value, "__name__", value),
+)  # fmt: skip
+def test_gradients_of_losses_have_threads_for_all_elements(
+    loss: Any, dtype: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """dlight puts a sum to one element and the gradient of 2**21 elements that reads it into one block of threads."""
+    x = meta.zeros((512, 4096))
+    target = meta.zeros((512,) if dtype == "int64" else (512, 4096), dtype=dtype)
+    planned = plan(meta.trace(_gradient(loss)).record(x, target).module, monkeypatch)
+    kernels = {str(n.name_hint): f for n, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)}
+    assert max(map(checks.serial_work, kernels.values())) < x.size // 64

@@ -1,10 +1,12 @@
-"""Checks of scheduled CUDA functions: TVM compiles schedules that violate them without an error, to wrong kernels."""
+"""Checks of scheduled CUDA functions: TVM compiles schedules that violate them without an error, to wrong or serial
+kernels."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import MAX_THREADS
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.te.loops import LAUNCHES
 
@@ -37,6 +39,37 @@ def runs_on_device(func: tvm.PrimFunc) -> bool:
 
     visit(func.body, False, True)
     return all(statements_on_device)
+
+
+def serial_work(func: tvm.PrimFunc) -> int:
+    """The most iterations of a kernel that has fewer threads than two blocks may have, 0 if every kernel has more.
+
+    dlight's rules put a reduction to one element and every block that reads it into one block of threads, however many
+    elements the others have."""
+    few, work = 2 * MAX_THREADS, 0
+
+    def visit(statement: tvm.Object, threads: int, iterations: int) -> None:
+        nonlocal work
+        if isinstance(statement, tvm.For):
+            extent = int(statement.extent) if isinstance(statement.extent, tvm.IntImm) else None
+            is_bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
+            if extent is None:
+                threads, extent = (few if is_bound else threads), 1
+            visit(statement.body, threads * extent if is_bound else threads, iterations * (1 if is_bound else extent))
+        elif isinstance(statement, tvm.SeqStmt):
+            for part in statement.seq:
+                visit(part, threads, iterations)
+        elif isinstance(statement, tvm.SBlockRealize):
+            visit(statement.block.body, threads, iterations)
+        elif isinstance(statement, tvm.tirx.IfThenElse):
+            for case in (statement.then_case, statement.else_case):
+                if case is not None:
+                    visit(case, threads, iterations)
+        elif isinstance(statement, tvm.BufferStore) and threads < few:
+            work = max(work, threads * iterations)
+
+    visit(func.body, 1, 1)
+    return work
 
 
 def is_race_free(func: tvm.PrimFunc) -> bool:

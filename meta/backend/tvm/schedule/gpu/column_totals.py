@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.devices import MAX_THREADS
 from meta.backend.tvm.schedule.gpu.column_group import ColumnGroup
 from meta.backend.tvm.schedule.gpu.column_parts import over_threads, squares_about
 from meta.backend.tvm.schedule.gpu.loops import (
@@ -25,7 +26,6 @@ from meta.backend.tvm.schedule.gpu.loops import (
     thread_loop,
     zero_of,
 )
-from meta.backend.tvm.schedule.gpu.rows import MAX_THREADS
 from meta.backend.tvm.schedule.nest import substitute
 
 Expr = Any

@@ -16,6 +16,7 @@ from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import shared
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
@@ -196,7 +197,8 @@ def _computes_in_halves(block: ComputeBlock) -> bool:
 
 
 def _load_both_sides(func: tvm.PrimFunc) -> Any:
-    """`func` with both values of each selection loaded before the condition is evaluated.
+    """`func` with both values of each selection loaded before the condition is evaluated, as shared values: TVM's
+    analyser refuses a variable whose value it simplifies twice.
 
     TVM emits a branch that loads one value after the condition's own load has arrived. Only elementwise blocks may load
     both: their operands have an element at every position. Values without loads stay as they are, because TVM fails to
@@ -209,7 +211,7 @@ def _load_both_sides(func: tvm.PrimFunc) -> Any:
         variables = [tvm.tirx.Var("side", str(side.ty.dtype)) for side in sides]
         expr = tvm.tirx.Select(choice.condition, *variables)
         for variable, side in zip(variables, sides, strict=True):
-            expr = tvm.tirx.Let(variable, side, expr)
+            expr = tvm.tirx.Let(variable, shared(side), expr)
         return expr
 
     return tvm.structural_map(func, (tvm.tirx.Select, bind_sides))

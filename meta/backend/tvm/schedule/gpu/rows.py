@@ -10,18 +10,15 @@ Both put all blocks of the function into one kernel and keep intermediate result
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final
+from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.devices import WARP
+from meta.backend.tvm.devices import MAX_THREADS, WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import count_row_axes
 from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
-
-MAX_THREADS: Final = 1024
-"""CUDA's limit of threads per block."""
 
 
 def schedule_rows(func: tvm.PrimFunc, target: tvm.Target) -> Any:

@@ -9,7 +9,8 @@
 | all of them | before these reductions of pairs; then outer reductions, windows, rows, elementwise, separate kernels |
 
 dlight is TVM's library of untuned GPU schedules. A rule is skipped if it does not apply, if it fails, or if its result
-violates one of `checks`. Separate kernels fit every function.
+violates one of `checks`. A result in which few threads do much work is taken only if no other has less. Separate
+kernels fit every function.
 """
 
 from __future__ import annotations
@@ -19,10 +20,11 @@ import struct
 from collections.abc import Callable
 from typing import Any, Final
 
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.numbers import rounded
 from meta.backend.tvm.schedule import blocks
-from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device
+from meta.backend.tvm.schedule.gpu.checks import is_race_free, runs_on_device, serial_work
 from meta.backend.tvm.schedule.gpu.elementwise import schedule_elementwise
 from meta.backend.tvm.schedule.gpu.launch import launch_loops
 from meta.backend.tvm.schedule.gpu.rows import schedule_rows, schedule_single_row
@@ -33,6 +35,8 @@ from meta.backend.tvm.schedule.gpu.separate import (
     schedule_windows,
 )
 
+_ELEMENT_BYTES: Final = 4
+"""Bytes of float32. A block of threads may move as many as the whole GPU while one more kernel starts."""
 Rule = Callable[[Any, Any], Any]
 """(function, target) -> the scheduled function, or None if the rule does not apply."""
 
@@ -44,15 +48,20 @@ def schedule_gpu(func: tvm.PrimFunc, pattern: str, target: tvm.Target) -> Any:
         return _exact_constants(func)  # a single hand-written block
     general_rules = (schedule_outer_reductions, schedule_windows, schedule_rows, schedule_elementwise)
     rules = (schedule_pairs, *_RULES.get(pattern, ()), *general_rules)
+    serial: list[tuple[int, Any]] = []
     with target:
         for rule in rules if not _is_empty(func) else ():
             scheduled = _apply(rule, func, target)
             if scheduled is not None:
-                return _exact_constants(scheduled)
+                work = serial_work(scheduled)
+                if work * _ELEMENT_BYTES <= limits.COPIED_BYTES_PER_KERNEL:
+                    return _exact_constants(scheduled)
+                serial.append((work, scheduled))
         separate = schedule_separately(func)
         if not is_race_free(separate):
             separate = schedule_separately(func, share_reductions=False)
-        return _exact_constants(separate)
+        serial.append((serial_work(separate), separate))
+        return _exact_constants(min(serial, key=lambda each: each[0])[1])
 
 
 def _is_empty(func: tvm.PrimFunc) -> bool:

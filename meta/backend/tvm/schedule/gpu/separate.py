@@ -16,14 +16,14 @@ from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.devices import WARP
+from meta.backend.tvm.devices import MAX_THREADS, WARP
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.rows import reduces_contiguous_axis
 from meta.backend.tvm.schedule.gpu.column_sums import merge_column_sums
 from meta.backend.tvm.schedule.gpu.columns import reduces_outer_axes, split_into_parts
 from meta.backend.tvm.schedule.gpu.elementwise import bind_threads, choose_thread_elements, inline_producers
-from meta.backend.tvm.schedule.gpu.rows import MAX_THREADS, is_single_row
+from meta.backend.tvm.schedule.gpu.rows import is_single_row
 
 _LONG_SUM: Final = 8 * MAX_THREADS
 """Elements from which on the largest block of threads shares a sum."""
