@@ -14,6 +14,7 @@ from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
+from meta import _moved as _moved
 from meta.collection import without_collection as _without_collection
 
 # Imported now: importing the module `meta.device` later would replace the function of the same name.
@@ -53,8 +54,6 @@ if TYPE_CHECKING:
     from meta.backend.cuda.streams import use_stream as use_stream
     from meta.checkpoint.api import load as load
     from meta.checkpoint.api import save as save
-    from meta.definition import define as define
-    from meta.definition import unregister as unregister
     from meta.eager.explain import explain as explain
     from meta.eager.ndarray import NDArray as NDArray
     from meta.eager.ndarray import array as array
@@ -63,9 +62,7 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import from_numpy as from_numpy
     from meta.functional.activation import *  # noqa: F403
     from meta.functional.attention import *  # noqa: F403
-    from meta.functional.bilinear import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
-    from meta.functional.covariance import *  # noqa: F403
     from meta.functional.ctc import *  # noqa: F403
     from meta.functional.diagonal import *  # noqa: F403
     from meta.functional.differences import *  # noqa: F403
@@ -89,15 +86,16 @@ if TYPE_CHECKING:
     from meta.functional.scatter import *  # noqa: F403
     from meta.functional.sequences import *  # noqa: F403
     from meta.functional.sets import *  # noqa: F403
-    from meta.functional.special import *  # noqa: F403
     from meta.functional.statistics import *  # noqa: F403
     from meta.model.model import Model as Model
     from meta.modes import enable_grad as enable_grad
     from meta.modes import no_grad as no_grad
     from meta.op.dispatch import dialect as dialect
     from meta.op.dispatch import with_dialect as with_dialect
-    from meta.op.registration import register_dialect as register_dialect
-    from meta.op.registration import unregister_dialect as unregister_dialect
+    from meta.op.user.definition import define as define
+    from meta.op.user.definition import unregister as unregister
+    from meta.op.user.dialects import register_dialect as register_dialect
+    from meta.op.user.dialects import unregister_dialect as unregister_dialect
     from meta.tracing import trace as trace
     from meta.tracing.control_flow import cond as cond
     from meta.tracing.control_flow import scan as scan
@@ -109,7 +107,7 @@ _HOMES: dict[str, str] = {
     "array": "meta.eager.ndarray",
     "asarray": "meta.eager.ndarray",
     "cond": "meta.tracing.control_flow",
-    "define": "meta.definition",
+    "define": "meta.op.user.definition",
     "enable_grad": "meta.modes",
     "Model": "meta.model.model",
     "explain": "meta.eager.explain",
@@ -124,11 +122,11 @@ _HOMES: dict[str, str] = {
     "no_grad": "meta.modes",
     "trace": "meta.tracing",
     "dialect": "meta.op.dispatch",
-    "register_dialect": "meta.op.registration",
-    "unregister_dialect": "meta.op.registration",
+    "register_dialect": "meta.op.user.dialects",
+    "unregister_dialect": "meta.op.user.dialects",
     "with_dialect": "meta.op.dispatch",
     "scan": "meta.tracing.control_flow",
-    "unregister": "meta.definition",
+    "unregister": "meta.op.user.definition",
     "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(

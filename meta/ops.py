@@ -7,7 +7,8 @@ from typing import Any
 
 import meta
 from meta.errors import did_you_mean
-from meta.op import namespaces, plugins, registry
+from meta.op import plugins, registry
+from meta.op.user import namespaces
 
 
 def __getattr__(name: str) -> Any:

@@ -10,11 +10,10 @@ from meta import dtype as dtypes
 from meta.autograd.context import Context
 from meta.eager.gradient_graph import GradientNode, next_order
 from meta.eager.ndarray import NDArray
-from meta.eager.seeds import check_gradient
 from meta.eager.tape import link, versions_of
 from meta.errors import GradientError, KernelError, MetaError, line_of_function, raised
 from meta.modes import GradMode
-from meta.op.grad.rule import GradRule, as_tuple
+from meta.op.grad.rule import GradRule, as_tuple, check_gradient
 from meta.parts import Writes
 
 

@@ -15,7 +15,7 @@ from meta.cli.text import table, wrapped
 from meta.errors import ArgumentError, did_you_mean
 from meta.inspect.checklist import PARTS, Part, checklist
 from meta.inspect.description import describe
-from meta.ir.pattern import PATTERNS
+from meta.ir.type import PATTERNS
 from meta.op import plugins
 from meta.op.registry import Op, all_ops
 

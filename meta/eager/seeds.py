@@ -162,42 +162,6 @@ def no_graph(where: str, name: str) -> GradientError:
     return GradientError(where, problem, "a tensor in a gradient graph", remedy)
 
 
-def check_gradient(
-    subject: str,
-    argument: str,
-    gradient: Any,
-    expected: TensorType,
-    kind: type = TensorLike,
-    location: str | None = None,
-) -> None:
-    """Raise GradientError unless `gradient`, which a user's gradient function returned for an argument, is a tensor (of
-    class `kind`) of type `expected`. Symbolic sizes may differ in form."""
-    actual = gradient.type if isinstance(gradient, kind) else None
-    if actual is expected:
-        return
-    text = repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
-    if actual is None:
-        remedy = (
-            "return a tensor, or declare the argument non_differentiable" if gradient is None else "return a tensor"
-        )
-    elif len(actual.shape) != len(expected.shape) or any(map(_differ, actual.shape, expected.shape)):
-        remedy = f"sum or reshape it to {expected.shape}"
-    elif actual.dtype != expected.dtype:
-        remedy = f'cast it: .cast("{expected.dtype}")'
-    elif actual.device != expected.device:
-        remedy = f'move it: .to("{expected.device}")'
-    else:
-        return
-    problem = f"the gradient of {argument} is {text}"
-    raise GradientError(subject, problem, f"the argument's type {expected!r}", remedy, location=location)
-
-
-def _differ(a: Any, b: Any) -> bool:
-    """Whether two sizes are certainly different."""
-    difference = a - b
-    return isinstance(difference, int) and difference != 0
-
-
 def check_replacement(gradient: Any, replaced: Any) -> None:
     """Raise GradientError unless what a hook returned can take the place of the gradient."""
     if not isinstance(replaced, type(gradient)) or replaced.type is not gradient.type:

@@ -10,6 +10,7 @@ from meta.eager.gradient_graph import Edge, Edges, GradientNode, next_order, ver
 from meta.eager.ndarray import NDArray
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, conjugated, gradient_rule
+from meta.op.implementation import on_change
 from meta.op.registry import get
 from meta.parts import Writes
 
@@ -116,9 +117,13 @@ def _plan(op: str) -> tuple[GradRule | None, bool, bool]:
     return _plans[op]
 
 
-def forget(op: str) -> None:
-    """Look up the rule of an operator anew at its next recorded call."""
-    _plans.pop(op, None)
+def _forget(op: str | None) -> None:
+    """Look up the rule of an operator, None for every operator, anew at its next recorded call."""
+    for name in list(_plans) if op is None else [op]:
+        _plans.pop(name, None)
+
+
+on_change(_forget)  # an operator that is removed or redefined loses its implementations as well
 
 
 def _edges(rule: GradRule, args: tuple[Any, ...]) -> Edges | None:

@@ -7,14 +7,15 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.dim import Dim, find, unify
-from meta.errors import MetaError
+from meta.errors import ArgumentError, MetaError, NotSupportedError
 from meta.frontend.examination import (
     Examination,
     OperatorUse,
@@ -100,3 +101,22 @@ class Reader:
             except self.error:
                 return {}
             return {size: find(size, parent) for size in parent}
+
+
+@contextmanager
+def errors_located(
+    error_type: type[MetaError], unsupported: type[MetaError], subject: str, place: Callable[[], str]
+) -> Generator[None, None, None]:
+    """Raise errors of meta inside as errors of a reader, with a place: `unsupported` for what is not supported,
+    `error_type` for everything else. Errors of the reader and errors about arguments (ArgumentError) stay as they are.
+
+    place: where the reader is when the error is raised, in words; "" for an unknown place."""
+    try:
+        yield
+    except (error_type, ArgumentError):
+        raise
+    except MetaError as error:
+        kind = unsupported if isinstance(error, NotSupportedError) else error_type
+        where = f"{place()}: " if place() else ""
+        problem = error.problem if error.subject in ("", subject) else f"[{error.subject}] {error.problem}"
+        raise kind(subject, where + problem, error.expected, remedy=error.remedy) from error

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from functools import reduce
-from typing import Any
+from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
@@ -13,7 +13,7 @@ from meta._generated.methods import T, Tensor
 from meta.dim import same_dim
 from meta.dim_expressions import Order
 from meta.dtype import Number
-from meta.errors import MetaError, TypeInferenceError, attributed
+from meta.errors import ArgumentError, MetaError, TypeInferenceError, attributed
 from meta.modes import modes
 from meta.op import rules
 from meta.op.rules import show
@@ -138,3 +138,20 @@ def promoted(name: str, xs: Sequence[Any]) -> list[Any]:
     require_same_device(name, *xs)
     common = reduce(dtypes.promote, (x.dtype for x in xs))
     return [as_dtype(x, common) for x in xs]
+
+
+Reduction = Literal["mean", "sum", "none"]
+
+
+def check_reduction(name: str, reduction: str, *more: str) -> None:
+    """Raise ArgumentError unless `reduction` is "mean", "sum", "none" or one of `more`."""
+    if reduction not in ("mean", "sum", "none", *more):
+        allowed = ", ".join(f'"{r}"' for r in ("mean", "sum", *more))
+        raise ArgumentError(name, f"reduction is {reduction!r}", f'{allowed} or "none"')
+
+
+def reduced(losses: T, reduction: str) -> T:
+    """The mean or the sum of all losses, or the losses themselves."""
+    if reduction == "none":
+        return losses
+    return meta.mean(losses) if reduction == "mean" else meta.sum(losses)

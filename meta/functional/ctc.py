@@ -11,7 +11,7 @@ from meta._generated.methods import T, Tensor
 from meta.dtype import is_float, is_int
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
-from meta.functional._reduction import Reduction, check_reduction, reduced
+from meta.functional._checks import Reduction, check_reduction, reduced
 
 __all__ = ["ctc_loss"]
 AMP = "never"

@@ -17,8 +17,8 @@ from meta.functional._checks import (
     require_ranks,
     require_same_dtype,
 )
-from meta.functional._p_norm import root
 from meta.functional.linalg.norms import vector_norm
+from meta.functional.norm import root
 from meta.op.rules import axis_index, broadcast_shapes, show
 
 __all__ = ["cdist", "cosine_similarity", "dist", "normalize", "pairwise_distance", "pdist", "renorm"]

@@ -11,7 +11,7 @@ import meta
 from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
 from meta.errors import ArgumentError
-from meta.functional._matrices import main_diagonal
+from meta.functional._axes import main_diagonal
 
 __all__ = ["einsum"]
 

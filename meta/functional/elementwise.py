@@ -11,7 +11,7 @@ from meta._generated.methods import T, Tensor
 from meta.dtype import Number
 from meta.errors import ArgumentError
 
-__all__ = ["fill", "float_power", "ldexp", "positive"]
+__all__ = ["fill", "float_power", "ldexp", "mvlgamma", "positive"]
 
 
 def positive(x: T) -> T:
@@ -65,3 +65,16 @@ def _held_in(value: Tensor | Number, x: Tensor, name: str) -> Tensor:
 
 def _is_tensor(x: Tensor | Number) -> bool:
     return isinstance(x, Tensor)
+
+
+def mvlgamma(x: T, p: int) -> T:
+    """The logarithm of the multivariate gamma function of dimension p, elementwise: log(pi) p (p - 1) / 4 plus the sum
+    of lgamma(x - i / 2) over i from 0 to p - 1 (A. James, 1964). Integers and booleans give float32.
+
+    p: at least 1 (ArgumentError)."""
+    if p < 1:
+        raise ArgumentError("mvlgamma", f"p is {p}", "an int of at least 1")
+    total = meta.lgamma(x)
+    for i in range(1, p):
+        total = total + meta.lgamma(x - i / 2)
+    return total + p * (p - 1) / 4 * math.log(math.pi) if p > 1 else total

@@ -8,7 +8,7 @@ import meta
 from meta._generated.methods import T, Tensor
 from meta.dtype import accumulation_dtype, is_int
 from meta.errors import ArgumentError
-from meta.functional._p_norm import p_norm
+from meta.functional.norm import p_norm
 
 __all__ = ["embedding_bag", "embedding_renorm"]
 

@@ -13,7 +13,7 @@ import meta
 from meta._generated.methods import T
 from meta.errors import ArgumentError
 from meta.functional._axes import broadcast, equal_shapes
-from meta.functional._reduction import Reduction, check_reduction, reduced
+from meta.functional._checks import Reduction, check_reduction, reduced
 
 __all__ = [
     "cosine_embedding_loss",

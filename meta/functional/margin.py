@@ -13,7 +13,7 @@ from meta._generated.methods import T
 from meta.dtype import is_int
 from meta.errors import ArgumentError
 from meta.functional._axes import equal_shapes
-from meta.functional._reduction import Reduction, check_reduction, reduced
+from meta.functional._checks import Reduction, check_reduction, reduced
 
 __all__ = [
     "multi_margin_loss",

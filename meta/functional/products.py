@@ -8,13 +8,14 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
+from meta.errors import ArgumentError
+from meta.functional._axes import equal_shapes, main_diagonal
 from meta.functional._checks import require, require_factors, require_ranks, require_same_dtype
-from meta.functional._matrices import main_diagonal
 from meta.op.rules import axis_index, show
 
 __all__ = [
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bmm", "cross", "dot", "inner", "kron", "mm", "mv", "outer",
-    "tensordot",
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "bmm", "cross", "dot", "inner", "kron", "mm", "mv",
+    "outer", "tensordot",
 ]  # fmt: skip
 AMP = dict.fromkeys(__all__, "always") | dict.fromkeys(("addr", "cross", "kron", "outer"), "infer")
 
@@ -213,3 +214,16 @@ def cross(x1: T, x2: T, axis: int = -1) -> T:
     require("cross", sizes == [3, 3], f"axis {axis} has the sizes {sizes[0]} and {sizes[1]}", "3 in both")
     next1, next2, last1, last2 = (meta.roll(x, shift, axis) for shift in (-1, -2) for x in (x1, x2))
     return next1 * last2 - last1 * next2
+
+
+def bilinear(x1: T, x2: T, w: T, bias: T | None = None) -> T:
+    """y[..., o] = sum over i and j of x1[..., i] * w[o, i, j] * x2[..., j], plus bias[o]. x1: (..., in1); x2: (...,
+    in2), with equal leading axes; w: (out, in1, in2); bias: (out,). Raises ArgumentError for other shapes."""
+    fits = x1.ndim >= 1 and x2.ndim >= 1 and w.ndim == 3
+    fits = fits and equal_shapes(x1.shape[:-1], x2.shape[:-1])
+    fits = fits and equal_shapes((x1.shape[-1], x2.shape[-1]), w.shape[1:])
+    if not fits:
+        problem = f"'x1' has shape {tuple(x1.shape)}, 'x2' {tuple(x2.shape)}, 'w' {tuple(w.shape)}"
+        raise ArgumentError("bilinear", problem, "(..., in1), (..., in2) and (out, in1, in2)")
+    y = meta.einsum("...i,oij,...j->...o", x1, w, x2)
+    return y if bias is None else y + bias

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import Any, cast
 
 from meta._generated.formulas import FORMULAS
-from meta.definition import UNDEFINED as NO_GRADIENT
 from meta.errors import MetaError
 from meta.inspect.called_operators import operators_called
 from meta.inspect.sources import PACKAGE, location, location_of_function
@@ -15,6 +14,7 @@ from meta.op.grad.entry import SETTINGS
 from meta.op.grad.formula import find_function, result_names
 from meta.op.grad.rule import GradRule, gradient_rule
 from meta.op.registry import Op, all_ops
+from meta.op.user.gradients import UNDEFINED as NO_GRADIENT
 
 TABLE = PACKAGE / "op/grad/derivatives.yaml"
 NON_DIFFERENTIABLE = "non_differentiable"

@@ -1,10 +1,9 @@
 """The intermediate representation: a small typed language in A-normal form, printed, read, checked and rewritten.
 
 expr, type, module                      the nodes, places in the user's code and calls, their types, programs
-pattern                                 how operators fuse
 builder                                 writing IR binding by binding, which tracing and passes do
 printer                                 the text of programs, and of the values in them
-parser, lexer, literal_parser, lookup   programs from text: expressions, tokens, values, operators
+parser, lexer, literal_parser           programs from text: expressions, tokens, values
 visitor                                 walking, other operands and blocks, substitution, renaming, inlining
 equality                                equality by content
 analysis                                last uses, call graph, operators; the memory that results share
@@ -24,10 +23,8 @@ if TYPE_CHECKING:
     from meta.ir import expr as expr
     from meta.ir import lexer as lexer
     from meta.ir import literal_parser as literal_parser
-    from meta.ir import lookup as lookup
     from meta.ir import module as module
     from meta.ir import parser as parser
-    from meta.ir import pattern as pattern
     from meta.ir import printer as printer
     from meta.ir import type as type  # noqa: A004
     from meta.ir import verifier as verifier

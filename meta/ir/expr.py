@@ -11,15 +11,14 @@ and share what they leave alone. Every node has a `type` and the `span` of the u
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Protocol, TypeGuard
 
 from meta.device import Device
 from meta.dtype import is_complex
 from meta.errors import IRError, user_location
-from meta.ir.pattern import Pattern
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, flat_types
+from meta.ir.type import FunctionType, Pattern, TensorType, TupleType, Type, flat_types
 from meta.records import record
 from meta.schema._dsl import Schema, TensorLike
 
@@ -317,3 +316,24 @@ class CallInfo:
     def bind(self) -> dict[str, Any]:
         """Arguments by name."""
         return dict(zip(self.op.schema.names, self.args, strict=True))
+
+
+OpLookup = Callable[[str], "OpLike"]
+"""The operator of a name; raises RegistryError when there is none."""
+
+_installed: list[OpLookup] = []
+
+
+def set_op_lookup(lookup: OpLookup) -> None:
+    """Install the lookup that `parse` uses when it is given none."""
+    _installed[:] = [lookup]
+
+
+def find_op(name: str) -> OpLike:
+    """The operator called `name` by the installed lookup, by default the registry's; raises RegistryError
+    without such a name."""
+    if not _installed:
+        import meta
+
+        meta.op.registry  # noqa: B018 - the registry installs its lookup when it is imported
+    return _installed[0](name)

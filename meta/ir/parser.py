@@ -32,12 +32,15 @@ from meta.ir.expr import (
     GlobalVar,
     If,
     OpLike,
+    OpLookup,
     Tuple,
     TupleGetItem,
     Var,
     arg_types,
+    find_op,
     is_atom,
     is_atom_list,
+    set_op_lookup,
 )
 from meta.ir.lexer import Cursor, Token
 from meta.ir.literal_parser import (
@@ -49,7 +52,6 @@ from meta.ir.literal_parser import (
     parse_type,
     parse_value,
 )
-from meta.ir.lookup import OpLookup, find_op, set_op_lookup
 from meta.ir.module import Module
 from meta.ir.type import FunctionType, TupleType, Type
 from meta.limits import MAX_TYPE_LEAVES

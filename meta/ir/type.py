@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any
+from typing import Any, Literal, get_args
 from weakref import WeakValueDictionary
 
 from meta import dtype as dtypes
@@ -17,6 +17,9 @@ from meta.errors import ArgumentError, IRError, TypeInferenceError
 from meta.limits import MAX_DEPTH, MAX_DIMENSIONS, MAX_VALUE_SIZE
 from meta.locks import new_lock
 from meta.records import record
+
+Pattern = Literal["elemwise", "broadcast", "injective", "reduce", "softmax", "out_ewise_fusable", "opaque"]
+PATTERNS: tuple[str, ...] = get_args(Pattern)
 
 
 class TensorType:

@@ -9,7 +9,7 @@ from meta._generated.methods import Tensor
 from meta.dtype import is_float
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
-from meta.functional._reduction import Reduction, check_reduction
+from meta.functional._checks import Reduction, check_reduction
 from meta.model.model import Model
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
-from meta.functional._reduction import Reduction
+from meta.functional._checks import Reduction
 from meta.model.model import Model
 from meta.nn.loss import ReducedLoss
 

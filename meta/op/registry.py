@@ -20,10 +20,8 @@ from typing import Any, Final, Literal, get_args
 from meta._generated.table import ALIASES, FAMILIES
 from meta.dtype import is_complex
 from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
-from meta.ir.lookup import set_op_lookup
-from meta.ir.pattern import PATTERNS, Pattern
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, Value, flat_types
-from meta.op.namespaces import SEPARATOR, split
+from meta.ir.expr import set_op_lookup
+from meta.ir.type import PATTERNS, FunctionType, Pattern, TensorType, TupleType, Type, Value, flat_types
 from meta.op.positions import Rule
 from meta.records import record
 from meta.schema._dsl import Schema
@@ -33,6 +31,13 @@ AMP_RULES: tuple[str, ...] = get_args(Amp)
 Complex = Literal["", "analytic", "as_is"]
 COMPLEX_RULES: tuple[str, ...] = get_args(Complex)
 TypeFunction = Callable[..., Type]
+SEPARATOR = "::"
+
+
+def split(name: str) -> tuple[str, str]:
+    """The namespace of an operator's name, "" without one, and the rest."""
+    namespace, _, rest = name.rpartition(SEPARATOR)
+    return namespace, rest
 
 
 @record(eq=False)

@@ -3,9 +3,8 @@
 api           the context managers, and the finished profile
 recorder      the recorder of the operators, programs and kernels of a thread
 instrumented  executors that report every kernel call, with lines and living bytes
-events        one timed piece of work
+events        timed pieces of work, and the trace that Perfetto and Chrome open
 summary       times by operator and line
-chrome        the trace that Perfetto and Chrome open
 memory        bytes of living arrays, and their plot over time
 nvtx          ranges for NVIDIA's tools
 """

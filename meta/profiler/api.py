@@ -12,8 +12,8 @@ from meta.device import CPU
 from meta.errors import user_location
 from meta.files.atomic import replacing
 from meta.modes import modes, scoped
-from meta.profiler import chrome, memory, summary
-from meta.profiler.events import Event
+from meta.profiler import memory, summary
+from meta.profiler.events import Event, chrome_trace
 from meta.profiler.nvtx import ranges
 from meta.profiler.recorder import Recorder
 
@@ -37,7 +37,7 @@ class Profile:
 
     def trace(self) -> dict[str, Any]:
         """The events as a Chrome trace: an object to be written as JSON."""
-        return chrome.trace(self.events)
+        return chrome_trace(self.events)
 
     def save_trace(self, path: str | os.PathLike[str]) -> None:
         """Write the Chrome trace, which ui.perfetto.dev and chrome://tracing open.

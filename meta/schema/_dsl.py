@@ -344,3 +344,6 @@ def _check_schema(schema: Schema) -> None:
             arg.normalize(schema.name, arg.default)
     if len(schema.index) != len(schema.args):
         raise ValueError(f"schema {schema.name}: an argument name occurs twice")
+
+
+DY = Arg("dy", Tensor, doc="Gradient of the result.")

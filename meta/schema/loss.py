@@ -1,7 +1,6 @@
 """Schemas of losses. Predictions come first, then targets."""
 
-from meta.schema._arguments import DY
-from meta.schema._dsl import Arg, Choice, Float, Int, IntTuple, OptionalTensor, Schema, Tensor
+from meta.schema._dsl import DY, Arg, Choice, Float, Int, IntTuple, OptionalTensor, Schema, Tensor
 
 _REDUCTION = Arg("reduction", Choice("mean", "sum", "none"), "mean", doc="Reduction of the losses of all elements.")
 _X = Arg("x", Tensor, doc="Predictions, floating.")

@@ -1,7 +1,6 @@
 """Schemas of normalisations."""
 
-from meta.schema._arguments import DY
-from meta.schema._dsl import Arg, Float, Int, IntTuple, OptionalTensor, Schema, Tensor
+from meta.schema._dsl import DY, Arg, Float, Int, IntTuple, OptionalTensor, Schema, Tensor
 
 _AXES = Arg("axis", IntTuple, (-1,), doc="Axes that are normalised together.")
 _EPS = Arg("eps", Float, 1e-5, doc="Added to the variance, or mean square.")

@@ -1,7 +1,6 @@
 """Schemas of pooling. Each schema serves one, two and three spatial axes."""
 
-from meta.schema._arguments import DY
-from meta.schema._dsl import Arg, Bool, IntTuple, Schema, Tensor
+from meta.schema._dsl import DY, Arg, Bool, IntTuple, Schema, Tensor
 
 _X = Arg("x", Tensor, doc="Input, (batch, channels, *spatial).")
 _INDICES = Arg("indices", Tensor, doc="Indices from the forward operator.")

@@ -38,7 +38,7 @@ if TYPE_CHECKING:
     from meta._generated.functions import xlog1py as xlog1py
     from meta._generated.functions import xlogy as xlogy
     from meta._generated.functions import zeta as zeta
-    from meta.functional.special import mvlgamma as multigammaln
+    from meta.functional.elementwise import mvlgamma as multigammaln
 
 _OTHER_NAMES = {
     "expit": "sigmoid", "gammainc": "igamma", "gammaincc": "igammac", "gammaln": "lgamma", "multigammaln": "mvlgamma",

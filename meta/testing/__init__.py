@@ -14,9 +14,9 @@ if TYPE_CHECKING:
     from meta.testing.arrays import get_testable_devices as get_testable_devices
     from meta.testing.arrays import randn_torch as randn_torch
     from meta.testing.arrays import with_seed as with_seed
-    from meta.testing.models import run_model as run_model
-    from meta.testing.models import run_vm_model as run_vm_model
     from meta.testing.operators import opcheck as opcheck
+    from meta.testing.programs import run_model as run_model
+    from meta.testing.programs import run_vm_model as run_vm_model
     from meta.testing.report import Finding as Finding
     from meta.testing.report import OpCheckError as OpCheckError
     from meta.testing.report import OpCheckReport as OpCheckReport
@@ -28,7 +28,7 @@ else:
         "meta.autograd.finite_differences": ("gradcheck", "gradgradcheck"),
         "meta.op.dispatch": ("with_dialect",),
         "meta.testing.arrays": ("check", "get_testable_devices", "randn_torch", "with_seed"),
-        "meta.testing.models": ("run_model", "run_vm_model"),
+        "meta.testing.programs": ("run_model", "run_vm_model"),
         "meta.testing.operators": ("opcheck",),
         "meta.testing.report": ("Finding", "OpCheckError", "OpCheckReport"),
         "meta.testing.samples": ("ErrorCase", "Sample", "T"),

@@ -7,6 +7,7 @@ from typing import Any
 
 import meta
 from meta import tracing
+from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.engine import grad
 from meta.eager.ndarray import NDArray, array
@@ -21,6 +22,7 @@ from meta.testing.derivatives import cotangent, gradient_inputs
 from meta.testing.generic import check_values, make_call, tolerance_of
 from meta.testing.samples import Sample
 from meta.testing.tolerance import compare
+from meta.tree import named_leaves
 
 
 def trace_call(call: OperatorCall) -> Any:
@@ -116,3 +118,30 @@ def program_gradients(call: OperatorCall, inputs: Sequence[int], dys: Sequence[t
     module = auto_diff([record.inputs[i] for i in inputs])(record.module)
     cotangents = [dy if used else dy * 0 for dy, used in dys]
     return flat_results(run(module, *call.arrays(), *cotangents))[-len(inputs) :]
+
+
+def run_vm_model(model: Any, device: Device | str, args: Sequence[Any]) -> Any:
+    """The result of `model(*args)`, compiled for `device` and run on the virtual machine.
+
+    model: a Model, a traced function or a Module.  args: arrays on any device; they are moved to `device`. The result
+    has the structure of the eager one, with arrays on `device`."""
+    from meta.vm import compile as compile_program
+
+    executor = compile_program(model, device=device)
+    return executor(*[a.to(device=device) if isinstance(a, NDArray) else a for a in args])
+
+
+def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: float = 1e-5, atol: float = 1e-5) -> Any:
+    """The eager result of `model(*args)`, compared with the result of the virtual machine.
+
+    Raises AssertionError if they differ by more than atol + rtol * |eager|."""
+    from meta.testing.arrays import check
+
+    moved = [a.to(device=device) if isinstance(a, NDArray) else a for a in args]
+    eager = model(*moved)
+    check(_leaves(run_vm_model(model, device, args)), _leaves(eager), rtol=rtol, atol=atol)
+    return eager
+
+
+def _leaves(result: Any) -> list[Any]:
+    return [leaf for _, leaf in named_leaves(result, NDArray)]

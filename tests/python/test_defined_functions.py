@@ -12,9 +12,9 @@ import numpy as np
 import pytest
 
 import meta
-from meta.definition import gradients
 from meta.errors import RegistryError
 from meta.op import registry
+from meta.op.user import gradients
 from meta.schema import Arg, Float, Int, IntTuple, Schema, Str, Tensor, TensorList
 
 _numbers = count()

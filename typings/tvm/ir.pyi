@@ -45,9 +45,20 @@ class Expr(Object):
     def __eq__(self, other: Expr | complex) -> Expr: ...  # type: ignore[override]
     def __ne__(self, other: Expr | complex) -> Expr: ...  # type: ignore[override]
 
+class TensorLoad(Expr):
+    """An element of a tensor or buffer."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
+class Call(Expr):
+    """A call of an operator or function."""
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
+
 class IRModule(Object):
     """Functions by their global variables."""
 
+    def __init__(self, *args: Any, **kwargs: Any) -> None: ...
     def __getitem__(self, name: Any) -> Any: ...
     def __setitem__(self, name: Any, function: Any) -> None: ...
 

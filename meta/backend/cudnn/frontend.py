@@ -18,7 +18,7 @@ from threading import Lock
 from typing import Any
 from weakref import WeakSet
 
-from meta.backend.cuda import timing
+from meta.backend.cuda import streams as timing
 from meta.backend.cudnn import loader
 from meta.backend.cudnn.c_functions import StatusError
 from meta.backend.cudnn.descriptors import channels_last_strides, row_major_strides

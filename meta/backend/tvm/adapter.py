@@ -19,8 +19,23 @@ from typing import TYPE_CHECKING, Any, Final
 from meta.backend.tvm import runtime
 
 if TYPE_CHECKING:
+    from tvm.ir import Call as Call
     from tvm.ir import Expr as Expr
+    from tvm.ir import IRModule as IRModule
+    from tvm.ir import Object as Object
+    from tvm.ir import TensorLoad as TensorLoad
+    from tvm.s_tir import LoopRV as LoopRV
+    from tvm.s_tir import SBlock as SBlock
+    from tvm.s_tir import SBlockRealize as SBlockRealize
+    from tvm.s_tir import Schedule as Schedule
+    from tvm.target import Target as Target
     from tvm.te import Tensor as Tensor
+    from tvm.tirx import Buffer as Buffer
+    from tvm.tirx import BufferStore as BufferStore
+    from tvm.tirx import For as For
+    from tvm.tirx import PrimFunc as PrimFunc
+    from tvm.tirx import SeqStmt as SeqStmt
+    from tvm.tirx import Var as Var
 
 SUPPORTED: Final = "0.27"
 """The TVM release series of the names below."""
@@ -71,6 +86,8 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "For": "tvm.tirx:For",
         "SBlock": "tvm.s_tir:SBlock",
         "SBlockRealize": "tvm.s_tir:SBlockRealize",
+        "LoopRV": "tvm.s_tir.schedule:LoopRV",
+        "Object": "tvm_ffi:Object",
         "TensorLoad": "tvm.ir.expr:TensorLoad",
         "Call": "tvm.ir:Call",
         "BufferStore": "tvm.tirx:BufferStore",

@@ -11,13 +11,14 @@ from typing import Any, Final
 
 from meta.backend.eviction import report_eviction
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import heap, hooks, library
+from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import source_key
 from meta.backend.tvm.library import compiling
 from meta.backend.tvm.numbers import NeedsValueError, NumberSpec, Parameter, Parameters, held
 from meta.backend.tvm.position_check import with_position_check
 from meta.backend.tvm.spec import KernelSpec, SizeSpec, TensorSpec
+from meta.backend.tvm.workarounds import heap
 from meta.cache import DiskCache, default_cache, default_max_kernels
 from meta.collection import without_collection
 from meta.errors import KernelError, MetaError, line_of_function, raised

@@ -48,7 +48,7 @@ def compiling(subject: str) -> Generator[None, None, None]:
         raise KernelError(subject, problem, "a kernel that TVM compiles", remedy) from error
 
 
-def compile_functions(functions: dict[str, Any], target: Any, *, checks: bool = False) -> Any:
+def compile_functions(functions: dict[str, Any], target: tvm.Target, *, checks: bool = False) -> Any:
     """Compile scheduled functions, given by symbol, to a runnable module. checks: see `lowering.pipeline`."""
     from meta.backend.tvm.lowering import needless_passes, options, pipeline  # modules from disk do without them
 

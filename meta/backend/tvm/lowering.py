@@ -7,19 +7,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from functools import cache
-from math import prod
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16, serialize_bfloat16_copies
-from meta.backend.tvm.te.bool_vectors import choose_bools_in_variables, store_bools_as_bytes
-from meta.backend.tvm.te.cuda_text import in_cuda_text
-from meta.backend.tvm.te.floors import truncate_offset_floors
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.intrinsic import dtype_of
 from meta.backend.tvm.te.philox import PHILOX
 from meta.backend.tvm.te.philox_expansion import expand, share_blocks
-from meta.backend.tvm.te.registers import on_stack, shared_values_in_registers, values_in_registers
+from meta.backend.tvm.workarounds.bfloat16 import bits_of_bfloat16, serialize_bfloat16_copies
+from meta.backend.tvm.workarounds.bool_vectors import choose_bools_in_variables, store_bools_as_bytes
+from meta.backend.tvm.workarounds.cuda_text import in_cuda_text
+from meta.backend.tvm.workarounds.empty_grids import LAUNCH, without_empty_grids
+from meta.backend.tvm.workarounds.floors import truncate_offset_floors
+from meta.backend.tvm.workarounds.loop_partition import OPTIONS
+from meta.backend.tvm.workarounds.registers import shared_values_in_registers, values_in_registers
+from meta.backend.tvm.workarounds.small_buffers import small_buffers_on_stack
 from meta.records import record
 
 _NAME: Final = "meta"
@@ -29,20 +31,15 @@ _OF_GPUS: Final = ("s_tir.InjectVirtualThread", "s_tir.InjectPermutedLayout")
 """Passes of TVM for what only schedules of GPUs have."""
 _COMMON_EXPRESSIONS: Final = "tirx.CommonSubexprElim"
 _ENTRY: Final = "tirx.is_entry_func"
-_LAUNCH: Final = "tirx.call_ffi_kernel"
-"""TVM's operator for launches: of the name of a kernel, its arguments, and its grid and blocks."""
 _ASSERTS: Final = "meta.asserts"
 
 
 def options(*, disabled: Sequence[str] = ()) -> Any:
     """The context of TVM's passes in which functions are lowered by `pipeline`. disabled: passes to leave out.
 
-    LLVM and NVRTC find common expressions. TVM's pass binds an expression that several
-    `Let` values share inside the scope of one of them.
-    Loops of one iteration stay: in place of their variables, LoopPartition would write a 0 of 32 bits, also beside
-    numbers of 64 bits, which later passes refuse."""
-    partition = {"no_unroll_loop_with_extent_one": True}
-    return tvm.PassContext(disabled_pass=[*disabled, _COMMON_EXPRESSIONS], config={"s_tir.LoopPartition": partition})
+    LLVM and NVRTC find common expressions. TVM's pass binds an expression that several `Let` values share inside the
+    scope of one of them."""
+    return tvm.PassContext(disabled_pass=[*disabled, _COMMON_EXPRESSIONS], config=OPTIONS)
 
 
 @cache
@@ -56,7 +53,7 @@ def pipeline(*, checks: bool) -> str:
     return name
 
 
-def needless_passes(functions: Iterable[Any], target: Any) -> list[str]:
+def needless_passes(functions: Iterable[Any], target: tvm.Target) -> list[str]:
     """The slow passes of TVM that change none of `functions`: on CPUs the passes for virtual threads and for shared
     memory; for functions without buffers, or with small ones, the pass that shrinks buffers, which takes a tenth of the
     time in which a kernel is compiled."""
@@ -64,7 +61,7 @@ def needless_passes(functions: Iterable[Any], target: Any) -> list[str]:
     return [*shrinking, *(_OF_GPUS if str(target.kind.name) == "llvm" else ())]
 
 
-def _has_large_buffers(func: Any) -> bool:
+def _has_large_buffers(func: tvm.PrimFunc) -> bool:
     """Whether a function may allocate buffers that hold more than is used at a time."""
     if func.attrs and SHRUNK in func.attrs:
         return False
@@ -90,12 +87,12 @@ def _pipeline(*, checks: bool) -> tuple[Any, Any, Any]:
     )
 
 
-def _with_note_of_assertions(func: Any) -> Any:
+def _with_note_of_assertions(func: tvm.PrimFunc) -> Any:
     """`func`, which has assertions before TVM adds those on arguments, with an attribute that says so."""
     return func.with_attr(_ASSERTS, True)
 
 
-def _without_checks(module: Any, _context: Any) -> Any:
+def _without_checks(module: tvm.IRModule, _context: Any) -> Any:
     """The module without the assertions of the functions that had none of their own."""
     functions = dict(module.functions.items())
     checks = {name: f for name, f in functions.items() if isinstance(f, tvm.PrimFunc) and _ASSERTS not in f.attrs}
@@ -103,51 +100,7 @@ def _without_checks(module: Any, _context: Any) -> Any:
     return tvm.IRModule(functions, attrs=module.attrs)
 
 
-def _without_empty_grids(func: Any) -> Any:
-    """`func`, of the host, with each launch of a kernel under the condition that its grid has blocks.
-
-    TVM's runtime launches one block where a symbolic size is 0, which would read and write elements that do not exist;
-    and the code of a kernel takes the size of its grid for positive."""
-    return tvm.structural_map(func, (tirx.Evaluate, _under_condition))
-
-
-def _under_condition(statement: Any) -> Any:
-    call = statement.value
-    if getattr(getattr(call, "op", None), "name", "") != _LAUNCH:
-        return statement
-    dims = call.attrs["launch_params"]
-    sizes = zip(dims, list(call.args)[-len(dims) :], strict=True)
-    symbolic = [s for dim, s in sizes if str(dim).startswith("blockIdx") and not isinstance(s, tvm.IntImm)]
-    has_blocks = [tirx.GT(size, tirx.const(0, str(size.ty.dtype))) for size in symbolic]
-    return tirx.IfThenElse(tirx.all(*has_blocks), statement, None) if has_blocks else statement
-
-
-def _small_buffers_on_stack(func: Any) -> Any:
-    """`func` with the small buffers of static sizes in its parallel loops on the stack, from where LLVM moves them into
-    registers.
-
-    There TVM allocates them on the heap in each iteration, which took ten times as long as the sums of a row of 16
-    numbers. It puts others on the stack itself, except those on a GPU between kernels, which stay there."""
-    return tvm.structural_map(func, (tvm.For, _with_buffers_on_stack))
-
-
-def _with_buffers_on_stack(loop: Any) -> Any:
-    is_parallel = int(loop.kind) == tirx.ForKind.PARALLEL
-    return tvm.structural_map(loop, (tirx.AllocBuffer, _on_stack)) if is_parallel else loop
-
-
-def _on_stack(allocation: Any) -> Any:
-    max_stack_bytes = 1024  # Bytes below which TVM puts a buffer on the stack.
-    buffer = allocation.buffer
-    if not all(isinstance(d, tvm.IntImm) for d in buffer.shape):
-        return allocation
-    bits = prod(map(int, buffer.shape)) * int(tvm.dtype(str(buffer.dtype)).bits)
-    if not 0 < bits < 8 * max_stack_bytes:
-        return allocation
-    return tirx.AllocBuffer(buffer, {**allocation.annotations, **on_stack()})
-
-
-def _without_entry(func: Any) -> Any:
+def _without_entry(func: tvm.PrimFunc) -> Any:
     """`func` without the attribute for which TVM exports the only function of a module a second time, as "main", with
     all its code for the arguments."""
     return func.without_attr(_ENTRY) if func.attrs and _ENTRY in func.attrs else func
@@ -168,8 +121,8 @@ _BEFORE: Final = (
     _Change(bits_of_bfloat16, ("bfloat16",)),
 )
 _OF_HOST: Final = (
-    _Change(_small_buffers_on_stack, ("AllocBuffer",)),
-    _Change(_without_empty_grids, (_LAUNCH,)),
+    _Change(small_buffers_on_stack, ("AllocBuffer",)),
+    _Change(without_empty_grids, (LAUNCH,)),
     _Change(values_in_registers, ("Let",)),
 )
 _RANDOM_BITS: Final = _Change(expand, (PHILOX,))
@@ -187,14 +140,14 @@ _END_OF_DEVICE: Final = (_RANDOM_BITS, _Change(store_bools_as_bytes, ("boolx",))
 def _changes(name: str, *changes: _Change) -> Any:
     """A pass that makes those changes of each function of a module that concern it."""
 
-    def run(module: Any, _context: Any) -> Any:
+    def run(module: tvm.IRModule, _context: Any) -> Any:
         functions = {n: _changed(f, changes) if isinstance(f, tvm.PrimFunc) else f for n, f in module.functions.items()}
         return tvm.IRModule(functions, attrs=module.attrs)
 
     return tvm.module_pass(run, opt_level=0, name=f"meta.{name}")
 
 
-def _changed(func: Any, changes: Sequence[_Change]) -> Any:
+def _changed(func: tvm.PrimFunc, changes: Sequence[_Change]) -> Any:
     found: set[str] | None = None
     for change in changes:
         if change.looks_for:
@@ -206,7 +159,7 @@ def _changed(func: Any, changes: Sequence[_Change]) -> Any:
     return func
 
 
-def _contents(func: Any) -> set[str]:
+def _contents(func: tvm.PrimFunc) -> set[str]:
     """What changes of a function look for: names of the operators that it calls, of kinds of its nodes, and of the
     dtypes of parameters, casts and stored values."""
     found = {str(param.ty.dtype) for param in func.params if isinstance(param.ty, tvm.BufferType)}

@@ -19,13 +19,13 @@ if TYPE_CHECKING:
 class _Operand:
     """An operand as a rule of positions sees it: its buffer, with its shape in TVM's expressions."""
 
-    def __init__(self, buffer: Any) -> None:
+    def __init__(self, buffer: tvm.Buffer) -> None:
         self.buffer = buffer
         self.shape = tuple(buffer.shape)
         self.ndim = len(self.shape)
 
 
-def with_position_check(func: Any, spec: KernelSpec, parameters: Sequence[Parameter]) -> Any:
+def with_position_check(func: tvm.PrimFunc, spec: KernelSpec, parameters: Sequence[Parameter]) -> Any:
     """`func`, the scheduled function of a spec with a rule of positions: it raises IndexError if some are out of range.
 
     Tuples of operands do not occur in operators that take positions."""

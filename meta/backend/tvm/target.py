@@ -18,7 +18,8 @@ from meta.backend.tvm import devices, runtime
 
 _CPU_FOLDERS: Final = (
     *("", "ir", "op"),
-    *("backend", "backend/tvm", "backend/tvm/te", "backend/tvm/schedule", "backend/tvm/schedule/cpu"),
+    *("backend", "backend/tvm", "backend/tvm/workarounds", "backend/tvm/te"),
+    *("backend/tvm/schedule", "backend/tvm/schedule/cpu"),
 )
 """Folders of meta with the sources of lowering for the CPU, and those whose functions computes call."""
 _CUDA_FOLDERS: Final = (*_CPU_FOLDERS, "backend/tvm/schedule/gpu", "backend/cuda")
@@ -88,7 +89,7 @@ _TUNING: Final = ("allow-", "branchfusion", "ermsb", "false-deps-", "fast", "fsr
 """Prefixes of LLVM's features that say which instructions are fast, not which ones there are."""
 
 
-def instruction_sets(target: Any) -> frozenset[str]:
+def instruction_sets(target: tvm.Target) -> frozenset[str]:
     """The features of a CPU target without which its machine code does not run."""
     return frozenset(name for f in tvm.cpu_features(target) if not (name := str(f)).startswith(_TUNING))
 

@@ -17,7 +17,6 @@ from meta.device import CPU, Device
 from meta.dim import Dim
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
-from meta.frontend._located import errors_located
 from meta.frontend.onnx.errors import OnnxError, UndecidedError, UnsupportedError
 from meta.frontend.onnx.evaluator import NodeEvaluator
 from meta.frontend.onnx.operator_use import READER
@@ -25,6 +24,7 @@ from meta.frontend.onnx.ops._values import tensor
 from meta.frontend.onnx.source import SourceProgram
 from meta.frontend.onnx.tensors import check_dtype
 from meta.frontend.onnx.types import check_declared, input_type
+from meta.frontend.reader import errors_located
 from meta.frontend.relay.convert.values import identifier
 from meta.ir.module import Module
 from meta.passes.composites import composites

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from meta.frontend.examination import Examination, OperatorUse
-from meta.frontend.relax.api import examine, from_relax, load
-from meta.frontend.relax.errors import RelaxError, UnsupportedError
+from meta.frontend.relax.api import RelaxModel, examine, from_relax, load
 from meta.frontend.relax.export import to_relax
-from meta.frontend.relax.model import RelaxModel
+from meta.frontend.relax.sizes import RelaxError, UnsupportedError
 
 __all__ = [
     "Examination", "OperatorUse", "RelaxError", "RelaxModel", "UnsupportedError", "examine", "from_relax", "load",

@@ -11,11 +11,24 @@ from meta.errors import ArgumentError
 from meta.frontend.examination import Examination
 from meta.frontend.reader import ConvertedProgram
 from meta.frontend.relax.convert import Functions
-from meta.frontend.relax.model import RelaxModel
 from meta.frontend.relax.operator_use import READER, operators
 from meta.frontend.relax.program import RelaxProgram, Shapes, convert, read
-from meta.frontend.relay.model import MOMENTUM
+from meta.frontend.relay.model import MOMENTUM, RelayModel
 from meta.ir.module import Module
+
+
+class RelaxModel(RelayModel):
+    """A network read by `meta.frontend.relax.load`, called with the inputs that are not parameters, in order.
+
+    Its arrays are copies of the parameters, by their names in Relax (`model.state_dict()`). Moving means and variances
+    of batch normalisations are buffers.
+
+    In train mode batch normalisations use the statistics of the batch and move their running statistics by `momentum`.
+    With momentum 0, and in infer mode, they use the running statistics. Dropout is the identity in both modes.
+    """
+
+    subject = "relax"
+
 
 Params = Mapping[str, Any]
 """Arrays by the names of parameters, or what `tvm.relax.frontend.detach_params` returns: lists by function."""

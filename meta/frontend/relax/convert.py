@@ -15,10 +15,9 @@ import meta
 from meta.dim import Dim, SymDim, same_dim
 from meta.dtype import ALL
 from meta.errors import MetaError, NotSupportedError
-from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.kernels import call_kernel
 from meta.frontend.relax.ops._table import table
-from meta.frontend.relax.sizes import Float, Shape, Sizes, dim_of, key, variable_name
+from meta.frontend.relax.sizes import Float, RelaxError, Shape, Sizes, UnsupportedError, dim_of, key, variable_name
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.branches import Branches
 from meta.frontend.relay.convert.call import OpCall

@@ -12,8 +12,7 @@ from meta.backend.tvm.kernel import digest
 from meta.dim import Dim, SymDim
 from meta.dtype import ALL
 from meta.errors import TypeInferenceError
-from meta.frontend.relax.errors import UnsupportedError
-from meta.frontend.relax.sizes import key, variable_name
+from meta.frontend.relax.sizes import UnsupportedError, key, variable_name
 from meta.frontend.relay.convert.values import identifier
 from meta.ir.type import TensorType, TupleType, Type, flat_types, tensor_type
 from meta.op import registry

@@ -8,9 +8,8 @@ from typing import Any
 from meta.frontend.examination import OperatorUse, operator_uses
 from meta.frontend.reader import Reader
 from meta.frontend.relax.convert import KERNEL_CALLS, PACKED_CALLS, PREFIX, span_of
-from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.ops._table import table
-from meta.frontend.relax.sizes import variable_name
+from meta.frontend.relax.sizes import RelaxError, UnsupportedError, variable_name
 
 _REASONS = {
     "call_tir_inplace": "the kernel overwrites its operands",

@@ -11,12 +11,10 @@ import meta
 from meta.dim import Dim, SymDim, names, sym
 from meta.dtype import ALL
 from meta.errors import ArgumentError, did_you_mean
-from meta.frontend._located import errors_located
-from meta.frontend.reader import ConvertedProgram
+from meta.frontend.reader import ConvertedProgram, errors_located
 from meta.frontend.relax.convert import Converter, Functions, dtype_of
-from meta.frontend.relax.errors import RelaxError, UnsupportedError
 from meta.frontend.relax.operator_use import READER, operators
-from meta.frontend.relax.sizes import Shape, dim_of, key, size_name, variable_name
+from meta.frontend.relax.sizes import RelaxError, Shape, UnsupportedError, dim_of, key, size_name, variable_name
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.values import OpaqueError, describe, identifier, leaves
 from meta.ir.expr import Var

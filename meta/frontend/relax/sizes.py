@@ -6,8 +6,18 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meta.dim import Dim, is_name, maximum, minimum, sym
-from meta.frontend.relax.errors import UnsupportedError
+from meta.errors import MetaError
+from meta.frontend.examination import UnsupportedProgramError
 from meta.limits import MAX_DEPTH
+
+
+class RelaxError(MetaError, ValueError):
+    """A Relax program, or its parameters, that cannot be converted."""
+
+
+class UnsupportedError(RelaxError, UnsupportedProgramError):
+    """A program with something that meta lacks."""
+
 
 Sizes = Mapping[Any, Dim]
 """A variable of TVM -> its size."""

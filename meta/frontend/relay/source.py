@@ -42,7 +42,7 @@ def read(source: Source) -> RelayProgram:
         expected = "Relay text, Relay JSON, a path to either, or an object with astext()"
         raise ArgumentError("relay", f"source is {type(source).__name__}", expected)
     if value.lstrip("\ufeff \t\r\n").startswith("{"):
-        from meta.frontend.relay.json.reader import parse as parse_json
+        from meta.frontend.relay.json.node_values import parse as parse_json
 
         return parse_json(value, name)
 

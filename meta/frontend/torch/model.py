@@ -15,7 +15,7 @@ from meta.dtype import is_float
 from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError
-from meta.frontend._located import errors_located
+from meta.frontend.reader import errors_located
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.exported import Exported
 from meta.frontend.torch.graph import check_operators, run

@@ -8,8 +8,8 @@ import meta
 from meta._generated.methods import T, Tensor
 from meta.dim import same_dim
 from meta.dtype import real_dtype
+from meta.functional._axes import identity
 from meta.functional._checks import as_dtype, require, require_inexact, require_matrix, require_square
-from meta.functional._matrices import identity
 from meta.op.grad.support import adjoint
 from meta.op.rules import show
 

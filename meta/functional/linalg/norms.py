@@ -10,8 +10,8 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import T, Tensor
 from meta.functional._checks import require, require_inexact, require_matrix, require_square
-from meta.functional._p_norm import p_norm
 from meta.functional.linalg.solve import as_tensor, epsilon
+from meta.functional.norm import p_norm
 from meta.op.rules import axis_indices, reduced_shape, show
 
 Order = float | Literal["fro", "nuc"]

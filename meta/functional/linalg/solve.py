@@ -9,8 +9,8 @@ import meta
 from meta._generated.methods import T, Tensor
 from meta.dim import product, same_dim
 from meta.dtype import is_complex, real_dtype, significand_bits
+from meta.functional._axes import transposed
 from meta.functional._checks import as_dtype, require, require_matrix, require_square
-from meta.functional._matrices import transposed
 from meta.op.grad.support import adjoint as conjugate_transposed
 from meta.op.rules import broadcast_shapes, same_shape, show
 

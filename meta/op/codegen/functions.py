@@ -8,8 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from meta.op.codegen.signature import definition, docstring, parameter, tensor_args
-from meta.op.namespaces import split
-from meta.op.registry import Op
+from meta.op.registry import Op, split
 from meta.schema._dsl import Arg
 
 
@@ -36,14 +35,22 @@ def typed_function(op: Op, differentiable: Sequence[int]) -> str:
 
 
 def bare_function(op: Op, differentiable: Sequence[int]) -> str:
-    """The function with nothing of the operator but its names: the caller adds defaults, annotations and docstring.
-    All names that it reads begin with an underscore (see `HELPERS`), arguments may have all others."""
-    return f"def {op.basename}({', '.join(op.schema.names)}):\n{body(op, differentiable, '_')}"
+    """A module with the function, and nothing of the operator but its names: the caller adds defaults, annotations and
+    docstring, and the operator itself as `_op`. All names that it reads begin with an underscore, arguments may have
+    all others."""
+    name = op.basename
+    state = f"_s_{name}, _i_{name} = _state(_op), _KnownItems()\n_r_{name} = _s_{name}.fast\n"
+    return f"{_IMPORTS}{state}def {name}({', '.join(op.schema.names)}):\n{body(op, differentiable, '_')}"
 
 
-HELPERS = ("record", "invoke", "scopes", "modes", "dumps", "repr", "type", "int", "tuple", "getattr", "Exception",
-           "KeyError", "AttributeError", "TypeError")  # fmt: skip
-"""The names that the text of a function reads besides its arguments, its state and its runners."""
+_IMPORTS = """from marshal import dumps as _dumps
+from meta.eager.call import invoke as _invoke, state as _state
+from meta.eager.known_items import KnownItems as _KnownItems
+from meta.eager.tape import record as _record
+from meta.modes import modes as _modes, scopes as _scopes
+_getattr, _int, _repr, _tuple, _type = getattr, int, repr, tuple, type
+_AttributeError, _Exception, _KeyError, _TypeError = AttributeError, Exception, KeyError, TypeError
+"""
 
 
 def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:

@@ -20,8 +20,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.errors import RegistryError, did_you_mean, line_of_function
-from meta.op.namespaces import SEPARATOR
-from meta.op.registry import Op, get
+from meta.op.registry import SEPARATOR, Op, get
 from meta.schema._dsl import Arg
 
 _INDEXED = re.compile(r"\b(d?[yz])\.(\d+)\b")

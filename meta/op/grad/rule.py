@@ -11,9 +11,11 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.table import FAMILIES
 from meta.errors import GradientError
+from meta.ir.type import TensorType
 from meta.op.grad.support import conjugate
 from meta.op.registry import Op, check_registered, get, owner
 from meta.records import record
+from meta.schema._dsl import TensorLike
 from meta.tree import leaves_of, with_leaves
 
 GradientFunction = Callable[..., tuple[Any, ...]]
@@ -182,3 +184,39 @@ def remove_rule(op: str) -> None:
 def as_tuple(value: Any) -> tuple[Any, ...]:
     """The results of a function that returns one value, or several as a tuple or list."""
     return tuple(cast("tuple[Any, ...]", value)) if isinstance(value, (list, tuple)) else (value,)
+
+
+def check_gradient(
+    subject: str,
+    argument: str,
+    gradient: Any,
+    expected: TensorType,
+    kind: type = TensorLike,
+    location: str | None = None,
+) -> None:
+    """Raise GradientError unless `gradient`, which a user's gradient function returned for an argument, is a tensor (of
+    class `kind`) of type `expected`. Symbolic sizes may differ in form."""
+    actual = gradient.type if isinstance(gradient, kind) else None
+    if actual is expected:
+        return
+    text = repr(actual) if actual is not None else "None" if gradient is None else f"of class {type(gradient).__name__}"
+    if actual is None:
+        remedy = (
+            "return a tensor, or declare the argument non_differentiable" if gradient is None else "return a tensor"
+        )
+    elif len(actual.shape) != len(expected.shape) or any(map(_differ, actual.shape, expected.shape)):
+        remedy = f"sum or reshape it to {expected.shape}"
+    elif actual.dtype != expected.dtype:
+        remedy = f'cast it: .cast("{expected.dtype}")'
+    elif actual.device != expected.device:
+        remedy = f'move it: .to("{expected.device}")'
+    else:
+        return
+    problem = f"the gradient of {argument} is {text}"
+    raise GradientError(subject, problem, f"the argument's type {expected!r}", remedy, location=location)
+
+
+def _differ(a: Any, b: Any) -> bool:
+    """Whether two sizes are certainly different."""
+    difference = a - b
+    return isinstance(difference, int) and difference != 0

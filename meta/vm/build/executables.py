@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING, Any
 
 from meta import progress
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm import heap, hooks, library, parallel
+from meta.backend.tvm import hooks, library, parallel
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.compute import TEImplementation, source_key
 from meta.backend.tvm.kernel import digest
+from meta.backend.tvm.workarounds import heap
 from meta.cache import default_cache
 from meta.collection import without_collection
 from meta.errors import NotSupportedError

@@ -12,11 +12,11 @@ import pytest
 
 import meta
 from meta._generated.operators import pool
-from meta.definition.functions import public_function
 from meta.eager.call import state
 from meta.eager.known_items import KnownItems
 from meta.errors import ArgumentError
 from meta.op.registry import get
+from meta.op.user.functions import public_function
 
 SIGNED: dict[str, Callable[[Any, Any], meta.NDArray]] = {
     "divide": lambda x, zero: x / zero,

@@ -135,7 +135,7 @@ def test_torch_tensors() -> None:
 
 
 def test_torch_dialects_are_off_without_torch(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("meta.op.registration.find_spec", lambda name: None)
+    monkeypatch.setattr("meta.op.user.dialects.find_spec", lambda name: None)
     with meta.register_dialect("by_torch", plevel=20, tensors="torch") as dialect:
         dialect.implement("tanh", sevens)
         assert "by_torch (plevel 20): off: torch is not installed" in str(meta.explain("tanh", array(2, 3)))

@@ -28,7 +28,7 @@ from meta.backend.tvm.parallel import processes, threads
 from meta.backend.tvm.parallel.serialization import UntransferableError, from_bytes, to_bytes
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
-from meta.backend.tvm.te.select import opaque_select
+from meta.backend.tvm.workarounds.select import opaque_select
 from meta.vm.build import generate
 from tests.python.kernels_in_memory import forget_programs
 

@@ -11,7 +11,9 @@ from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te import exact, intrinsic, math, philox, select
+from meta.backend.tvm import intrinsic
+from meta.backend.tvm.te import math, philox
+from meta.backend.tvm.workarounds import exact, select
 
 _PLAIN: Final = (bool, int, float, type(None))
 _ARRAY, _MAP, _OPERATOR, _TARGET = "array", "map", "operator", "target"
@@ -21,7 +23,7 @@ class UntransferableError(TypeError):
     """A function has a part that cannot be written as bytes."""
 
 
-def to_bytes(function: Any) -> bytes:
+def to_bytes(function: tvm.PrimFunc) -> bytes:
     """The nodes of a function, each after those that it refers to, and its structural hash.
 
     Raises:

@@ -19,7 +19,7 @@ from meta.backend.tvm.schedule.nest import (
     uses_any,
     volume_of,
 )
-from meta.backend.tvm.te.exact import add, exact
+from meta.backend.tvm.workarounds.exact import add, exact
 from meta.records import record
 
 Expr = Any

@@ -12,8 +12,8 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.spec import LEAST_SIZES
-from meta.backend.tvm.te.exact import EXACT, LITERAL
 from meta.backend.tvm.te.philox import PHILOX
+from meta.backend.tvm.workarounds.exact import EXACT, LITERAL
 from meta.records import record
 
 REDUCE: Final = 2
@@ -95,17 +95,17 @@ class Loop:
     axes: frozenset[int]
 
 
-def list_blocks(sch: Any) -> list[ComputeBlock]:
+def list_blocks(sch: tvm.Schedule) -> list[ComputeBlock]:
     """The blocks under the root, in order of execution."""
     root = sch.get_sblock("root")
     return [get_block(sch, rv) for rv in sch.get_child_blocks(root)]
 
 
-def read_blocks(func: Any) -> list[ComputeBlock]:
+def read_blocks(func: tvm.PrimFunc) -> list[ComputeBlock]:
     """The blocks under the root of a function, in order of execution, without handles: for rules that only look."""
     nodes: list[Any] = []
 
-    def collect(node: Any) -> Any:
+    def collect(node: tvm.Object) -> Any:
         nodes.append(node)
         return tvm.ffi.WalkResult.SKIP  # blocks inside of blocks
 
@@ -113,19 +113,19 @@ def read_blocks(func: Any) -> list[ComputeBlock]:
     return [describe(None, node) for node in nodes]
 
 
-def get_block(sch: Any, rv: Any) -> ComputeBlock:
+def get_block(sch: tvm.Schedule, rv: Any) -> ComputeBlock:
     """The block of a handle, as it is now: earlier primitives may have changed it."""
     return describe(rv, sch.get(rv))
 
 
-def describe(rv: Any, node: Any) -> ComputeBlock:
+def describe(rv: Any, node: tvm.Object) -> ComputeBlock:
     """The block of a node. rv: its handle, None without one."""
     spatial = 0
     kinds = "".join({spatial: "S", REDUCE: "R"}.get(int(v.iter_type), "O") for v in node.iter_vars)
     return ComputeBlock(rv, node, kinds, tuple(as_int(v.dom.extent) for v in node.iter_vars))
 
 
-def list_loops(sch: Any, block: ComputeBlock) -> list[Loop]:
+def list_loops(sch: tvm.Schedule, block: ComputeBlock) -> list[Loop]:
     """The loops around a block, outermost first."""
     handles = list(sch.get_loops(block.rv))
     if not handles:
@@ -147,7 +147,7 @@ def partition_loops(loops: Sequence[Loop]) -> tuple[list[Any], list[Any]]:
     return [loop.rv for loop in loops if loop.kind == "S"], [loop.rv for loop in loops if loop.kind == "R"]
 
 
-def list_buffers(func: Any) -> list[Any]:
+def list_buffers(func: tvm.PrimFunc) -> list[Any]:
     """The buffers of a function: its tensor parameters (sizes are parameters too), then those that it allocates."""
     allocated: list[Any] = []
     tvm.structural_walk(func.body, (tvm.SBlock, lambda b: allocated.extend(b.alloc_buffers) and None))
@@ -159,7 +159,7 @@ def list_loads(block: ComputeBlock) -> list[Any]:
     results = block.written_buffers
     loads: list[Any] = []
 
-    def visit(load: Any) -> None:
+    def visit(load: tvm.TensorLoad) -> None:
         if not any(load.source.same_as(result) for result in results):
             loads.append(load)
 
@@ -167,7 +167,7 @@ def list_loads(block: ComputeBlock) -> list[Any]:
     return loads
 
 
-def list_readers(sch: Any, producer: ComputeBlock) -> list[ComputeBlock]:
+def list_readers(sch: tvm.Schedule, producer: ComputeBlock) -> list[ComputeBlock]:
     """The blocks that load what a block writes. TVM does not find those with loops of their own, whose regions are
     unknown; it finds others faster."""
     known = [get_block(sch, rv) for rv in sch.get_consumers(producer.rv)]
@@ -177,7 +177,7 @@ def list_readers(sch: Any, producer: ComputeBlock) -> list[ComputeBlock]:
     ]  # fmt: skip
 
 
-def fuse_loops(sch: Any, loops: Sequence[Any]) -> Any:
+def fuse_loops(sch: tvm.Schedule, loops: Sequence[Any]) -> Any:
     """Fuse adjacent loops; returns the fused loop."""
     return sch.fuse(*loops) if len(loops) > 1 else loops[0]
 
@@ -185,12 +185,12 @@ def fuse_loops(sch: Any, loops: Sequence[Any]) -> Any:
 # Extents.
 
 
-def as_int(extent: Any) -> Any:
+def as_int(extent: tvm.Expr | int) -> Any:
     """A static extent as an `int`; a symbolic one unchanged."""
     return int(extent) if isinstance(extent, (int, tvm.IntImm)) else extent
 
 
-def is_one(extent: Any) -> bool:
+def is_one(extent: tvm.Expr | int) -> bool:
     return isinstance(extent, tvm.IntImm) and int(extent) == 1
 
 
@@ -218,7 +218,7 @@ def volume(extents: Sequence[Any]) -> int | None:
     return total
 
 
-def lower_bound(extent: Any) -> int:
+def lower_bound(extent: tvm.Expr | int) -> int:
     """A static extent, or the lower bound that a symbolic extent's name promises, 0 without one."""
     if isinstance(extent, int):
         return extent
@@ -229,7 +229,7 @@ def lower_bound(extent: Any) -> int:
 # Bodies.
 
 
-def element_bits(buffer: Any) -> int:
+def element_bits(buffer: tvm.Buffer) -> int:
     """Bits of one element."""
     return int(tvm.dtype(str(buffer.dtype)).bits)
 
@@ -239,7 +239,7 @@ def is_expensive(block: ComputeBlock) -> bool:
     return calls_expensive(block.node.body)
 
 
-def calls_expensive(node: Any) -> bool:
+def calls_expensive(node: tvm.Object) -> bool:
     """Whether a statement or an expression calls a function that costs more than arithmetic."""
     return any(name not in _CHEAP_CALLS and not name.startswith((EXACT, PHILOX)) for name in called(node))
 
@@ -249,14 +249,14 @@ def has_random_bits(block: ComputeBlock) -> bool:
     return any(name.startswith(PHILOX) for name in called(block.node.body))
 
 
-def called(node: Any) -> set[str]:
+def called(node: tvm.Object) -> set[str]:
     """The names of the operators that a statement or an expression calls."""
     names: set[str] = set()
     tvm.structural_walk(node, (tvm.Call, lambda call: names.add(call.op.name) if hasattr(call.op, "name") else None))
     return names
 
 
-def uses_variable(expr: Any, var: Any) -> bool:
+def uses_variable(expr: tvm.Expr, var: tvm.Var) -> bool:
     """Whether `expr` contains the variable."""
     used = False
 

@@ -22,7 +22,7 @@ _ADDRESSES: Final = frozenset({"tirx.address_of", "tirx.tvm_access_ptr", "tirx.c
 """Calls that may touch memory in ways that loads and stores do not show."""
 
 
-def relax_alignment(func: Any) -> Any:
+def relax_alignment(func: tvm.PrimFunc) -> Any:
     """`func` with its global buffers aligned to their elements only, so that kernels accept tensors at any address.
 
     TVM assumes that every buffer starts on a 64-byte boundary and emits aligned vector moves, which fault on other
@@ -44,7 +44,7 @@ def _align_to_element(buffer_type: Any) -> Any:
 # Buffers of a row.
 
 
-def shrink_row_buffers(func: Any) -> Any:
+def shrink_row_buffers(func: tvm.PrimFunc) -> Any:
     """`func`, with an extent of 1 for each axis of a buffer that all accesses in an iteration of the outermost loops
     have at one position. A function with a buffer that has no such axis stays as it is.
 
@@ -73,7 +73,7 @@ class _RowBuffer:
         buffer: the new buffer.
     """
 
-    def __init__(self, buffer: Any, axes: Sequence[int]) -> None:
+    def __init__(self, buffer: tvm.Buffer, axes: Sequence[int]) -> None:
         whole = buffer.ty
         shape = [tirx.const(1, str(d.ty.dtype)) if i in axes else d for i, d in enumerate(whole.shape)]
         self.axes = axes
@@ -103,10 +103,10 @@ def _row_positions(root: Any) -> dict[Any, list[list[Expr]]]:
     values: dict[Any, Expr] = {}
     positions: dict[Any, list[list[Expr]]] = {}
 
-    def realize(node: Any) -> None:
+    def realize(node: tvm.Object) -> None:
         values.update(zip((v.var for v in node.block.iter_vars), node.iter_values, strict=True))
 
-    def access(buffer: Any, indices: Sequence[Expr]) -> None:
+    def access(buffer: tvm.Buffer, indices: Sequence[Expr]) -> None:
         positions.setdefault(buffer, []).append([values.get(i, i) if isinstance(i, tvm.Var) else i for i in indices])
 
     tvm.structural_walk(root, [(tvm.SBlockRealize, realize)])
@@ -142,22 +142,22 @@ def _reads_only(position: Expr, rows: Sequence[Any]) -> bool:
 def _replace(body: Stmt, new: Mapping[Any, _RowBuffer]) -> Stmt:
     """The body with the new buffers, all allocated in its root."""
 
-    def load(node: Any) -> Any:
+    def load(node: tvm.Object) -> Any:
         row = new.get(node.source)
         return node if row is None else tirx.BufferLoad(row.buffer, row.indices(node.indices))
 
-    def store(node: Any) -> Any:
+    def store(node: tvm.Object) -> Any:
         row = new.get(node.buffer)
         return node if row is None else tvm.BufferStore(row.buffer, node.value, row.indices(node.indices))
 
-    def region(node: Any) -> Any:
+    def region(node: tvm.Object) -> Any:
         row = new.get(node.source)
         if row is None:
             return node
         unit = [tvm.Range(0, 1) if i in row.axes else each for i, each in enumerate(node.region)]
         return tirx.BufferRegion(row.buffer, unit)
 
-    def block(node: Any) -> Any:
+    def block(node: tvm.Object) -> Any:
         return tvm.SBlock(
             node.iter_vars, list(map(region, node.reads)), list(map(region, node.writes)), node.name_hint, node.body,
             node.init, [new[b].buffer if b in new else b for b in node.alloc_buffers], node.match_buffers,
@@ -170,7 +170,7 @@ def _replace(body: Stmt, new: Mapping[Any, _RowBuffer]) -> Stmt:
 # Memory that a kernel allocates.
 
 
-def allocated_bytes(func: Any) -> int:
+def allocated_bytes(func: tvm.PrimFunc) -> int:
     """Bytes of the buffers in global memory that a kernel allocates itself, where their sizes are known."""
     exact_bytes = 1 << 20  # Bytes from which a kernel is lowered to count them.
     total = _allocated(func)
@@ -182,13 +182,13 @@ def allocated_bytes(func: Any) -> int:
     return _allocated(tvm.Sequential(passes)(tvm.IRModule({"main": lowered}))["main"])
 
 
-def _allocated(func: Any) -> int:
+def _allocated(func: tvm.PrimFunc) -> int:
     found: list[Any] = []
     tvm.structural_walk(func.body, (tvm.SBlock, lambda block: found.extend(block.alloc_buffers)))
     return sum(map(_bytes, found))
 
 
-def lasting_buffers(func: Any, least: int) -> list[Any]:
+def lasting_buffers(func: tvm.PrimFunc, least: int) -> list[Any]:
     """The buffers of at least `least` bytes that several loop nests of a kernel use, which are allocated as a whole."""
     if not any(_bytes(b) >= least for b in _root_buffers(func)):
         return []
@@ -198,18 +198,18 @@ def lasting_buffers(func: Any, least: int) -> list[Any]:
     return [b for b in _root_buffers(func) if _bytes(b) >= least and any(b.same_as(r) for r in remaining)]
 
 
-def _root_buffers(func: Any) -> list[Any]:
+def _root_buffers(func: tvm.PrimFunc) -> list[Any]:
     return list(func.body.block.alloc_buffers) if isinstance(func.body, tvm.SBlockRealize) else []
 
 
-def _bytes(buffer: Any) -> int:
+def _bytes(buffer: tvm.Buffer) -> int:
     """The bytes of a buffer in global memory; 0 for other memory, and if its size is symbolic."""
     if buffer.scope() not in ("", "global") or not all(isinstance(d, tvm.IntImm) for d in buffer.shape):
         return 0
     return prod(map(int, buffer.shape)) * itemsize(str(buffer.dtype))
 
 
-def with_parameters(func: Any, buffers: list[Any]) -> Any:
+def with_parameters(func: tvm.PrimFunc, buffers: list[Any]) -> Any:
     """A kernel that takes some of its buffers as further parameters."""
     root = func.body.block
     own_buffers = [b for b in root.alloc_buffers if not any(b.same_as(x) for x in buffers)]
@@ -224,7 +224,7 @@ def with_parameters(func: Any, buffers: list[Any]) -> Any:
 # Results over operands.
 
 
-def may_share(func: Any, operand: Any, result: Any) -> bool:
+def may_share(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> bool:
     """Whether the scheduled `func` stays right when the buffers `operand` and `result` are the same memory.
 
     It does when the operand has had its last read before the result is written. The block that writes an element may
@@ -238,20 +238,20 @@ def may_share(func: Any, operand: Any, result: Any) -> bool:
     return _own_elements_only(statements[writers[0]], operand, result)
 
 
-def merged(func: Any, operand: Any, result: Any) -> Any:
+def merged(func: tvm.PrimFunc, operand: tvm.Buffer, result: tvm.Buffer) -> Any:
     """`func` without the parameter `result`: what it wrote there it writes to `operand`."""
     body = tvm.structural_map(func.body, (tvm.Var, lambda v: operand if v.same_as(result) else v))
     params = [p for p in func.params if not p.same_as(result)]
     return tvm.PrimFunc(params, body, func.ret_type, func.attrs)
 
 
-def _statements(func: Any) -> list[Any]:
+def _statements(func: tvm.PrimFunc) -> list[Any]:
     """The statements under the root block, in order of execution."""
     body = func.body.block.body if isinstance(func.body, tvm.SBlockRealize) else func.body
     return list(body.seq) if isinstance(body, tvm.SeqStmt) else [body]
 
 
-def _own_elements_only(statement: Any, operand: Any, result: Any) -> bool:
+def _own_elements_only(statement: tvm.Object, operand: tvm.Buffer, result: tvm.Buffer) -> bool:
     """Whether each element of the operand has had its last read when that element of the result is written: all reads
     are in the one block that writes, or in blocks before it in the same loops, at the position that is written."""
     if not _loads(statement, operand):
@@ -275,12 +275,12 @@ def _own_elements_only(statement: Any, operand: Any, result: Any) -> bool:
     )
 
 
-def _is_plain(realize: Any) -> bool:
+def _is_plain(realize: tvm.SBlockRealize) -> bool:
     """Whether a block runs once for each element of its result."""
     return realize.block.init is None and all(int(v.iter_type) == 0 for v in realize.block.iter_vars)
 
 
-def _is_repeated(statement: Any, realize: Any) -> bool:
+def _is_repeated(statement: tvm.Object, realize: tvm.SBlockRealize) -> bool:
     """Whether a block runs again for the same element, in a loop that neither its position nor its predicate depends
     on. By its predicate, one of many threads runs a block of one element."""
     loops: list[Any] = []
@@ -293,13 +293,13 @@ def _is_repeated(statement: Any, realize: Any) -> bool:
     )
 
 
-def _contains(loop: Any, realize: Any) -> bool:
+def _contains(loop: tvm.For, realize: tvm.SBlockRealize) -> bool:
     inner: list[Any] = []
     tvm.structural_walk(loop, (tvm.SBlockRealize, lambda r: inner.append(r) if r.same_as(realize) else None))
     return bool(inner)
 
 
-def _positions(realize: Any, accesses: list[Any]) -> list[list[Any]]:
+def _positions(realize: tvm.SBlockRealize, accesses: list[Any]) -> list[list[Any]]:
     """The indices of a block's accesses in terms of the loops around it; 0 along axes of extent 1."""
     values = {
         v.var: tirx.const(0, str(v.var.ty.dtype)) if is_one(v.dom.extent) else value
@@ -319,19 +319,19 @@ def _same_index(a: Any, b: Any) -> bool:
     return bool(tvm.structural_equal(a, b))
 
 
-def _stores(node: Any, buffer: Any) -> list[Any]:
+def _stores(node: tvm.Object, buffer: tvm.Buffer) -> list[Any]:
     stores: list[Any] = []
     tvm.structural_walk(node, (tvm.BufferStore, lambda s: stores.append(s) if s.buffer.same_as(buffer) else None))
     return stores
 
 
-def _loads(node: Any, buffer: Any) -> list[Any]:
+def _loads(node: tvm.Object, buffer: tvm.Buffer) -> list[Any]:
     loads: list[Any] = []
     tvm.structural_walk(node, (tvm.TensorLoad, lambda s: loads.append(s) if s.source.same_as(buffer) else None))
     return loads
 
 
-def takes_addresses(func: Any) -> bool:
+def takes_addresses(func: tvm.PrimFunc) -> bool:
     """Whether loads and stores may not show all that the function reads and writes."""
     calls: list[Any] = []
     tvm.structural_walk(

@@ -26,9 +26,9 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import shared
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
-from meta.backend.tvm.te.intrinsic import shared
 from meta.records import record
 
 Expr = Any
@@ -66,7 +66,7 @@ Rule = Callable[[Producer], bool]
 """Whether a producer is computed inside its consumers."""
 
 
-def inline_spatial(func: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
+def inline_spatial(func: tvm.PrimFunc, rule: Rule, *, share_in_sums: bool = True) -> Any:
     """`func` with the producers that `rule` accepts computed in the blocks that read them.
 
     Producers whose consumers are not single stores keep their buffers, see `inline_blocks`.
@@ -104,7 +104,7 @@ def inline_spatial(func: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
     return _rebuilt(func, nests, changed, removed) if removed else func
 
 
-def inline_blocks(sch: Any, rule: Rule, *, share_in_sums: bool = True) -> Any:
+def inline_blocks(sch: tvm.Schedule, rule: Rule, *, share_in_sums: bool = True) -> Any:
     """A schedule with the producers that `rule` accepts computed in their consumers.
 
     Consumers that are more than a store of an expression, such as a search for a maximum and its position, are left to
@@ -157,7 +157,7 @@ class _Part:
         lazy: the addresses of the loads in operands of `if_then_else`, or in indices of other loads.
     """
 
-    def __init__(self, variable: Any, value: Expr) -> None:
+    def __init__(self, variable: tvm.Var | None, value: Expr) -> None:
         self.variable = variable
         self.set(value)
 
@@ -167,11 +167,11 @@ class _Part:
         self.lazy: set[int] = set()
         self.positions: set[int] = set()
 
-        def load(node: Any) -> None:
+        def load(node: tvm.Object) -> None:
             self.loads.setdefault(node.source, []).append(node)
             self._mark(self.positions, node.indices)
 
-        def call(node: Any) -> None:
+        def call(node: tvm.Object) -> None:
             if getattr(node.op, "name", "").endswith(".if_then_else"):
                 self._mark(self.lazy, node.args[1:])
 
@@ -186,7 +186,7 @@ class _Part:
 class _Nest:
     """Loops around one block, or another statement under the root."""
 
-    def __init__(self, statement: Any) -> None:
+    def __init__(self, statement: tvm.Object) -> None:
         self.statement = statement
         inner = statement
         while isinstance(inner, tvm.For):
@@ -287,7 +287,7 @@ class _Nest:
         for part in [p for p in self.parts if producer.buffer in p.loads]:
             positions = part.positions
 
-            def replace(load: Any, positions: set[int] = positions) -> Expr:
+            def replace(load: tvm.TensorLoad, positions: set[int] = positions) -> Expr:
                 if not load.source.same_as(producer.buffer):
                     return load
                 if load.__chandle__() not in positions:
@@ -299,7 +299,7 @@ class _Nest:
             part.set(tvm.structural_map(part.value, (tvm.TensorLoad, replace)))
         self.parts = [*new, *self.parts]
 
-    def parts_at(self, indices: Sequence[Expr], variable: Any) -> list[_Part]:
+    def parts_at(self, indices: Sequence[Expr], variable: tvm.Var) -> list[_Part]:
         """The parts that compute the element at a position as the value of `variable`."""
         return [_Part(variable, self.value_at(indices))]
 
@@ -332,14 +332,14 @@ def _is_store(block: ComputeBlock) -> bool:
     return isinstance(node.body, tvm.BufferStore) and not len(node.match_buffers) and _operand(node) is not None
 
 
-def _around(statement: Any, realize: Any) -> Any:
+def _around(statement: tvm.Object, realize: tvm.SBlockRealize) -> Any:
     if not isinstance(statement, tvm.For):
         return realize
     loop, body = statement, _around(statement.body, realize)
     return tvm.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
 
 
-def _nests(func: Any) -> list[_Nest]:
+def _nests(func: tvm.PrimFunc) -> list[_Nest]:
     """The statements under the root of a function, in order."""
     if not isinstance(func.body, tvm.SBlockRealize) or str(func.body.block.name_hint) != "root":
         return []
@@ -347,7 +347,7 @@ def _nests(func: Any) -> list[_Nest]:
     return [_Nest(s) for s in (body.seq if isinstance(body, tvm.SeqStmt) else [body])]
 
 
-def _operand(node: Any) -> Expr | None:
+def _operand(node: tvm.Object) -> Expr | None:
     """The expression that a block stores, or adds to a reduction; None for other reductions."""
     value = node.body.value
     if node.init is None:
@@ -356,7 +356,7 @@ def _operand(node: Any) -> Expr | None:
     return value.b if accumulates else None
 
 
-def _with_operand(node: Any, operand: Expr) -> Any:
+def _with_operand(node: tvm.Object, operand: Expr) -> Any:
     """The block's store with another such expression."""
     store = node.body
     value = operand if node.init is None else type(store.value)(store.value.a, operand)
@@ -377,7 +377,7 @@ def _has_loads(index: Expr) -> bool:
     return bool(loads)
 
 
-def _rebuilt(func: Any, nests: Sequence[_Nest], changed: Sequence[_Nest], removed: Sequence[_Nest]) -> Any:
+def _rebuilt(func: tvm.PrimFunc, nests: Sequence[_Nest], changed: Sequence[_Nest], removed: Sequence[_Nest]) -> Any:
     root = func.body.block
     gone = {n.buffer for n in removed}
     allocated = [b for b in root.alloc_buffers if b not in gone]

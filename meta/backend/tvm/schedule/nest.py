@@ -79,7 +79,7 @@ def _match(outermost: Any) -> Nest | None:
     return Nest(chain[:count], chain[count:], inner_additions, store, conditions, sums_lanes)
 
 
-def _is_floating_sum(block: Any) -> bool:
+def _is_floating_sum(block: tvm.SBlock) -> bool:
     """Whether the block is one store `sum[i] = sum[i] + x` of floats, without an initial value, and not in tiles
     whose additions are not divided.
 
@@ -99,7 +99,7 @@ def _is_floating_sum(block: Any) -> bool:
     )
 
 
-def map_sums(func: Any, rewrite: Callable[[Nest], Stmt | None]) -> Any:
+def map_sums(func: tvm.PrimFunc, rewrite: Callable[[Nest], Stmt | None]) -> Any:
     """`func` with `rewrite(nest)` in place of the nest of each floating sum; where it returns None, the nest stays."""
     body = _rewrite(func.body, rewrite)
     return func if body is func.body else func.with_body(body)
@@ -140,7 +140,7 @@ def copy_loops(loops: Sequence[Any], values: Values, body: Callable[[Values], St
     return tvm.For(variable, loop.min, substitute(loop.extent, values), loop.kind, inner, None, loop.annotations)
 
 
-def _copy_loop(loop: Any, variable: Any, body: Stmt) -> Stmt:
+def _copy_loop(loop: tvm.For, variable: tvm.Var, body: Stmt) -> Stmt:
     return tvm.For(variable, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
 
 
@@ -158,7 +158,7 @@ def _conjuncts(predicate: Expr) -> list[Expr]:
     return [] if isinstance(predicate, tvm.IntImm) and int(predicate) else [predicate]
 
 
-def substitute(node: Any, values: Values) -> Any:
+def substitute(node: tvm.Object, values: Values) -> Any:
     """The node with the variables replaced by their values."""
     replacements = dict(values)
     return tvm.structural_map(node, (tvm.Var, lambda v: replacements.get(v, v))) if replacements else node
@@ -169,7 +169,7 @@ def volume_of(loops: Sequence[Any]) -> int | None:
     return blocks.volume([blocks.as_int(loop.extent) for loop in loops])
 
 
-def uses(expressions: Sequence[Expr], variable: Any) -> bool:
+def uses(expressions: Sequence[Expr], variable: tvm.Var) -> bool:
     """Whether one of the expressions contains the variable."""
     return any(blocks.uses_variable(e, variable) for e in expressions)
 

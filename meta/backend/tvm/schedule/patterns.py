@@ -23,6 +23,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import dtype_of
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.buffers import relax_alignment, shrink_row_buffers
 from meta.backend.tvm.schedule.cpu.elementwise import schedule_elementwise
@@ -30,17 +31,17 @@ from meta.backend.tvm.schedule.cpu.matmul import match_contraction, schedule_con
 from meta.backend.tvm.schedule.cpu.rows import initialise_first, schedule_rows, schedule_separately
 from meta.backend.tvm.schedule.cpu.tiles import schedule_tiles
 from meta.backend.tvm.schedule.summation import block_sums, block_sums_of_threads
-from meta.backend.tvm.te.exact import exact, keep_conditions
-from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.backend.tvm.te.math import vectorisable
 from meta.backend.tvm.te.tiles import TILE
-from meta.ir.pattern import PATTERNS
+from meta.backend.tvm.workarounds.exact import exact
+from meta.backend.tvm.workarounds.loop_partition import keep_conditions
+from meta.ir.type import PATTERNS
 
 Rule = Callable[[Any], Any]
 """A rule applies primitives to a `Schedule` and returns it (or another one), or returns None if it does not apply."""
 
 
-def schedule(func: Any, pattern: str, target: Any) -> Any:
+def schedule(func: tvm.PrimFunc, pattern: str, target: tvm.Target) -> Any:
     """The scheduled function.
 
     Args:
@@ -57,7 +58,7 @@ def schedule(func: Any, pattern: str, target: Any) -> Any:
     return shrink_row_buffers(block_sums(keep_conditions(exact(relax_alignment(_schedule_cpu(func, pattern))))))
 
 
-def classify(func: Any) -> str:
+def classify(func: tvm.PrimFunc) -> str:
     """The pattern of a function, derived from its blocks."""
     if str(func.body.block.name_hint) != "root":
         return "opaque"
@@ -72,7 +73,7 @@ def classify(func: Any) -> str:
     return "reduce" if match_contraction(reductions[0]) is None else "out_ewise_fusable"
 
 
-def _schedule_cpu(func: Any, pattern: str) -> Any:
+def _schedule_cpu(func: tvm.PrimFunc, pattern: str) -> Any:
     for rule in (*((schedule_tiles,) if _has_tiles(func) else ()), *_RULES.get(pattern, ())):
         scheduled = _apply(rule, func)
         if scheduled is not None:
@@ -80,14 +81,14 @@ def _schedule_cpu(func: Any, pattern: str) -> Any:
     return _apply(_keep_loops, func) or func
 
 
-def _has_tiles(func: Any) -> bool:
+def _has_tiles(func: tvm.PrimFunc) -> bool:
     """Whether a sum over register tiles is in a function."""
     tiles: list[Any] = []
     tvm.structural_walk(func.body, (tvm.SBlock, lambda b: tiles.append(b) if TILE in b.annotations else None))
     return bool(tiles)
 
 
-def _apply(rule: Rule, func: Any) -> Any:
+def _apply(rule: Rule, func: tvm.PrimFunc) -> Any:
     """The function that the rule returns, or None if the rule does not apply or fails.
 
     TVM raises ScheduleError where a primitive's condition is violated, and the other errors from internal checks."""
@@ -98,13 +99,13 @@ def _apply(rule: Rule, func: Any) -> Any:
     return None if sch is None else sch.mod["main"]
 
 
-def _keep_loops(sch: Any) -> Any:
+def _keep_loops(sch: tvm.Schedule) -> Any:
     """Rule of last resort: only the initial values move before the loops of the reductions."""
     initialise_first(sch, blocks.list_blocks(sch))
     return sch
 
 
-def _narrow_indices(func: Any) -> Any:
+def _narrow_indices(func: tvm.PrimFunc) -> Any:
     """`func` with 32-bit indices if every buffer is static, below 2**31 elements and of a dtype whose values int32
     holds, as they may be indices, and no literal or value in an expression needs 64 bits.
 
@@ -114,12 +115,12 @@ def _narrow_indices(func: Any) -> Any:
     return tvm.tirx.transform.ForceNarrowIndexToInt32()(tvm.IRModule({"main": func}))["main"]
 
 
-def _needs_64_bits(func: Any) -> bool:
+def _needs_64_bits(func: tvm.PrimFunc) -> bool:
     """Whether a literal exceeds 32 bits, or a cast or call makes integers of 64 bits of elements or floats: TVM would
     also narrow what is computed from them."""
     literals, operands, bound = list[int](), list[Any](), list[Any]()
 
-    def visit(node: Any) -> None:
+    def visit(node: tvm.Expr) -> None:
         if dtype_of(node) in _WIDE_INTEGERS:
             operands.extend([node.value] if isinstance(node, tvm.tirx.Cast) else node.args)
 

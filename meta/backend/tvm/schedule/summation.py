@@ -34,12 +34,12 @@ Expr = Any
 Stmt = Any
 
 
-def block_sums(func: Any) -> Any:
+def block_sums(func: tvm.PrimFunc) -> Any:
     """`func`, scheduled for a CPU, with its floating sums in blocks, and its sums of vector lanes by halves."""
     return map_sums(func, _rewrite_sum)
 
 
-def block_sums_of_threads(func: Any) -> Any:
+def block_sums_of_threads(func: tvm.PrimFunc) -> Any:
     """`func`, scheduled for a GPU, with the floating sums of each thread in blocks.
 
     Reductions that threads share are lowered first to the sum of each thread, which is a loop, and an exchange; TVM

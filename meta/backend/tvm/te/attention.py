@@ -16,9 +16,9 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import tiles
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 
 Element = Callable[[Any, Any], Any]
 
@@ -134,7 +134,7 @@ def attention_dx(q: Tensor, k: Tensor, v: Tensor, y: Any, lse: Any, dy: Any, cau
     return _per_head([q, k, v, y, lse, dy], shapes, body, head.dtype, "attention_dx")
 
 
-def _per_head(operands: Sequence[Any], shapes: Sequence[Any], body: Any, dtype: str, name: str) -> Any:
+def _per_head(operands: Sequence[Any], shapes: Sequence[Any], body: Callable[..., None], dtype: str, name: str) -> Any:
     """Results of `shapes`, written by `body(index of the head, buffers)` in a parallel loop over the heads."""
     leading = [int(d) for d in operands[0].shape[:-2]]
 

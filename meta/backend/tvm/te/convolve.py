@@ -12,8 +12,8 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.elementwise import narrow, widen
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.tiles import (
     cache_block,
     choose_tile,

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor, bind, dtype_of
 from meta.backend.tvm.numbers import Number, number_in
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.exact import constant, opaque
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
+from meta.backend.tvm.workarounds.exact import constant, opaque
 from meta.ir.type import operand_dtype, tensor_type
 
 if TYPE_CHECKING:
@@ -144,10 +144,10 @@ def let(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
     """`body` of a variable bound to `value`.
 
     A float32 value, which most often loads halves where it loads bfloat16, is repeated instead, and LLVM merges the
-    copies; `meta.backend.tvm.te.bfloat16` says why."""
+    copies; `meta.backend.tvm.workarounds.bfloat16` says why."""
     if dtype_of(value) == "float32":
         return body(value)
-    return te_math.bind(value, body)
+    return bind(value, body)
 
 
 def is_float(x: Expr) -> bool:

@@ -7,9 +7,9 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.elementwise import as_int64
-from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
+from meta.backend.tvm.workarounds.exact import constant
 from meta.records import record
 
 

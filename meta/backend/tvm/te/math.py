@@ -18,7 +18,7 @@ from functools import cache
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
+from meta.backend.tvm.intrinsic import Expr, bind, dtype_of, operator
 
 
 def exp(x: Expr) -> Expr:
@@ -113,10 +113,10 @@ def _intrinsic(name: str, x: Expr) -> Expr:
     return getattr(tvm.tirx, name.removesuffix("_nonpositive"))(x)
 
 
-def vectorisable(func: Any) -> Any:
+def vectorisable(func: tvm.PrimFunc) -> Any:
     """`func` with TVM's intrinsics replaced by the operators of this module."""
 
-    def replace_call(call: Any) -> Any:
+    def replace_call(call: tvm.Call) -> Any:
         name = getattr(call.op, "name", "").removeprefix("tirx.")
         if name not in _REPLACED or dtype_of(call) not in ("float16", "bfloat16", "float32", "float64"):
             return call
@@ -162,12 +162,6 @@ _EXP: Final = (0.5, 0.166665181517601, 0.04166620597243309, 0.008368889801204205
 
 # The series of sin(2 pi x) / x in x**2; its error on |x| <= 1/4 is below 1e-11.
 _SINE: Final = tuple((-1) ** n * (2 * math.pi) ** (2 * n + 1) / math.factorial(2 * n + 1) for n in range(8))
-
-
-def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
-    """`body` of a variable bound to `value`, so that the value is computed once."""
-    var = tvm.Var("t", dtype_of(value))
-    return tvm.tirx.Let(var, value, body(var))
 
 
 def _like(x: Expr, value: float, kind: str = "float32") -> Expr:

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
+from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.loops import registers
 
 ITEM_BITS: Final = 4

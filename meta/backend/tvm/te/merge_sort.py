@@ -13,7 +13,7 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
-from meta.backend.tvm.te.intrinsic import Expr
+from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.te.loops import launches
 from meta.backend.tvm.te.merge import THREADS, TILE, TILE_BITS, SortedTile, if_, split_runs, synchronize, variable
 from meta.backend.tvm.te.sorting import SortKernels, int64, simplified

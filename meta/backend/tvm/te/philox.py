@@ -21,8 +21,8 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of, operator
 from meta.backend.tvm.te.elementwise import select
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 from meta.dtype import significand_bits
 
 ROUNDS: Final = 10
@@ -108,19 +108,19 @@ def _operators() -> dict[str, Any]:
     return {name: operator(PHILOX.removeprefix("meta.") + name, 3) for name in names}
 
 
-def list_calls(node: Any) -> list[Any]:
+def list_calls(node: tvm.Object) -> list[Any]:
     """The calls of the operators of this module in a statement or an expression."""
     calls: list[Any] = []
     tvm.structural_walk(node, (tvm.Call, lambda call: calls.append(call) if is_random(call) else None))
     return calls
 
 
-def elements_of_block(node: Any) -> int:
+def elements_of_block(node: tvm.Object) -> int:
     """The elements that share a block of random bits in a statement or an expression; 1 without random bits."""
     return max((SHARING.get(str(call.op.name), 1) for call in list_calls(node)), default=1)
 
 
-def is_random(call: Any) -> bool:
+def is_random(call: tvm.Call) -> bool:
     return getattr(call.op, "name", "").startswith(PHILOX)
 
 

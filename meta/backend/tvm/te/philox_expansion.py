@@ -8,8 +8,8 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.elementwise import select
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.philox import (
     LANES,
     MULTIPLIERS,
@@ -28,16 +28,16 @@ from meta.backend.tvm.te.philox import (
 )  # fmt: skip
 
 
-def expand(func: Any) -> Any:
+def expand(func: tvm.PrimFunc) -> Any:
     """`func` with the operators of this module expanded. A statement follows those that compute its pairs of words."""
     if not list_calls(func):
         return func
     analyzer = _analyzer(func)
 
-    def sequence(node: Any) -> Any:
+    def sequence(node: tvm.Object) -> Any:
         return _expand_sequence(node, analyzer)
 
-    def store(node: Any) -> Any:
+    def store(node: tvm.Object) -> Any:
         statements = _Words(analyzer).before(node)
         return tvm.SeqStmt(statements) if len(statements) > 1 else node
 
@@ -45,18 +45,18 @@ def expand(func: Any) -> Any:
     return tvm.structural_map(tvm.structural_map(func, (tvm.SeqStmt, sequence)), (tvm.BufferStore, store))
 
 
-def share_blocks(func: Any) -> Any:
+def share_blocks(func: tvm.PrimFunc) -> Any:
     """`func` with loops over elements of random bits, of any number, as loops over the blocks that elements share and a
     loop over the rest. Those whose elements do not follow each other stay."""
 
-    def split(loop: Any) -> Any:
+    def split(loop: tvm.For) -> Any:
         sharing = _sharing(loop)
         return _split(loop, sharing) if sharing > 1 else loop
 
     return tvm.structural_map(func, (tvm.For, split))
 
 
-def _sharing(loop: Any) -> int:
+def _sharing(loop: tvm.For) -> int:
     """The elements that share a block of random bits in a loop of one store over them; 1 in other loops."""
     size, body = loop.extent, loop.body
     calls = [c for c in list_calls(body) if c.op.name in SHARING] if isinstance(body, tvm.BufferStore) else []
@@ -68,7 +68,7 @@ def _sharing(loop: Any) -> int:
     return sharing if has_chunk else 1
 
 
-def _split(loop: Any, sharing: int) -> Any:
+def _split(loop: tvm.For, sharing: int) -> Any:
     """Loops over whole chunks of `sharing` times LANES elements, and over the elements after them."""
     chunk, lane = (tvm.Var(name, dtype_of(loop.loop_var)) for name in ("chunk", "lane"))
     zero, size = like(chunk, 0), sharing * LANES
@@ -85,25 +85,25 @@ def _split(loop: Any, sharing: int) -> Any:
     )
 
 
-def _body_at(loop: Any, position: Expr) -> Any:
+def _body_at(loop: tvm.For, position: Expr) -> Any:
     """A copy of a loop's body at a position, with new variables."""
     values: dict[Any, Expr] = {loop.loop_var: position}
 
-    def rename(let: Any) -> None:
+    def rename(let: Expr) -> None:
         values[let.var] = tirx.Var(str(let.var.name), dtype_of(let.var))
 
     tvm.structural_walk(loop.body, (tirx.Let, rename))
     return tvm.structural_map(loop.body, (tvm.Var, lambda v: values.get(v, v)))
 
 
-def _analyzer(func: Any) -> Any:
+def _analyzer(func: tvm.PrimFunc) -> Any:
     """An analyzer that knows the ranges of the loops and threads of a function."""
     analyzer = tvm.Analyzer()
 
-    def bind_loop(loop: Any) -> None:
+    def bind_loop(loop: tvm.For) -> None:
         analyzer.bind(loop.loop_var, tvm.Range.from_min_extent(loop.min, loop.extent))
 
-    def bind_thread(node: Any) -> None:
+    def bind_thread(node: tvm.Object) -> None:
         if str(node.attr_key) == "thread_extent":
             analyzer.bind(node.node.var, tvm.Range(0, node.value))
 
@@ -157,7 +157,7 @@ class _Words:
         self.pairs: list[tuple[tuple[Expr, ...], Expr]] = []
         self.buffers: list[Any] = []
 
-    def before(self, statement: Any) -> list[Any]:
+    def before(self, statement: tvm.Object) -> list[Any]:
         """A store or a binding that reads words, after the statements that compute them; others as they are."""
         if self.hoist and isinstance(statement, tirx.IfThenElse) and _can_compute_before(statement):
             changed = tvm.structural_map(statement, (tvm.Call, self.load))
@@ -173,7 +173,7 @@ class _Words:
             return [*computed, tirx.Bind(statement.var, value)]
         return [*computed, tvm.BufferStore(statement.buffer, value, statement.indices)]
 
-    def is_own(self, statement: Any) -> bool:
+    def is_own(self, statement: tvm.Object) -> bool:
         """Whether a statement computes words, or binds a variable without reading memory."""
         if isinstance(statement, tirx.Bind):
             loads: list[Any] = []
@@ -182,7 +182,7 @@ class _Words:
         buffer = getattr(statement, "buffer", None)
         return buffer is not None and any(buffer.same_as(b) for b in self.buffers)
 
-    def load(self, call: Any) -> Expr:
+    def load(self, call: tvm.Call) -> Expr:
         """The words of a call of an operator of this module; other calls as they are."""
         if not is_random(call):
             return call
@@ -252,7 +252,7 @@ def _by_shifts(x: Expr) -> Expr:
     """An expression with shifts and masks in place of floored quotients and remainders, which TVM has lowered already.
     Simplification may introduce other divisors than powers of two; their dividends are not negative."""
 
-    def shifted(node: Any) -> Expr:
+    def shifted(node: tvm.Object) -> Expr:
         divisor, is_quotient = int(node.b), isinstance(node, tirx.FloorDiv)
         if divisor & (divisor - 1):
             return tirx.truncdiv(node.a, node.b) if is_quotient else tirx.truncmod(node.a, node.b)

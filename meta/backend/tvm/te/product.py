@@ -12,7 +12,7 @@ from typing import Any
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.tiles import lanes, most_rows, rounded_up, stored_copy, tiled_sum
 
 

@@ -14,7 +14,7 @@ from typing import Any, Final
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
 from meta.backend.tvm.devices import WARP
-from meta.backend.tvm.te.intrinsic import Expr
+from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.te.loops import launches, registers
 from meta.backend.tvm.te.merge import TILE, TILE_BITS, if_, shared, synchronize, variable
 from meta.backend.tvm.te.sorting import DIGIT_BITS, Sort, SortKernels, int64, simplified

@@ -8,10 +8,10 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.spec import TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_float, safe_divisor, select
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 
 Value = Callable[..., Expr]
 """Index into the unreduced tensor -> element."""

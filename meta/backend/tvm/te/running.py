@@ -8,7 +8,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm.adapter import script_tirx, te, tirx
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import Index, each_column, in_blocks, like, nest
 

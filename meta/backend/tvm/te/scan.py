@@ -11,8 +11,8 @@ from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.loops import independent, registers
 from meta.records import record
 

@@ -8,9 +8,9 @@ from contextlib import ExitStack
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.elementwise import accumulation_dtype
 from meta.backend.tvm.te.indexing import Located
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import ACCUMULATE, INDEPENDENT
 
 Place = Callable[[tuple[Any, ...], Callable[..., Any]], Located]

@@ -15,7 +15,7 @@ from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, tirx
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.merge import ITEM_BITS, TILE, TILE_BITS, ceil_log2, variable
 from meta.backend.tvm.te.reduce import position_key
 

@@ -11,7 +11,7 @@ from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
+from meta.backend.tvm.intrinsic import Expr, Tensor
 
 TILE: Final = "meta.tile"
 """Annotation of a sum: the size of the register tile along each axis of the result. The last axis has the lanes."""

@@ -11,8 +11,7 @@ import numpy as np
 
 from meta.dim import Dim, SymDim
 from meta.errors import ArgumentError, TypeInferenceError
-from meta.frontend._located import errors_located
-from meta.frontend.reader import ConvertedProgram
+from meta.frontend.reader import ConvertedProgram, errors_located
 from meta.frontend.relay import ast
 from meta.frontend.relay.convert.call import constant
 from meta.frontend.relay.convert.evaluator import ExpressionEvaluator

@@ -6,14 +6,18 @@ An explicit stack orders the nodes, so Python's stack does not limit the depth o
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta.frontend.relay import ast
-from meta.frontend.relay.attributes import none_if_empty, plain_attribute
+from meta.frontend.relay.dtypes import none_if_empty, plain_attribute
 from meta.frontend.relay.json.attribute_fields import BOOLS, FLOATS, STRINGS, holds_object
 from meta.frontend.relay.json.graph import NodeGraph
 from meta.frontend.relay.json.nodes import NODES, JsonNode
 from meta.limits import MAX_NESTING, MAX_VALUE_SIZE
+
+if TYPE_CHECKING:
+    from meta.frontend.relay.ast import RelayProgram
+
 
 _NEW, _OPEN, _DONE = 0, 1, 2
 _CONTAINERS = ("Array", "Map", "StrMap")
@@ -156,3 +160,16 @@ class ValueBuilder:
             return float(text) if text[:1] in "-.0123456789in" else text
         except ValueError:
             return text
+
+
+def parse(text: str, source: str = "") -> RelayProgram:
+    """The program in `text`: a module, or a function, which becomes "main".
+
+    source: the name of the text for errors. Raises RelayError that names the node of the graph."""
+    graph = NodeGraph(text, source)
+    value: Any = ValueBuilder(graph).value(graph.root)
+    if isinstance(value, ast.RelayProgram):
+        return value
+    if isinstance(value, ast.RelayFunction):
+        return ast.RelayProgram({"main": value}, {})
+    raise graph.error(f"a {graph.kind(graph.root)}", "a module or a function", graph.root)

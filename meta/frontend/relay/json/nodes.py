@@ -7,8 +7,7 @@ from collections.abc import Callable
 from typing import Any, TypeAlias
 
 from meta.frontend.relay import ast
-from meta.frontend.relay.attributes import none_if_empty, plain_attribute
-from meta.frontend.relay.dtypes import is_dtype
+from meta.frontend.relay.dtypes import is_dtype, none_if_empty, plain_attribute
 from meta.frontend.relay.json.graph import NodeGraph
 from meta.limits import MAX_DIMENSION, MAX_DIMENSIONS
 

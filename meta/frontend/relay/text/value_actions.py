@@ -7,8 +7,7 @@ from typing import Any, NamedTuple, NoReturn
 
 from meta.errors import did_you_mean
 from meta.frontend.relay import ast
-from meta.frontend.relay.attributes import none_if_empty, plain_attribute
-from meta.frontend.relay.dtypes import NUMPY_DTYPES, is_dtype
+from meta.frontend.relay.dtypes import NUMPY_DTYPES, is_dtype, none_if_empty, plain_attribute
 from meta.frontend.relay.errors import RelayError
 from meta.frontend.relay.text import literal
 from meta.limits import MAX_DIMENSION, MAX_DIMENSIONS, MAX_NESTING

@@ -22,7 +22,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.device import Device
-from meta.op.registration import FunctionDialect, function_kernel
+from meta.op.function_dialect import FunctionDialect, function_kernel
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
 

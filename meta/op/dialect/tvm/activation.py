@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import clamp, const, let, select, softplus
-from meta.backend.tvm.te.intrinsic import Expr
 from meta.op.dialect.tvm import Registrar
 
 elementwise = Registrar(__file__).elementwise

@@ -8,13 +8,13 @@ from collections.abc import Sequence
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import attention as tiled
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
-from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
+from meta.backend.tvm.workarounds.exact import constant
 from meta.op.dialect.tvm import Registrar
 from meta.op.work import attention_fits_tiles
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
@@ -29,10 +30,9 @@ from meta.backend.tvm.te.elementwise import (
     select,
     unequal,
 )
-from meta.backend.tvm.te.exact import opaque
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.scan import common_divisors, squarings
-from meta.backend.tvm.te.select import divisor_that_never_traps
+from meta.backend.tvm.workarounds.exact import opaque
+from meta.backend.tvm.workarounds.select import divisor_that_never_traps
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)

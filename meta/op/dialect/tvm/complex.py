@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import math
 
+from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te.elementwise import const, is_float, is_nan, select
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.op.dialect.tvm import Registrar
 
 elementwise = Registrar(__file__).elementwise

@@ -6,10 +6,10 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import te, tirx, topi
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import convolve as tiled
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.ir.expr import CallInfo
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar

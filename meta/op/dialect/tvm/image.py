@@ -9,14 +9,14 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, narrow
-from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import Index, nest
 from meta.backend.tvm.te.sort import sort_positions
+from meta.backend.tvm.workarounds.exact import constant
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

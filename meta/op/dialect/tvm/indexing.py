@@ -9,10 +9,10 @@ from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import cast, is_nan, is_one, select
 from meta.backend.tvm.te.indexing import Located, joined, locate, read, unflattened
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.backend.tvm.te.scatter import scatter as scattered

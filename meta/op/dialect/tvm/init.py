@@ -7,6 +7,7 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.numbers import at_least, is_float
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te.elementwise import (
@@ -19,8 +20,7 @@ from meta.backend.tvm.te.elementwise import (
     is_one,
     select,
 )
-from meta.backend.tvm.te.exact import constant, fill
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
+from meta.backend.tvm.workarounds.exact import constant, fill
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

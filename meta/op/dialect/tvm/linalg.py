@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, is_one, narrow
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.product import product
 from meta.op.dialect.tvm import Registrar
 from meta.op.work import product_fits_tiles

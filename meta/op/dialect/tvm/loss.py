@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import (
@@ -19,8 +20,6 @@ from meta.backend.tvm.te.elementwise import (
     select,
     softplus,
 )
-from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import (
     Value,
     axes_of,
@@ -31,6 +30,7 @@ from meta.backend.tvm.te.reduce import (
     reduce_axes,
     store_result,
 )
+from meta.backend.tvm.workarounds.exact import constant
 from meta.op.dialect.tvm import Registrar
 from meta.op.rules import class_axis
 

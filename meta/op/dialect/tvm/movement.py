@@ -7,12 +7,12 @@ from typing import Any
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.numbers import at_least
 from meta.backend.tvm.spec import Outs
-from meta.backend.tvm.te.exact import constant
 from meta.backend.tvm.te.indexing import modulo, unflattened
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.scan import Index, like, nest
+from meta.backend.tvm.workarounds.exact import constant
 from meta.ir.expr import CallInfo
 from meta.op.dialect.tvm import Registrar
 

@@ -6,13 +6,13 @@ import math
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, select, widen
-from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import axes_of, elements_of, exponentials, read_reduced, reduce_axes
-from meta.backend.tvm.te.select import opaque_select
+from meta.backend.tvm.workarounds.exact import constant
+from meta.backend.tvm.workarounds.select import opaque_select
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

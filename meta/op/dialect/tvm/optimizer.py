@@ -10,12 +10,12 @@ from collections.abc import Callable
 from typing import Any
 
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.numbers import log
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import Operand, accumulation_dtype, cast, const, element, is_nan, is_number, select
-from meta.backend.tvm.te.exact import constant
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
+from meta.backend.tvm.workarounds.exact import constant
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

@@ -17,11 +17,11 @@ from meta import dtype as dtypes
 from meta._generated import limits
 from meta.backend.tvm.adapter import te, tirx
 from meta.backend.tvm.devices import WARP
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow, widen
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.te.reduce import elements_of, reduce_axes
-from meta.backend.tvm.te.select import opaque_select
+from meta.backend.tvm.workarounds.select import opaque_select
 from meta.backend.windows import Windows
 from meta.op import windows
 from meta.op.dialect.tvm import Registrar

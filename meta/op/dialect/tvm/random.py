@@ -7,11 +7,11 @@ from collections.abc import Callable
 from typing import Any, Final
 
 from meta.backend.tvm.adapter import script_tirx, te, tirx
+from meta.backend.tvm.intrinsic import Expr
 from meta.backend.tvm.spec import Outs, TensorSpec
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te import philox
 from meta.backend.tvm.te.elementwise import Operand, accumulation_dtype, cast, const, element, select
-from meta.backend.tvm.te.intrinsic import Expr
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import nest
 from meta.dtype import smallest_normal

@@ -9,11 +9,10 @@ from typing import Any
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
-from meta.backend.tvm.te import exact
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, is_nan, is_one, safe_divisor, select
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.reduce import (
     axes_of,
     count_elements,
@@ -30,6 +29,7 @@ from meta.backend.tvm.te.reduce import (
 )
 from meta.backend.tvm.te.running import running_extrema
 from meta.backend.tvm.te.scan import Scan
+from meta.backend.tvm.workarounds import exact
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute

@@ -7,8 +7,8 @@ from typing import Any
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import te
 from meta.backend.tvm.compute import separate_extents
+from meta.backend.tvm.intrinsic import Tensor
 from meta.backend.tvm.spec import Outs
-from meta.backend.tvm.te.intrinsic import Tensor
 from meta.backend.tvm.te.scan import replace_index
 from meta.backend.tvm.te.sort import move_last, search_rows, sort_positions
 from meta.op.dialect.tvm import Registrar
@@ -51,7 +51,7 @@ def _sorts_in_blocks(kind: str, x: Any, axis: int) -> bool:
 
 
 def _sort_rows(x: Tensor, axis: int, descending: bool, count: Any = None, **results: bool) -> Any:
-    from meta.backend.tvm.te.sort_rows import sort_rows  # kernels of the CPU do without it
+    from meta.backend.tvm.te.sort import sort_rows  # kernels of the CPU do without it
 
     return sort_rows(x, axis % len(x.shape), descending, count, **results)
 

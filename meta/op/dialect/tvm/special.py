@@ -16,9 +16,9 @@ from functools import partial
 from typing import Final
 
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of
 from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import clamp, const, is_nan, let, libm, of_float64, select
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of
 from meta.op.dialect.tvm import Registrar
 from meta.records import record
 

@@ -8,10 +8,10 @@ from meta._generated import limits
 from meta.backend.memory import allocation
 from meta.backend.tvm.adapter import te, tirx, topi
 from meta.backend.tvm.compute import RuntimeFunction
+from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import cast as element_cast
 from meta.backend.tvm.te.elementwise import is_one
-from meta.backend.tvm.te.intrinsic import Expr, Tensor
 from meta.op.dialect.tvm import DIALECT, Registrar
 from meta.op.rules import moved, swapped
 

@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm.adapter import te, tirx
+from meta.backend.tvm.intrinsic import Expr, Tensor, dtype_of
 from meta.backend.tvm.numbers import Number
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te import math as te_math
@@ -24,7 +25,6 @@ from meta.backend.tvm.te.elementwise import (
     select,
     softplus,
 )
-from meta.backend.tvm.te.intrinsic import Expr, Tensor, dtype_of
 from meta.op.dialect.tvm import Registrar
 
 _registrar = Registrar(__file__)

@@ -10,8 +10,8 @@ from typing import Any, Final
 import numpy as np
 
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import dtype_of
 from meta.backend.tvm.te import radix_sort
-from meta.backend.tvm.te.intrinsic import dtype_of
 
 BARRIER: Final = object()
 Values = dict[Any, Any]

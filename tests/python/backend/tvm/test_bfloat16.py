@@ -11,7 +11,7 @@ import torch
 import meta
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
-from meta.backend.tvm.te.bfloat16 import bits_of_bfloat16
+from meta.backend.tvm.workarounds.bfloat16 import bits_of_bfloat16
 
 DEPTH = 5
 

@@ -12,7 +12,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.gpu.checks import runs_on_device
 from meta.backend.tvm.te import merge, merge_sort, radix_sort, sorting
 from meta.backend.tvm.te.loops import LAUNCHES
-from meta.backend.tvm.te.sort_rows import sort_rows
+from meta.backend.tvm.te.sort import sort_rows
 from meta.ir.type import tensor_type
 from tests.python.backend.tvm import lockstep
 from tests.python.backend.tvm.test_column_sums import scheduled

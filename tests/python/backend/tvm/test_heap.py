@@ -10,7 +10,7 @@ import pytest
 
 _CODE = """
 import ctypes
-from meta.backend.tvm import heap
+from meta.backend.tvm.workarounds import heap
 
 class Counts(ctypes.Structure):
     _fields_ = [(f"n{i}", ctypes.c_int) for i in range(10)]

@@ -14,7 +14,7 @@ from meta.backend.tvm.kernel import build, prim_func
 from meta.backend.tvm.schedule import blocks, patterns
 from meta.backend.tvm.schedule.cpu.matmul import match_contraction
 from meta.backend.tvm.spec import KernelSpec, TensorSpec
-from meta.ir.pattern import PATTERNS
+from meta.ir.type import PATTERNS
 from tests.python.backend.tvm.schedule_cases import CASES, SQUARE, Case, product, reduction, softmax
 from tests.python.kernels_in_memory import forget_kernels
 

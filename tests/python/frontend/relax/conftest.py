@@ -2,8 +2,8 @@ from __future__ import annotations
 
 import pytest
 
-from meta.definition.removal import unregister
 from meta.op.registry import all_ops
+from meta.op.user.definition import unregister
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -28,7 +28,7 @@ PARTITION_HINT: Final = "pragma_loop_partition_hint"
 """Annotation of a loop that TVM splits into a part without bounds checks, which vectorises, and a tail."""
 
 
-def schedule_elementwise(sch: Any) -> Any:
+def schedule_elementwise(sch: tvm.Schedule) -> Any:
     """Rule: producers inlined, one loop nest per output. Applies if all remaining blocks are spatial."""
     sch = inline_producers(sch)
     if not all(b.is_spatial for b in blocks.list_blocks(sch)):
@@ -39,7 +39,7 @@ def schedule_elementwise(sch: Any) -> Any:
     return sch
 
 
-def inline_producers(sch: Any) -> Any:
+def inline_producers(sch: tvm.Schedule) -> Any:
     """A schedule with spatial blocks computed in their consumers, except where expensive work would be repeated."""
     return inline_blocks(sch, _should_inline)
 
@@ -58,7 +58,7 @@ def _has_extents(producer: ComputeBlock, consumer: ComputeBlock) -> bool:
     )
 
 
-def disable_checks(sch: Any) -> Any:
+def disable_checks(sch: tvm.Schedule) -> Any:
     """A schedule of the same module without TVM's precondition checks.
 
     The checks reject decomposed blocks and bounds over symbolic extents that they cannot analyse. Callers apply only
@@ -66,7 +66,7 @@ def disable_checks(sch: Any) -> Any:
     return tvm.Schedule(sch.mod, enable_check=False, error_render_level="fast")
 
 
-def schedule_spatial_block(sch: Any, block: ComputeBlock, shared_loops: int = 0) -> None:
+def schedule_spatial_block(sch: tvm.Schedule, block: ComputeBlock, shared_loops: int = 0) -> None:
     """Schedule the loops of a spatial block below its first `shared_loops` loops, which it shares with other blocks."""
     loops = sch.get_loops(block.rv)[shared_loops:]
     if not loops:
@@ -146,7 +146,7 @@ def _periods(block: ComputeBlock) -> dict[int, int]:
     return periods
 
 
-def _is_below(extent: Any, least: int) -> bool:
+def _is_below(extent: tvm.Expr | int | None, least: int) -> bool:
     """Whether a static extent is smaller: tiles of windows of 3 x 3 would be empty for the most part."""
     return isinstance(extent, int) and extent < least
 
@@ -173,7 +173,7 @@ def find_transposed_axis(block: ComputeBlock) -> int | None:
     return None
 
 
-def _tile_transpose(sch: Any, loops: Any, transposed_axis: int, parallel: bool) -> None:
+def _tile_transpose(sch: tvm.Schedule, loops: Any, transposed_axis: int, parallel: bool) -> None:
     """Loop over square tiles of the transposed and the last axis. LLVM leaves their strided loads scalar, and with them
     all that follows: with explicit vectors, tanh of a transpose of 500x500 takes 150 us instead of 1900."""
     others = [loop for i, loop in enumerate(loops[:-1]) if i != transposed_axis]
@@ -196,7 +196,7 @@ def is_parallel_work(block: ComputeBlock, total: int | None) -> bool:
     )
 
 
-def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
+def choose_vector_lanes(block: ComputeBlock, extent: tvm.Expr | int | None) -> int | None:
     """Vector lanes for a loop that calls transcendental functions, None for other loops.
 
     Of 4, 2 or 1 registers the most that divide the extent; one register with a tail for long or symbolic extents."""
@@ -209,7 +209,7 @@ def choose_vector_lanes(block: ComputeBlock, extent: Any) -> int | None:
     return next(dividing, native if extent >= limits.LEAST_TAIL_VECTORS * native else None)
 
 
-def _choose_short_row_lanes(block: ComputeBlock, extent: Any) -> int | None:
+def _choose_short_row_lanes(block: ComputeBlock, extent: tvm.Expr | int | None) -> int | None:
     """Lanes, at most one register, for a row that LLVM would unroll; None for other extents.
 
     Without explicit vectors, bias_add of 64x64x28x28 took 16.2 ms on one thread, with them 1.6."""
@@ -229,7 +229,7 @@ def _without_keys(block: ComputeBlock) -> list[Any]:
     return [load.source for load in loads if not all(isinstance(i, tvm.IntImm) for i in load.indices)]
 
 
-def _has_wide_tail(block: ComputeBlock, extent: Any, vector_lanes: int) -> bool:
+def _has_wide_tail(block: ComputeBlock, extent: tvm.Expr | int | None, vector_lanes: int) -> bool:
     """Whether a static loop with 64-bit indices leaves a tail, whose bounds check TVM narrows on one side only."""
     return isinstance(extent, int) and extent % vector_lanes != 0 and block.index_dtype == "int64"
 

@@ -22,6 +22,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
+from meta.backend.tvm.intrinsic import dtype_of
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.cpu.elementwise import (
@@ -29,7 +30,6 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
     inline_producers,
     schedule_spatial_block,
 )
-from meta.backend.tvm.te.intrinsic import dtype_of
 from meta.records import record
 
 
@@ -51,7 +51,7 @@ class _Tile:
     tiles_per_block: int
 
 
-def schedule_contraction(sch: Any) -> Any:
+def schedule_contraction(sch: tvm.Schedule) -> Any:
     """Rule: operands packed into panels, register tiles of the result. Needs tiles that divide rows and columns."""
     sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
@@ -120,12 +120,12 @@ def _choose_tile(block: ComputeBlock, contraction: Contraction) -> _Tile | None:
     return _Tile(tile_rows, tile_columns, tiles_per_block)
 
 
-def _find_reduction(sch: Any) -> ComputeBlock:
+def _find_reduction(sch: tvm.Schedule) -> ComputeBlock:
     """The only reduction block, with the axes that packing has left it."""
     return next(b for b in blocks.list_blocks(sch) if b.is_reduction)
 
 
-def _pack_operand(sch: Any, block: ComputeBlock, operand: int, axis: int, panel_width: int) -> None:
+def _pack_operand(sch: tvm.Schedule, block: ComputeBlock, operand: int, axis: int, panel_width: int) -> None:
     """Copy an operand into panels of `panel_width` along a block axis: a step of the sum reads adjacent elements."""
     copy = sch.reindex(block.rv, ("read", operand))
     operand_axes = [i for i in range(len(block.kinds)) if _depends_on(block, operand, i)]
@@ -161,7 +161,7 @@ def _list_loads(block: ComputeBlock, operand: int) -> list[Any]:
     return [load for load in blocks.list_loads(block) if load.source.same_as(source)]
 
 
-def _tile_loops(sch: Any, block: ComputeBlock, contraction: Contraction, tile: _Tile, parallel: bool) -> None:
+def _tile_loops(sch: tvm.Schedule, block: ComputeBlock, contraction: Contraction, tile: _Tile, parallel: bool) -> None:
     """Order the loops: other axes, cache blocks, column panels, tiles of the cache block, the sum, rows, columns."""
     row_axis, column_axis = contraction.row_axis, contraction.column_axis
     loops = blocks.list_loops(sch, block)

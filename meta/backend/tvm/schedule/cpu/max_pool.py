@@ -14,7 +14,7 @@ from meta.backend.tvm import target as targets
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.te.elementwise import accumulation_dtype, narrow
 from meta.backend.tvm.te.loops import registers
-from meta.backend.tvm.te.select import opaque_select
+from meta.backend.tvm.workarounds.select import opaque_select
 from meta.backend.windows import Windows
 from meta.records import record
 
@@ -342,7 +342,7 @@ class _Largest:
 # --- vectors ---------------------------------------------------------------------------------------------------------
 
 
-def _every(block: Any, first: int, stride: int, lanes: int) -> Any:
+def _every(block: tvm.SBlock, first: int, stride: int, lanes: int) -> Any:
     """Every stride-th element of a block, from one on."""
     if stride == 1:
         return block

@@ -39,7 +39,7 @@ from meta.backend.tvm.schedule.cpu.elementwise import (
 from meta.backend.tvm.schedule.nest import LANE_SUM
 
 
-def schedule_rows(sch: Any) -> Any:
+def schedule_rows(sch: tvm.Schedule) -> Any:
     """Rule: one loop over rows, in it all passes over a row. Needs a reduction and a row axis common to all blocks."""
     sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
@@ -63,7 +63,7 @@ def schedule_rows(sch: Any) -> Any:
     return sch
 
 
-def schedule_separately(sch: Any) -> Any:
+def schedule_separately(sch: tvm.Schedule) -> Any:
     """Rule: one loop nest per block, for blocks without a common row axis."""
     sch = inline_producers(sch)
     all_blocks = blocks.list_blocks(sch)
@@ -117,7 +117,7 @@ def reduces_contiguous_axis(block: ComputeBlock) -> bool:
     )
 
 
-def _schedule_passes(sch: Any, all_blocks: list[ComputeBlock], row_axes: int) -> None:
+def _schedule_passes(sch: tvm.Schedule, all_blocks: list[ComputeBlock], row_axes: int) -> None:
     """Schedule the loops of each block below its `row_axes` row loops."""
     lane_axes = _split_sums(sch, all_blocks)
     for block in blocks.list_blocks(sch):
@@ -129,7 +129,7 @@ def _schedule_passes(sch: Any, all_blocks: list[ComputeBlock], row_axes: int) ->
             _order_column_loops(sch, block, row_axes)
 
 
-def initialise_first(sch: Any, all_blocks: list[ComputeBlock]) -> None:
+def initialise_first(sch: tvm.Schedule, all_blocks: list[ComputeBlock]) -> None:
     """Write the initial value of every reduction before its loops.
 
     TE's form writes it in the first iteration, so a reduction over no elements would leave its result unset. This comes
@@ -140,7 +140,7 @@ def initialise_first(sch: Any, all_blocks: list[ComputeBlock]) -> None:
             sch.decompose_reduction(block.rv, first_reduction)
 
 
-def _split_sums(sch: Any, all_blocks: list[ComputeBlock]) -> dict[str, int]:
+def _split_sums(sch: tvm.Schedule, all_blocks: list[ComputeBlock]) -> dict[str, int]:
     """Split each reduction of a contiguous axis into partial sums, one per vector lane of one or several registers.
 
     Returns, by name of the block that computes the partial sums, how many trailing axes of its result hold them:
@@ -179,7 +179,7 @@ def _is_whole_product(block: ComputeBlock) -> bool:
     return is_whole and isinstance(block.node.body, tvm.BufferStore) and isinstance(block.node.body.value, tvm.tirx.Mul)
 
 
-def _join_reduced_axes(sch: Any, block: ComputeBlock) -> Any:
+def _join_reduced_axes(sch: tvm.Schedule, block: ComputeBlock) -> Any:
     """Fuse the loops over the last two axes if they are adjacent in the memory of all operands, and return the extent
     of the last loop. With three axes, or in temporary buffers, whose strides TVM changes, flat positions would still be
     divided by symbolic extents: a division by a size of 0 ends the process."""
@@ -206,7 +206,7 @@ def _is_still(indices: Sequence[Any], variables: Sequence[Any]) -> bool:
     return not any(blocks.uses_variable(i, v) for v in variables for i in indices)
 
 
-def _vectorize_partial_sums(sch: Any, block: ComputeBlock, lane_axes: int) -> None:
+def _vectorize_partial_sums(sch: tvm.Schedule, block: ComputeBlock, lane_axes: int) -> None:
     """Move the loops over the last `lane_axes` axes of the result innermost: registers unrolled, lanes vectorised."""
     loops = blocks.list_loops(sch, block)
     indices = [r.min for r in block.node.writes[0].region][-lane_axes:]
@@ -220,7 +220,7 @@ def _vectorize_partial_sums(sch: Any, block: ComputeBlock, lane_axes: int) -> No
     sch.annotate(reduced[-1], PARTITION_HINT, 1)
 
 
-def _order_column_loops(sch: Any, block: ComputeBlock, row_axes: int) -> None:
+def _order_column_loops(sch: tvm.Schedule, block: ComputeBlock, row_axes: int) -> None:
     """Loop over the columns, the last spatial axis, in all steps of the reduction except the steps of a small window.
 
     If no other loop can be parallel, the columns are divided into parts for several threads."""
@@ -274,11 +274,11 @@ def _has_overlapping_windows(block: ComputeBlock, column_axis: int) -> bool:
     )
 
 
-def _is_scaled(index: Any, variable: Any) -> bool:
+def _is_scaled(index: tvm.Expr, variable: tvm.Var) -> bool:
     """Whether the index multiplies or divides the variable."""
     scaled = False
 
-    def visit(expr: Any) -> None:
+    def visit(expr: tvm.Expr) -> None:
         nonlocal scaled
         scaled = scaled or blocks.uses_variable(expr, variable)
 
@@ -287,7 +287,7 @@ def _is_scaled(index: Any, variable: Any) -> bool:
     return scaled
 
 
-def _is_unit(sch: Any, loop: Any) -> bool:
+def _is_unit(sch: tvm.Schedule, loop: tvm.LoopRV) -> bool:
     return blocks.as_int(sch.get(loop).extent) == 1
 
 

@@ -30,16 +30,16 @@ from meta.backend.tvm.schedule.inline import Producer, inline_blocks
 from meta.backend.tvm.te.tiles import BLOCK, BY_PANEL, KEPT, PARTS, TILE
 
 
-def schedule_tiles(sch: Any) -> Any:
+def schedule_tiles(sch: tvm.Schedule) -> Any:
     """Rule: one annotated sum, stored copies before it, and elementwise operators after it."""
     sums = [b for b in blocks.list_blocks(sch) if TILE in b.node.annotations]
     if len(sums) != 1:
         return None
     name = sums[0].name
-    sch = _inline(sch, name)
-    if sch is None:
+    inlined = _inline(sch, name)
+    if inlined is None:
         return None
-    sch = disable_checks(sch)
+    sch = disable_checks(inlined)
     all_blocks = blocks.list_blocks(sch)
     total = next(b for b in all_blocks if b.name == name)
     copies = [b for b in all_blocks if KEPT in b.node.annotations]
@@ -80,7 +80,7 @@ def _share_loops(total: ComputeBlock, results: Sequence[ComputeBlock]) -> bool:
     return all(is_own_element(b) and b.extents == results[0].extents for b in results)
 
 
-def _inline(sch: Any, name: str) -> Any:
+def _inline(sch: tvm.Schedule, name: str) -> tvm.Schedule | None:
     """A schedule with the elementwise operators after the sum computed in the last of them, None if one is left."""
 
     def rule(producer: Producer) -> bool:
@@ -96,7 +96,7 @@ def _inline(sch: Any, name: str) -> Any:
     return sch
 
 
-def _schedule_copy(sch: Any, copy: ComputeBlock, shared_loops: int = 0) -> None:
+def _schedule_copy(sch: tvm.Schedule, copy: ComputeBlock, shared_loops: int = 0) -> None:
     """Schedule a stored copy below the loops that it shares with the sum.
 
     Where its rows of lanes come from rows of the source, the loops follow the source: rows that are pages apart, as the
@@ -118,7 +118,7 @@ def _schedule_copy(sch: Any, copy: ComputeBlock, shared_loops: int = 0) -> None:
         sch.parallel(outer[0])
 
 
-def _exchange_axes(sch: Any, copy: ComputeBlock, shared_loops: int, parallel: bool) -> bool:
+def _exchange_axes(sch: tvm.Schedule, copy: ComputeBlock, shared_loops: int, parallel: bool) -> bool:
     """Schedule a copy whose source is contiguous along another axis than the last: vectors along that one, of several
     lanes at once. False if there is no such axis, bounds are checked, or blocks do not divide the extents."""
     axis = find_transposed_axis(copy)
@@ -150,7 +150,7 @@ def _source_order(copy: ComputeBlock) -> list[int] | None:
     return order if sorted(order) == list(range(len(order))) != order and len(order) == len(variables) - 1 else None
 
 
-def _vectorise_result(sch: Any, result: Any, width: int) -> None:
+def _vectorise_result(sch: tvm.Schedule, result: Any, width: int) -> None:
     """Store a tile in vectors: of lanes that are all in the result or all behind its end, where tiles do not divide it,
     so that one check is enough for each."""
     columns = blocks.get_block(sch, result).extents[-1]
@@ -162,7 +162,7 @@ def _vectorise_result(sch: Any, result: Any, width: int) -> None:
     sch.vectorize(lane)
 
 
-def _tile(sch: Any, total: ComputeBlock, panels: Sequence[ComputeBlock], results: Sequence[Any]) -> None:
+def _tile(sch: tvm.Schedule, total: ComputeBlock, panels: Sequence[ComputeBlock], results: Sequence[Any]) -> None:
     """Schedule the sum, with the copies of the panels that it reads and the results of its tiles."""
     tile, sizes = ([int(n) for n in total.node.annotations[name]] for name in (TILE, BLOCK))
     has_parts = bool(int(total.node.annotations[PARTS]))

@@ -27,11 +27,11 @@ class Launch:
         return int(self.threads.extent)
 
 
-def _bytes(buffer: Any) -> int:
+def _bytes(buffer: tvm.Buffer) -> int:
     return (blocks.volume([blocks.as_int(d) for d in buffer.ty.shape]) or 0) * blocks.element_bits(buffer) // 8
 
 
-def launch_of(func: Any) -> Launch | None:
+def launch_of(func: tvm.PrimFunc) -> Launch | None:
     """The launch of a scheduled kernel; None if it cannot be a member of a bundle."""
     if takes_addresses(func) or not isinstance(func.body, tvm.SBlockRealize):
         return None
@@ -46,11 +46,11 @@ def launch_of(func: Any) -> Launch | None:
     return Launch(func, grid, threads, sum(map(_bytes, func.params)))
 
 
-def _is_bound(loop: Any, thread: str) -> bool:
+def _is_bound(loop: tvm.Object, thread: str) -> bool:
     return isinstance(loop, tvm.For) and loop.thread_binding is not None and loop.thread_binding.thread_tag == thread
 
 
-def _binds_threads(body: Any) -> bool:
+def _binds_threads(body: tvm.Object) -> bool:
     bound: list[Any] = []
     tvm.structural_walk(body, (tvm.For, lambda loop: bound.append(loop) if loop.thread_binding is not None else None))
     return bool(bound)
@@ -76,13 +76,13 @@ def bundled(members: Sequence[tuple[Launch, tuple[int, ...]]], count: int) -> An
     return tvm.PrimFunc([params[i] for i in range(count)], tvm.SBlockRealize([], True, root), None, first.func.attrs)
 
 
-def _with_variables(launch: Launch, params: Sequence[Any], block: Any, thread: Any) -> Any:
+def _with_variables(launch: Launch, params: Sequence[Any], block: tvm.Expr, thread: Any) -> Any:
     """The body of one thread of a member, with its variables renamed."""
     values = {old.__chandle__(): new for old, new in zip(launch.func.params, params, strict=True)}
     for loop, value in ((launch.grid, block), (launch.threads, thread)):
         values[loop.loop_var.__chandle__()] = value.astype(str(loop.loop_var.ty.dtype))
 
-    def renamed(var: Any) -> Any:
+    def renamed(var: tvm.Var) -> Any:
         address = var.__chandle__()
         if address not in values:
             values[address] = tvm.Var(var.name, var.ty)
@@ -91,7 +91,7 @@ def _with_variables(launch: Launch, params: Sequence[Any], block: Any, thread: A
     return tvm.structural_map(launch.threads.body, (tvm.Var, renamed))
 
 
-def _branches(block: Any, parts: Sequence[tuple[int, Any]]) -> Any:
+def _branches(block: tvm.Expr, parts: Sequence[tuple[int, Any]]) -> Any:
     """The part of a block of threads, found by halving."""
     if len(parts) == 1:
         return parts[0][1]
@@ -100,7 +100,7 @@ def _branches(block: Any, parts: Sequence[tuple[int, Any]]) -> Any:
     return tvm.tirx.IfThenElse(condition, _branches(block, parts[:middle]), _branches(block, parts[middle:]))
 
 
-def _bound(tag: str, var: Any, extent: int, body: Any) -> Any:
+def _bound(tag: str, var: tvm.Var, extent: int, body: tvm.Object) -> Any:
     """A loop that is bound to a thread index."""
     binding = tvm.IterVar(tvm.Range(0, extent), tvm.Var(tag, "int32"), tvm.tirx.IterVar.ThreadIndex, tag)
     zero = tvm.tirx.const(0, "int32")

@@ -11,7 +11,7 @@ from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.te.loops import LAUNCHES
 
 
-def runs_on_device(func: Any) -> bool:
+def runs_on_device(func: tvm.PrimFunc) -> bool:
     """Whether every statement that accesses memory is inside a loop bound to threads and outside loops of the host,
     except those annotated with LAUNCHES.
 
@@ -19,7 +19,7 @@ def runs_on_device(func: Any) -> bool:
     initial value of a reduction is written."""
     statements_on_device: list[bool] = []
 
-    def visit(statement: Any, in_threads: bool, host_loop_free: bool) -> None:
+    def visit(statement: tvm.Object, in_threads: bool, host_loop_free: bool) -> None:
         if isinstance(statement, tvm.For):
             is_bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
             runs_once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
@@ -41,14 +41,14 @@ def runs_on_device(func: Any) -> bool:
     return all(statements_on_device)
 
 
-def serial_work(func: Any) -> int:
+def serial_work(func: tvm.PrimFunc) -> int:
     """The most iterations of a kernel that has fewer threads than two blocks may have, 0 if every kernel has more.
 
     dlight's rules put a reduction to one element and every block that reads it into one block of threads, however many
     elements the others have."""
     few, work = 2 * MAX_THREADS, 0
 
-    def visit(statement: Any, threads: int, iterations: int) -> None:
+    def visit(statement: tvm.Object, threads: int, iterations: int) -> None:
         nonlocal work
         if isinstance(statement, tvm.For):
             extent = int(statement.extent) if isinstance(statement.extent, tvm.IntImm) else None
@@ -72,7 +72,7 @@ def serial_work(func: Any) -> int:
     return work
 
 
-def is_race_free(func: Any) -> bool:
+def is_race_free(func: tvm.PrimFunc) -> bool:
     """Whether TVM recognises every reduction that is split over threads.
 
     It lowers a recognised one to shuffles or shared memory. One that it does not recognise, for instance because a
@@ -83,14 +83,14 @@ def is_race_free(func: Any) -> bool:
         return False  # TVM has no lowering across threads for this reducer
     thread_vars: list[Any] = []
 
-    def collect_thread_var(loop: Any) -> None:
+    def collect_thread_var(loop: tvm.For) -> None:
         if loop.kind == tvm.tirx.ForKind.THREAD_BINDING:
             thread_vars.append(loop.loop_var)
 
     tvm.structural_walk(lowered.body, (tvm.For, collect_thread_var))
     races: list[Any] = []
 
-    def collect_race(realize: Any) -> None:
+    def collect_race(realize: tvm.SBlockRealize) -> None:
         reduced = [binding for binding, v in zip(realize.iter_values, realize.block.iter_vars, strict=True)
                    if int(v.iter_type) == blocks.REDUCE]  # fmt: skip
         if realize.block.init is not None and any(blocks.uses_variable(b, t) for b in reduced for t in thread_vars):

@@ -162,7 +162,7 @@ class ColumnGroup:
             values[self.column_axes[-1][0]] = values[self.column_axes[-1][0]] + lane
         return values if row is None else values | _unfused(self.row_axes, row)
 
-    def renamed(self, node: Any, block: ComputeBlock) -> Any:
+    def renamed(self, node: tvm.Object, block: ComputeBlock) -> Any:
         """A node in the variables of another block of the same axes, rewritten in the group's variables."""
         pairs = zip(block.node.iter_vars, self.sums[0].block.node.iter_vars, strict=True)
         return substitute(node, {own.var: other.var for own, other in pairs})
@@ -171,7 +171,7 @@ class ColumnGroup:
         """The indices of a sum's result, in the variables of the group."""
         return self.renamed(each.block.node.body, each.block).indices
 
-    def reads(self, load: Any, each: ColumnSum) -> bool:
+    def reads(self, load: tvm.TensorLoad, each: ColumnSum) -> bool:
         """Whether a load, in the variables of the group, belongs to the sum of its column."""
         return load.source.same_as(each.result) and all(map(self._same_index, load.indices, self.place(each)))
 
@@ -179,16 +179,16 @@ class ColumnGroup:
         is_unit = isinstance(index, tvm.IntImm) and int(index) == 0 and any(map(place.same_as, self.unit_axes))
         return index.same_as(place) or is_unit
 
-    def with_sums(self, node: Any, sums: Sequence[Expr], values: Mapping[Any, Expr]) -> Any:
+    def with_sums(self, node: tvm.Object, sums: Sequence[Expr], values: Mapping[Any, Expr]) -> Any:
         """The node, in the variables of the group, with their values and with the sums in place of loads of them."""
 
-        def in_registers(load: Any) -> Any:
+        def in_registers(load: tvm.TensorLoad) -> Any:
             return next((x for x, each in zip(sums, self.sums, strict=True) if self.reads(load, each)), load)
 
         return substitute(tvm.structural_map(node, (tvm.TensorLoad, in_registers)), values)
 
 
-def _moves(load: Any, axes: Sequence[Axis]) -> bool:
+def _moves(load: tvm.TensorLoad, axes: Sequence[Axis]) -> bool:
     return any(blocks.uses_variable(i, var) for i in load.indices for var, _ in axes)
 
 
@@ -205,7 +205,7 @@ def distinct_loads(expressions: Sequence[Expr]) -> list[Any]:
     """The loads in expressions, each once."""
     loads: list[Any] = []
 
-    def visit(load: Any) -> None:
+    def visit(load: tvm.TensorLoad) -> None:
         if not any(same_load(load, other) for other in loads):
             loads.append(load)
 
@@ -214,5 +214,5 @@ def distinct_loads(expressions: Sequence[Expr]) -> list[Any]:
     return loads
 
 
-def same_load(a: Any, b: Any) -> bool:
+def same_load(a: tvm.Expr, b: tvm.Expr) -> bool:
     return a.source.same_as(b.source) and all(map(tvm.structural_equal, a.indices, b.indices))

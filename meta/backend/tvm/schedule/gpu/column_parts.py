@@ -77,14 +77,14 @@ def in_order(sums: Sequence[ColumnSum]) -> list[int]:
     return sorted(range(len(sums)), key=lambda i: sums[i].mean is not None)
 
 
-def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: Any) -> Stmt:
+def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: tvm.Expr) -> Stmt:
     """Each thread adds its rows of the part."""
     threads, step_rows = group.row_threads, group.step_rows
     rows = group.rows_of(part)
     full = tvm.tirx.floordiv(rows, group.int(group.step))
     is_full = group.static_rows is not None and group.static_rows % group.step == 0
 
-    def body(y: Any, x: Any) -> Stmt:
+    def body(y: tvm.Expr, x: tvm.Expr) -> Stmt:
         thread = _Thread(group)
         column = (block * group.column_threads + x) * group.lanes
         first = part * group.part_rows
@@ -104,11 +104,13 @@ def _add_rows(group: ColumnGroup, of_threads: Sequence[Any], part: Any, block: A
     return over_threads(group, threads, group.column_threads, body)
 
 
-def _add_threads(group: ColumnGroup, of_threads: Sequence[Any], parts: Sequence[Any], part: Any, block: Any) -> Stmt:
+def _add_threads(
+    group: ColumnGroup, of_threads: Sequence[Any], parts: Sequence[Any], part: Any, block: tvm.Expr
+) -> Stmt:
     """One thread for each column adds the sums of the threads."""
     rows, threads = group.rows_of(part), group.row_threads
 
-    def body(y: Any, x: Any) -> Stmt:
+    def body(y: tvm.Expr, x: tvm.Expr) -> Stmt:
         column = (block * group.column_threads + x) * group.lanes + y
         totals = [local("total", 1, s.dtype) for s in group.sums]
         numbers = [numbers_for(threads, s.dtype) for s in group.sums]
@@ -182,7 +184,7 @@ class _Thread:
         counts = [store(b, zero_of(b)) for b in self.counts.values()]
         return sequence([self._over_lanes(lane, [*zeros, *stores]), *counts])
 
-    def _over_lanes(self, lane: Any, body: Sequence[Stmt]) -> Stmt:
+    def _over_lanes(self, lane: tvm.Var, body: Sequence[Stmt]) -> Stmt:
         return unrolled_loop(lane, self.group.int(self.group.lanes), sequence(body))
 
     def add(self, rows: Sequence[Expr], column: Expr) -> Stmt:
@@ -206,7 +208,7 @@ class _Thread:
         inverse = store(count, one / tvm.tirx.Max(count[0], one), 1)
         return sequence([inverse, store(count, count[0] * new / (count[0] + new), 2)])
 
-    def _add_lane(self, rows: Sequence[Expr], column: Expr, lane: Any) -> list[Stmt]:
+    def _add_lane(self, rows: Sequence[Expr], column: Expr, lane: Expr) -> list[Stmt]:
         """Add the elements of a lane's column."""
         statements = list[Stmt]()
         for i in in_order(self.group.sums):
@@ -222,7 +224,7 @@ class _Thread:
             statements.extend(self._accumulate(i, lane))
         return statements
 
-    def _squares(self, each: ColumnSum, rows: int, lane: Any) -> Expr:
+    def _squares(self, each: ColumnSum, rows: int, lane: Expr) -> Expr:
         """The squares about the mean of the thread's rows that the rows add."""
         count = self.counts[each.dtype]
         mean = self.step_sums[each.total][0] * tvm.tirx.const(1 / rows, each.dtype)
@@ -233,10 +235,10 @@ class _Thread:
         differences = [self.numbers[each.total][n] - mean for n in range(rows)]
         return tree_sum([d * d for d in differences]) + between
 
-    def _number(self, number: Expr, position: int, row: Expr, column: Expr, lane: Any) -> Expr:
+    def _number(self, number: Expr, position: int, row: Expr, column: Expr, lane: Expr) -> Expr:
         """The summand of a row, with the elements in registers in place of their loads."""
 
-        def in_registers(load: Any) -> Any:
+        def in_registers(load: tvm.TensorLoad) -> Any:
             for x, buffer in zip(self.group.loads, self.loaded, strict=True):
                 if same_load(load, x):
                     return buffer[lane + position * self.group.lanes]
@@ -248,7 +250,7 @@ class _Thread:
         replaced = tvm.structural_map(number, (tvm.TensorLoad, in_registers))
         return substitute(replaced, self.group.values(row, column, lane))
 
-    def _accumulate(self, i: int, lane: Any) -> list[Stmt]:
+    def _accumulate(self, i: int, lane: Expr) -> list[Stmt]:
         """Add the sum of a step: as in `schedule.summation`, `low` holds the digits that the roundings of `high`
         lose."""
         high, number = self.high[i], self.step_sums[i][0]
@@ -263,7 +265,7 @@ class _Thread:
             store(high, rounded[0], lane),
         ]
 
-    def sum(self, i: int, lane: Any) -> Expr:
+    def sum(self, i: int, lane: Expr) -> Expr:
         """The sum of a lane; `low` is NaN after an overflow, and is left out then."""
         high = self.high[i][lane]
         if not self.low:

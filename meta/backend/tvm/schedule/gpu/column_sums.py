@@ -26,7 +26,7 @@ Expr = Any
 Stmt = Any
 
 
-def merge_column_sums(func: Any) -> Any:
+def merge_column_sums(func: tvm.PrimFunc) -> Any:
     """`func` with its first floating sum over outer axes, and others over the same axes, in two kernels; `func` itself
     if it has no sum of enough rows."""
     all_blocks = blocks.read_blocks(func)
@@ -60,7 +60,7 @@ def _is_long(block: ComputeBlock) -> bool:
     return rows >= limits.COLUMN_SUM_LEAST_ROWS
 
 
-def _contains(buffers: Sequence[Any], buffer: Any) -> bool:
+def _contains(buffers: Sequence[Any], buffer: tvm.Buffer) -> bool:
     return any(map(buffer.same_as, buffers))
 
 
@@ -161,7 +161,7 @@ def _block(name: str, body: Stmt, reads: Sequence[Any], writes: Sequence[Any]) -
 
 
 def _replaced(
-    func: Any, names: Sequence[str], kernels: Sequence[Stmt], added: Sequence[Any], dropped: Sequence[Any]
+    func: tvm.PrimFunc, names: Sequence[str], kernels: Sequence[Stmt], added: Sequence[Any], dropped: Sequence[Any]
 ) -> Any:
     """`func` with kernels where the first of the named blocks was. added, dropped: intermediate buffers."""
     root = func.body.block

@@ -63,7 +63,7 @@ class _Kernel:
         self.totals = [shared("total", [columns], s.dtype) for s in group.sums]
         self.of_threads = [shared("of_threads", [threads, columns], s.dtype) for s in group.sums]
 
-    def column(self, x: Any) -> Expr:
+    def column(self, x: tvm.Expr) -> Expr:
         return self.block * _COLUMNS + x
 
     def add_parts(self, positions: Sequence[int]) -> Stmt:
@@ -72,7 +72,7 @@ class _Kernel:
         group, width = self.group, _PART_THREADS * loads
         count = tvm.tirx.floordiv(group.parts + (width - 1), group.int(width)) * loads
 
-        def body(y: Any, x: Any) -> Stmt:
+        def body(y: tvm.Expr, x: tvm.Expr) -> Stmt:
             buffers, added, results = list[Any](), list[Stmt](), list[Stmt]()
             for i in positions:
                 dtype = group.sums[i].dtype
@@ -84,7 +84,7 @@ class _Kernel:
                     column = group.values(None, self.column(x))
                     added.append(store(mean, group.with_sums(each.mean, totals, column)))
 
-                def number(n: Expr, i: int = i, mean: Any = mean) -> Expr:
+                def number(n: Expr, i: int = i, mean: tvm.Buffer = mean) -> Expr:
                     part = n * _PART_THREADS + y
                     value = self._of_part(i, part, x, mean)
                     return tvm.tirx.if_then_else(part < group.parts, value, zero_of(self.parts[i]))
@@ -96,7 +96,7 @@ class _Kernel:
 
         return over_threads(group, _PART_THREADS, _COLUMNS, body)
 
-    def _of_part(self, i: int, part: Expr, x: Any, mean: Any) -> Expr:
+    def _of_part(self, i: int, part: Expr, x: tvm.Expr, mean: tvm.Buffer) -> Expr:
         each, index = self.group.sums[i], (part, self.column(x))
         if each.mean is None:
             return self.parts[i][index]
@@ -106,7 +106,7 @@ class _Kernel:
         """One thread for each column adds the sums of the threads."""
         group = self.group
 
-        def body(y: Any, x: Any) -> Stmt:
+        def body(y: tvm.Expr, x: tvm.Expr) -> Stmt:
             values, buffers, statements = group.values(None, self.column(x)), list[Any](), list[Stmt]()
             for i in positions:
                 each = group.sums[i]
@@ -126,12 +126,12 @@ class _Kernel:
     def store_results(self, stores: Sequence[Any]) -> Stmt:
         """One thread for each column computes what follows from its sums."""
 
-        def body(y: Any, x: Any) -> Stmt:
+        def body(y: tvm.Expr, x: tvm.Expr) -> Stmt:
             values, totals = self.group.values(None, self.column(x)), [t[x] for t in self.totals]
             return self._in_one_thread(y, x, [self.group.with_sums(s, totals, values) for s in stores])
 
         return over_threads(self.group, _PART_THREADS, _COLUMNS, body)
 
-    def _in_one_thread(self, y: Any, x: Any, statements: Sequence[Stmt]) -> Stmt:
+    def _in_one_thread(self, y: tvm.Expr, x: tvm.Expr, statements: Sequence[Stmt]) -> Stmt:
         in_columns = guarded(self.column(x) < self.group.columns, sequence(statements))
         return tvm.tirx.IfThenElse(tvm.tirx.EQ(y, self.group.int(0)), in_columns, None)

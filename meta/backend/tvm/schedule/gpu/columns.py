@@ -11,8 +11,6 @@ Adjacent threads read adjacent columns, so that a warp reads 128 contiguous byte
 
 from __future__ import annotations
 
-from typing import Any
-
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.devices import WARP
@@ -40,7 +38,7 @@ def reduces_outer_axes(block: ComputeBlock) -> bool:
     return bool(contiguous) and len(contiguous) + len(constant) == len(moving)
 
 
-def split_into_parts(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
+def split_into_parts(sch: tvm.Schedule, block: ComputeBlock) -> ComputeBlock | None:
     """Split a reduction of outer axes into parts and schedule the kernel that computes them.
 
     Returns the block that is left to schedule: the block that reduces the parts, or `block` itself if it is too short
@@ -86,7 +84,7 @@ def floor_power_of_two(number: int) -> int:
     return 1 << (number.bit_length() - 1) if number > 0 else 0
 
 
-def _schedule_partial_results(sch: Any, block: ComputeBlock) -> None:
+def _schedule_partial_results(sch: tvm.Schedule, block: ComputeBlock) -> None:
     """One thread per part and column, which adds in a register. The part is axis 0 of the block."""
     result = sch.cache_write(block.rv, 0, "local")
     loops = blocks.list_loops(sch, blocks.get_block(sch, block.rv))

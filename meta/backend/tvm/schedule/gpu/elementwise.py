@@ -16,12 +16,12 @@ from typing import Any, Final
 
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import shared
 from meta.backend.tvm.schedule import blocks
 from meta.backend.tvm.schedule.blocks import ComputeBlock
 from meta.backend.tvm.schedule.gpu.merge import merge_nests
 from meta.backend.tvm.schedule.inline import inline_blocks
 from meta.backend.tvm.te import philox
-from meta.backend.tvm.te.intrinsic import shared
 from meta.dtype import HALVES
 
 _VECTOR_DTYPES: Final = ("float32", "int32", *HALVES)
@@ -30,7 +30,7 @@ _INDEX_DTYPE: Final = "int64"
 _CHOICE: Final = ".if_then_else"
 
 
-def schedule_elementwise(func: Any, target: Any) -> Any:
+def schedule_elementwise(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: one kernel per output, or for all outputs where `merge_nests` applies. The rule applies if all blocks that
     remain after inlining are spatial and have loops."""
     del target
@@ -48,13 +48,13 @@ def schedule_elementwise(func: Any, target: Any) -> Any:
     return _load_both_sides(scheduled) if all(map(blocks.is_elementwise, all_blocks)) else scheduled
 
 
-def inline_producers(sch: Any) -> Any:
+def inline_producers(sch: tvm.Schedule) -> Any:
     """A schedule with spatial blocks computed in their consumers: arithmetic that is repeated a few times costs less
     than memory access on a GPU. Rules for reductions recognise the expressions that they add up."""
     return inline_blocks(sch, lambda producer: producer.is_repeated_little, share_in_sums=False)
 
 
-def bind_threads(sch: Any, loop: Any, thread_elements: int = 1) -> Any:
+def bind_threads(sch: tvm.Schedule, loop: tvm.LoopRV, thread_elements: int = 1) -> Any:
     """Bind a loop to blocks of threads with `thread_elements` iterations per thread; returns the threads' loop.
 
     Iterations of a thread are a block's threads apart, so that adjacent threads access adjacent elements."""
@@ -80,7 +80,7 @@ def choose_thread_elements(block: ComputeBlock) -> int:
     return next(n for n in counts if n == 1 or total >= n * limits.BUSY_THREADS)
 
 
-def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
+def _bind_nest(sch: tvm.Schedule, nest: list[ComputeBlock]) -> None:
     """Bind the loops around the blocks of one loop nest."""
     block = nest[0]
     if blocks.volume(block.extents) == 0:
@@ -106,7 +106,7 @@ def _bind_nest(sch: Any, nest: list[ComputeBlock]) -> None:
     sch.vectorize(vector)
 
 
-def _bind_random_nest(sch: Any, loop: Any, sharing: int) -> None:
+def _bind_random_nest(sch: tvm.Schedule, loop: tvm.LoopRV, sharing: int) -> None:
     """Bind a loop over elements that share blocks of random bits: a thread has whole vectors of all that share one."""
     threads = philox.LANES // limits.ELEMENTWISE_LANES
     outer, element, thread, vector = sch.split(loop, factors=[None, sharing, threads, limits.ELEMENTWISE_LANES])
@@ -152,7 +152,7 @@ def _only_compares_indices(block: ComputeBlock) -> bool:
     """Whether elements of `_INDEX_DTYPE` are compared with positions, and nothing else."""
     compared = list[Any]()
 
-    def visit(comparison: Any) -> None:
+    def visit(comparison: tvm.Expr) -> None:
         compared.extend(side for side in (comparison.a, comparison.b) if isinstance(side, tvm.TensorLoad))
 
     tvm.structural_walk(block.node.body, (tvm.tirx.EQ, visit))
@@ -174,7 +174,7 @@ def _is_along_rows(block: ComputeBlock) -> bool:
         is_aligned = isinstance(length, int) and length % limits.ELEMENTWISE_LANES == 0
         return is_aligned and indices[-1].same_as(last) and not any(uses(i) for i in indices[:-1])
 
-    def uses(index: Any) -> bool:
+    def uses(index: tvm.Expr) -> bool:
         return blocks.uses_variable(index, last)
 
     loads = [(load.indices, load.source.shape) for load in blocks.list_loads(block)]
@@ -187,7 +187,7 @@ def _computes_in_halves(block: ComputeBlock) -> bool:
     arithmetic."""
     computed: list[Any] = []
 
-    def visit(expr: Any) -> None:
+    def visit(expr: tvm.Expr) -> None:
         if str(expr.ty.dtype) in HALVES and not getattr(getattr(expr, "op", None), "name", "").endswith(_CHOICE):
             computed.append(expr)
 
@@ -196,7 +196,7 @@ def _computes_in_halves(block: ComputeBlock) -> bool:
     return bool(computed)
 
 
-def _load_both_sides(func: Any) -> Any:
+def _load_both_sides(func: tvm.PrimFunc) -> Any:
     """`func` with both values of each selection loaded before the condition is evaluated, as shared values: TVM's
     analyser refuses a variable whose value it simplifies twice.
 
@@ -217,7 +217,7 @@ def _load_both_sides(func: Any) -> Any:
     return tvm.structural_map(func, (tvm.tirx.Select, bind_sides))
 
 
-def _has_load(value: Any) -> bool:
+def _has_load(value: tvm.Expr) -> bool:
     loads: list[Any] = []
     tvm.structural_walk(value, (tvm.TensorLoad, loads.append))
     return bool(loads)

@@ -22,10 +22,10 @@ _ATOMIC_DTYPES: Final = ("float32", "float64", "int32", "uint32")
 """dtypes for which CUDA has an atomic addition."""
 
 
-def launch_loops(func: Any) -> Any:
+def launch_loops(func: tvm.PrimFunc) -> Any:
     """`func` with the loops of its hand-written blocks bound to threads."""
 
-    def visit(block: Any) -> Any:
+    def visit(block: tvm.SBlock) -> Any:
         if block.iter_vars or isinstance(block.body, tvm.BufferStore) or str(block.name_hint) == "root":
             return block
         return tvm.SBlock(
@@ -36,7 +36,7 @@ def launch_loops(func: Any) -> Any:
     return tvm.structural_map(func, (tvm.SBlock, visit))
 
 
-def _launch(body: Any) -> Any:
+def _launch(body: tvm.Object) -> Any:
     """The statements of `body`, each with its marked loops bound to threads."""
     if isinstance(body, tvm.SeqStmt):
         return tvm.SeqStmt([_launch(part) for part in body.seq])
@@ -52,7 +52,7 @@ def _launch(body: Any) -> Any:
     return _bind_threads(loops, inner)
 
 
-def _split_nest(statement: Any) -> tuple[list[Any], Any]:
+def _split_nest(statement: tvm.Object) -> tuple[list[Any], Any]:
     """The marked loops around a statement, outermost first, and the statement."""
     loops: list[Any] = []
     while isinstance(statement, tvm.For) and _is_marked(statement):
@@ -61,12 +61,12 @@ def _split_nest(statement: Any) -> tuple[list[Any], Any]:
     return loops, statement
 
 
-def _is_marked(loop: Any) -> bool:
+def _is_marked(loop: tvm.For) -> bool:
     is_annotated = INDEPENDENT in loop.annotations or ACCUMULATE in loop.annotations
     return is_annotated or loop.kind == tvm.tirx.ForKind.PARALLEL
 
 
-def _bind_threads(loops: list[Any], body: Any) -> Any:
+def _bind_threads(loops: list[Any], body: tvm.Object) -> Any:
     """`body` in one thread per iteration of `loops`, or in one thread if there are none."""
     total: Any = tvm.tirx.const(1, "int64")
     for loop in loops:
@@ -89,7 +89,7 @@ def _bind_threads(loops: list[Any], body: Any) -> Any:
     return thread_loop(block, "blockIdx.x", grid, thread_loop(thread, "threadIdx.x", block_threads, body))
 
 
-def _make_atomic(store: Any) -> Any:
+def _make_atomic(store: tvm.Object) -> Any:
     """`target[i] = target[i] + value`, perhaps under a condition, as an atomic addition; None for other statements and
     for other dtypes."""
     if isinstance(store, tvm.tirx.IfThenElse) and store.else_case is None:

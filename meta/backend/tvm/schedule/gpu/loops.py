@@ -18,23 +18,23 @@ def sequence(statements: Sequence[Stmt]) -> Stmt:
     return tvm.SeqStmt(list(statements)) if len(statements) > 1 else statements[0]
 
 
-def serial_loop(var: Any, extent: Expr, body: Stmt) -> Stmt:
+def serial_loop(var: tvm.Var, extent: Expr, body: Stmt) -> Stmt:
     return _loop(var, extent, body, tvm.tirx.ForKind.SERIAL)
 
 
-def unrolled_loop(var: Any, extent: Expr, body: Stmt) -> Stmt:
+def unrolled_loop(var: tvm.Var, extent: Expr, body: Stmt) -> Stmt:
     return _loop(var, extent, body, tvm.tirx.ForKind.UNROLLED)
 
 
-def vector_loop(var: Any, extent: Expr, body: Stmt) -> Stmt:
+def vector_loop(var: tvm.Var, extent: Expr, body: Stmt) -> Stmt:
     return _loop(var, extent, body, tvm.tirx.ForKind.VECTORIZED)
 
 
-def _loop(var: Any, extent: Expr, body: Stmt, kind: Any) -> Stmt:
+def _loop(var: tvm.Var, extent: Expr, body: Stmt, kind: Any) -> Stmt:
     return tvm.For(var, tvm.tirx.const(0, str(var.ty.dtype)), extent, kind, body)
 
 
-def thread_loop(var: Any, tag: str, extent: Expr, body: Stmt) -> Stmt:
+def thread_loop(var: tvm.Var, tag: str, extent: Expr, body: Stmt) -> Stmt:
     """A loop over `var` that is bound to a thread index, as "threadIdx.x"."""
     dtype = str(var.ty.dtype)
     binding = tvm.IterVar(tvm.Range(0, extent), tvm.Var(tag, dtype), tvm.tirx.IterVar.ThreadIndex, tag)
@@ -61,12 +61,12 @@ def shared(name: str, shape: Sequence[Expr], dtype: str) -> Any:
     return tvm.tirx.decl_buffer(list(shape), dtype, name, scope="shared")
 
 
-def store(buffer: Any, value: Expr, *indices: Expr) -> Stmt:
+def store(buffer: tvm.Buffer, value: Expr, *indices: Expr) -> Stmt:
     """buffer[indices] = value; at 0 without indices."""
     return tvm.BufferStore(buffer, value, list(indices) or [0])
 
 
-def zero_of(buffer: Any) -> Expr:
+def zero_of(buffer: tvm.Buffer) -> Expr:
     return tvm.tirx.const(0, str(buffer.dtype))
 
 

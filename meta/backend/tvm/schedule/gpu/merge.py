@@ -15,7 +15,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule import blocks
 
 
-def merge_nests(func: Any) -> Any:
+def merge_nests(func: tvm.PrimFunc) -> Any:
     """`func` with all of its loop nests merged; `func` itself unless there are several, over one shape, and each reads
     what the others write only at its own position."""
     sch = tvm.Schedule(func, error_render_level="fast")
@@ -40,25 +40,25 @@ def _same_extents(a: tuple[Any, ...], b: tuple[Any, ...]) -> bool:
     return len(a) == len(b) and all(map(blocks.equal_extents, a, b))
 
 
-def _nest(sch: Any, block: blocks.ComputeBlock) -> tuple[list[Any], Any]:
+def _nest(sch: tvm.Schedule, block: blocks.ComputeBlock) -> tuple[list[Any], Any]:
     """The loops around a block, outermost first, and its realisation."""
     loops = [sch.get(loop) for loop in sch.get_loops(block.rv)]
     return loops, loops[-1].body if loops else None
 
 
-def _renamed(realize: Any, own: list[Any], loops: list[Any]) -> Any:
+def _renamed(realize: tvm.SBlockRealize, own: list[Any], loops: list[Any]) -> Any:
     """A block's realisation inside of other loops of the same extents."""
     variables = {old.loop_var: new.loop_var for old, new in zip(own, loops, strict=True)}
     return tvm.structural_map(realize, (tvm.Var, lambda v: variables.get(v, v)))
 
 
-def _around(loops: list[Any], body: Any) -> Any:
+def _around(loops: list[Any], body: tvm.Object) -> Any:
     for loop in reversed(loops):
         body = tvm.For(loop.loop_var, loop.min, loop.extent, loop.kind, body, loop.thread_binding, loop.annotations)
     return body
 
 
-def _with_body(func: Any, body: Any) -> Any:
+def _with_body(func: tvm.PrimFunc, body: tvm.Object) -> Any:
     """`func` with another statement under its root block."""
     root = func.body.block
     root = tvm.SBlock(

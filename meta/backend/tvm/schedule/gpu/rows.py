@@ -21,7 +21,7 @@ from meta.backend.tvm.schedule.cpu.rows import count_row_axes
 from meta.backend.tvm.schedule.gpu.elementwise import inline_producers
 
 
-def schedule_rows(func: Any, target: Any) -> Any:
+def schedule_rows(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: a block of threads per row. Needs a reduction and a row axis common to all blocks."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
@@ -40,7 +40,7 @@ def schedule_rows(func: Any, target: Any) -> Any:
     return _merge_rows(sch, all_blocks)
 
 
-def schedule_single_row(func: Any, target: Any) -> Any:
+def schedule_single_row(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: one block of threads for reductions to one element. Needs spatial extents of 1 in all blocks."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
@@ -73,7 +73,7 @@ def _parts_divide(block: ComputeBlock) -> bool:
     return total is not None and total > 0 and total % (limits.TOTAL_PARTS * limits.ROW_THREADS) == 0
 
 
-def _split_into_parts(sch: Any, block: ComputeBlock) -> None:
+def _split_into_parts(sch: tvm.Schedule, block: ComputeBlock) -> None:
     """Split a reduction into parts, one per block of threads; `block` is left to reduce their results."""
     _, reduced = blocks.partition_loops(blocks.list_loops(sch, blocks.get_block(sch, block.rv)))
     part, _ = sch.split(blocks.fuse_loops(sch, reduced), factors=[limits.TOTAL_PARTS, None])
@@ -88,7 +88,7 @@ def _split_into_parts(sch: Any, block: ComputeBlock) -> None:
     sch.bind(thread, "threadIdx.x")
 
 
-def _bind_row(sch: Any, loops: Any, kinds: str, block: ComputeBlock, threads: int) -> None:
+def _bind_row(sch: tvm.Schedule, loops: Any, kinds: str, block: ComputeBlock, threads: int) -> None:
     """Bind the loops of a block inside its row to threads: the spatial ones, or the reduction if it has one result."""
     spatial = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "S"]
     reduced = [loop for loop, kind in zip(loops, kinds, strict=True) if kind == "R"]
@@ -106,7 +106,7 @@ def _bind_row(sch: Any, loops: Any, kinds: str, block: ComputeBlock, threads: in
     sch.bind(thread, "threadIdx.x")
 
 
-def _divide_row(sch: Any, loop: Any, threads: int) -> tuple[int, int]:
+def _divide_row(sch: tvm.Schedule, loop: tvm.LoopRV, threads: int) -> tuple[int, int]:
     """Threads that share the reduction of a row, and the steps of a thread whose loads are in flight at the same time.
 
     Of the sizes that divide the row, so that no load waits for a bound check, those with the most steps."""
@@ -125,7 +125,7 @@ def _is_sum(block: ComputeBlock) -> bool:
     return isinstance(store, tvm.BufferStore) and isinstance(store.value, tvm.tirx.Add)
 
 
-def _merge_rows(sch: Any, all_blocks: Sequence[ComputeBlock]) -> Any:
+def _merge_rows(sch: tvm.Schedule, all_blocks: Sequence[ComputeBlock]) -> Any:
     """Merge and bind the row loops of all blocks, put intermediate results in shared memory; returns the function."""
     params = list(sch.mod["main"].params)
     # TVM merges plain loops only, so the row loop is bound after it is merged.

@@ -38,7 +38,7 @@ Rule = Callable[[Any, Any], Any]
 """(function, target) -> the scheduled function, or None if the rule does not apply."""
 
 
-def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
+def schedule_gpu(func: tvm.PrimFunc, pattern: str, target: tvm.Target) -> Any:
     """The function with its loops bound to blocks and threads."""
     func = launch_loops(func)
     if str(func.body.block.name_hint) != "root":
@@ -61,12 +61,12 @@ def schedule_gpu(func: Any, pattern: str, target: Any) -> Any:
         return min(serial, key=lambda each: each[0])[1]
 
 
-def _is_empty(func: Any) -> bool:
+def _is_empty(func: tvm.PrimFunc) -> bool:
     """Whether a block has no elements. The rules would allocate buffers of size 0, which TVM does not compile."""
     return any(blocks.volume(b.extents) == 0 for b in blocks.read_blocks(func))
 
 
-def _apply(rule: Rule, func: Any, target: Any) -> Any:
+def _apply(rule: Rule, func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """The function that the rule returns, or None if the rule does not apply, fails or violates a check.
 
     TVM's primitives raise ScheduleError, its internal checks TVMError and ValueError; dlight's rules raise the other
@@ -81,14 +81,14 @@ def _apply(rule: Rule, func: Any, target: Any) -> Any:
 def _dlight(name: str) -> Rule:
     """A rule of TVM's dlight library."""
 
-    def apply(func: Any, target: Any) -> Any:
+    def apply(func: tvm.PrimFunc, target: tvm.Target) -> Any:
         sch = getattr(tvm.dlight.gpu, name)().apply(func, target, False)
         return None if sch is None else sch.mod["main"]
 
     return apply
 
 
-def _schedule_matmul(func: Any, target: Any) -> Any:
+def _schedule_matmul(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: dlight's tiles in shared memory, for floats of 32 and 64 bits.
 
     For narrower dtypes dlight uses tensor cores, and crashes the process on functions that do not fit them."""

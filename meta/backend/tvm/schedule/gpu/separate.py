@@ -29,7 +29,7 @@ _LONG_SUM: Final = 8 * MAX_THREADS
 """Elements from which on the largest block of threads shares a sum."""
 
 
-def schedule_outer_reductions(func: Any, target: Any) -> Any:
+def schedule_outer_reductions(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: separate kernels, for functions of spatial and reduction blocks with a reduction of outer axes."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
@@ -40,7 +40,7 @@ def schedule_outer_reductions(func: Any, target: Any) -> Any:
     return schedule_separately(merge_column_sums(sch.mod["main"]))
 
 
-def schedule_pairs(func: Any, target: Any) -> Any:
+def schedule_pairs(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: separate kernels with one thread per result, for reductions to several values at once, as to a maximum and
     its index."""
     del target
@@ -53,7 +53,7 @@ def _reduces_pairs(block: ComputeBlock) -> bool:
     return block.is_reduction and len(block.node.writes) > 1
 
 
-def schedule_windows(func: Any, target: Any) -> Any:
+def schedule_windows(func: tvm.PrimFunc, target: tvm.Target) -> Any:
     """Rule: one thread per result, for pooling with small windows. By rows, most threads of a block would be idle."""
     del target
     sch = tvm.Schedule(func, error_render_level="fast")
@@ -66,7 +66,7 @@ def schedule_windows(func: Any, target: Any) -> Any:
     return schedule_separately(func, share_reductions=False) if is_small else None
 
 
-def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
+def schedule_separately(func: tvm.PrimFunc, share_reductions: bool = True) -> Any:
     """`func` with one kernel per block. Without `share_reductions`, each result is computed by one thread."""
     sch = tvm.Schedule(func, error_render_level="fast")
     sch = inline_producers(sch)
@@ -91,7 +91,7 @@ def schedule_separately(func: Any, share_reductions: bool = True) -> Any:
 
 
 def _schedule_kernel(
-    sch: Any, block: ComputeBlock, share_reductions: bool, consumer: ComputeBlock | None = None
+    sch: tvm.Schedule, block: ComputeBlock, share_reductions: bool, consumer: ComputeBlock | None = None
 ) -> list[ComputeBlock]:
     """Schedule a block as one kernel; fuses `consumer` if given and possible; returns the fused blocks."""
     copies = list[Any]()
@@ -129,7 +129,7 @@ def _schedule_kernel(
     return [consumer] if consumer is not None and is_fused else []
 
 
-def _find_consumer(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
+def _find_consumer(sch: tvm.Schedule, block: ComputeBlock) -> ComputeBlock | None:
     """The spatial block that can be fused into `block`, or None. It alone reads the results of `block`, each once, and
     reads no other block. A result of the function cannot stay in registers, so a block whose first result is one has no
     consumer."""
@@ -144,7 +144,7 @@ def _find_consumer(sch: Any, block: ComputeBlock) -> ComputeBlock | None:
     return consumers[0] if same_extents else None
 
 
-def _fuse_consumer(sch: Any, block: ComputeBlock, consumer: ComputeBlock, thread: Any) -> bool:
+def _fuse_consumer(sch: tvm.Schedule, block: ComputeBlock, consumer: ComputeBlock, thread: Any) -> bool:
     """Compute the consumer in the threads of `block`, whose results then stay in registers; False if TVM cannot."""
     try:
         sch.reverse_compute_at(consumer.rv, thread)

@@ -8,7 +8,7 @@ from typing import Any
 import lark
 import pytest
 
-from meta.frontend.relay.text import lalr
+from meta.frontend.relay.text import reader as lalr
 
 TEXT = "def @main(%x) { nn.relu(%x) }"
 

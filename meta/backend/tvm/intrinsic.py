@@ -15,11 +15,12 @@ _op_names: set[str] = set()
 """Names of TVM's operators."""
 
 if TYPE_CHECKING:
+    from meta.backend.tvm.adapter import Call as Call
     from meta.backend.tvm.adapter import Expr as Expr
     from meta.backend.tvm.adapter import Tensor as Tensor
 else:
-    Expr = Tensor = Any  # annotations do not import TVM
-Lowering = Callable[[Expr], Expr]
+    Call = Expr = Tensor = Any  # annotations do not import TVM
+Lowering = Callable[[Call], Expr]
 """A call -> its expansion."""
 
 
@@ -54,6 +55,12 @@ def _register(full: str, inputs: int, like: str, lowerings: Mapping[str, Lowerin
     for kind, lower in lowerings.items():
         op.set_attr(f"{kind}.FLowerIntrinsic", lower)
     return op
+
+
+def bind(value: Expr, body: Callable[[Expr], Expr]) -> Expr:
+    """`body` of a variable bound to `value`, so that the value is computed once."""
+    var = tvm.Var("t", dtype_of(value))
+    return tvm.tirx.Let(var, value, body(var))
 
 
 def shared(value: Expr) -> Expr:

@@ -7,27 +7,21 @@ defaults, annotations and documentation are set on the function.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from marshal import dumps
-from typing import Any, Literal
+from dataclasses import replace
+from typing import Any, Literal, NoReturn
 
 import meta
 from meta._generated.methods import Tensor
 from meta.dim import Dim
-from meta.eager.call import invoke, state
-from meta.eager.known_items import KnownItems
-from meta.eager.ndarray import NDArray
-from meta.eager.tape import record
 from meta.errors import RegistryError
-from meta.modes import modes, scopes
-from meta.op import namespaces, registry
+from meta.op import registry
 from meta.op.codegen import functions, methods
 from meta.op.codegen.signature import annotation, default_value, doc_lines, tensor_args
-from meta.op.registry import Op
+from meta.op.registry import Op, split
+from meta.op.user import namespaces
 
-_HELPERS = dict(zip(functions.HELPERS, (record, invoke, scopes, modes, dumps, repr, type, int, tuple, getattr,
-                                        Exception, KeyError, AttributeError, TypeError), strict=True))  # fmt: skip
-_ANNOTATED = {"T": NDArray, "NDArray": NDArray, "Sequence": Sequence, "Any": Any, "Literal": Literal, "Dim": Dim,
-              "DeviceLike": meta.Device | str, "DTypeLike": Any}  # fmt: skip
+_ANNOTATED = {"T": meta.NDArray, "NDArray": meta.NDArray, "Sequence": Sequence, "Any": Any, "Literal": Literal,
+              "Dim": Dim, "DeviceLike": meta.Device | str, "DTypeLike": Any}  # fmt: skip
 """The names in the annotations of argument types."""
 
 
@@ -43,21 +37,14 @@ def check_names(op: Op, before: Op | None) -> None:
         raise RegistryError(op.name, "method=True, but an argument is called 'self'", "another name")
     old = method_names(before) if before is not None else ()
     for name in method_names(op):
-        if hasattr(NDArray, name) and name not in old:
+        if hasattr(meta.NDArray, name) and name not in old:
             raise RegistryError(op.name, f"arrays have an attribute '{name}' already", "a new name, or method=False")
 
 
 def public_function(op: Op, module: str, differentiable: Sequence[int]) -> Callable[..., Any]:
     """The function that calls the operator. module: the name of the module that it is defined in.
     differentiable: the positions of the arguments with a gradient."""
-    op_state = state(op)  # renewed, if the operator replaces another
-    namespace: dict[str, Any] = {
-        **_ANNOTATED,
-        **{f"_{name}": value for name, value in _HELPERS.items()},
-        f"_s_{op.basename}": op_state,
-        f"_r_{op.basename}": op_state.fast,
-        f"_i_{op.basename}": KnownItems(),
-    }
+    namespace: dict[str, Any] = {**_ANNOTATED, "_op": op}
     if op.recorded_as:
         recorded = registry.get(op.recorded_as)
         namespace[f"_{recorded.basename}"] = function_of(recorded)
@@ -77,12 +64,12 @@ def add_method(op: Op, function: Callable[..., Any], module: str) -> None:
 
 def method_names(op: Op) -> tuple[str, ...]:
     """The names of the methods of an operator."""
-    return tuple(namespaces.split(name)[1] for name in op.names) if op.method else ()
+    return tuple(split(name)[1] for name in op.names) if op.method else ()
 
 
 def publish(op: Op, function: Callable[..., Any]) -> None:
     """Put the function of an operator into meta, or into the namespace of its package."""
-    for namespace, name in map(namespaces.split, op.names):
+    for namespace, name in map(split, op.names):
         if namespace:
             namespaces.add(namespace, name, function)
         else:
@@ -90,8 +77,13 @@ def publish(op: Op, function: Callable[..., Any]) -> None:
 
 
 def withdraw(op: Op) -> None:
-    """Remove the function and the methods of an operator."""
-    for namespace, name in map(namespaces.split, op.names):
+    """Remove the function and the methods of an operator. The function raises RegistryError where it is still held."""
+
+    def declare(*_: Any) -> NoReturn:
+        raise RegistryError(op.name, "the operator was unregistered", "a registered operator", "define it again")
+
+    function_of(op).__globals__[f"_s_{op.basename}"].op = replace(op, declare=declare)
+    for namespace, name in map(split, op.names):
         if namespace:
             namespaces.remove(namespace, name)
         else:

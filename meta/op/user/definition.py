@@ -1,4 +1,4 @@
-"""`meta.define`: check the parts of an operator and register them, all or none."""
+"""`meta.define`: check the parts of an operator and register them, all or none. `meta.unregister`: remove them."""
 
 from __future__ import annotations
 
@@ -8,15 +8,17 @@ from dataclasses import fields
 from typing import Any
 
 import meta
-from meta.definition.functions import add_method, check_names, public_function, publish
-from meta.definition.gradients import UNDEFINED, Gradient, compile_rule
-from meta.definition.removal import remove, user_op
+from meta.backend.tvm.compute import TEImplementation
 from meta.errors import MetaError, RegistryError, TypeInferenceError, raised, user_frame
 from meta.ir.type import Type
-from meta.op import namespaces, registry
+from meta.op import registry
 from meta.op.dispatch import dialect
-from meta.op.grad.rule import GradRule, add_rules
-from meta.op.registry import Op, TypeFunction
+from meta.op.grad.rule import GradRule, add_rules, remove_rule
+from meta.op.implementation import remove_implementations
+from meta.op.registry import Op, TypeFunction, split
+from meta.op.user import namespaces
+from meta.op.user.functions import add_method, check_names, public_function, publish, withdraw
+from meta.op.user.gradients import UNDEFINED, Gradient, compile_rule
 from meta.schema._dsl import Schema
 
 _GIVEN = ("name", "family", "schema", "declare", "doc", "operator", "gradient", "revision", "part")
@@ -72,7 +74,7 @@ def define(
         make = functools.partial(Op, name, registry.USER, schema, checked, text, gradient=entry, **facts)
         op, rule = _add(name, make, gradient, location, before)
         if before is not None:
-            remove(before)
+            _remove(before)
         if rule is not None:
             add_rules([rule])
         _implement(name, implementations)
@@ -120,7 +122,7 @@ def _replaced(name: str, aliases: Sequence[str], override: bool) -> Op | None:
     """The operator that a definition replaces, None for a new name. Raises RegistryError for a name that is taken."""
     if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
         raise RegistryError("define", f"the name is of class {type(name).__name__}", 'a name, such as "swish"')
-    before = user_op(name, "define") if override and registry.owner(name) is not None else None
+    before = _user_op(name, "define") if override and registry.owner(name) is not None else None
     for each in (name, *aliases):
         if before is None or each not in before.names:
             _check_free(each)
@@ -129,7 +131,7 @@ def _replaced(name: str, aliases: Sequence[str], override: bool) -> Op | None:
 
 def _check_free(name: str) -> None:
     """Raise RegistryError for a name that another operator or function has, or that operators cannot have."""
-    namespace, basename = namespaces.split(name)
+    namespace, basename = split(name)
     owner = registry.owner(name)
     if owner is not None or (not namespace and (name in dir(meta) or name in vars(meta))):
         where = f"meta.ops.{namespace}.{basename}" if namespace else f"meta.{name}"
@@ -166,3 +168,37 @@ def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
         )
 
     return checked
+
+
+def unregister(name: str) -> None:
+    """Remove an operator of `meta.define`, with its function, method, gradient, implementations and cached kernels.
+
+    Programs that were compiled before keep what they were compiled with. Functions of the operator that are still
+    held, and programs that were recorded and not compiled, raise RegistryError when they are used.
+    Raises RegistryError for an unknown name, and for an operator of this package."""
+    op = _user_op(name, "unregister")
+    _remove(op)
+    registry.remove(op.name)
+
+
+def _user_op(name: str, where: str) -> Op:
+    """The operator called `name`; raises RegistryError for an unknown one and for one of this package."""
+    op = registry.get(name)
+    if op.family != registry.USER:
+        raise RegistryError(where, f"'{name}' is an operator of meta", "operators of meta.define", "use a new name")
+    if op.name != name:
+        raise RegistryError(
+            where, f"'{name}' is an alias of '{op.name}'", "the name of an operator", f"use '{op.name}'"
+        )
+    return op
+
+
+def _remove(op: Op) -> None:
+    """Drop what is kept by the operator's names: function, methods, gradient, implementations, kernels in memory."""
+    withdraw(op)
+    remove_rule(op.name)
+    for implementation in remove_implementations(op.name):
+        if isinstance(implementation.payload, TEImplementation):
+            from meta.backend.tvm.kernel import forget
+
+            forget(implementation.payload.compute)

@@ -11,15 +11,15 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
+from meta.backend.tvm.intrinsic import Expr, dtype_of, shared, shared_value
 from meta.backend.tvm.numbers import rounded
-from meta.backend.tvm.te.exact import is_literal, rounded_to_bfloat16
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared, shared_value
+from meta.backend.tvm.workarounds.exact import is_literal, rounded_to_bfloat16
 
 _SHIFT: Final = 16
 """The bits that float32 has more."""
 
 
-def bits_of_bfloat16(func: Any) -> Any:
+def bits_of_bfloat16(func: tvm.PrimFunc) -> Any:
     """`func`, for the CPU, which loads and stores bfloat16 as bits and allocates buffers of it as uint16. In functions
     for GPUs without the dtype, values of variables that load bfloat16 are computed anew where they are used, in time
     exponential in the nesting of variables."""
@@ -29,19 +29,19 @@ def bits_of_bfloat16(func: Any) -> Any:
     return _store_bits(func, _buffers_of_bits(func))
 
 
-def _is_for_cpu(func: Any) -> bool:
+def _is_for_cpu(func: tvm.PrimFunc) -> bool:
     target = func.attrs["target"] if func.attrs and "target" in func.attrs else None
     return target is not None and str(target.kind.name) == "llvm"
 
 
-def _has_bfloat16(target: Any) -> bool:
+def _has_bfloat16(target: tvm.Target) -> bool:
     """Whether a GPU computes in bfloat16, so that TVM does not legalise it."""
     first_with_bfloat16 = 80  # The compute capability, times 10.
     return int(str(target.attrs["arch"]).removeprefix("sm_").rstrip("af")) >= first_with_bfloat16
 
 
-def _repeat_loads(node: Any) -> Any:
-    def repeat(let: Any) -> Any:
+def _repeat_loads(node: tvm.Object) -> Any:
+    def repeat(let: Expr) -> Any:
         if not _loads_bfloat16(let.value):
             return let
         # The variables inside have been visited before the value was put there.
@@ -50,14 +50,14 @@ def _repeat_loads(node: Any) -> Any:
     return tvm.structural_map(node, (tirx.Let, repeat))
 
 
-def _loads_bfloat16(value: Any) -> bool:
-    def stop(load: Any) -> Any:
+def _loads_bfloat16(value: Expr) -> bool:
+    def stop(load: tvm.TensorLoad) -> Any:
         return tvm.ffi.VisitInterrupt(True) if "bfloat16" in dtype_of(load) else None
 
     return tvm.structural_walk(value, (tvm.TensorLoad, stop)) is not None
 
 
-def _float_variable(let: Any) -> Any:
+def _float_variable(let: Expr) -> Any:
     """A `Let` of a variable of bfloat16 as one of float32."""
     if dtype_of(let.var) != "bfloat16":
         return let
@@ -69,18 +69,18 @@ def _float_variable(let: Any) -> Any:
     return tirx.Let(variable, wide if value is None else shared(wide), body)
 
 
-def _buffers_of_bits(func: Any) -> dict[Any, Any]:
+def _buffers_of_bits(func: tvm.PrimFunc) -> dict[Any, Any]:
     """For each buffer of bfloat16 that a function allocates, one of uint16."""
     buffers: dict[Any, Any] = {}
 
-    def allocated(buffer: Any) -> None:
+    def allocated(buffer: tvm.Buffer) -> None:
         ty = buffer.ty
         if str(ty.dtype) == "bfloat16":
             buffers[buffer] = tirx.decl_buffer(
                 ty.shape, "uint16", str(buffer.name), scope=str(ty.storage_scope), data_alignment=ty.data_alignment
             )
 
-    def of_block(block: Any) -> None:
+    def of_block(block: tvm.SBlock) -> None:
         for buffer in block.alloc_buffers:
             allocated(buffer)
 
@@ -89,14 +89,14 @@ def _buffers_of_bits(func: Any) -> dict[Any, Any]:
     return buffers
 
 
-def _store_bits(func: Any, buffers: dict[Any, Any]) -> Any:
+def _store_bits(func: tvm.PrimFunc, buffers: dict[Any, Any]) -> Any:
     """`func` with `buffers` replaced, and with bits in all loads and stores of bfloat16."""
 
-    def load(node: Any) -> Any:
+    def load(node: tvm.Object) -> Any:
         bits = buffers.get(node.source)
         return node if bits is None else tirx.reinterpret("bfloat16", tirx.BufferLoad(bits, node.indices))
 
-    def store(node: Any) -> Any:
+    def store(node: tvm.Object) -> Any:
         if dtype_of(node.value) != "bfloat16":
             return node
         buffer, bits = buffers.get(node.buffer), _bits(node.value)
@@ -104,17 +104,17 @@ def _store_bits(func: Any, buffers: dict[Any, Any]) -> Any:
             return tvm.BufferStore(node.buffer, tirx.reinterpret("bfloat16", bits), node.indices)
         return tvm.BufferStore(buffer, bits, node.indices)
 
-    def region(node: Any) -> Any:
+    def region(node: tvm.Object) -> Any:
         bits = buffers.get(node.source)
         return node if bits is None else tirx.BufferRegion(bits, node.region)
 
-    def block(node: Any) -> Any:
+    def block(node: tvm.Object) -> Any:
         return tvm.SBlock(
             node.iter_vars, list(map(region, node.reads)), list(map(region, node.writes)), node.name_hint, node.body,
             node.init, [buffers.get(b, b) for b in node.alloc_buffers], node.match_buffers, node.annotations,
         )  # fmt: skip
 
-    def allocation(node: Any) -> Any:
+    def allocation(node: tvm.Object) -> Any:
         return tirx.AllocBuffer(buffers[node.buffer], node.annotations) if node.buffer in buffers else node
 
     allocations = [(tvm.SBlock, block), (tirx.AllocBuffer, allocation)] if buffers else []
@@ -122,7 +122,7 @@ def _store_bits(func: Any, buffers: dict[Any, Any]) -> Any:
     return tvm.structural_map(func, [*accesses, *allocations])
 
 
-def _cast(cast: Any) -> Any:
+def _cast(cast: Expr) -> Any:
     """A cast; instead of a bfloat16 it casts the float32 with its value."""
     if dtype_of(cast.value) != "bfloat16" or dtype_of(cast) == "bfloat16":
         return cast
@@ -144,7 +144,7 @@ def _number(value: Any) -> Expr:
     return tirx.Cast("float32", value) if number is None else number
 
 
-def _is_held(number: Any) -> bool:
+def _is_held(number: Expr) -> bool:
     """Whether bfloat16 holds a float32 for certain, as it holds a choice between such numbers (a maximum, for
     example)."""
     if isinstance(number, tirx.Select):
@@ -160,7 +160,7 @@ def _is_held(number: Any) -> bool:
     return rounded_to_bfloat16(number) is number
 
 
-def _bits(value: Any) -> Expr:
+def _bits(value: Expr) -> Expr:
     """The bits of a bfloat16 as a uint16."""
     if isinstance(value, tvm.TensorLoad):
         return tirx.reinterpret("uint16", value)
@@ -173,7 +173,7 @@ def _bits(value: Any) -> Expr:
     return tirx.shift_right(tirx.reinterpret("uint32", _number(value)), tirx.const(_SHIFT, "uint32")).astype("uint16")
 
 
-def _of_choice(value: Any, of: Callable[[Any], Expr]) -> Expr | None:
+def _of_choice(value: Expr, of: Callable[[Any], Expr]) -> Expr | None:
     """`of` of the operands between which an expression chooses, or of the body of a `Let`; None for others."""
     if isinstance(value, tirx.Select):
         return tirx.Select(value.condition, of(value.true_value), of(value.false_value))
@@ -184,12 +184,12 @@ def _of_choice(value: Any, of: Callable[[Any], Expr]) -> Expr | None:
     return None
 
 
-def _is_call(value: Any, name: str) -> bool:
+def _is_call(value: Expr, name: str) -> bool:
     """Whether it calls an operator of TVM, whose names begin with different namespaces."""
     return isinstance(value, tvm.Call) and getattr(value.op, "name", "").rpartition(".")[2] == name
 
 
-def serialize_bfloat16_copies(func: Any) -> Any:
+def serialize_bfloat16_copies(func: tvm.PrimFunc) -> Any:
     """A function whose loops are serial, on the CPU, where they store copies of one bfloat16: TVM's legalisation skips
     vectors of copies, except of a literal. LLVM vectorizes such loops itself."""
     results = [param for param in func.params if _holds_bfloat16(param)]
@@ -200,7 +200,7 @@ def serialize_bfloat16_copies(func: Any) -> Any:
     ranges = [(tvm.For, lambda loop: analyzer.bind(loop.loop_var, tvm.Range.from_min_extent(loop.min, loop.extent)))]
     tvm.structural_walk(func, ranges)
 
-    def stores_copies(loop: Any) -> bool:
+    def stores_copies(loop: tvm.For) -> bool:
         stores: list[Any] = []
         tvm.structural_walk(loop, (tvm.BufferStore, stores.append))
         of_results = [store for store in stores if any(store.buffer.same_as(each) for each in results)]
@@ -210,7 +210,7 @@ def serialize_bfloat16_copies(func: Any) -> Any:
         copied = (s.value for s in of_results if not _depends(s.value, loop.loop_var, values, analyzer))
         return not all(isinstance(value, tvm.FloatImm) for value in copied)
 
-    def serial(loop: Any) -> Any:
+    def serial(loop: tvm.For) -> Any:
         if int(loop.kind) != tirx.ForKind.VECTORIZED or not stores_copies(loop):
             return loop
         return tvm.For(loop.loop_var, loop.min, loop.extent, tirx.ForKind.SERIAL, loop.body)
@@ -222,22 +222,22 @@ def _holds_bfloat16(param: Any) -> bool:
     return isinstance(param.ty, tvm.BufferType) and str(param.ty.dtype) == "bfloat16"
 
 
-def _bound_values(loop: Any) -> dict[Any, Any]:
+def _bound_values(loop: tvm.For) -> dict[Any, Any]:
     """The values of the variables of the blocks and statements in a loop, outer ones first. Those that an expression
     binds are in the expression."""
     values: dict[Any, Any] = {}
 
-    def block(realize: Any) -> None:
+    def block(realize: tvm.SBlockRealize) -> None:
         values.update(zip((each.var for each in realize.block.iter_vars), realize.iter_values, strict=True))
 
-    def binding(node: Any) -> None:
+    def binding(node: tvm.Object) -> None:
         values[node.var] = node.value
 
     tvm.structural_walk(loop, [(tvm.SBlockRealize, block), (tirx.Bind, binding)])
     return values
 
 
-def _depends(value: Any, variable: Any, values: dict[Any, Any], analyzer: Any) -> bool:
+def _depends(value: Expr, variable: tvm.Var, values: dict[Any, Any], analyzer: Any) -> bool:
     """Whether a value depends on a variable, once the indices in it are simplified: (i * 8 + j) // 8 is i for j < 8."""
     while not (variables := _variables(value)).isdisjoint(values):
         value = tvm.structural_map(value, (tvm.Var, lambda v: values.get(v, v)))
@@ -249,7 +249,7 @@ def _depends(value: Any, variable: Any, values: dict[Any, Any], analyzer: Any) -
     return variable in _variables(analyzer.simplify(value))
 
 
-def _variables(value: Any) -> set[Any]:
+def _variables(value: Expr) -> set[Any]:
     variables: set[Any] = set()
     tvm.structural_walk(value, (tvm.Var, variables.add))
     return variables

@@ -9,15 +9,13 @@ from typing import Any
 
 import meta
 from meta.dtype import is_float
-from meta.eager.ndarray import NDArray
-from meta.eager.seeds import check_gradient
 from meta.errors import GradientError, MetaError, line_of_function, raised
 from meta.ir.type import TensorType
 from meta.modes import modes, scoped, scopes
 from meta.op.grad import support
 from meta.op.grad.entry import GradientEntry, forward_source, function_source, read_entry, rule_facts
 from meta.op.grad.formula import Formula
-from meta.op.grad.rule import GradientFunction, GradRule, as_tuple
+from meta.op.grad.rule import GradientFunction, GradRule, as_tuple, check_gradient
 from meta.op.registry import Op, as_type
 from meta.parts import Writes
 from meta.schema._dsl import TensorLike
@@ -94,7 +92,7 @@ def _checked(checks: _Checks, function: GradientFunction) -> GradientFunction:
                 continue
             value = values[position]
             expected_type = value if value.__class__ is TensorType else getattr(value, "_type", None)
-            if gradient.__class__ is not NDArray or gradient._type is not expected_type:
+            if gradient.__class__ is not meta.NDArray or gradient._type is not expected_type:
                 return checks.of_all(needs, values, gradients)
             if has_functions and gradient._version is None:
                 gradient._version = Writes((0,))  # the user may hold it too
@@ -156,8 +154,8 @@ class _Checks:
         )
 
     def of_tensor(self, what: str, expected: TensorType, gradient: Any, line: str) -> Any:
-        check_gradient(self.name, what, gradient, expected, NDArray if modes.emit is None else TensorLike, line)
-        if not isinstance(gradient, NDArray):
+        check_gradient(self.name, what, gradient, expected, meta.NDArray if modes.emit is None else TensorLike, line)
+        if not isinstance(gradient, meta.NDArray):
             return gradient
         if modes.emit is not None:
             return meta.cast(gradient, expected.dtype)  # an array from outside becomes part of the program

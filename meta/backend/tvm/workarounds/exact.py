@@ -20,13 +20,11 @@ from typing import Any, Final
 
 from meta import dtype as dtypes
 from meta.backend.tvm import adapter as tvm
+from meta.backend.tvm.intrinsic import Expr, bind, dtype_of, operator
 from meta.backend.tvm.numbers import Number, held, rounded
-from meta.backend.tvm.te import math as te_math
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, operator
 
 _BINARY: Final = ("Add", "Sub", "Mul", "Div", "EQ", "NE", "LT", "LE", "GT", "GE")
 """TVM's expressions of two operands for which the simplifier has rules that are wrong for floats."""
-_COMPARISONS: Final = _BINARY[4:]
 _INTEGER: Final = ("Add", "Sub", "Mul", "Div", "Mod", "FloorDiv", "FloorMod", "LShift", "BitwiseNot")
 """Expressions for which it has rules that are wrong for integers of limited width, or whose results C++ does not
 wrap."""
@@ -88,7 +86,7 @@ def _widened(literal: Any) -> Any:
     return literal if dtype not in dtypes.HALVES else tvm.FloatImm("float32", rounded(literal.value, dtype))
 
 
-def exact(func: Any, *, across_threads: bool = False) -> Any:
+def exact(func: tvm.PrimFunc, *, across_threads: bool = False) -> Any:
     """`func`, scheduled, with arithmetic on values as operators that the simplifier does not know, and comparisons of
     floats.
 
@@ -96,7 +94,7 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
     whether integer sums stay as well, because TVM recognises by their form what several threads reduce."""
     names = {getattr(tvm.tirx, name): name for name in _BINARY}
 
-    def replace(x: Any) -> Any:
+    def replace(x: Expr) -> Any:
         return _protected(names[type(x)], x)
 
     if _has_integer_data(func):
@@ -112,49 +110,7 @@ def exact(func: Any, *, across_threads: bool = False) -> Any:
     )
 
 
-def keep_conditions(func: Any) -> Any:
-    """`func` with comparisons of positions in conditions, such as `j <= i` of a mask, as operators that LoopPartition
-    does not know, where they involve several variables.
-
-    That pass divides a loop with a hint by each condition in its body. If the division depends on other variables it
-    does not prove that the parts are apart: it ran the last vector of some rows twice, which is wrong where the result
-    overwrites its operand."""
-
-    def replace(comparison: Any) -> Any:
-        if dtype_of(comparison.a) not in dtypes.INTS or _has_loads(comparison) or not _has_two_variables(comparison):
-            return comparison
-        name = type(comparison).__name__
-        return tvm.tirx.call_intrin("bool", _operators()[name], comparison.a, comparison.b)
-
-    def kept(condition: Any) -> Any:
-        return tvm.structural_map(condition, (tuple(getattr(tvm.tirx, name) for name in _COMPARISONS), replace))
-
-    def of_select(select: Any) -> Any:
-        return tvm.tirx.Select(kept(select.condition), select.true_value, select.false_value)
-
-    def of_call(call: Any) -> Any:
-        if not getattr(call.op, "name", "").endswith(".if_then_else"):
-            return call
-        return tvm.tirx.if_then_else(kept(call.args[0]), *call.args[1:])
-
-    return tvm.structural_map(func, [(tvm.tirx.Select, of_select), (tvm.Call, of_call)])
-
-
-def _has_loads(x: Any) -> bool:
-    """Whether an expression reads elements. Their width stays as it is where TVM narrows positions, and LoopPartition
-    divides no loop by them."""
-    loads: list[Any] = []
-    tvm.structural_walk(x, (tvm.TensorLoad, loads.append))
-    return bool(loads)
-
-
-def _has_two_variables(x: Any) -> bool:
-    variables: list[Any] = []
-    tvm.structural_walk(x, (tvm.tirx.Var, lambda v: None if any(map(v.same_as, variables)) else variables.append(v)))
-    return len(variables) > 1
-
-
-def _has_integer_data(func: Any) -> bool:
+def _has_integer_data(func: tvm.PrimFunc) -> bool:
     """Whether a function computes integers other than indices: it loads, stores, casts or binds them."""
     return tvm.structural_walk(func, [
         ((tvm.TensorLoad, tvm.Call), _stop_at_integer),
@@ -163,11 +119,11 @@ def _has_integer_data(func: Any) -> bool:
     ]) is not None  # fmt: skip
 
 
-def _stop_at_integer(x: Any) -> Any:
+def _stop_at_integer(x: Expr) -> Any:
     return tvm.ffi.VisitInterrupt(True) if dtype_of(x) in dtypes.INTS else None
 
 
-def _wrapping(store: Any) -> Any:
+def _wrapping(store: tvm.BufferStore) -> Any:
     """A store whose value has integer arithmetic as operators, except in indices."""
     names = {getattr(tvm.tirx, name): name for name in _INTEGER}
     variables: list[Any] = []
@@ -175,23 +131,23 @@ def _wrapping(store: Any) -> Any:
 
     positions: dict[int, Any] = {}  # parts of indices by their addresses
 
-    def is_data(x: Any) -> bool:
+    def is_data(x: Expr) -> bool:
         return x.__chandle__() not in positions and _is_data(x, variables)
 
-    def replace(x: Any) -> Any:
+    def replace(x: Expr) -> Any:
         dtype, operands = dtype_of(x), [x.a] if isinstance(x, tvm.tirx.BitwiseNot) else [x.a, x.b]
         if dtype not in dtypes.INTS:
             return x
         if not any(map(is_data, operands)):
             positions[x.__chandle__()] = x
             return x
-        return tvm.tirx.call_intrin(dtype, _operators()[names[type(x)]], *operands)
+        return tvm.tirx.call_intrin(dtype, operators()[names[type(x)]], *operands)
 
     value = tvm.structural_map(store.value, [(tuple(names), replace), (tvm.TensorLoad, _plain_indices)])
     return store if value.same_as(store.value) else tvm.BufferStore(store.buffer, value, store.indices)
 
 
-def _is_data(x: Any, variables: list[Any]) -> bool:
+def _is_data(x: Expr, variables: list[Any]) -> bool:
     """Whether an integer is computed from a tensor's elements or a cast, not only from loop variables and sizes."""
     if isinstance(x, tvm.IntImm):
         return False
@@ -210,7 +166,7 @@ def _is_data(x: Any, variables: list[Any]) -> bool:
     return bool(matches)
 
 
-def _plain_indices(load: Any) -> Any:
+def _plain_indices(load: tvm.TensorLoad) -> Any:
     """A load whose indices are TVM's own arithmetic."""
     return tvm.structural_map(load, (tvm.Call, lambda call: _expand(call) if _operation(call) else call))
 
@@ -225,23 +181,23 @@ def subtract(a: Expr, b: Expr) -> Expr:
     return _protected("Sub", tvm.tirx.Sub(a, b))
 
 
-def _protected(name: str, x: Any) -> Any:
+def _protected(name: str, x: Expr) -> Any:
     dtype = dtype_of(x.a)
     if dtype not in dtypes.FLOATS:
         return x
     call = tvm.tirx.call_intrin
     if dtype == "bfloat16":  # as TVM's legalisation does, after which it simplifies again
         a, b = (_rounding(tvm.tirx.Cast("float32", operand)) for operand in (x.a, x.b))
-        wide = call(_result(name, "float32"), _operators()[name], a, b)
+        wide = call(_result(name, "float32"), operators()[name], a, b)
         return wide if _result(name, dtype) == "bool" else _rounding(tvm.tirx.Cast(dtype, wide))
-    return call(_result(name, dtype), _operators()[name], x.a, x.b)
+    return call(_result(name, dtype), operators()[name], x.a, x.b)
 
 
 def _result(name: str, dtype: str) -> str:
     return dtype if name in ("Add", "Sub", "Mul", "Div") else "bool"
 
 
-def _rounding(x: Any) -> Any:
+def _rounding(x: Expr) -> Any:
     """A cast that rounds even if it is cast back: TVM casts bfloat16 back without, and literals."""
     dtype, value = dtype_of(x), x.value
     literal = opaque(value) if isinstance(value, tvm.FloatImm) else value
@@ -258,7 +214,7 @@ def _rounding(x: Any) -> Any:
     return tvm.tirx.Cast("bfloat16", rounded_to_bfloat16(wide))
 
 
-def rounded_to_bfloat16(value: Any) -> Expr:
+def rounded_to_bfloat16(value: Expr) -> Expr:
     """A float32 rounded to a value of bfloat16, still as a float32, by an operator that the simplifier does not know; a
     value that is such a call itself."""
     if isinstance(value, tvm.Call) and value.op.same_as(_rounding_operator()):
@@ -266,20 +222,20 @@ def rounded_to_bfloat16(value: Any) -> Expr:
     return tvm.tirx.call_intrin("float32", _rounding_operator(), value)
 
 
-def _stored_once_rounded(store: Any) -> Any:
+def _stored_once_rounded(store: tvm.BufferStore) -> Any:
     """A store of a cast to bfloat16 without `_rounding`: the store itself rounds."""
     if not _is_rounded(store.value):
         return store
     return tvm.BufferStore(store.buffer, tvm.tirx.Cast("bfloat16", store.value.value.args[0]), store.indices)
 
 
-def _is_rounded(value: Any) -> bool:
+def _is_rounded(value: Expr) -> bool:
     """Whether a value is a cast to bfloat16 of what `_rounding` has rounded."""
     is_cast = isinstance(value, tvm.tirx.Cast) and isinstance(value.value, tvm.Call)
     return is_cast and bool(value.value.op.same_as(_rounding_operator()))
 
 
-def _plain_sum(store: Any) -> Any:
+def _plain_sum(store: tvm.BufferStore) -> Any:
     """A store of `buffer[i] + x` to `buffer[i]` with TVM's own addition, and multiplication in x."""
     call = store.value
     if _operation(call) != "Add" or dtype_of(call) not in dtypes.FLOATS or isinstance(call.args[1], tvm.FloatImm):
@@ -292,13 +248,13 @@ def _plain_sum(store: Any) -> Any:
     return tvm.BufferStore(store.buffer, tvm.tirx.Add(target, addend), store.indices)
 
 
-def _plain_reduction(block: Any, *, across_threads: bool) -> Any:
+def _plain_reduction(block: tvm.SBlock, *, across_threads: bool) -> Any:
     """A block of a reduction with TVM's own operators where they read what it writes."""
     if block.init is None:
         return block
     written = [region.source for region in block.writes]
 
-    def restore(call: Any) -> Any:
+    def restore(call: tvm.Call) -> Any:
         if not _operation(call) or not (across_threads or dtype_of(call.args[0]) in dtypes.FLOATS):
             return call
         return _expand(call) if _reads(call, written) else call
@@ -306,22 +262,22 @@ def _plain_reduction(block: Any, *, across_threads: bool) -> Any:
     return tvm.structural_map(block, (tvm.Call, restore))
 
 
-def _operation(x: Any) -> str:
+def _operation(x: Expr) -> str:
     name = getattr(x.op, "name", "") if isinstance(x, tvm.Call) else ""
     name = name.removeprefix(EXACT) if name.startswith(EXACT) else ""
-    return name if name in _operators() else ""
+    return name if name in operators() else ""
 
 
-def is_literal(x: Any) -> bool:
+def is_literal(x: Expr) -> bool:
     """Whether an expression is a floating literal or an opaque one."""
     return isinstance(x, tvm.FloatImm) or _is_opaque(x)
 
 
-def _is_opaque(x: Any) -> bool:
+def _is_opaque(x: Expr) -> bool:
     return isinstance(x, tvm.Call) and x.op.same_as(_literal_operator()) and isinstance(x.args[0], tvm.FloatImm)
 
 
-def _reads(x: Any, buffers: list[Any]) -> bool:
+def _reads(x: Expr, buffers: list[Any]) -> bool:
     matches: list[bool] = []
     tvm.structural_walk(x, (tvm.TensorLoad, lambda load: matches.append(any(map(load.source.same_as, buffers)))))
     return any(matches)
@@ -329,13 +285,13 @@ def _reads(x: Any, buffers: list[Any]) -> bool:
 
 def register_operators() -> None:
     """Make the operators of this module known to TVM, for a function that another process wrote."""
-    _operators()
+    operators()
     _literal_operator()
     _rounding_operator()
 
 
 @cache
-def _operators() -> dict[str, Any]:
+def operators() -> dict[str, Any]:
     """The operators by name, registered with TVM on first use."""
     c = partial(_wrap, _C_WRAPS, _C_WIDTH)
     inputs = dict.fromkeys((*_BINARY, *_INTEGER), 2) | {"BitwiseNot": 1}
@@ -352,10 +308,10 @@ def _literal_operator() -> Any:
 
 @cache
 def _rounding_operator() -> Any:
-    return operator("exact_bfloat16", 1, llvm=lambda call: te_math.bind(call.args[0], _round), default=_cast_twice)
+    return operator("exact_bfloat16", 1, llvm=lambda call: bind(call.args[0], _round), default=_cast_twice)
 
 
-def _cast_twice(call: Any) -> Expr:
+def _cast_twice(call: tvm.Call) -> Expr:
     narrow, wide = (dtype_of(call).replace("float32", kind) for kind in ("bfloat16", "float32"))
     return tvm.tirx.Cast(wide, tvm.tirx.Cast(narrow, call.args[0]))
 
@@ -370,7 +326,7 @@ def _round(x: Expr) -> Expr:
     return tvm.tirx.reinterpret(dtype_of(x), tvm.tirx.Select(tvm.tirx.EQ(x, x), rounded, nan))
 
 
-def _wrap(names: tuple[str, ...], width: dict[str, str], call: Any) -> Expr:
+def _wrap(names: tuple[str, ...], width: dict[str, str], call: tvm.Call) -> Expr:
     """A call as TVM's own expression; `names` of integers are computed in the dtype that `width` gives."""
     name, dtype = call.op.name.removeprefix(EXACT), dtype_of(call)
     element, lanes = dtype.partition("x")[::2]
@@ -380,9 +336,9 @@ def _wrap(names: tuple[str, ...], width: dict[str, str], call: Any) -> Expr:
     return tvm.tirx.Cast(dtype, _expression(call)(*(tvm.tirx.Cast(wide, operand) for operand in call.args)))
 
 
-def _expand(call: Any) -> Expr:
+def _expand(call: tvm.Call) -> Expr:
     return _expression(call)(*call.args)
 
 
-def _expression(call: Any) -> Any:
+def _expression(call: tvm.Call) -> Any:
     return getattr(tvm.tirx, call.op.name.removeprefix(EXACT))

@@ -17,71 +17,16 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from importlib.util import find_spec
 from keyword import iskeyword
-from typing import TYPE_CHECKING, Any, Literal, cast, get_args
+from typing import Any, cast, get_args
 
-from meta.backend.functions import Specialised, bind, on_arrays
 from meta.device import KINDS, Device
 from meta.errors import RegistryError, did_you_mean
 from meta.op.dispatch import add_dialect, is_registered, remove_dialect
-from meta.op.implementation import (
-    CallInfo,
-    Checker,
-    Dialect,
-    Implementation,
-    ImplementationOptions,
-    Kernel,
-    check_callable,
-    check_plevel,
-)
+from meta.op.function_dialect import FunctionDialect, Tensors, function_kernel
+from meta.op.implementation import Checker, Dialect, check_callable, check_plevel
 
-if TYPE_CHECKING:
-    from typing_extensions import Unpack
-
-Tensors = Literal["numpy", "torch", "dlpack"]
 TENSORS: tuple[str, ...] = get_args(Tensors)
 _SUBJECT = "register_dialect"
-
-
-@dataclass(eq=False)
-class FunctionDialect(Dialect):
-    """A dialect whose implementations are Python functions that write their results (see meta.backend.functions).
-
-    tensors: what the functions are called with: NumPy arrays, torch tensors, or raw tensors with `__dlpack__`."""
-
-    tensors: Tensors = "numpy"
-
-    def implement_maker(
-        self, op: str | Callable[..., Any], maker: Callable[[CallInfo], Kernel] | None = None, *,
-        override: bool = False, **options: Unpack[ImplementationOptions],
-    ) -> Any:  # fmt: skip
-        """Like `implement`, with a function that is called once for each kernel: `maker(call)` returns
-        `kernel(*inputs, *outputs)` for calls of these types and attributes."""
-
-        def register(maker: Callable[[CallInfo], Kernel]) -> Callable[[CallInfo], Kernel]:
-            check_callable(self.name, "the maker", maker, "a function CallInfo -> kernel")
-            self.implement(op, Specialised(maker), override=override, **options)
-            return maker
-
-        return register if maker is None else register(maker)
-
-    def _check_payload(self, op: str, payload: Any) -> None:
-        if not isinstance(payload, Specialised) and not callable(payload):
-            problem = f"its implementation is {type(payload).__name__} {payload!r}"
-            raise RegistryError(f"{self.name}.{op}", problem, "a function of the arguments and `out`")
-
-
-def function_kernel(implementation: Implementation, call: CallInfo) -> Kernel:
-    """The kernel of a FunctionDialect."""
-    dialect = cast(FunctionDialect, implementation.dialect)
-    function = bind(implementation.payload, call, f"its {dialect.name} implementation")
-    if dialect.tensors == "numpy":
-        return on_arrays(function, call)
-    if dialect.tensors == "torch":
-        from meta.backend.torch.bridge import on_device, on_torch
-
-        kernel = on_torch(function, call)
-        return on_device(kernel, call.device) if call.device.kind == "cuda" else kernel
-    return function
 
 
 @dataclass(eq=False)

@@ -12,13 +12,13 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.intrinsic import dtype_of
 
 _LARGEST_SIZE: Final = (1 << 31) - 1
 """Of symbolic extents, of 32 bits too, for bounds of products of them."""
 
 
-def truncate_offset_floors(func: Any) -> Any:
+def truncate_offset_floors(func: tvm.PrimFunc) -> Any:
     """`func` with truncated quotients and remainders in the indices of loads and stores, where the dividend is more
     than a sum of loop variables."""
     ranges = _ranges(func)
@@ -34,19 +34,19 @@ def truncate_offset_floors(func: Any) -> Any:
                 analyzers[0].bind(size, tvm.Range(0, tirx.const(_LARGEST_SIZE, dtype_of(size))))
         return int(analyzers[0].const_int_bound(dividend).min_value)
 
-    def truncated(node: Any) -> Any:
+    def truncated(node: tvm.Object) -> Any:
         is_fixed = isinstance(node.b, tvm.IntImm) and int(node.b) > 0
         is_offset = is_fixed and not _is_sum(node.a, ranges) and _moves(node.a, ranges)
         return _truncated(node, least(node.a)) if is_offset else node
 
-    def index(i: Any) -> Any:
+    def index(i: tvm.Expr) -> Any:
         return tvm.structural_map(i, ((tirx.FloorDiv, tirx.FloorMod), truncated))
 
-    def load(node: Any) -> Any:
+    def load(node: tvm.Object) -> Any:
         indices = [index(i) for i in node.indices]
         return node if _same(indices, node.indices) else tirx.BufferLoad(node.source, indices)
 
-    def store(node: Any) -> Any:
+    def store(node: tvm.Object) -> Any:
         indices = [index(i) for i in node.indices]
         return node if _same(indices, node.indices) else tvm.BufferStore(node.buffer, node.value, indices)
 
@@ -57,27 +57,27 @@ def _same(indices: list[Any], before: Any) -> bool:
     return all(a.same_as(b) for a, b in zip(indices, before, strict=True))
 
 
-def _ranges(func: Any) -> dict[Any, Any]:
+def _ranges(func: tvm.PrimFunc) -> dict[Any, Any]:
     """The range of each variable of loops and blocks."""
     ranges: dict[Any, Any] = {}
 
-    def loop(node: Any) -> None:
+    def loop(node: tvm.Object) -> None:
         ranges[node.loop_var] = tvm.Range.from_min_extent(node.min, node.extent)
 
-    def block(node: Any) -> None:
+    def block(node: tvm.Object) -> None:
         ranges.update({each.var: each.dom for each in node.iter_vars})
 
     tvm.structural_walk(func, [(tvm.For, loop), (tvm.SBlock, block)])
     return ranges
 
 
-def _sizes(func: Any) -> set[Any]:
+def _sizes(func: tvm.PrimFunc) -> set[Any]:
     """The symbolic extents of operands and results. Indices exist where they are positive."""
     shapes = [param.ty.shape for param in func.params if isinstance(param.ty, tvm.BufferType)]
     return {extent for shape in shapes for extent in shape if isinstance(extent, tvm.Var)}
 
 
-def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
+def _is_sum(x: tvm.Expr, variables: dict[Any, Any]) -> bool:
     """Whether x adds loop variables, multiples of them, and floored quotients and remainders of such sums."""
     if isinstance(x, tirx.Add):
         return _is_sum(x.a, variables) and _is_sum(x.b, variables)
@@ -88,14 +88,14 @@ def _is_sum(x: Any, variables: dict[Any, Any]) -> bool:
     return isinstance(x, tvm.Var) and x in variables
 
 
-def _moves(x: Any, variables: dict[Any, Any]) -> bool:
+def _moves(x: tvm.Expr, variables: dict[Any, Any]) -> bool:
     """Whether x depends on loop variables. What is computed of sizes alone has no range that TVM could use."""
     read: list[Any] = []
     tvm.structural_walk(x, (tvm.Var, read.append))
     return any(var in variables for var in read)
 
 
-def _truncated(node: Any, least: int) -> Any:
+def _truncated(node: tvm.Object, least: int) -> Any:
     """A floored quotient or remainder of a positive constant, by a truncated one. least: of the dividend."""
     a, divisor = node.a, int(node.b)
     is_quotient, dtype = isinstance(node, tirx.FloorDiv), dtype_of(a)

@@ -14,7 +14,7 @@ from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import dtype_of
+from meta.backend.tvm.intrinsic import dtype_of
 
 _VECTOR = "boolx"
 _UNBOUNDED = ("EQ", "NE", "LT", "LE", "GT", "GE", "And", "Or", "Not")
@@ -37,11 +37,11 @@ def _choice(condition: Any) -> Any:
     return tirx.Select(condition, *(tirx.const(b, kind) for b in (True, False))) if _VECTOR in kind else condition
 
 
-def store_bools_as_bytes(func: Any) -> Any:
+def store_bools_as_bytes(func: tvm.PrimFunc) -> Any:
     """A device function with its stores of vectors of bools as stores of bytes."""
     pointers: dict[Any, Any] = {}
 
-    def sequence(node: Any) -> Any:
+    def sequence(node: tvm.Object) -> Any:
         if not any(map(_is_store, node.seq)):
             return node
         if not pointers:
@@ -76,15 +76,15 @@ def _declaration(view: Any, data: Any) -> Any:
     return tirx.DeclBuffer(view, data=tirx.reinterpret(tvm.PointerType(tvm.PrimType("uint8"), "global"), data))
 
 
-def _is_store(statement: Any) -> bool:
+def _is_store(statement: tvm.Object) -> bool:
     """Whether a statement stores a vector of bools."""
     return isinstance(statement, tvm.BufferStore) and dtype_of(statement.value).startswith(_VECTOR)
 
 
-def _with_variables(statement: Any, stored: list[tuple[Any, Any, Any]]) -> Any:
+def _with_variables(statement: tvm.Object, stored: list[tuple[Any, Any, Any]]) -> Any:
     """A statement that reads the variables of stored vectors in place of memory."""
 
-    def load(node: Any) -> Any:
+    def load(node: tvm.Object) -> Any:
         for buffer, index, kept in stored:
             if node.source.same_as(buffer) and tvm.structural_equal(node.indices[0], index):
                 return kept

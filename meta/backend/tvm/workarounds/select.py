@@ -11,15 +11,15 @@ from functools import cache
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
-from meta.backend.tvm.te.intrinsic import dtype_of, operator
+from meta.backend.tvm.intrinsic import dtype_of, operator
 
 
-def opaque_select(condition: Any, value: Any, otherwise: Any) -> Any:
+def opaque_select(condition: tvm.Expr, value: tvm.Expr, otherwise: tvm.Expr) -> Any:
     """`value` where the condition holds, else `otherwise`. Both are computed, so their indices must be in bounds."""
     return tvm.tirx.call_intrin(dtype_of(value), _operator(), condition, value, otherwise)
 
 
-def divisor_that_never_traps(b: Any) -> Any:
+def divisor_that_never_traps(b: tvm.Expr) -> Any:
     """An integer divisor, and 1 in place of 0 and of -1, by which processors cannot divide every number."""
     if isinstance(b, tvm.IntImm):  # TVM divides by a literal faster
         return b if int(b) not in (0, -1) else tvm.tirx.const(1, dtype_of(b))
@@ -42,7 +42,7 @@ def _divisor_operator() -> Any:
     return operator("divisor", 1, default=_one_for_traps)
 
 
-def _one_for_traps(call: Any) -> Any:
+def _one_for_traps(call: tvm.Call) -> Any:
     (b,), dtype = call.args, dtype_of(call)
     traps = tvm.tirx.EQ(b, tvm.tirx.const(0, dtype))
     if not dtype.startswith("u"):

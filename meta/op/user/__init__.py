@@ -1,4 +1,4 @@
-"""Definition of operators at run time: `@meta.define(...)` on the declaration.
+"""Operators and dialects that are defined at run time, such as `@meta.define(...)` on a declaration:
 
     @meta.define("scale", Schema("scale", Arg("x", Tensor), Arg("by", Float, 2.0)),
                  gradient={"x": "scale(dy, by)"}, tvm=lambda x, by: topi.multiply(x, by), pattern="elemwise")
@@ -11,10 +11,9 @@ Such an operator runs eagerly with autograd and is traced, compiled and cast lik
 formulas may call it and every other operator. Its function is compiled from the same text as theirs
 (meta.op.codegen), so that calls cost the same.
 
-The package cannot be named `define`: Python binds an imported submodule to its name in the package, which would replace
-the public function `meta.define`.
+    definition   define, unregister: the parts of an operator, registered or removed together
+    functions    its public function, its methods
+    gradients    its gradient rule, with checks of what its functions return
+    namespaces   meta.ops.<package>
+    dialects     register_dialect, unregister_dialect
 """
-
-from meta.definition.gradients import UNDEFINED as UNDEFINED
-from meta.definition.registration import define as define
-from meta.definition.removal import unregister as unregister

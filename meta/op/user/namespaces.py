@@ -7,14 +7,7 @@ from typing import Any
 
 from meta.errors import did_you_mean
 from meta.op import plugins
-
-SEPARATOR = "::"
-
-
-def split(name: str) -> tuple[str, str]:
-    """The namespace of an operator's name, "" without one, and the rest."""
-    namespace, _, rest = name.rpartition(SEPARATOR)
-    return namespace, rest
+from meta.op.registry import SEPARATOR
 
 
 class Namespace:

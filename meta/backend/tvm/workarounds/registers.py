@@ -9,37 +9,29 @@ keeps in registers.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Final
+from typing import Any
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import tirx
-from meta.backend.tvm.te.intrinsic import Expr, dtype_of, shared_value
-
-NOT_ON_HEAP: Final = "disable_lower_builtin"
-"""TVM's annotation of buffers that it does not allocate on the heap."""
+from meta.backend.tvm.intrinsic import Expr, dtype_of, shared_value
+from meta.backend.tvm.workarounds.small_buffers import on_stack
 
 
-def on_stack() -> dict[str, Any]:
-    """Annotations of a buffer that LLVM moves into registers. On the heap, a value of each element took longer than all
-    computations."""
-    return {NOT_ON_HEAP: tvm.IntImm("bool", 1)}
-
-
-def values_in_registers(func: Any) -> Any:
+def values_in_registers(func: tvm.PrimFunc) -> Any:
     """`func` in which a statement computes each nested `Let` value before its use."""
     if not _has_nested(func):
         return func
     return tvm.structural_map(func, [(tvm.BufferStore, _in_store), (tvm.SeqStmt, _in_bindings)])
 
 
-def shared_values_in_registers(func: Any) -> Any:
+def shared_values_in_registers(func: tvm.PrimFunc) -> Any:
     """`func`, of a GPU, in which statements compute the values that several expressions share: TVM writes the text of
     others in place of their variables."""
     is_shared = any(shared_value(let.value) is not None for let in _lets(func))
     return values_in_registers(func) if is_shared else func
 
 
-def _in_store(store: Any) -> Any:
+def _in_store(store: tvm.BufferStore) -> Any:
     value, statements = _flattened(store.value)
     return tvm.SeqStmt([*statements, tvm.BufferStore(store.buffer, value, store.indices)]) if statements else store
 
@@ -65,7 +57,7 @@ def _flattened(value: Expr, outer: Mapping[Any, Expr] | None = None) -> tuple[Ex
     loads: dict[Any, Expr] = dict(outer or {})
     statements: list[Any] = []
 
-    def of_let(let: Any, mutator: Any) -> Expr:
+    def of_let(let: Expr, mutator: Any) -> Expr:
         if let.var not in loads:  # an expression may occur several times
             stored = mutator.mutate(let.value)
             register = _Register(dtype_of(stored))
@@ -73,7 +65,7 @@ def _flattened(value: Expr, outer: Mapping[Any, Expr] | None = None) -> tuple[Ex
             loads[let.var] = register.load()
         return mutator.mutate(let.body)
 
-    def of_call(call: Any, mutator: Any) -> Expr:
+    def of_call(call: tvm.Call, mutator: Any) -> Expr:
         is_choice = getattr(call.op, "name", "").endswith(".if_then_else")
         if not is_choice or not any(map(_lets, call.args[1:])):
             return mutator.default_mutate(call)
@@ -107,12 +99,12 @@ class _Register:
         return load if self.kept == self.dtype else tirx.Cast(self.dtype, load)
 
 
-def _lets(node: Any) -> list[Any]:
+def _lets(node: tvm.Object) -> list[Any]:
     lets: list[Any] = []
     tvm.structural_walk(node, (tirx.Let, lets.append))
     return lets
 
 
-def _has_nested(node: Any) -> bool:
+def _has_nested(node: tvm.Object) -> bool:
     """Whether the value of a variable binds another one, or is one that several expressions share."""
     return any(shared_value(let.value) is not None or _lets(let.value) for let in _lets(node))
