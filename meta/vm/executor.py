@@ -210,8 +210,7 @@ class Executor(Generic[P, R]):
             key, fresh = (*key[:2], types), None
         program = self._programs.get(key)
         if program is None or not program.is_current(inputs):
-            program = self._variant(key, inputs)
-            if program is not None:
+            if (program := self._variant(key, inputs)) is not None:
                 self._programs[key] = program
         if program is None:
             record = fresh or self._trace(args, kwargs, opened=not empty)
@@ -340,9 +339,8 @@ def compile_record(
 
     stable: the positions of inputs that have the same memory in most calls, as parameters of a model: CUDA graphs read
         them there, and are recorded again when they are elsewhere."""
-    executor: Executor[..., Any] = compile(
-        RecordSource(record), device, fuse=fuse, graphs=graphs, memory_budget=memory_budget
-    )
+    budget, source = memory_budget, RecordSource(record)
+    executor: Executor[..., Any] = compile(source, device, fuse=fuse, graphs=graphs, memory_budget=budget)
     executor._stable = frozenset(stable)
     return executor._compile(record, record.module)
 
@@ -372,15 +370,10 @@ def compile(
     memory_budget: int | str | None = None,
 ) -> Executor[..., Any]: ...  # fmt: skip
 def compile(
-    what: Module | Recordable | Callable[..., Any],
-    device: Device | str = "cpu",
-    *,
-    fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None,
-    graphs: bool = True,
-    dynamic: Dynamic | None = None,
+    what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
+    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
     memory_budget: int | str | None = None,
-) -> Executor[..., Any]:
+) -> Executor[..., Any]:  # fmt: skip
     """Compile a Model, a function (traced or not), a training step or an IR Module.
 
     executor = meta.vm.compile(model)
@@ -403,5 +396,5 @@ def compile(
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
         number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
     A `with_dialect` around this call holds for the program."""
-    pass_list = [passes] if callable(passes) else list(passes or ())
-    return Executor(what, parse_device(device), fuse, pass_list, graphs, dynamic, memory_budget)
+    given = [passes] if callable(passes) else list(passes or ())
+    return Executor(what, parse_device(device), fuse, given, graphs, dynamic, memory_budget)

@@ -14,7 +14,7 @@ from meta.ir.literal_parser import parse_value
 from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
-from meta.op.namespaces import SEPARATOR
+from meta.op.user.namespaces import SEPARATOR
 from meta.vm.saved.kernels import signature_function
 from meta.vm.size_checks import SizeChecks
 
