@@ -55,7 +55,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         self.__dict__.update(original.__dict__)
         self.graphs = False
         self._runs = {}
-        self._programs = {}
+        self._programs, self._variants = {}, {}
         self._containers = []
         self._signature = None
 

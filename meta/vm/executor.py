@@ -209,9 +209,8 @@ class Executor(Generic[P, R]):
         if empty:
             key, fresh = (*key[:2], types), None
         program = self._programs.get(key)
-        if program is None or not program.is_current(inputs):
-            if (program := self._variant(key, inputs)) is not None:
-                self._programs[key] = program
+        if not (program and program.is_current(inputs)) and (program := self._variant(key, inputs)):
+            self._programs[key] = program
         if program is None:
             record = fresh or self._trace(args, kwargs, opened=not empty)
             if self._open:
