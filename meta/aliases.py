@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Any
 
 
-class Aliases:
+class AliasGroup:
     """The tensors over one memory, each with its history."""
 
     __slots__ = ("__weakref__", "_members")
@@ -41,6 +41,6 @@ class Aliases:
 def link(view: Any, base: Any, same_history: bool) -> None:
     """Let `view` share the memory of `base`, both tensors with a group of their own."""
     if base.aliases is None:
-        base.aliases = Aliases(base)
+        base.aliases = AliasGroup(base)
     base.aliases.add(view, base, same_history)
     view.aliases, view.origin = base.aliases, base.origin

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any, TypeVar
 
-from meta.dim_expressions import IntegerLike, Least, Order, Pair, Quotient, is_size, real, too_large
+from meta.dim_expressions import IntegerLike, Least, Order, Quotient, SizePair, is_size, real, too_large
 from meta.dim_ties import find as find
 from meta.dim_ties import same_dim as same_dim
 from meta.dim_ties import unify as unify
@@ -35,7 +35,7 @@ VALUES: Mapping[str, Any] = {"True": True, "False": False, "None": None, "inf": 
 _WORDS = frozenset({*VALUES, "const", "device"})
 
 
-_Atom = str | Pair
+_Atom = str | SizePair
 _Monomial = tuple[_Atom, ...]
 _Terms = tuple[tuple[_Monomial, int], ...]
 
@@ -281,7 +281,7 @@ def is_static(shape: Iterable[Dim]) -> bool:
 def names(value: Dim) -> frozenset[str]:
     """The names that a size is computed from, those inside of quotients included."""
     atoms = [atom for monomial, _ in _terms(value) for atom in monomial]
-    inner = (names(a.left) | names(a.right) for a in atoms if isinstance(a, Pair))
+    inner = (names(a.left) | names(a.right) for a in atoms if isinstance(a, SizePair))
     return frozenset(a for a in atoms if isinstance(a, str)).union(*inner)
 
 
@@ -315,7 +315,7 @@ def least(value: Dim) -> int | None:
     for monomial, coefficient in _terms(value):
         if not monomial:
             constant = coefficient
-        elif coefficient < 0 and len(monomial) == 1 and isinstance(atom := monomial[0], Pair):
+        elif coefficient < 0 and len(monomial) == 1 and isinstance(atom := monomial[0], SizePair):
             rest = value - coefficient * _atom(atom)
             bounds = [least(rest + term) for term in _lower_bounds(atom, coefficient)]
             return max((bound for bound in bounds if bound is not None), default=None)
@@ -324,7 +324,7 @@ def least(value: Dim) -> int | None:
     return constant
 
 
-def _lower_bounds(atom: Pair, coefficient: int) -> tuple[Dim, ...]:
+def _lower_bounds(atom: SizePair, coefficient: int) -> tuple[Dim, ...]:
     """Sizes that are as small as `coefficient * atom` or smaller, for a negative coefficient."""
     if isinstance(atom, Least):
         return coefficient * atom.left, coefficient * atom.right

@@ -24,7 +24,7 @@ class Count(int):
         )
 
 
-class Pair:
+class SizePair:
     """A function of two sizes as an atom of a polynomial."""
 
     __slots__ = ("_text", "left", "right")
@@ -50,14 +50,14 @@ class Pair:
         return type(self), (self.left, self.right)
 
 
-class Quotient(Pair):
+class Quotient(SizePair):
     """`left // right`."""
 
     __slots__ = ()
     form = "(({})//({}))"
 
 
-class Least(Pair):
+class Least(SizePair):
     """`min(left, right)`."""
 
     __slots__ = ()

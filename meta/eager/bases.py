@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
 from meta._generated.methods import Tensor
-from meta.aliases import Aliases
+from meta.aliases import AliasGroup
 from meta.backend.memory import dlpack, numpy_arrays
 from meta.backend.memory.allocation import reporting
 from meta.device import Device
@@ -182,7 +182,7 @@ class TypedTensor(Tensor):
     """Shape, dtype and device as one interned object."""
     origin: Any
     """A reference to the tensor of whose elements this is a copy (see meta.parts), or None."""
-    aliases: Aliases | None
+    aliases: AliasGroup | None
     """The tensors that share its memory, None for this one alone."""
 
     __array_ufunc__ = array_ufunc

@@ -59,12 +59,23 @@ def write_recorded(op: str, x: A, compute: Callable[[A], A]) -> A:
     """`x`, after it became `compute(x)`, an array of its type, in its memory and in the gradient graph."""
     check_no_leaf(op, x)
     before = x._twin()
+    is_shared = _is_shared(x, len(_saved_results(x)))
     value = compute(before)  # type: ignore[arg-type]
     if value._node is None and x._node is None:
         allocation.copy_into(value._data, record_write(op, x)._data)
         return x
-    saved = [out for out in _outs(x) if out._version is x._version]
-    _check_unshared(op, x, len(saved))
+    if is_shared:
+        raise GradientError(
+            op,
+            f"the array of shape {x.shape}, written in place with gradients, shares its memory with another array",
+            "arrays with memory of their own",
+            "write to a copy: x = x.copy()",
+        )
+    saved: list[Any] = _saved_results(x)
+    if _is_shared(x, len(saved)):  # a node saved a view of the old values, which keeps their memory
+        x._version = Writes((version_of(x) + 1,))
+        x._data, x._node, x._index = value._data, value._node, value._index
+        return x
     if getrefcount(before) > 2:  # the local variable and the argument of getrefcount: a node saved it
         saved.append(before)
     _preserve(saved)
@@ -74,10 +85,10 @@ def write_recorded(op: str, x: A, compute: Callable[[A], A]) -> A:
     return x
 
 
-def _outs(x: GraphArray) -> list[Any]:
-    """The results that the node of `x` saved."""
+def _saved_results(x: GraphArray) -> list[Any]:
+    """The results over the memory of `x` that its node saved."""
     outs = x._node.outs or () if x._node is not None else ()
-    return [out for out in outs if hasattr(out, "_version")]
+    return [out for out in outs if getattr(out, "_version", None) is x._version and x._version is not None]
 
 
 def _preserve(saved: list[Any]) -> None:
@@ -88,15 +99,8 @@ def _preserve(saved: list[Any]) -> None:
             out._data, out._version = data, writes
 
 
-def _check_unshared(op: str, x: GraphArray, saved: int) -> None:
-    """Raise GradientError if another array shares the memory of `x`, except for results that its node saved."""
+def _is_shared(x: GraphArray, saved: int) -> bool:
+    """Whether another array than its twin and `saved` results shares the memory of `x`."""
     writes = x._version
-    if writes is None:
-        return
-    if getrefcount(writes) > 3 + saved + 1:  # the array, its twin, the local variable and the argument of getrefcount
-        raise GradientError(
-            op,
-            f"the array of shape {x.shape}, written in place with gradients, shares its memory with another array",
-            "arrays with memory of their own",
-            "write to a copy: x = x.copy()",
-        )
+    # The array, its twin, the local variable and the argument of getrefcount.
+    return writes is not None and getrefcount(writes) > 3 + saved + 1

@@ -41,6 +41,8 @@ def ldexp(x1: T, x2: T) -> T:
     is_mantissa_inexact = _is_tensor(x1) and dtypes.is_inexact(x1.dtype)
     wide = dtypes.real_dtype(x1.dtype) if is_mantissa_inexact else "float32"
     exponent = x2 if dtypes.is_inexact(x2.dtype) else meta.cast(x2, wide)
+    if dtypes.is_complex(exponent.dtype):
+        return x1 * meta.power(2.0, exponent)
     third = meta.stop_gradient(meta.floor(meta.clip(exponent, -3000.0, 3000.0) / 3.0))
     factor = meta.power(2.0, third)
     return x1 * factor * factor * meta.power(2.0, exponent - third * 2.0)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import meta
-from meta.aliases import Aliases
+from meta.aliases import AliasGroup
 from meta.eager.gradient_graph import written_leaf
 from meta.eager.inplace import fitted
 from meta.eager.ndarray import NDArray
@@ -63,7 +63,7 @@ class Values(Emitter):
         self._attached: dict[Var, Var] = {}
         self._writes: list[tuple[Symbol | NDArray, Atom]] = []
         """What was written so far, with the value from before."""
-        self._aliases: dict[int, Aliases] = {}
+        self._aliases: dict[int, AliasGroup] = {}
         """The group of each array that has views in the trace."""
 
     def emit(self, op: Op, args: tuple[Any, ...]) -> Any:
@@ -274,7 +274,7 @@ class Values(Emitter):
         """`view` shares the memory of `base`."""
         group = self._group(base)
         if group is None:
-            group = Aliases(base)
+            group = AliasGroup(base)
             if isinstance(base, NDArray):
                 self._aliases[id(base)] = group
             else:
@@ -283,7 +283,7 @@ class Values(Emitter):
         view.aliases = group
         view.origin = part_origin(base)
 
-    def _group(self, x: Symbol | NDArray) -> Aliases | None:
+    def _group(self, x: Symbol | NDArray) -> AliasGroup | None:
         return self._aliases.get(id(x)) if isinstance(x, NDArray) else x.aliases
 
     def _others(self, x: Symbol | NDArray) -> Iterator[tuple[Any, bool]]:

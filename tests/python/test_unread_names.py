@@ -14,8 +14,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[2]
 READERS = ("meta", "scripts", "benchmarks", "examples", "docs", "tests")
-CALLED_BY_NAME = re.compile(r"visit_[A-Z]\w*|__\w+__|_fields_|_recreate_cm|_ctypes_|create_module")
-"""Names that Python or a library calls: of syntax nodes, structures of ctypes, context managers, importers."""
+CALLED_BY_NAME = re.compile(r"visit_[A-Z]\w*|_print_[A-Z]\w*|__\w+__|_fields_|_recreate_cm|_ctypes_|create_module")
+"""Names that Python or a library calls: of syntax nodes, of ctypes, context managers, importers, printers of sympy."""
 
 
 @cache

@@ -278,15 +278,10 @@ def _lift_scalars(call: CallInfo, positions: tuple[int, ...]) -> CallInfo:
     return replace(call, args=tuple(scalar if i in positions else arg for i, arg in enumerate(call.args)))
 
 
-_PRECISE_NUMBERS = frozenset({"add", "divide", "floor_divide", "multiply", "subtract"})
-"""Operators that round a number beside halves to the dtype in which they compute, as torch does; others round it to the
-dtype of the tensor."""
-
-
 def _scalar_dtype(call: CallInfo, positions: tuple[int, ...]) -> str:
     """The dtype of the numbers at `positions`, which are operands."""
     dtype = operand_dtype(*[a for a in call.args if isinstance(a, TensorType)], *[call.args[i] for i in positions])
-    if call.op.name in _PRECISE_NUMBERS or call.op.inplace:  # step sizes: float16 would make 0 of 1e-8
+    if call.op.inplace:  # step sizes: float16 would make 0 of 1e-8
         dtype = dtypes.accumulation_dtype(dtype)
     return "float64" if dtypes.is_float(dtype) and any(t.dtype == "float64" for t in call.outputs()) else dtype
 

@@ -55,7 +55,12 @@ def stop_gradient(x: TensorType) -> TensorType:
 
 
 @declare(
-    "straight_through", schema=transform.straight_through, pattern="elemwise", amp="keep", view=True, complex="analytic"
+    "straight_through",
+    schema=transform.straight_through,
+    pattern="elemwise",
+    amp="infer",
+    view=True,
+    complex="analytic",
 )
 def straight_through(x: TensorType, source: TensorType) -> TensorType:
     """The values of x with the gradient of `source`, whatever both were computed from: a straight-through estimator."""

@@ -262,9 +262,6 @@ def test_rejects_writes_into_a_graph() -> None:
     with meta.no_grad():
         x[0] = 5.0
     assert x.tolist() == [5.0, 2.0]
-    plain = meta.array([1.0, 2.0])
-    with pytest.raises(GradientError, match="the value"):
-        plain[:] = x
 
 
 @pytest.mark.parametrize(
@@ -319,7 +316,7 @@ def test_rejects_traced_masks() -> None:
 
 def test_setitem_as_an_operator_agrees_with_the_write() -> None:
     """`setitem` implements writes on other devices and in traces."""
-    from meta.eager.indexing import setitem
+    from meta.eager.assignment import setitem
 
     rng = random.Random(0)
     for shape in SHAPES:
@@ -330,8 +327,7 @@ def test_setitem_as_an_operator_agrees_with_the_write() -> None:
             result = setitem(meta.array(host), index, meta.array(value))
             host[index] = value
             np.testing.assert_array_equal(result.numpy(), host, err_msg=repr(index))
-    with pytest.raises(meta.errors.NotSupportedError, match=r"meta\.where"):
-        setitem(meta.array([1.0]), [0], 1.0)
+    assert setitem(meta.array([1.0, 2.0]), [1], 3.0).tolist() == [1.0, 3.0]
 
 
 def test_gradients_of_replaced_parts_agree_with_torch() -> None:

@@ -252,13 +252,11 @@ def test_a_bool_beside_complex_numbers_is_the_number_one(name: str) -> None:
 @pytest.mark.parametrize(
     "function",
     [
-        lambda x: x**-111.999, lambda x: x % 1.0001, lambda x: x >= 1.0001, lambda x: 1.0001**x, lambda x: x // 1.0001,
-        lambda x: x * 1.0059, lambda x: x + 0.0307, lambda x: x / 1.0059, lambda x: 0.0307 - x,
+        lambda x: x**-111.999, lambda x: x % 1.0001, lambda x: x >= 1.0001, lambda x: 1.0001**x,
     ],
 )  # fmt: skip
 def test_numbers_beside_halves_are_rounded_as_in_torch(function: Callable[[Any], Any], dtype: str):
-    """In programs as eagerly: the exponent -111.999 is -112, for which negative bases have powers. Sums, products and
-    quotients are computed in float32 with the number itself."""
+    """In programs as eagerly: the exponent -111.999 is -112, for which negative bases have powers."""
     values = [-1.0, 1.0, 2.0, 1.01, *np.linspace(0.5, 300, 500).tolist()]
     x, like = meta.array(values).cast(dtype), torch.tensor(values).to(getattr(torch, dtype))
     expected = function(like).to(torch.float64).numpy()

@@ -19,9 +19,9 @@ def compilations(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     for method in ("_trace", "_compile"):
         original = getattr(executors.Executor, method)
 
-        def noted(self: Any, *args: Any, method: str = method, original: Any = original) -> Any:
+        def noted(self: Any, *args: Any, method: str = method, original: Any = original, **options: Any) -> Any:
             seen.append(method)
-            return original(self, *args)
+            return original(self, *args, **options)
 
         monkeypatch.setattr(executors.Executor, method, noted)
     return seen

@@ -20,9 +20,9 @@ from meta.errors import MetaError
 from meta.frontend.torch.aten import storage as storage_rows
 from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
-from meta.frontend.torch.dynamo.foreign import OperandLayout, foreign_call
+from meta.frontend.torch.dynamo.foreign import ArgumentLayout, foreign_call
 from meta.frontend.torch.dynamo.report import RANDOM, Fallback
-from meta.frontend.torch.dynamo.results import Order, Output, Result, ResultPlan, storage
+from meta.frontend.torch.dynamo.results import GraphResult, Order, Output, ResultPlan, storage
 from meta.frontend.torch.dynamo.shapes import (
     NeedsSizes,
     NeedsTorch,
@@ -75,7 +75,7 @@ class Converted:
     written: tuple[int, ...]
     returned: tuple[int, ...]
     carried: tuple[str, ...]
-    results: tuple[Result, ...]
+    results: tuple[GraphResult, ...]
     computed: tuple[tuple[str, Order], ...]
     outputs: tuple[Output, ...]
     rearranged: Mapping[str, Order]
@@ -305,7 +305,7 @@ class _GraphConverter:
 
     def _library(
         self, name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-        types: Mapping[int, TensorType], *, random: bool, layouts: Sequence[OperandLayout] = (),
+        types: Mapping[int, TensorType], *, random: bool, layouts: Sequence[ArgumentLayout] = (),
     ) -> list[Any]:  # fmt: skip
         if not random:
             return foreign_call(name, function, args, kwargs, types, layouts=layouts)
@@ -314,16 +314,16 @@ class _GraphConverter:
         *values, self.token = foreign_call(name, function, args, kwargs, types, token, layouts)
         return values
 
-    def _operand_layouts(self, node: Node) -> list[OperandLayout]:
+    def _operand_layouts(self, node: Node) -> list[ArgumentLayout]:
         """The layout of each tensor among the arguments of a node."""
         leaves = pytree.tree_leaves((node.args, node.kwargs))
         fakes = [x.meta.get("val") for x in leaves if isinstance(x, Node)]
         return [self._operand_layout(fake) for fake in fakes if isinstance(fake, torch.Tensor)]
 
-    def _operand_layout(self, fake: torch.Tensor) -> OperandLayout:
+    def _operand_layout(self, fake: torch.Tensor) -> ArgumentLayout:
         if is_dense(fake):
-            return OperandLayout(dense_order(fake))
-        return OperandLayout(None, tuple(map(self.sizes.dim, fake.stride())))
+            return ArgumentLayout(dense_order(fake))
+        return ArgumentLayout(None, tuple(map(self.sizes.dim, fake.stride())))
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 

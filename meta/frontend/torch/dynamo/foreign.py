@@ -32,7 +32,7 @@ class _KernelInput:
 
 
 @dataclass(frozen=True, slots=True)
-class OperandLayout:
+class ArgumentLayout:
     """Where torch has the elements of an operand: contiguous in an order of its axes (None: as they are), or with
     strides, where it is not contiguous in any."""
 
@@ -42,7 +42,7 @@ class OperandLayout:
 
 def foreign_call(
     name: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any],
-    returned: Mapping[int, TensorType], token: Any = None, layouts: Sequence[OperandLayout] = (),
+    returned: Mapping[int, TensorType], token: Any = None, layouts: Sequence[ArgumentLayout] = (),
 ) -> list[Any]:  # fmt: skip
     """Emit a call of a function of torch into the current trace; its tensors, then the next token if one is given.
 
@@ -120,7 +120,7 @@ def _readers(types: Sequence[TensorType], template: Sequence[Any]) -> dict[str, 
     return sources
 
 
-def _is_special(layout: OperandLayout) -> bool:
+def _is_special(layout: ArgumentLayout) -> bool:
     return layout.order is not None or layout.strides is not None
 
 

@@ -20,7 +20,7 @@ Order = tuple[int, ...] | None
 
 
 @dataclass(frozen=True, slots=True)
-class Result:
+class GraphResult:
     """A tensor that a program computes. layout: of its memory.  order: of its axes, in which the program has it.
     elements: of the storage, None where the layout covers it."""
 
@@ -64,7 +64,7 @@ class ResultPlan:
     written: Mapping[Node, Node]
     rearranged: dict[str, Order]
     saved: Collection[str]
-    results: dict[Node, Result] = field(default_factory=dict[Node, Result])
+    results: dict[Node, GraphResult] = field(default_factory=dict[Node, GraphResult])
 
     def outputs(self) -> list[Output]:
         """An output for each node, in order."""
@@ -98,15 +98,15 @@ class ResultPlan:
         """The node whose memory a tensor is in."""
         return self.roots.get(storage(node.meta["val"]), node)
 
-    def _position(self, node: Node, result: Result) -> int:
+    def _position(self, node: Node, result: GraphResult) -> int:
         self.results.setdefault(node, result)
         return len(self.placeholders) + list(self.results).index(node)
 
-    def _whole(self, root: Node) -> Result:
+    def _whole(self, root: Node) -> GraphResult:
         value, start = root.meta["val"], self._start(root)
         is_whole = covers_storage(value) and isinstance(start, int) and start == 0
         elements = None if is_whole else storage_elements(value) + start
-        return Result(moved(Layout.of(value), start), dense_order(value), elements)
+        return GraphResult(moved(Layout.of(value), start), dense_order(value), elements)
 
     def _start(self, root: Node) -> Any:
         """What torch's kernel adds to the offset that fake tensors have in a storage: the result of as_strided_scatter
@@ -116,15 +116,15 @@ class ResultPlan:
         source: Any = root.args[0]
         return source.meta["val"].storage_offset() + self._start(self._root(source)) - root.meta["val"].storage_offset()
 
-    def _own(self, node: Node) -> Result:
+    def _own(self, node: Node) -> GraphResult:
         """A result in memory that nothing shares: dense, in the order of its axes that it has in torch."""
         value = node.meta["val"]
         if node.name in self.rearranged:
-            return Result(Layout.compact(value, self.rearranged[node.name]), self.rearranged[node.name], None)
+            return GraphResult(Layout.compact(value, self.rearranged[node.name]), self.rearranged[node.name], None)
         order = dense_order(value)
         if node.name in self.saved and not (covers_storage(value) and is_constant(value.shape)):
             self.rearranged[node.name] = order
-        return Result(Layout.compact(value, order), order, None)
+        return GraphResult(Layout.compact(value, order), order, None)
 
 
 def _is_tensor(node: Any) -> bool:

@@ -50,7 +50,7 @@ def _polygamma(n: int) -> Callable[[float], float]:
 
     def run(x: float) -> float:
         if x <= 0 and x == np.floor(x):
-            return math.copysign(math.inf, scale)
+            return math.copysign(math.inf, scale) if x > -math.inf else math.nan
         total = 0.0
         while x < 1:
             total += float(np.power(x, -(n + 1)))

@@ -155,7 +155,7 @@ def polygamma(x: Expr, n: int) -> Expr:
     scale = (-1.0) ** (n + 1) * math.factorial(n)
 
     def reflected(value: Expr) -> Expr:
-        is_pole = tirx.EQ(x, tirx.floor(x))
+        is_pole = tirx.And(tirx.EQ(x, tirx.floor(x)), x > -const(x, _INF))
         derivative = let(_cotangent(x), lambda c: _horner(_cotangent_derivative(n), c))
         mirrored = const(x, (-1.0) ** (n + 1)) * (const(x, (-1.0) ** n * math.pi ** (n + 1)) * derivative - value)
         return select(x > zero, value, select(is_pole, const(x, math.copysign(_INF, scale)), mirrored))

@@ -80,8 +80,8 @@ def test_symbolic_sizes_have_no_tiles() -> None:
     assert '"meta.tile"' not in function.script()
 
 
-@pytest.mark.parametrize(("terms", "in_blocks"), [(512, False), (513, True)])
-def test_at_most_512_products_are_added_in_sequence(terms: int, in_blocks: bool) -> None:
+@pytest.mark.parametrize(("terms", "in_blocks"), [(256, False), (513, True)])
+def test_long_sums_of_products_are_added_in_blocks(terms: int, in_blocks: bool) -> None:
     assert ("block_sums" in _scheduled("matmul", T(64, terms), T(terms, 64))) == in_blocks
 
 
