@@ -199,7 +199,7 @@ def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
 
 
 standard_unary_dx("elu_dx", needs="x", schema=unary.elu_dx)
-standard_unary_dx("softplus_dx", needs="x", amp="infer", doc="Gradient of log(1 + exp(x)): dy * sigmoid(x).")
+standard_unary_dx("softplus_dx", needs="x", amp="never", doc="Gradient of log(1 + exp(x)): dy * sigmoid(x).")
 standard_unary_dx("erf_dx", needs="x", amp="never")
 standard_unary_dx("gelu_dx", needs="x", schema=unary.gelu_dx)
 standard_unary_dx("leaky_relu_dx", needs="x", schema=unary.leaky_relu_dx)
