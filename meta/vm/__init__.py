@@ -6,6 +6,7 @@ gradient              calls that record gradients
 overlaps              arrays of calls that share memory
 ranks                 comparing programs that communicate
 dynamic_sizes         sizes that a program leaves open, and those it is compiled for
+size_checks           checks of those sizes
 report                dialects, memory, text and time of a program
 lower                 from our IR to Relax
 plan                  the order of kernels, and the memory of tensors
