@@ -217,7 +217,7 @@ class IntegerLike:
 
 
 def real(function: str, left: Any, right: Any) -> Any:
-    """A function of a size and a number that is no size; NotImplemented for other operands."""
+    """The float that a function computes from a size and another number; NotImplemented for other operands."""
     if isinstance(left, complex) or isinstance(right, complex):
         raise NotSupportedError(
             "shape", f"the symbolic size in {left} and {right} meets a complex number", "real numbers beside sizes",

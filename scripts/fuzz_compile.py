@@ -113,7 +113,7 @@ class Function:
 
 
 def random_function(rng: random.Random) -> Function:
-    """A function of which each line runs in eager torch."""
+    """A function whose lines all run in eager torch."""
     inputs = tuple(rng.choices(_INPUTS, k=rng.randint(1, 2)))
     dynamic, tracked = rng.choice([None, True]), rng.random() < 0.4
     sizes = (rng.choice([4, 5, 6]), rng.choice([7, 8]))
@@ -140,7 +140,7 @@ def random_function(rng: random.Random) -> Function:
 def _runs(line: str, values: dict[str, Any]) -> bool:
     try:
         exec(line, {"torch": torch}, values)
-    except Exception:  # noqa: BLE001  # the line is left out
+    except Exception:  # noqa: BLE001 - a line that torch refuses is not used
         return False
     return all(x.numel() < 5000 for x in values.values())
 

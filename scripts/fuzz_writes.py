@@ -216,7 +216,7 @@ def judge(function: Function, compiled: bool) -> tuple[str, list[Finding]]:
                 text = ""
         except MetaError as error:
             text = f"{type(error).__name__}: {error}"
-        except Exception:  # noqa: BLE001  # any other error is a finding
+        except Exception:  # noqa: BLE001 - whatever it is, it is a finding
             text = traceback.format_exc(limit=-5)
         if text:
             findings.append(Finding(way, text))
@@ -237,7 +237,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         function = random_function(options.seed, index)
         try:
             outcome, findings = judge(function, index < options.vm or options.only is not None)
-        except Exception:  # noqa: BLE001  # of the model
+        except Exception:  # noqa: BLE001 - an error of the model is a finding
             outcome, findings = "model", [Finding("model", traceback.format_exc(limit=-4))]
         done[outcome] += 1
         if options.only is not None:

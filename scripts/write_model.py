@@ -1,9 +1,10 @@
 """What functions with writes in place mean, in torch without a write: the model of `scripts.fuzz_writes`.
 
-A tensor is a value of torch with its graph, a cell (the tensors over one memory), and a history (those of them that are
-differentiable views of each other). A write gives all tensors of the cell new values; those of the history of what was
-written get its gradient, the others keep the gradient of their old values. Under `no_grad` all keep it. torch itself
-does the same, but raises an error for values that a gradient saved before they were overwritten.
+A tensor is a value of torch with its graph, a cell (the tensors over one memory), and a history (the tensors of the cell
+that are differentiable views of each other). A write gives all tensors of the cell new values. The history of the
+written tensor gets the gradient of what was written; the others keep the gradient of their old values. Under `no_grad`
+all keep it. torch itself does the same, but raises an error for values that a gradient saved before they were
+overwritten.
 """
 
 from __future__ import annotations
@@ -193,7 +194,7 @@ def grad(y: Tensor, leaves: Sequence[Tensor], create_graph: bool) -> tuple[Tenso
 
 def _gradients(y: Any, xs: Sequence[Any], dy: Any, create: bool) -> Sequence[Any]:
     with torch.enable_grad():
-        y = y * 1.0  # a result may be an array of which a view was written
+        y = y * 1.0  # a view of the result may have been written
         if not y.requires_grad:
             return [None] * len(xs)
         return torch.autograd.grad(y, xs, dy, retain_graph=True, create_graph=create, allow_unused=True)

@@ -92,7 +92,7 @@ def _saved_results(x: GraphArray) -> list[Any]:
 
 
 def _preserve(saved: list[Any]) -> None:
-    """Move arrays over one memory, which is about to be written, to a copy with a count of its own."""
+    """Copy the memory that these arrays share, before it is written, and count their writes apart."""
     if saved:
         data, writes = saved[0]._copied()._data, Writes((version_of(saved[0]),))
         for out in saved:

@@ -38,7 +38,7 @@ def models_around(function: Any) -> list[tuple[str, Model]]:
 
 
 def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
-    """What a value that is no model holds or uses."""
+    """The values that a function, container or object refers to."""
     if isinstance(value, MethodType):
         yield name, value.__self__
         yield name, value.__func__

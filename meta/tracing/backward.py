@@ -64,7 +64,7 @@ def _backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) 
                 x = leaves[var]
                 totals[id(x)] = x, add_up(totals.get(id(x), (x, None))[1], gradient)
         for x, gradient in totals.values():
-            # A symbol of its own, as the function may write it.
+            # A new symbol, since the function may write to the gradient.
             trace.set_gradient(x, Symbol(add_up(trace.gradient(x), _hooked(x, gradient)).atom))
 
 

@@ -219,7 +219,7 @@ def _call(sweep: Sweep, binding: Binding, gradient: Any) -> None:
 
 
 def _saved_results(sweep: Sweep, rule: GradRule, var: Var, types: Sequence[Any]) -> list[Any]:
-    """The variables of the results whose values the gradient reads; a loop's gradient reads stacks of its own."""
+    """The variables of the results that the gradient reads. The gradient of a loop reads stacks instead."""
     if rule.outputs is None:
         return []
     if not isinstance(var.type, TupleType):

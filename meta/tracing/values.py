@@ -58,8 +58,8 @@ class Values(Emitter):
         self._computed: set[Var] = set()
         """The inputs among them that an operator computed before the call."""
         self._histories: dict[Var, Atom | None] = {}
-        """The values computed or written under `no_grad`, and the value whose gradient each has in place of its own:
-        the value that was overwritten, or none."""
+        """For each value computed or written under `no_grad`, the value whose gradient it has: the overwritten one,
+        or None for no gradient."""
         self._attached: dict[Var, Var] = {}
         self._writes: list[tuple[Symbol | NDArray, Atom]] = []
         """What was written so far, with the value from before."""

@@ -49,7 +49,10 @@ def pad_grad(x: TensorType, pad_width: tuple[int, ...], mode: str, dy: Tensor) -
 
 def _source_positions(size: Any, before: int, after: int, mode: str, device: Any) -> Any:
     """For each element of a padded axis, the position of the element it repeats."""
-    position = meta.arange(-before, size + after, 1, "int64", device)
+    front, back = max(before, 0), max(after, 0)
+    position = meta.arange(-front, size + back, 1, "int64", device)
+    if min(before, after) < 0:  # a range from 2 to n has max(n - 2, 0) elements, which no rule compares with n - 2
+        position = meta.pad(position, (min(before, 0), min(after, 0)))
     if mode == "wrap":
         removed = min(before, 0)
         return meta.mod(position + removed, size + removed + min(after, 0)) - removed

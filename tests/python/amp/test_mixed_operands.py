@@ -195,7 +195,7 @@ UNSAMPLED = {
     "masked_select", "max_unpool1d", "max_unpool2d", "max_unpool3d", "multilabel_margin_loss", "narrow",
     "repeat_interleave", "reverse_sequence", "rrelu", "sequence_mask", "take_along_dim", "tensor_split",
 }  # fmt: skip
-"""Functions with several tensors, of which at most one is of a float dtype that autocast casts."""
+"""Functions of several tensors; autocast casts at most one of them."""
 
 
 def test_every_composed_function_with_several_tensors_is_called() -> None:

@@ -155,7 +155,7 @@ def _undefined(
 
 
 def _is_rounded(actual: float, truths: _Truths, name: str, dtype: str, point: tuple[float, ...]) -> bool:
-    """Whether the error is that of one rounding of an operand."""
+    """Whether rounding one operand explains the error."""
     if not all(map(math.isfinite, (actual, *point))):
         return False
     slopes = [truths.get(f"{name}d{i}" if name != "value" else f"d{i}") for i in range(len(point))]

@@ -263,8 +263,7 @@ def _drain(args: list[Any]) -> list[Any]:
 
 
 def _takes_memory(module: GraphModule) -> bool:
-    """Whether the program of a graph gets the memory of its results. A CUDA graph has memory of its own, always the
-    same."""
+    """Whether the caller allocates the results of a graph. A CUDA graph always writes to the same memory."""
     values = [node.meta.get("val") for node in module.graph.nodes]
     return not any(isinstance(value, torch.Tensor) and value.is_cuda for value in values)
 

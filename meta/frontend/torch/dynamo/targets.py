@@ -69,7 +69,7 @@ def runnable(target: Any) -> Callable[..., Any]:
 
 
 def is_custom(target: Any) -> bool:
-    """Whether a target is no operator of torch itself, and may look at the layouts of its arguments."""
+    """Whether a target comes from outside of torch, and so may depend on the strides of its arguments."""
     own = ("aten", "prims", "prim")
     return not isinstance(target, torch._ops.OpOverload) or schema_name(target).partition("::")[0] not in own
 

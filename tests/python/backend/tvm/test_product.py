@@ -11,6 +11,7 @@ import pytest
 import meta
 from benchmarks.problems import sample
 from benchmarks.schedules import scheduled_function
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import target as targets
 from meta.backend.tvm.schedule import patterns
@@ -80,7 +81,7 @@ def test_symbolic_sizes_have_no_tiles() -> None:
     assert '"meta.tile"' not in function.script()
 
 
-@pytest.mark.parametrize(("terms", "in_blocks"), [(256, False), (513, True)])
+@pytest.mark.parametrize(("terms", "in_blocks"), [(limits.CONTRACTION_BLOCK, False), (513, True)])
 def test_long_sums_of_products_are_added_in_blocks(terms: int, in_blocks: bool) -> None:
     assert ("block_sums" in _scheduled("matmul", T(64, terms), T(terms, 64))) == in_blocks
 

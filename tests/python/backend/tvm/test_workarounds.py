@@ -84,7 +84,7 @@ def test_select_loses_what_keeps_an_index_in_bounds() -> None:
 
 
 def vectors_with_tail(result: Any, lanes: int, *inputs: Any) -> Any:
-    """A schedule whose last loop is in vectors, of which LoopPartition separates those that need a condition."""
+    """A schedule whose last loop is in vectors; LoopPartition separates the vectors that need a condition."""
     sch, block = schedule(result, *inputs)
     outer, inner = sch.split(sch.get_loops(block)[-1], [None, lanes])
     sch.vectorize(inner)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.dim import sym
+from meta.dim import maximum, minimum, sym
 from meta.errors import FileError, MetaError
 from meta.frontend.torch import TorchProgramError, UnsupportedError, examine, from_exported, load
 from meta.frontend.torch.archive import read_file
@@ -271,6 +271,7 @@ N = sym("s0")
     ("Symbol('s0', positive=True, integer=True)", N), ("Mul(Integer(2), Symbol('s0', integer=True))", 2 * N),
     ("Add(Integer(-1), s0)", N - 1), ("2*s0 + 3", 2 * N + 3), ("(s0 // 2) - 1", N // 2 - 1), ("Pow(s0, 2)", N * N),
     ("torch.utils._sympy.functions.FloorDiv(s0, Integer(4))", N // 4), ("Mod(s0, Integer(2))", N - N // 2 * 2),
+    ("Max(s0, 2)", maximum(N, 2)), ("Min(Integer(3), s0)", minimum(3, N)),
 ])  # fmt: skip
 def test_sizes_are_parsed(text: str, size: Any) -> None:
     assert parse_size(text, "file") == size

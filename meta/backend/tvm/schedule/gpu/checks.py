@@ -3,6 +3,9 @@ kernels."""
 
 from __future__ import annotations
 
+from collections.abc import Iterator, Sequence
+from itertools import takewhile
+from math import prod
 from typing import Any
 
 from meta.backend.tvm import adapter as tvm
@@ -17,59 +20,52 @@ def runs_on_device(func: tvm.PrimFunc) -> bool:
 
     TVM starts a kernel in each iteration of a host loop; a loop without iterations starts none, so that not even the
     initial value of a reduction is written."""
-    statements_on_device: list[bool] = []
 
-    def visit(statement: tvm.Object, in_threads: bool, host_loop_free: bool) -> None:
-        if isinstance(statement, tvm.For):
-            is_bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
-            runs_once = isinstance(statement.extent, tvm.IntImm) and int(statement.extent) == 1
-            is_meant = in_threads or is_bound or runs_once or LAUNCHES in statement.annotations
-            visit(statement.body, in_threads or is_bound, host_loop_free and is_meant)
-        elif isinstance(statement, tvm.SeqStmt):
-            for part in statement.seq:
-                visit(part, in_threads, host_loop_free)
-        elif isinstance(statement, tvm.SBlockRealize):
-            visit(statement.block.body, in_threads, host_loop_free)
-        elif isinstance(statement, tvm.tirx.IfThenElse):
-            visit(statement.then_case, in_threads, host_loop_free)
-            if statement.else_case is not None:
-                visit(statement.else_case, in_threads, host_loop_free)
-        elif not isinstance(statement, tvm.tirx.AllocBuffer):
-            statements_on_device.append(in_threads and host_loop_free)
+    def is_launched(loops: Sequence[Any]) -> bool:
+        host = [*takewhile(lambda loop: not _is_bound(loop), loops)]
+        return len(host) < len(loops) and all(_extent(loop) == 1 or LAUNCHES in loop.annotations for loop in host)
 
-    visit(func.body, False, True)
-    return all(statements_on_device)
+    return all(is_launched(loops) for _, loops in _accesses(func.body))
 
 
 def serial_work(func: tvm.PrimFunc) -> int:
     """The most iterations of a kernel that has fewer threads than two blocks may have, 0 if every kernel has more.
 
     dlight's rules put a reduction to one element and every block that reads it into one block of threads, however many
-    elements the others have."""
-    few, work = 2 * MAX_THREADS, 0
-
-    def visit(statement: tvm.Object, threads: int, iterations: int) -> None:
-        nonlocal work
-        if isinstance(statement, tvm.For):
-            extent = int(statement.extent) if isinstance(statement.extent, tvm.IntImm) else None
-            is_bound = statement.kind == tvm.tirx.ForKind.THREAD_BINDING
-            if extent is None:
-                threads, extent = (few if is_bound else threads), 1
-            visit(statement.body, threads * extent if is_bound else threads, iterations * (1 if is_bound else extent))
-        elif isinstance(statement, tvm.SeqStmt):
-            for part in statement.seq:
-                visit(part, threads, iterations)
-        elif isinstance(statement, tvm.SBlockRealize):
-            visit(statement.block.body, threads, iterations)
-        elif isinstance(statement, tvm.tirx.IfThenElse):
-            for case in (statement.then_case, statement.else_case):
-                if case is not None:
-                    visit(case, threads, iterations)
-        elif isinstance(statement, tvm.BufferStore) and threads < few:
-            work = max(work, threads * iterations)
-
-    visit(func.body, 1, 1)
+    elements the others have. A symbolic number of threads counts as enough."""
+    enough, work = 2 * MAX_THREADS, 0
+    for _, loops in _accesses(func.body):
+        threads = prod(_extent(loop) or enough for loop in loops if _is_bound(loop))
+        if threads < enough:
+            work = max(work, threads * prod(_extent(loop) or 1 for loop in loops if not _is_bound(loop)))
     return work
+
+
+def _accesses(statement: Any, loops: tuple[Any, ...] = ()) -> Iterator[tuple[Any, tuple[Any, ...]]]:
+    """The statements that access memory, each with the loops around it, outer ones first."""
+    if isinstance(statement, tvm.For):
+        yield from _accesses(statement.body, (*loops, statement))
+    elif isinstance(statement, tvm.SeqStmt):
+        for part in statement.seq:
+            yield from _accesses(part, loops)
+    elif isinstance(statement, tvm.SBlockRealize):
+        yield from _accesses(statement.block.body, loops)
+    elif isinstance(statement, tvm.tirx.IfThenElse):
+        for case in (statement.then_case, statement.else_case):
+            if case is not None:
+                yield from _accesses(case, loops)
+    elif not isinstance(statement, tvm.tirx.AllocBuffer):
+        yield statement, loops
+
+
+def _is_bound(loop: Any) -> bool:
+    """Whether the iterations of a loop are blocks or threads of a kernel."""
+    return bool(loop.kind == tvm.tirx.ForKind.THREAD_BINDING)
+
+
+def _extent(loop: Any) -> int | None:
+    """The number of iterations of a loop; None for a symbolic one."""
+    return int(loop.extent) if isinstance(loop.extent, tvm.IntImm) else None
 
 
 def is_race_free(func: tvm.PrimFunc) -> bool:
@@ -84,7 +80,7 @@ def is_race_free(func: tvm.PrimFunc) -> bool:
     thread_vars: list[Any] = []
 
     def collect_thread_var(loop: tvm.For) -> None:
-        if loop.kind == tvm.tirx.ForKind.THREAD_BINDING:
+        if _is_bound(loop):
             thread_vars.append(loop.loop_var)
 
     tvm.structural_walk(lowered.body, (tvm.For, collect_thread_var))
