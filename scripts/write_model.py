@@ -1,7 +1,7 @@
 """What functions with writes in place mean, in torch without a write: the model of `scripts.fuzz_writes`.
 
-A tensor is a value of torch with its graph, a cell (the tensors over one memory), and a history (the tensors of the cell
-that are differentiable views of each other). A write gives all tensors of the cell new values. The history of the
+A tensor is a value of torch with its graph, a cell (the tensors over one memory), and a history (the tensors of the
+cell that are differentiable views of each other). A write gives all tensors of the cell new values. The history of the
 written tensor gets the gradient of what was written; the others keep the gradient of their old values. Under `no_grad`
 all keep it. torch itself does the same, but raises an error for values that a gradient saved before they were
 overwritten.

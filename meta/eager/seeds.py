@@ -56,24 +56,24 @@ def apart(xs: Iterable[Any], around: Iterable[Any]) -> list[Any]:
     """Results of a transformation, None for some, as tensors that share no memory with each other or with tensors
     `around`, as a write to one of them would reach the others."""
     out: list[Any] = []
-    known = list(around)
+    known = {id(_memory(y)) for y in around if y is not None}
     for x in xs:
-        shared = any(_share_memory(x, y) for y in known)
         own: Any = x
-        if hasattr(x.__class__, "snapshot"):  # a value, without memory
-            own = (meta.reshape(own, own.shape) if shared else own).snapshot()
-        elif shared:
-            own = own.copy()
-        known.append(own)
+        if x is not None:
+            is_shared = id(_memory(x)) in known
+            if hasattr(x.__class__, "snapshot"):  # a value, without memory
+                own = (meta.reshape(own, own.shape) if is_shared else own).snapshot()
+            elif is_shared:
+                own = own.copy()
+            known.add(id(_memory(own)))
         out.append(own)
     return out
 
 
-def _share_memory(x: Any, y: Any) -> bool:
-    if x is None or y is None or type(x) is not type(y):
-        return False
-    name = "aliases" if hasattr(x.__class__, "snapshot") else "_version"
-    return x is y or (getattr(x, name) is not None and getattr(x, name) is getattr(y, name))
+def _memory(x: Any) -> Any:
+    """What all tensors over the memory of `x` refer to: their group or count of writes; `x` itself if it is alone."""
+    shared = getattr(x, "aliases" if hasattr(x.__class__, "snapshot") else "_version")
+    return x if shared is None else shared
 
 
 def outputs_with_seeds(where: str, outputs: Any, dys: Any, kind: type = TensorLike) -> list[tuple[Any, Any]]:
