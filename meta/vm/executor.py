@@ -34,7 +34,7 @@ from meta.vm.arguments import (
 )
 from meta.vm.build.executables import load
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
-from meta.vm.lower.choose import output_types, prepare
+from meta.vm.lower.choose import Source, output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import COLLECTIVES, LastProgram, agree_on
 from meta.vm.runner import (
@@ -87,7 +87,7 @@ class Executor(Generic[P, R]):
         self._signature: inspect.Signature | None = None
         self._lock = new_lock("program")
         self._revision = tracing.revision()
-        self._stable: frozenset[int] = frozenset()
+        self._copied_bytes: Callable[[Source], int] | None = None
         self._last_program: LastProgram | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -304,11 +304,12 @@ class Executor(Generic[P, R]):
         if loaded.destinations is not None:
             from meta.vm import cuda_graph
 
-            if cuda_graph.repays(source, loaded.destinations, self._stable):
-                machine = Machine(loaded.module, source)
-                machine = cuda_graph.graph_call(machine, record, source, loaded.destinations, self._stable)
-            else:
+            copied = (self._copied_bytes or cuda_graph.copied_bytes)(source)
+            if not cuda_graph.repays(copied, loaded.destinations.kernels):
                 loaded = load(source, fuse=self.fuse)
+            elif self._copied_bytes is None:
+                machine = Machine(loaded.module, source)
+                machine = cuda_graph.graph_call(machine, record, source, loaded.destinations)
         machine = machine or Machine(loaded.module, source)
         outputs = [t for t in output_types(source) if isinstance(t, TensorType)]
         shared = () if record.result.count() != len(outputs) else shared_results(record.main)
@@ -331,16 +332,17 @@ def _reports() -> Any:
 
 def compile_record(
     record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
-    memory_budget: int | str | None = None, stable: Iterable[int] = (),
+    memory_budget: int | str | None = None, copied_bytes: Callable[[Source], int] | None = None,
 ) -> Program:  # fmt: skip
     """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are the
     same as for `compile`.
 
-    stable: the positions of inputs that have the same memory in most calls, as parameters of a model: CUDA graphs read
-        them there, and are recorded again when they are elsewhere."""
+    copied_bytes: for callers that record CUDA graphs themselves: how many bytes they copy in each call. Where graphs
+        repay that, the program takes the memory of its tensors (`program.loaded.destinations`)."""
     budget, source = memory_budget, RecordSource(record)
     executor: Executor[..., Any] = compile(source, device, fuse=fuse, graphs=graphs, memory_budget=budget)
-    executor._stable = frozenset(stable)
+    executor._copied_bytes = copied_bytes
+    executor.graphs = graphs if copied_bytes is not None else executor.graphs
     return executor._compile(record, record.module)
 
 

@@ -10,6 +10,7 @@ import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
 from torch._decomp import core_aten_decompositions
 from torch._dynamo.backends.common import aot_autograd
+from torch._functorch import config as functorch_config
 from torch._guards import TracingContext
 from torch.fx import GraphModule
 from torch.utils._python_dispatch import _disable_current_modes
@@ -19,7 +20,7 @@ from meta.frontend.torch import aten
 from meta.frontend.torch.dynamo.call import compile_graph
 from meta.frontend.torch.dynamo.options import Options, read_options
 from meta.frontend.torch.dynamo.report import GraphReport, Report
-from meta.frontend.torch.dynamo.results import Order
+from meta.frontend.torch.dynamo.roles import Passed
 
 _reports: list[list[GraphReport]] = []
 """The lists of the `explain` calls in progress."""
@@ -43,32 +44,28 @@ def compile_backend(
     Raises ArgumentError for unknown options."""
     settings = read_options(mode, options)
     reports = list(_reports)
-    stable: set[str] = set()
-    rearranged: dict[str, Order] = {}
+    passed = Passed()
     compiler = aot_autograd(
-        fw_compiler=_compiler("forward", settings, reports, stable, rearranged),
-        bw_compiler=_compiler("backward", settings, reports, stable, rearranged),
-        inference_compiler=_compiler("inference", settings, reports, stable, rearranged),
+        fw_compiler=_compiler("forward", settings, reports, passed),
+        bw_compiler=_compiler("backward", settings, reports, passed),
+        inference_compiler=_compiler("inference", settings, reports, passed),
         decompositions=decompositions(),
         keep_inference_input_mutations=True,  # programs write them
         partition_fn=min_cut_rematerialization_partition if settings.partition == "min_cut" else default_partition,
     )
-    return compiler(module, inputs)
+    with functorch_config.patch(donated_buffer=False):
+        return compiler(module, inputs)
 
 
-def _compiler(
-    kind: str, options: Options, reports: Sequence[list[GraphReport]], stable: set[str], rearranged: dict[str, Order]
-) -> Callable[..., Any]:
-    """A compiler of graphs of a kind. stable: the names of parameters and buffers among the inputs of the forward
-    graph, which the backward graph reads by the same names.  rearranged: see `compile_graph`."""
+def _compiler(kind: str, options: Options, reports: Sequence[list[GraphReport]], passed: Passed) -> Callable[..., Any]:
+    """A compiler of graphs of a kind."""
 
     def compile_one(module: GraphModule, _: Sequence[Any]) -> Callable[[list[Any]], list[Any]]:
         if kind != "backward":
-            stable.clear()
-            stable.update(_parameter_names(module))
-            rearranged.clear()
+            passed.clear()
+            passed.stable.update(_parameter_names(module))
         with _disable_current_modes():
-            run, report = compile_graph(module, kind, options, stable, rearranged)
+            run, report = compile_graph(module, kind, options, passed)
         for each in reports:
             each.append(report)
         run._boxed_call = True  # type: ignore[attr-defined]  # AOTAutograd passes one list to such a function
@@ -81,6 +78,8 @@ def _parameter_names(module: GraphModule) -> list[str]:
     """The placeholders of a forward graph that Dynamo knows as parameters and buffers of modules."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
+    if facts is not None:
+        facts.bw_donated_idxs = []  # programs leave what they read, so `backward(retain_graph=True)` may follow
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     return [placeholders[i] for i in facts.static_input_indices if i < len(placeholders)] if facts is not None else []
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NoReturn
 
@@ -25,41 +25,41 @@ from meta.frontend.torch.dynamo.memory import (
 )
 from meta.frontend.torch.dynamo.options import Options
 from meta.frontend.torch.dynamo.outputs import getter, receiver, returned
+from meta.frontend.torch.dynamo.recorded import RecordedCalls
 from meta.frontend.torch.dynamo.report import GraphReport
 from meta.frontend.torch.dynamo.results import Order
+from meta.frontend.torch.dynamo.roles import Passed, Roles, roles_of
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
 from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
 from meta.frontend.torch.errors import IndexRangeError
 from meta.ir.type import TensorType, leaf_types
 from meta.modes import scoped
+from meta.vm.cuda_graph import Recorder
 from meta.vm.executor import compile_record
+from meta.vm.lower.choose import private_memory
 from meta.vm.lower.python_errors import reraise
+from meta.vm.program import Program
 
 Run = Callable[[list[Any]], list[Any]]
 """A call with the values of the placeholders."""
 
 
 def compile_graph(
-    module: GraphModule, kind: str, options: Options, stable: Collection[str] = (),
-    rearranged: dict[str, Order] | None = None, *, is_part: bool = False,
-) -> tuple[Run, GraphReport]:  # fmt: skip
+    module: GraphModule, kind: str, options: Options, passed: Passed | None = None, *, is_part: bool = False
+) -> tuple[Run, GraphReport]:
     """The call of a graph, and what became of it. kind: "inference", "forward" or "backward".
 
-    stable: the placeholders that mostly have the same memory, such as parameters.
-    rearranged: receives the names of the activations that a forward graph returns in other memory than torch says, and
-        the order of their axes there; a backward graph takes them so.
     is_part: whether the graph is a part of one whose sizes depend on values."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     values = [n.meta["val"] for n in placeholders]
     symbols = sorted(symbols_of(values))
     sources = symbol_sources(values)
-    stable_positions = frozenset(i for i, node in enumerate(placeholders) if node.name in stable)
-    rearranged = {} if rearranged is None else rearranged
-    builder = _Builder(module, kind, sources, options, stable_positions, rearranged)
+    passed = Passed() if passed is None else passed
+    builder = _Builder(module, kind, sources, options, passed)
     dependent = () if is_part else dependent_nodes(module)
     if dependent:
         run, report = split_graph(
-            module, kind, dependent, lambda part: compile_graph(part, "inference", options, stable, is_part=True)
+            module, kind, dependent, lambda part: compile_graph(part, "inference", options, passed, is_part=True)
         )
         options.refuse(kind, report.fallbacks)
         return run, report
@@ -78,7 +78,8 @@ def compile_graph(
     except NeedsTorch as error:
         options.refuse_whole(kind, str(error))
         if kind == "forward":
-            rearranged.clear()
+            passed.rearranged.clear()
+            passed.kept.clear()
         count = sum(n.op == "call_function" for n in module.graph.nodes)
         return _by_torch(builder), GraphReport(kind, count, by_torch=str(error))
 
@@ -91,8 +92,7 @@ class _Builder:
     kind: str
     sources: Mapping[str, str]
     options: Options
-    stable: Collection[int]
-    rearranged: dict[str, Order]
+    passed: Passed
 
     def build(self, sizes: Sizes, symbols: Sequence[str], per_size: str = "") -> tuple[Run, GraphReport]:
         """The call of a program for the sizes, and a report. Raises NeedsSizes and NeedsTorch as `convert` does."""
@@ -100,7 +100,8 @@ class _Builder:
             converted = self._converted(sizes, symbols)
             self.options.refuse(self.kind, converted.fallbacks)
             checked = self.kind != "backward"  # the forward graph had the same indices
-            run = _program(converted, self.sources, self.options, self.stable, checked=checked)
+            roles = roles_of(self.module, self.kind, converted, self.passed)
+            run = _program(converted, self.sources, self.options, roles, checked=checked)
         except MetaError as error:
             if isinstance(error, NotSupportedError) and error.subject == "torch.compile":
                 raise
@@ -111,7 +112,10 @@ class _Builder:
     def _converted(self, sizes: Sizes, symbols: Sequence[str]) -> Converted:
         """The program of a graph, whose saved activations have the layout that it computes with."""
         module, kind = self.module, self.kind
-        taken, saved = self.rearranged if kind == "backward" else {}, saved_results(module) if kind == "forward" else []
+        taken, saved = (
+            self.passed.rearranged if kind == "backward" else {},
+            saved_results(module) if kind == "forward" else [],
+        )
         names = [node.name for node in saved]
 
         def converted_with(rearranged: Mapping[str, Order], takes_memory: bool) -> Converted:
@@ -126,7 +130,7 @@ class _Builder:
             kept = self.options.compiled(lambda: kept_results(trial.record.module))
             channels = {name: order for i, (name, order) in enumerate(trial.computed) if i in kept and name in channels}
         converted = converted_with({**taken, **channels}, _takes_memory(module))
-        self.rearranged.update(converted.rearranged)
+        self.passed.rearranged.update(converted.rearranged)
         return converted
 
 
@@ -137,7 +141,7 @@ def _by_torch(builder: _Builder) -> Run:
     moved = [
         (i, allocator(Layout.of(n.meta["val"]), None, n.meta["val"].device, builder.sources))
         for i, n in enumerate(placeholders)
-        if builder.kind == "backward" and n.name in builder.rearranged
+        if builder.kind == "backward" and n.name in builder.passed.rearranged
     ]
 
     def run(args: list[Any]) -> list[Any]:
@@ -189,37 +193,33 @@ def _symbols(module: GraphModule, names: Sequence[str]) -> tuple[Any, ...]:
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
-def _program(
-    converted: Converted, sources: Mapping[str, str], options: Options, stable_positions: Collection[int],
-    *, checked: bool,
-) -> Run:  # fmt: skip
-    """The call of a program. stable_positions: of arguments that mostly have the same memory.
+def _program(converted: Converted, sources: Mapping[str, str], options: Options, roles: Roles, *, checked: bool) -> Run:
+    """The call of a program.
 
     checked: whether indices out of range raise errors, as in torch; on CUDA, where torch ends the process, never."""
     getters = [getter(each, sources) for each in converted.outputs]
     if not converted.record.main.body.results:  # nothing is computed or written
         return lambda args: returned(getters, _drain(args))
     device = _device(converted)
-    graphs = options.graphs and not converted.random
-    positions = [each.position for each in converted.inputs]
-    written = {positions[i] for i in converted.written if positions[i] < converted.arguments}
-    stable = [i for i, position in enumerate(positions) if position in stable_positions or position in written]
+    graphs = options.graphs and not converted.random and has_graphs(device)
     with scoped("checks_positions", checked and device.kind == "cpu"):
         program = options.compiled(
-            lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, stable=stable)
+            lambda: compile_record(
+                converted.record, device, fuse=options.fuse, graphs=graphs, copied_bytes=roles.copied_bytes(converted)
+            )
         )
+    prepare, write_back = _preparer(converted, sources, device), _writer(converted)
+    if program.loaded.destinations is not None:
+        recorder = recorder_of(program)
+        recorded = RecordedCalls(program, converted, roles, recorder, sources, prepare, write_back, device)
+        return _recorded_call(recorded, [getter(each, sources) for each in roles.outputs])
     fixed = [*[x._data for _, x in converted.record.state], *[c._data for c in program.constants]]
-    direct: Sequence[int] = ()  # inputs that kernels of a GPU read or write in place, several elements at once
-    if device.kind == "cuda":
-        is_graph = program.loaded.destinations is not None
-        direct = converted.written if is_graph else range(len(converted.inputs))
-    machine, prepare = program.machine, _preparer(converted, sources, direct)
+    machine = program.machine
     allocators = [
         None if i in converted.returned else allocator(r.layout, r.elements, str(device), sources)
         for i, r in enumerate(converted.results)
     ]
     receive = receiver(converted, program.optimized, str(device), sources)
-    write_back = _writer(converted)
     scope = _stream_scope(device)
 
     def execute(values: list[Any]) -> Any:
@@ -242,6 +242,34 @@ def _program(
             with scope():
                 raw = execute(values)
         for i, x in receive(values, raw):
+            values[first + i] = x
+        return returned(getters, values)
+
+    return run
+
+
+def has_graphs(device: Device) -> bool:
+    """Whether a device records calls."""
+    return device.kind == "cuda"
+
+
+def recorder_of(program: Program) -> Recorder:
+    """What records the calls of a program."""
+    return Recorder(program.source.device, private_memory(program.source.choices))
+
+
+def _recorded_call(recorded: RecordedCalls, getters: Sequence[Callable[[Any], Any]]) -> Run:
+    empty = [None] * (2 * recorded.results)
+
+    def run(args: list[Any]) -> list[Any]:
+        values = _drain(args)
+        first = len(values)
+        try:
+            results = recorded(values)
+        except Exception as error:  # noqa: BLE001  # what functions of torch in the program raise
+            _raise(error)
+        values += empty
+        for i, x in results.items():
             values[first + i] = x
         return returned(getters, values)
 
@@ -290,12 +318,13 @@ def _stream_scope(device: Device) -> Callable[[], Any] | None:
 
 
 def _preparer(
-    converted: Converted, sources: Mapping[str, str], aligned: Sequence[int]
+    converted: Converted, sources: Mapping[str, str], device: Device
 ) -> Callable[[list[Any]], tuple[list[Any], bool]]:
     """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last; and whether any of
-    them is another tensor than the argument.
-
-    aligned: the inputs that are copied if their memory is not aligned."""
+    them is another tensor than the argument."""
+    aligned = (
+        range(len(converted.inputs)) if device.kind == "cuda" else ()
+    )  # kernels of GPUs read several elements at once
     positions = [each.position for each in converted.inputs]
     special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
     for i, each in enumerate(converted.inputs):

@@ -24,16 +24,22 @@ def last_channels(ndim: int) -> tuple[int, ...]:
     return (0, *range(2, ndim), 1)
 
 
-def saved_results(module: GraphModule) -> list[Node]:
-    """The nodes that a forward graph returns only for the backward graph."""
+def saved_places(module: GraphModule) -> range:
+    """The places among the results of a forward graph that are for the backward graph."""
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
     if facts is None or facts.num_symints_saved_for_bw is None:
-        return []
+        return range(0)
     results: Sequence[object] = list(module.graph.output_node().args[0])  # type: ignore[arg-type]
-    first, last, _ = facts.tensors_saved_for_backwards_slice.indices(len(results))
-    others = {id(r) for r in (*results[:first], *results[last:])}
-    return [r for r in results[first:last] if isinstance(r, Node) and id(r) not in others]
+    return range(*facts.tensors_saved_for_backwards_slice.indices(len(results)))
+
+
+def saved_results(module: GraphModule) -> list[Node]:
+    """The nodes that a forward graph returns only for the backward graph."""
+    results: Sequence[object] = list(module.graph.output_node().args[0])  # type: ignore[arg-type]
+    places = saved_places(module)
+    others = {id(r) for i, r in enumerate(results) if i not in places}
+    return [r for r in (results[i] for i in places) if isinstance(r, Node) and id(r) not in others]
 
 
 def channel_candidates(module: GraphModule, saved: Sequence[Node]) -> list[Node]:

@@ -19,6 +19,11 @@ from meta.vm.runner import unpacker
 _as_torch: Callable[[Any], torch.Tensor] = getattr(torch._C, "_from_dlpack", torch.from_dlpack)
 
 
+def as_torch(x: Any) -> torch.Tensor:
+    """A raw tensor as one of torch, which shares its memory."""
+    return x if isinstance(x, torch.Tensor) else _as_torch(x.__dlpack__())
+
+
 def returned(getters: Sequence[Callable[[Args], Any]], values: Args) -> list[Any]:
     return [get(values) for get in getters]
 
@@ -41,7 +46,7 @@ def receiver(
         return lambda values, raw: []
     results = [converted.results[i] for i in converted.returned]
     unpack = unpacker(len(results) + converted.random)
-    copied = _shared_results(module, len(results))
+    copied = shared_results(module, len(results))
     new = [
         allocator(r.layout, r.elements, device, sources) if i in copied or r.elements is not None else None
         for i, r in enumerate(results)
@@ -51,7 +56,7 @@ def receiver(
     def receive(values: Args, raw: Any) -> list[tuple[int, torch.Tensor]]:
         received: list[tuple[int, torch.Tensor]] = []
         for (i, result, allocate), x in zip(plan, unpack(raw), strict=False):
-            x = x if isinstance(x, torch.Tensor) else _as_torch(x.__dlpack__())
+            x = as_torch(x)
             x = torch.view_as_complex(x) if result.layout.dtype.is_complex else x
             x = x if result.order is None else x.permute(inverse(result.order))
             received.append((i, x if allocate is None else fill(allocate(values), x)))
@@ -60,7 +65,7 @@ def receiver(
     return receive
 
 
-def _shared_results(module: Module, results: int) -> Collection[int]:
+def shared_results(module: Module, results: int) -> Collection[int]:
     """The results whose memory a program shares with its parameters or with an earlier result, where torch's do not:
     they are copied, so that writes to one leave the other alone. The program's writes to parameters come last."""
     sources = result_sources(module.main)

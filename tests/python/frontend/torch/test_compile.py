@@ -11,7 +11,6 @@ from torch.nn import functional as F
 from torch.utils.checkpoint import checkpoint
 
 from meta.frontend.torch import compile_backend, explain
-from meta.frontend.torch.dynamo import call as program_calls
 from meta.frontend.torch.dynamo import convert as conversion
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::FutureWarning")
@@ -240,25 +239,6 @@ def test_explain_lists_what_torch_runs():
     assert [graph.kind for graph in report.graphs] == ["forward", "backward"]
     assert report.fallbacks["aten::bernoulli_"] == 1
     assert "aten::bernoulli_ x 1: it draws random numbers, as torch.manual_seed says" in str(report)
-
-
-def test_programs_know_which_inputs_keep_their_memory(monkeypatch):
-    """Parameters and buffers, in the forward and the backward program: CUDA graphs do not copy them."""
-    reports = []
-
-    def compile_record(record, *args, stable, **kwargs):
-        reports.append([list(record.main.params[i].type.shape) for i in stable])
-        return plain(record, *args, stable=stable, **kwargs)
-
-    plain = program_calls.compile_record
-    monkeypatch.setattr(program_calls, "compile_record", compile_record)
-    model = nn.Sequential(nn.Linear(4, 3), nn.Linear(3, 2))
-    model.register_buffer("scale", torch.ones(2))
-    fast = torch.compile(lambda x: model(x) * model.scale, backend=compile_backend)
-    fast(torch.randn(5, 4, requires_grad=True)).sum().backward()
-    forward, backward = map(sorted, reports)
-    assert forward == [[2], [2], [2, 3], [3], [3, 4]]
-    assert backward == [[2], [2, 3], [3, 4]]
 
 
 def keeps_the_old_value(x, y):
