@@ -1,6 +1,7 @@
-"""Fuses bias, sum and relu with the convolution before them, where one kernel computes all of them.
+"""Fuses bias, sum and relu with the convolution or product before them, where one kernel computes all of them.
 
 relu(bias_add(conv2d(x, w), b) + y)      =>      conv2d_epilogue(x, w, b, y, relu=True)
+matmul(x, w, transpose_b=True) + b       =>      dense(x, w, b)      on GPUs
 
 Constant kernels are packed for TVM's register tiles, which take less time than a library's kernels on CPUs:
 
@@ -28,11 +29,11 @@ from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewri
 from meta.passes.simplify import producer
 
 
-@function_pass("fuse_epilogues", "conv2d", "conv2d_epilogue")
+@function_pass("fuse_epilogues", "conv2d", "conv2d_epilogue", "matmul")
 def fuse_epilogues(function: FunctionExpr) -> FunctionExpr:
     """Put conv2d_epilogue in place of a conv2d and the bias, the sum and the relu that are its only readers, where
-    the dialect that runs it is a library's, or TVM's in register tiles. On CPUs, then put conv2d_packed in place of
-    those with constant kernels and channels last. Results stay the same up to rounding."""
+    the dialect that runs it is a library's, or TVM's in register tiles; likewise `dense` on GPUs. On CPUs, then put
+    conv2d_packed in place of those with constant kernels and channels last. Results stay the same up to rounding."""
     fused = rewrite(function, counted("fuse_epilogues", by_op(_table(use_counts(function)))))
     return rewrite(fused, counted("fuse_epilogues", by_op({"conv2d": _packed, "conv2d_epilogue": _packed})))
 
@@ -57,9 +58,19 @@ def _table(counts: Counter[Var]) -> dict[str, Rule]:
         channels = 3 if arguments["channels_last"] else 1
         return _fused(scope, call, arguments | {"bias": bias}) if axis % x.type.ndim == channels else None
 
+    def product(scope: Scope, y: Any, bias: Any) -> Expr | None:
+        """The product of matrices that one operator reads, with the bias that it adds."""
+        call = producer(scope, y, "matmul") if isinstance(y, Var) and counts[y] == 1 else None
+        if call is None or call.args[2:] != (False, True) or not _is_bias(bias, call):
+            return None
+        args: tuple[Any, ...] = (*call.args[:2], bias)
+        return scope.call_expr(get("dense"), args) if _is_by_library(get("dense"), args, call.type) else None
+
     def add(binding: Binding, scope: Scope) -> Expr | None:
         call = plain_call(binding.value)
         for y, other in (call.args, call.args[::-1]) if call is not None else ():
+            if (biased := product(scope, y, other)) is not None:
+                return biased
             arguments = convolution(scope, y)
             if call is not None and arguments is not None and arguments["other"] is None and _is_like(other, call.type):
                 return _fused(scope, call, arguments | {"other": other})
@@ -79,6 +90,19 @@ def _arguments(call: Call) -> dict[str, Any]:
 
 def _is_like(other: Any, kind: Any) -> bool:
     return isinstance(getattr(other, "type", None), TensorType) and other.type == kind
+
+
+def _is_bias(bias: Any, product: Call) -> bool:
+    """Whether a vector goes with the columns of a product of two matrices on a GPU."""
+    kind, out = getattr(bias, "type", None), product.type
+    if not isinstance(kind, TensorType) or not isinstance(out, TensorType) or out.device.kind != "cuda":
+        return False
+    return out.is_static and out.ndim == 2 and kind.shape == out.shape[1:] and kind.dtype == out.dtype
+
+
+def _is_by_library(op: Op, args: tuple[Any, ...], kind: Any) -> bool:
+    implementation = first_accepting(_call_info(op, args, kind), in_program=True)
+    return implementation is not None and not isinstance(implementation.payload, TEImplementation)
 
 
 def _fused(scope: Scope, old: Call, arguments: dict[str, Any]) -> Expr | None:

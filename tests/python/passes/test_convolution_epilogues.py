@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 import numpy as np
@@ -184,3 +185,16 @@ def test_small_kernels_are_not_packed() -> None:
     with meta.with_dialect(["tvm", "reference"]):
         module = passes.standard()(Network().module((2, 12, 14, C), lambda n, x: n.conv(x, True)))
     assert ops(module) == ["conv2d"]
+
+
+@pytest.mark.parametrize(
+    ("bias", "transposed", "expected"), [((5,), True, "dense"), ((4, 5), True, "matmul"), ((5,), False, "matmul")]
+)
+def test_products_on_gpus_take_their_biases(
+    monkeypatch: pytest.MonkeyPatch, bias: tuple[int, ...], transposed: bool, expected: str
+) -> None:
+    monkeypatch.setattr(importlib.import_module("meta.passes.fuse_epilogues"), "_is_by_library", lambda *_: True)
+    x, w, b = (tensor_type(shape, "float32", "cuda") for shape in ((4, 5), (5, 5), bias))
+    record = meta.tracing.record(lambda x, w, b: b + meta.matmul(x, w, False, transposed), (x, w, b), {})
+    main = meta.passes.dce(meta.passes.fuse_epilogues(record.module)).main
+    assert main.body.bindings[0].value.op_name == expected
