@@ -362,6 +362,14 @@ def maximum(a: Dim, b: Dim) -> Dim:
     return a + b - minimum(a, b)
 
 
+def truncated_quotient(a: Dim, b: Dim) -> Dim:
+    """The quotient without its fraction, as C divides. A symbolic divisor is a count, not below 0."""
+    if isinstance(b, int) and b < 0:
+        return truncated_quotient(-a, -b)
+    low = least(a)
+    return a // b if low is not None and low >= 0 else maximum(a, 0) // b - maximum(-a, 0) // b
+
+
 def evaluate(value: Dim, sizes: Mapping[str, int]) -> int:
     """A size as a number, where `sizes` has the sizes of names. Raises IRError when it depends on another name."""
     if isinstance(value, int):

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Any
 
-from meta.dim import Dim, is_name, maximum, minimum, sym
+from meta.dim import Dim, is_name, maximum, minimum, sym, truncated_quotient
 from meta.errors import MetaError
 from meta.frontend.examination import UnsupportedProgramError
 from meta.limits import MAX_DEPTH
@@ -69,9 +69,9 @@ _FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
     "Sub": lambda a, b: a - b,
     "Mul": lambda a, b: a * b,
     "FloorDiv": lambda a, b: a // b,
-    "Div": lambda a, b: a // b,  # of sizes, which are not negative
+    "Div": truncated_quotient,
     "FloorMod": lambda a, b: a - (a // b) * b,
-    "Mod": lambda a, b: a - (a // b) * b,
+    "Mod": lambda a, b: a - truncated_quotient(a, b) * b,
     "Min": minimum,
     "Max": maximum,
 }

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 import meta
-from meta.dim import maximum, minimum
+from meta.dim import maximum, minimum, truncated_quotient
 from meta.dtype import is_float, itemsize
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.names import ARITHMETIC, BITWISE, COMPARISONS, LOGICAL, UNARY, VARIADIC
@@ -70,12 +70,12 @@ def _divide(a: Any, b: Any) -> Any:
 
 
 def _divided(a: Any, b: Any) -> Any:
-    if a.dtype == object or b.dtype == object:
-        return np.floor_divide(a, b)  # sizes are not negative
-    if a.dtype.kind not in "iu":
+    if a.dtype.kind not in "iuO":
         return np.divide(a, b)
-    if not np.all(b):
+    if any(divisor == 0 for divisor in b.flat):
         raise TypeInferenceError("Div", "a known divisor is 0", "another number")
+    if a.dtype == object or b.dtype == object:
+        return np.frompyfunc(truncated_quotient, 2, 1)(a, b)
     return (np.sign(a) * np.sign(b) * (np.abs(a) // np.abs(b))).astype(a.dtype)
 
 

@@ -178,6 +178,16 @@ def test_a_kernel_has_no_gradient_unless_a_function_computes_it(module):
     assert w.grad.tolist() == [4.0, 4.0, 4.0]
 
 
+def test_quotients_and_remainders_of_sizes_are_truncated():
+    sizes = "T.Div(n - 9, T.int64(2)) + 9, T.truncmod(n - 9, T.int64(2)) + 9"
+    source = function(
+        f"n = T.int64()\nreturn R.full(R.shape([{sizes}]), R.const(1.0, 'float32'))", 'x: R.Tensor(("n",), "float32")'
+    )
+    program = from_relax(source)
+    for size, shape in ((4, (7, 8)), (9, (9, 9)), (12, (10, 10))):
+        assert meta.interpreter.run.run(program, np.ones(size, "float32")).shape == shape
+
+
 def test_sizes_that_must_be_equal_become_one():
     source = function("n = T.int64()\nz = R.match_cast(y, R.Tensor((n, 3), 'float32'))\nreturn R.add(x, z)",
                       'x: R.Tensor(("n", 3), "float32"), y: R.Tensor(("m", 3), "float32")')  # fmt: skip
