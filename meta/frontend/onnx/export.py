@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta.dtype import is_complex
-from meta.errors import ArgumentError, NotSupportedError, install_hint
+from meta.errors import ArgumentError, NotSupportedError, SymbolicSizeError, install_hint
 from meta.frontend._outgoing import Outgoing, outgoing
 from meta.frontend.onnx.errors import OnnxError, UnsupportedError
 from meta.frontend.onnx.export_graph import ExportGraph, size_sources, value_info
@@ -232,7 +232,7 @@ class _GraphWriter:
         result = None
         if row is not None:
             leaves = [self.atom(graph, leaf) if isinstance(leaf, ATOMS) else leaf for leaf in leaves_of(call.args)]
-            with suppress(UnwritableError):
+            with suppress(UnwritableError, SymbolicSizeError):
                 result = row(OnnxSite(graph, call, self.used.get(var, frozenset())), *with_leaves(call.args, leaves))
         if result is None:
             result = self.composed(graph, call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -131,16 +131,11 @@ class ExportGraph:
         self.initializers.append(onnx.numpy_helper.from_array(np.ascontiguousarray(array).reshape(array.shape), name))
         return name
 
-    def integers(self, values: Iterable[int]) -> str:
-        """A vector of int64."""
-        return self.constant(np.array(list(values), "int64"), "int64")
-
-    def shape(self, dims: Sequence[Dim]) -> str:
-        """A vector of int64 with sizes, symbolic ones computed from the shapes of inputs."""
-        if is_static(dims):
-            return self.integers(int(d) for d in dims)
-        parts = [self.size(d) for d in dims]
-        return self.node("Concat", *parts, axis=0)
+    def integers(self, values: Sequence[Dim]) -> str:
+        """A vector of int64; symbolic sizes among its elements are computed from the shapes of inputs."""
+        if is_static(values):
+            return self.constant(np.array([int(value) for value in values], "int64"), "int64")
+        return self.node("Concat", *map(self.size, values), axis=0)
 
     def size(self, value: Dim) -> str:
         """A size as a vector of one int64."""
@@ -150,10 +145,14 @@ class ExportGraph:
             value,
             lambda name: _Size(self, self._named_size(name)),
             lambda number: _Size(self, self.integers([number])),
-            lambda a, b: _Size(self, self.node("Div", a.name, b.name)),
+            lambda a, b: _Size(self, self._quotient(a.name, b.name)),
             lambda a, b: _Size(self, self.node("Min", a.name, b.name)),
         )
         return result.name
+
+    def _quotient(self, a: str, b: str) -> str:
+        """Floor division. Div truncates, and so divides the multiple of `b` that is not above `a`."""
+        return self.node("Div", self.node("Sub", a, self.node("Mod", a, b)), b)
 
     def _named_size(self, name: str) -> str:
         if name not in self.known_sizes:

@@ -50,6 +50,11 @@ FUNCTIONS: dict[str, Callable[[Any], Any]] = {
     "half": lambda x: x[x.shape[0] // 2 :],
     "scaled": lambda x: x / x.shape[0] ** 0.5,
     "range": lambda x: meta.arange(x.shape[0] - 1, -1, -1),
+    "points": lambda x: meta.linspace(-1, 1, x.shape[0]),
+    "classes": lambda x: meta.one_hot(meta.argmax(x, 0), x.shape[0]),
+    "identity": lambda x: meta.eye(x.shape[0] + 1, 4),
+    "rolled": lambda x: meta.roll(meta.roll(x, 7, 0), -1, 0),
+    "tiled": lambda x: meta.tile(x, (x.shape[0], 1)),
 }
 
 

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meta import dtype as dtypes
-from meta.dim import Dim
+from meta.dim import Dim, SymDim
 from meta.frontend.onnx.export_graph import ExportGraph
 from meta.frontend.onnx.export_types import element_type
 from meta.frontend.rows import RowTable
@@ -66,15 +66,19 @@ class OnnxSite:
     def node(self, kind: str, *inputs: str, outputs: int = 1, **attributes: Any) -> Any:
         return self.graph.node(kind, *inputs, outputs=outputs, **attributes)
 
-    def integers(self, values: Sequence[int]) -> str:
+    def integers(self, values: Sequence[Dim]) -> str:
         return self.graph.integers(values)
 
-    def shape(self, dims: Sequence[Dim]) -> str:
-        return self.graph.shape(dims)
-
     def number(self, value: Any, dtype: str = "") -> str:
-        """A number without axes, of the dtype of the result by default."""
-        return self.graph.constant(value, dtype or self.dtype)
+        """A number without axes, of the dtype of the result by default; a symbolic one is computed."""
+        dtype = dtype or self.dtype
+        if isinstance(value, SymDim):
+            return self.cast(self.node("Squeeze", self.graph.size(value)), "int64", dtype)
+        return self.graph.constant(value, dtype)
+
+    def range(self, start: Dim, stop: Dim, step: int = 1) -> str:
+        """The ints from `start` to `stop`, which is left out."""
+        return self.node("Range", *(self.number(value, "int64") for value in (start, stop, step)))
 
     def cast(self, x: str, source: str, dtype: str) -> str:
         return x if source == dtype else self.node("Cast", x, to=element_type(dtype))

@@ -39,7 +39,7 @@ def _parts(call: OnnxSite, position: int, value: Any) -> tuple[str, str | None]:
 
 def _broadcast(call: OnnxSite, real: str, imaginary: str) -> str:
     """Parts that broadcast to the shape of the result as a complex value."""
-    shape = call.shape(call.result.shape)
+    shape = call.integers(call.result.shape)
     return _joined(call, call.node("Expand", real, shape), call.node("Expand", imaginary, shape))
 
 
@@ -109,14 +109,14 @@ complex_row("negative")(lambda call, x: call.node("Neg", x))
 
 @complex_row("reshape", "reshape_like", "expand_dims", "squeeze")
 def reshape(call: OnnxSite, x: str, *_: Any) -> str:
-    return call.node("Reshape", x, call.shape((*call.result.shape, _PARTS)), allowzero=1)
+    return call.node("Reshape", x, call.integers((*call.result.shape, _PARTS)), allowzero=1)
 
 
 @complex_row("broadcast_to", "broadcast_to_like")
 def broadcast_to(call: OnnxSite, x: str, *_: Any) -> str:
     missing = call.result.ndim - call.types[0].ndim
     wide = call.node("Unsqueeze", x, call.integers(range(missing))) if missing else x
-    return call.node("Expand", wide, call.shape((*call.result.shape, _PARTS)))
+    return call.node("Expand", wide, call.integers((*call.result.shape, _PARTS)))
 
 
 @complex_row("transpose")

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from meta import dtype as dtypes
-from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
+from meta.frontend.onnx.export_ops._table import OnnxSite, row
 from meta.frontend.rows import Function
 
 
@@ -45,11 +45,7 @@ def argwhere(call: OnnxSite, x: str, size: Any) -> str | None:
     return call.node("Slice", filled, call.integers([0]), call.integers([size[0]]), call.integers([0]))
 
 
-rows({
-    "det": lambda call, x: call.node("Det", x) if call.dtype in ("float32", "float64") else None,
-    "eye": lambda call, n, m, dtype, device: call.number(np.eye(n, m)),
-    "linspace": lambda call, start, stop, num, dtype, device: call.number(np.linspace(start, stop, num)),
-})  # fmt: skip
+row("det")(lambda call, x: call.node("Det", x) if call.dtype in ("float32", "float64") else None)
 
 
 @row("trunc_divide")
@@ -75,7 +71,7 @@ def _resize(rank: int) -> Function:
         if coordinates == "pytorch_half_pixel" and 1 in result.shape[2:]:
             return None
         axes = list(range(kind.ndim - rank, kind.ndim))
-        sizes = call.shape(result.shape[kind.ndim - rank :])
+        sizes = call.integers(result.shape[kind.ndim - rank :])
         options: dict[str, Any] = {"nearest_mode": rounding} if method == "nearest" else {}
         if method == "cubic":
             options["cubic_coeff_a"] = cubic_alpha

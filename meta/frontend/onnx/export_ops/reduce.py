@@ -50,7 +50,7 @@ def arg_reduce(call: OnnxSite, x: str, axis: int | None, keepdims: bool) -> str 
     if axis is not None:
         return call.node(kind, x, axis=axis, keepdims=int(keepdims))
     flat = call.node(kind, call.node("Reshape", x, call.integers([-1])), axis=0, keepdims=0)
-    return call.node("Reshape", flat, call.shape(call.result.shape)) if keepdims else flat
+    return call.node("Reshape", flat, call.integers(call.result.shape)) if keepdims else flat
 
 
 @row("var", "std")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final
 
-from meta.dim import Dim, SymDim
+from meta.dim import Dim, SymDim, maximum
 from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
 from meta.frontend.rows import Function
 from meta.ir.type import TensorType
@@ -21,9 +21,9 @@ rows({
     "scatter_add": lambda call, x, axis, indices, src: scatter_elements(call, x, axis, indices, src, "add"),
 })  # fmt: skip
 row("reshape", "reshape_like", "expand_dims", "squeeze")(
-    lambda call, x, *_: call.node("Reshape", x, call.shape(call.result.shape), allowzero=1)
+    lambda call, x, *_: call.node("Reshape", x, call.integers(call.result.shape), allowzero=1)
 )
-row("broadcast_to", "broadcast_to_like")(lambda call, x, *_: call.node("Expand", x, call.shape(call.result.shape)))
+row("broadcast_to", "broadcast_to_like")(lambda call, x, *_: call.node("Expand", x, call.integers(call.result.shape)))
 
 
 @row("transpose")
@@ -62,7 +62,7 @@ def split(call: OnnxSite, x: str, sections: Any, axis: int) -> Any:
     sizes = [kind.shape[axis] for kind in call.results]
     if len(sizes) == 1:
         return (call.node("Identity", x),)
-    return call.node("Split", x, call.shape(sizes), outputs=len(sizes), axis=axis)
+    return call.node("Split", x, call.integers(sizes), outputs=len(sizes), axis=axis)
 
 
 @row("tile")
@@ -80,9 +80,9 @@ def repeat(call: OnnxSite, x: str, repeats: int, axis: int | None) -> str | None
     kind = call.types[0]
     shape: tuple[Dim, ...] = kind.shape if axis is not None else (kind.size,)
     place = (axis % kind.ndim if axis is not None else 0) + 1
-    column = call.node("Reshape", x, call.shape((*shape[:place], 1, *shape[place:])), allowzero=1)
-    copies = call.node("Expand", column, call.shape((*shape[:place], repeats, *shape[place:])))
-    return call.node("Reshape", copies, call.shape(call.result.shape), allowzero=1)
+    column = call.node("Reshape", x, call.integers((*shape[:place], 1, *shape[place:])), allowzero=1)
+    copies = call.node("Expand", column, call.integers((*shape[:place], repeats, *shape[place:])))
+    return call.node("Reshape", copies, call.integers(call.result.shape), allowzero=1)
 
 
 @row("flip")
@@ -92,7 +92,7 @@ def flip(call: OnnxSite, x: str, axis: tuple[int, ...] | None) -> str:
 
 
 def _slice(
-    call: OnnxSite, x: str, begin: Sequence[int], end: Sequence[int], axes: Sequence[int], steps: Sequence[int]
+    call: OnnxSite, x: str, begin: Sequence[Dim], end: Sequence[Dim], axes: Sequence[int], steps: Sequence[int]
 ) -> str:
     return call.node("Slice", x, *map(call.integers, (begin, end, axes, steps)))
 
@@ -110,15 +110,13 @@ def strided_slice(
 
 
 @row("roll")
-def roll(call: OnnxSite, x: str, shift: tuple[int, ...], axis: tuple[int, ...]) -> str | None:
+def roll(call: OnnxSite, x: str, shift: tuple[int, ...], axis: tuple[int, ...]) -> str:
     for distance, a in zip(shift, axis, strict=True):
         size = call.result.shape[a]
-        if not isinstance(size, int):
-            return None
-        cut = -distance % size if size else 0
-        if cut:
-            tail, head = (_slice(call, x, [b], [e], [a % call.result.ndim], [1]) for b, e in ((cut, _END), (0, cut)))
-            x = call.node("Concat", tail, head, axis=a)
+        counted = maximum(size, 1)
+        cut = -distance % counted if distance <= 0 else counted - distance % counted
+        tail, head = (_slice(call, x, [b], [e], [a % call.result.ndim], [1]) for b, e in ((cut, _END), (0, cut)))
+        x = call.node("Concat", tail, head, axis=a)
     return x if shift else call.node("Identity", x)
 
 
@@ -150,7 +148,7 @@ def take(call: OnnxSite, x: str, indices: str, axis: int | None, mode: str) -> s
     positions = _positions(call, indices, 1)
     if mode == "clip":
         size = call.types[0].size if axis is None else call.types[0].shape[axis]
-        last = call.node("Sub", call.node("Squeeze", call.graph.size(size)), call.number(1, "int64"))
+        last = call.node("Sub", call.number(size, "int64"), call.number(1, "int64"))
         positions = call.cast(positions, call.args[1].dtype, "int64") if call.args[1].dtype == "int32" else positions
         positions = call.node("Max", call.node("Min", positions, last), call.number(0, "int64"))
     return call.node("Gather", source, positions, axis=axis or 0)
@@ -182,7 +180,7 @@ def scatter_elements(call: OnnxSite, x: str, axis: int, indices: str, src: str, 
 
 def _filled(value: float) -> Function:
     def convert(call: OnnxSite, *_: Any) -> str:
-        return call.node("Expand", call.number(value), call.shape(call.result.shape))
+        return call.node("Expand", call.number(value), call.integers(call.result.shape))
 
     return convert
 
@@ -193,18 +191,12 @@ row("ones", "ones_like")(_filled(1))
 
 @row("full")
 def full(call: OnnxSite, shape: Any, value: Any, dtype: str, device: Any) -> str:
-    return call.node("Expand", _fill_value(call, value), call.shape(call.result.shape))
+    return call.node("Expand", call.number(value), call.integers(call.result.shape))
 
 
 @row("full_like")
 def full_like(call: OnnxSite, x: str, value: Any, dtype: Any) -> str:
-    return call.node("Expand", _fill_value(call, value), call.shape(call.result.shape))
-
-
-def _fill_value(call: OnnxSite, value: Any) -> str:
-    if not isinstance(value, SymDim):
-        return call.number(value)
-    return call.cast(call.node("Squeeze", call.graph.size(value)), "int64", call.dtype)
+    return call.node("Expand", call.number(value), call.integers(call.result.shape))
 
 
 @row("arange")
@@ -212,22 +204,38 @@ def arange(call: OnnxSite, start: Any, stop: Any, step: Any, *_: Any) -> str | N
     first, last = (0, start) if stop is None else (start, stop)
     if not isinstance(step, int) or not all(isinstance(b, (int, SymDim)) for b in (first, last)):
         return None
-
-    def bound(value: Dim) -> str:
-        if isinstance(value, int):
-            return call.number(value, "int64")
-        return call.node("Squeeze", call.graph.size(value))
-
-    return call.cast(call.node("Range", bound(first), bound(last), call.number(step, "int64")), "int64", call.dtype)
+    return call.cast(call.range(first, last, step), "int64", call.dtype)
 
 
 @row("one_hot")
-def one_hot(call: OnnxSite, indices: str, depth: int, dtype: str, axis: int) -> str:
+def one_hot(call: OnnxSite, indices: str, depth: Dim, dtype: str, axis: int) -> str:
     place = axis % call.result.ndim
     column = call.node("Unsqueeze", call.cast(indices, call.types[0].dtype, "int64"), call.integers([place]))
     shape = [depth if i == place else 1 for i in range(call.result.ndim)]
-    classes = call.node("Reshape", call.integers(range(depth)), call.integers(shape), allowzero=1)
+    classes = call.node("Reshape", call.range(0, depth), call.integers(shape), allowzero=1)
     return call.cast(call.node("Equal", column, classes), "bool", dtype)
+
+
+@row("eye")
+def eye(call: OnnxSite, *_: Any) -> str:
+    rows, columns = (call.range(0, size) for size in call.result.shape)
+    column = call.node("Unsqueeze", rows, call.integers([1]))
+    return call.cast(call.node("Equal", column, columns), "bool", call.dtype)
+
+
+@row("linspace")
+def linspace(call: OnnxSite, start: float, stop: float, num: Dim, *_: Any) -> str:
+    """In float64, from the nearer end, so that both ends are exact."""
+    wide = "float64"
+    first, last, count = (call.number(value, wide) for value in (start, stop, num))
+    one, two = call.number(1, wide), call.number(2, wide)
+    intervals = call.node("Max", call.node("Sub", count, one), one)
+    step = call.node("Div", call.node("Sub", last, first), intervals)
+    i = call.cast(call.range(0, num), "int64", wide)
+    lower = call.node("Add", first, call.node("Mul", i, step))
+    upper = call.node("Sub", last, call.node("Mul", call.node("Sub", intervals, i), step))
+    is_lower = call.node("LessOrEqual", call.node("Mul", i, two), intervals)
+    return call.cast(call.node("Where", is_lower, lower, upper), wide, call.dtype)
 
 
 @row("sum_to")
@@ -239,4 +247,4 @@ def sum_to(call: OnnxSite, x: str, shape: tuple[Dim, ...]) -> str:
     if not axes:
         return call.node("Identity", x)
     total = call.node("ReduceSum", x, call.integers(axes), keepdims=1)
-    return call.node("Reshape", total, call.shape(shape), allowzero=1)
+    return call.node("Reshape", total, call.integers(shape), allowzero=1)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.frontend.onnx import UnsupportedError, from_onnx
+from meta.frontend.onnx import UnsupportedError, from_onnx, to_onnx
 
 from .models import check, expected, parsed
 
@@ -93,6 +93,26 @@ def test_extremes_of_nothing_are_the_ends_of_the_dtype() -> None:
 def test_what_is_not_supported_is_refused_by_name(body: str, message: str) -> None:
     with pytest.raises(UnsupportedError, match=message):
         from_onnx(parsed(body))
+
+
+def test_quotients_of_sizes_are_truncated() -> None:
+    text = """main (float[n, 2] x) => (int64[1] y, int64[1] z) {
+        size = Shape<start=0, end=1>(x)  nine = Constant<value_ints=[9]>()  below = Sub(size, nine)
+        two = Constant<value_ints=[2]>()  back = Constant<value_ints=[-2]>()
+        y = Div(below, two)  z = Div(below, back)
+    }"""
+    model = parsed(text)
+    program = from_onnx(model)
+    for size in (4, 6, 9, 12):
+        check(program, model, np.zeros((size, 2), np.float32))
+
+
+def test_quotients_of_sizes_are_written_as_floors() -> None:
+    function = meta.trace(lambda x: x + (5 - x.shape[0]) // 2)
+    model = to_onnx(function, meta.zeros((5, 2)), dynamic={"x": {0: "n"}})
+    for size in (4, 6, 9, 12):
+        x = np.zeros((size, 2), np.float32)
+        np.testing.assert_array_equal(expected(model, x)[0], function(meta.array(x)).numpy())
 
 
 def test_known_remainders_and_quotients_by_0_are_the_same_as_in_the_program() -> None:
