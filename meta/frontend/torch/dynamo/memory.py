@@ -159,7 +159,7 @@ def viewer(position: int, base: Layout, view: Layout, sources: Mapping[str, str]
 
 def allocator(layout: Layout, elements: Any, device: str, sources: Mapping[str, str]) -> Callable[[Args], torch.Tensor]:
     """(arguments) -> new memory with a layout. elements: of the storage, None where the layout covers it."""
-    numbers = formula((layout.shape, layout.strides, layout.offset, elements or 0), sources)
+    numbers = formula((layout.shape, layout.strides, layout.offset, 0 if elements is None else elements), sources)
     options: dict[str, Any] = {"dtype": layout.dtype, "device": device}
 
     def allocate(args: Args) -> torch.Tensor:

@@ -172,6 +172,31 @@ def test_sizes_that_depend_on_values(function):
     assert not report.graphs[0].by_torch
 
 
+@torch.library.custom_op("memory::of_some_shape", mutates_args=())
+def of_some_shape(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+@of_some_shape.register_fake
+def _(x):
+    context = torch.library.get_ctx()
+    return x.new_empty([context.new_dynamic_size() for _ in x.shape])
+
+
+@torch.library.custom_op("memory::copied", mutates_args=())
+def copied(x: torch.Tensor) -> torch.Tensor:
+    return x.clone()
+
+
+copied.register_fake(torch.empty_like)
+
+
+def test_all_sizes_of_a_custom_result_may_depend_on_values():
+    x = torch.randn(2, 3, 4)
+    agrees(lambda x: (copied(of_some_shape(x)),), (x,), (x[1:],), fullgraph=True)
+    agrees(lambda x: (copied(of_some_shape(x)).permute(2, 0, 1) + 1,), (x,), fullgraph=True)
+
+
 def test_the_gradient_of_a_selection_by_a_mask():
     weight = torch.randn(5, requires_grad=True)
     x = torch.tensor([1.0, -1, 2, -2, 3])
