@@ -10,7 +10,7 @@ from meta.device import device as parse_device
 from meta.frontend.examination import Examination
 from meta.frontend.torch import aten
 from meta.frontend.torch.errors import TorchProgramError
-from meta.frontend.torch.exported import Exported, decomposed, read_program
+from meta.frontend.torch.exported import Exported, decomposed, is_dense, read_program
 from meta.frontend.torch.graph import operators
 from meta.frontend.torch.model import ExportedModel
 
@@ -61,7 +61,7 @@ def _model(program: Source, device: Device) -> ExportedModel:
     try:
         return _checked(_read(program, device), device)
     except TorchProgramError as error:
-        if not hasattr(program, "run_decompositions"):
+        if not hasattr(program, "run_decompositions") or not is_dense(program):
             raise
         try:
             simple = decomposed(program, aten.stays_whole)

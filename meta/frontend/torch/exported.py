@@ -78,6 +78,15 @@ def decomposed(program: Any, keep: Any) -> Any:
         return program.run_decompositions(table)
 
 
+def is_dense(program: Any) -> bool:
+    """Whether no tensor of a program is sparse. torch ends the process when it decomposes a sparse buffer."""
+    import torch
+    from torch.utils._pytree import tree_leaves
+
+    values = [value for node in program.graph.nodes for value in tree_leaves(node.meta.get("val"))]
+    return all(value.layout is torch.strided for value in values if isinstance(value, torch.Tensor))
+
+
 def read_program(program: Any, device: Any) -> Exported:
     """A `torch.export.ExportedProgram` as data, with references to its tensors.
 

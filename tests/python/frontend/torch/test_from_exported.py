@@ -216,6 +216,24 @@ def test_refuses_what_is_not_exported() -> None:
         from_exported(nn.Linear(2, 2))
 
 
+@pytest.mark.filterwarnings("ignore:Sparse", "ignore:The .grad")
+@pytest.mark.parametrize("layout", [torch.sparse_coo, torch.sparse_csr])
+def test_refuses_sparse_tensors(layout: torch.layout) -> None:
+    """Without torch's decompositions, which end the process for a buffer in compressed rows."""
+
+    class Product(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("weight", torch.eye(2).to_sparse(layout=layout).requires_grad_())
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.matmul(self.weight.to_sparse(layout=layout), x)
+
+    program = torch.export.export(Product().eval(), (torch.ones(2, 1),))
+    with pytest.raises(UnsupportedError, match="sparse"):
+        from_exported(program)
+
+
 @library.custom_op("exported_tests::lacking", mutates_args=())
 def lacking(x: torch.Tensor) -> torch.Tensor:
     return x.clone()
