@@ -7,7 +7,7 @@ from typing import Any
 import meta
 from meta._generated.methods import T, Tensor
 from meta.device import CPU, Device
-from meta.dim import WHOLE, product
+from meta.dim import WHOLE, is_static, maximum, minimum, product
 from meta.functional._checks import distinct_axes, require, require_same_device, require_same_dtype
 from meta.op import rules
 
@@ -21,9 +21,14 @@ def diagonal(x: T, offset: int = 0, axis1: int = 0, axis2: int = 1) -> T:
     """The elements of the planes of two axes whose column is their row plus `offset`, along a new last axis.
 
     Raises TypeInferenceError for fewer than two axes, or twice the same."""
-    rows, _ = _flat_planes("diagonal", x, axis1, axis2)
-    begin, end, step = _slice(x.shape[axis1].__index__(), x.shape[axis2].__index__(), offset)
+    rows, planes = _flat_planes("diagonal", x, axis1, axis2)
+    n, m = planes[-2:]
     lead = rows.ndim - 1
+    if not is_static((n, m)):
+        length = maximum(minimum(n, m - offset) if offset >= 0 else minimum(n + offset, m), 0)
+        rank = meta.arange(0, length, 1, "int64", x.device)
+        return meta.index_select(rows, lead, rank * (m + 1) + (offset if offset >= 0 else -offset * m))
+    begin, end, step = _slice(n, m, offset)
     return meta.strided_slice(rows, (*(0,) * lead, begin), (*(WHOLE,) * lead, end), (*(1,) * lead, step))
 
 
@@ -50,9 +55,15 @@ def diag_embed(x: T, offset: int = 0, axis1: int = -2, axis2: int = -1) -> T:
     require("diag_embed", x.ndim > 0, "'x' is 0-d", "at least one axis")
     first, second = distinct_axes("diag_embed", axis1, axis2, x.ndim + 1)
     *lead, length = x.shape
-    n = length.__index__() + abs(offset)
-    begin, end, step = _slice(n, n, offset)
+    n = length + abs(offset)
     none, full, ones = (0,) * len(lead), tuple(lead), (1,) * len(lead)
+    if not is_static((n,)):
+        row = meta.arange(0, n, 1, "int64", x.device)
+        values = meta.pad(x, (*none, *none, *((0, offset) if offset >= 0 else (-offset, 0))))
+        on_diagonal = meta.equal(meta.expand_dims(row + offset, 1), row)
+        matrices: Any = meta.where(on_diagonal, meta.expand_dims(values, -1), 0)
+        return meta.moveaxis(matrices, (-2, -1), (first, second))
+    begin, end, step = _slice(n, n, offset)
     flat = meta.strided_slice_dx(x, (*lead, n * n), (*none, begin), (*full, end), (*ones, step))
     return meta.moveaxis(meta.reshape(flat, (*lead, n, n)), (-2, -1), (first, second))
 

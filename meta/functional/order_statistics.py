@@ -116,12 +116,8 @@ def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Ten
     require("mode", size > 0, f"axis {axis} of shape {rules.show(x.shape)} has no elements", "at least one")
     order = meta.argsort(x, axis)
     ordered = meta.gather(x, axis, order)
-    whole = (slice(None),) * axis
-    differ = meta.not_equal(ordered[(*whole, slice(1, None))], ordered[(*whole, slice(0, -1))])
     steps = meta.reshape(meta.arange(0, size, 1, "int64", x.device), [-1 if n == axis else 1 for n in range(x.ndim)])
-    widths = [0] * (2 * x.ndim)
-    widths[2 * axis] = 1
-    starts = meta.where(meta.pad(differ, widths, 0), steps, 0)
+    starts = meta.where(meta.not_equal(ordered, meta.roll(ordered, 1, axis)), steps, 0)  # of runs; the first is at 0
     lengths = (
         steps - meta.cummax(starts, axis)[0]
     )  # of the run that ends here, less 1: the longest one ends at its peak

@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 
 import meta
+from meta.autograd import vjp
 from meta.errors import (
     ArgumentError,
     MetaError,
@@ -64,6 +65,21 @@ SLICES: dict[str, Any] = {
 
 def test_slices() -> None:
     _agrees({name: lambda x, i=index: x[i] for name, index in SLICES.items()}, (6, 3, 2, 1, 0))
+
+
+def test_modes_and_diagonals() -> None:
+    functions: dict[str, Function] = {
+        "mode": lambda x: meta.mode(meta.round(3 * x), 0)[0],
+        "place of the mode": lambda x: meta.mode(meta.round(3 * x), 0, True)[1],
+        **{f"diagonal {k}": lambda x, k=k: meta.diagonal(x, k) for k in (-3, -1, 0, 1, 5)},
+        "diagonal of the transpose": lambda x: meta.diagonal(x, 1, 1, 0),
+        **{f"diag {k}": lambda x, k=k: meta.diag(x[:, 0], k) for k in (-2, 0, 1)},
+        "diag_embed": lambda x: meta.diag_embed(x.T, 1, 0, 2),
+        "gradient": lambda x: vjp(lambda y: (meta.diagonal(y, 1) ** 2).sum() + meta.diag(y[:, 0]).sum(), x)[1](
+            meta.ones(())
+        )[0],
+    }
+    _agrees(functions, (6, 3, 2, 1))
 
 
 def test_bounds_that_are_sizes() -> None:
