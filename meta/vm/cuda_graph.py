@@ -83,10 +83,12 @@ def graph_call(machine: Machine, record: tracing.Record, source: Source, destina
     keys = first + len(record.state)
     moving = [i for i in range(first) if i not in overwritten]
     moving += range(keys, keys + len(record.random))
-    return GraphCall(machine.main, types, moving, destinations, Recorder(source.device, private_memory(source.choices)))
+    return GraphCall(
+        machine.main, types, moving, destinations, GraphRecorder(source.device, private_memory(source.choices))
+    )
 
 
-class Recorder:
+class GraphRecorder:
     """Runs work on a stream of its own in private memory, which graphs keep, and records it.
 
     scopes: entered around the work, for libraries that allocate memory themselves.  refusal: why nothing more is
@@ -170,7 +172,7 @@ class GraphCall:
 
     def __init__(
         self, main: Callable[..., Any], types: Sequence[TensorType], moving: Sequence[int],
-        destinations: Destinations, recorder: Recorder,
+        destinations: Destinations, recorder: GraphRecorder,
     ) -> None:  # fmt: skip
         self._main = main
         self.on = on = recorder.on

@@ -92,7 +92,7 @@ def program(driver: Driver) -> graphs.GraphCall:
 
     kind = tensor_type((SIZE,), "float32", CPU)
     memory = Destinations((4 * SIZE,), (Destination(0, 0, (SIZE,), "float32"),), kernels=1)
-    return graphs.GraphCall(main, [kind] * 3, [0], memory, graphs.Recorder(CPU, []))
+    return graphs.GraphCall(main, [kind] * 3, [0], memory, graphs.GraphRecorder(CPU, []))
 
 
 def aligned(value: float) -> Any:

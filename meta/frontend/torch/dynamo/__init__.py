@@ -12,6 +12,8 @@ writes     the writes that end a graph
 targets    what nodes call
 foreign    operators that torch runs inside of a program
 call       the call of a program with torch tensors
+roles      what CUDA graphs do with inputs and results
+recorded   calls as CUDA graphs
 outputs    what a call returns
 report     what became of each graph
 """

@@ -79,7 +79,8 @@ def _parameter_names(module: GraphModule) -> list[str]:
     context = TracingContext.try_get()
     facts = context.fw_metadata if context is not None else None
     if facts is not None:
-        facts.bw_donated_idxs = []  # programs leave what they read, so `backward(retain_graph=True)` may follow
+        # Programs leave what they read, so that `backward(retain_graph=True)` may follow.
+        setattr(facts, "bw_donated_idxs", [])  # noqa: B010  # torch reads it
     placeholders = [node.name for node in module.graph.nodes if node.op == "placeholder"]
     return [placeholders[i] for i in facts.static_input_indices if i < len(placeholders)] if facts is not None else []
 

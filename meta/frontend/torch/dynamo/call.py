@@ -34,7 +34,7 @@ from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
 from meta.frontend.torch.errors import IndexRangeError
 from meta.ir.type import TensorType, leaf_types
 from meta.modes import scoped
-from meta.vm.cuda_graph import Recorder
+from meta.vm.cuda_graph import GraphRecorder
 from meta.vm.executor import compile_record
 from meta.vm.lower.choose import private_memory
 from meta.vm.lower.python_errors import reraise
@@ -253,9 +253,9 @@ def has_graphs(device: Device) -> bool:
     return device.kind == "cuda"
 
 
-def recorder_of(program: Program) -> Recorder:
+def recorder_of(program: Program) -> GraphRecorder:
     """What records the calls of a program."""
-    return Recorder(program.source.device, private_memory(program.source.choices))
+    return GraphRecorder(program.source.device, private_memory(program.source.choices))
 
 
 def _recorded_call(recorded: RecordedCalls, getters: Sequence[Callable[[Any], Any]]) -> Run:

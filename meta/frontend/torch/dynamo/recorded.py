@@ -30,7 +30,7 @@ from meta.frontend.torch.dynamo.results import GraphResult
 from meta.frontend.torch.dynamo.roles import Roles
 from meta.frontend.torch.dynamo.shapes import inverse
 from meta.ir.type import TensorType
-from meta.vm.cuda_graph import MAX_RECORDINGS, WARM_UP_CALLS, Recorder, remember
+from meta.vm.cuda_graph import MAX_RECORDINGS, WARM_UP_CALLS, GraphRecorder, remember
 from meta.vm.plan.allocations import Destination, Destinations
 from meta.vm.program import Program
 from meta.vm.runner import unpacker
@@ -103,7 +103,7 @@ class RecordedCalls:
     their numbers, and the saved ones by number + count of results."""
 
     def __init__(
-        self, program: Program, converted: Converted, roles: Roles, recorder: Recorder, sources: Mapping[str, str],
+        self, program: Program, converted: Converted, roles: Roles, recorder: GraphRecorder, sources: Mapping[str, str],
         prepare: Callable[[Values], tuple[list[Any], bool]], write_back: Callable[[Values, Sequence[Any]], None],
         device: Device,
     ) -> None:  # fmt: skip
