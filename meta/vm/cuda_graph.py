@@ -59,20 +59,17 @@ def forget_recordings() -> None:
         call.forget()
 
 
-def repays(copied: int, kernels: int) -> bool:
+def repays(source: Source, destinations: Destinations, copied: int | None = None) -> bool:
     """Whether starting all kernels at once saves more than copying arguments and results costs.
 
-    copied: the bytes of the arguments and results that are copied in every call."""
-    return copied < kernels * limits.COPIED_BYTES_PER_KERNEL
-
-
-def copied_bytes(source: Source) -> int:
-    """The bytes that calls of a program copy into its memory and out of it: everything but its state."""
-    in_place = set(source.mutates.values())
-    first = len(source.main.params) - len(source.constants)
-    inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in in_place]
-    types = [t for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static]
-    return sum(int(t.nbytes) for t in types)
+    copied: the bytes that are copied in every call, None for everything but the state of the program."""
+    if copied is None:
+        in_place = set(source.mutates.values())
+        first = len(source.main.params) - len(source.constants)
+        inputs = [p.type for i, p in enumerate(source.main.params[:first]) if i not in in_place]
+        types = [t for t in (*inputs, *output_types(source)) if isinstance(t, TensorType) and t.is_static]
+        copied = sum(int(t.nbytes) for t in types)
+    return copied < destinations.kernels * limits.COPIED_BYTES_PER_KERNEL
 
 
 def graph_call(machine: Machine, record: tracing.Record, source: Source, destinations: Destinations) -> GraphCall:
@@ -89,7 +86,7 @@ def graph_call(machine: Machine, record: tracing.Record, source: Source, destina
 
 
 class GraphRecorder:
-    """Runs work on a stream of its own in private memory, which graphs keep, and records it.
+    """Runs work on a side stream, with allocations from a private pool, and records it as CUDA graphs.
 
     scopes: entered around the work, for libraries that allocate memory themselves.  refusal: why nothing more is
     recorded, "" while it may be."""

@@ -34,7 +34,7 @@ from meta.vm.arguments import (
 )
 from meta.vm.build.executables import load
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
-from meta.vm.lower.choose import Source, output_types, prepare
+from meta.vm.lower.choose import output_types, prepare
 from meta.vm.program import Program
 from meta.vm.ranks import COLLECTIVES, LastProgram, agree_on
 from meta.vm.runner import (
@@ -87,7 +87,7 @@ class Executor(Generic[P, R]):
         self._signature: inspect.Signature | None = None
         self._lock = new_lock("program")
         self._revision = tracing.revision()
-        self._copied_bytes: Callable[[Source], int] | None = None
+        self._copied_bytes: int | None = None
         self._last_program: LastProgram | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
@@ -304,8 +304,7 @@ class Executor(Generic[P, R]):
         if loaded.destinations is not None:
             from meta.vm import cuda_graph
 
-            copied = (self._copied_bytes or cuda_graph.copied_bytes)(source)
-            if not cuda_graph.repays(copied, loaded.destinations.kernels):
+            if not cuda_graph.repays(source, loaded.destinations, self._copied_bytes):
                 loaded = load(source, fuse=self.fuse)
             elif self._copied_bytes is None:
                 machine = Machine(loaded.module, source)
@@ -332,7 +331,7 @@ def _reports() -> Any:
 
 def compile_record(
     record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
-    memory_budget: int | str | None = None, copied_bytes: Callable[[Source], int] | None = None,
+    memory_budget: int | str | None = None, copied_bytes: int | None = None,
 ) -> Program:  # fmt: skip
     """The program of a record, for callers that pass raw tensors to it: `program.machine.main`. The arguments are the
     same as for `compile`.
@@ -342,7 +341,7 @@ def compile_record(
     budget, source = memory_budget, RecordSource(record)
     executor: Executor[..., Any] = compile(source, device, fuse=fuse, graphs=graphs, memory_budget=budget)
     executor._copied_bytes = copied_bytes
-    executor.graphs = graphs if copied_bytes is not None else executor.graphs
+    executor.graphs |= copied_bytes is not None
     return executor._compile(record, record.module)
 
 

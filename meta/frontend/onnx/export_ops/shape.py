@@ -115,6 +115,8 @@ def roll(call: OnnxSite, x: str, shift: tuple[int, ...], axis: tuple[int, ...]) 
         size = call.result.shape[a]
         counted = maximum(size, 1)
         cut = -distance % counted if distance <= 0 else counted - distance % counted
+        if cut in (0, counted):
+            continue
         tail, head = (_slice(call, x, [b], [e], [a % call.result.ndim], [1]) for b, e in ((cut, _END), (0, cut)))
         x = call.node("Concat", tail, head, axis=a)
     return x if shift else call.node("Identity", x)

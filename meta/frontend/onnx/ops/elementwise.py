@@ -72,7 +72,7 @@ def _divide(a: Any, b: Any) -> Any:
 def _divided(a: Any, b: Any) -> Any:
     if a.dtype.kind not in "iuO":
         return np.divide(a, b)
-    if any(divisor == 0 for divisor in b.flat):
+    if np.any(b == 0):
         raise TypeInferenceError("Div", "a known divisor is 0", "another number")
     if a.dtype == object or b.dtype == object:
         return np.frompyfunc(truncated_quotient, 2, 1)(a, b)

@@ -28,7 +28,7 @@ from meta.frontend.torch.dynamo.outputs import getter, receiver, returned
 from meta.frontend.torch.dynamo.recorded import RecordedCalls
 from meta.frontend.torch.dynamo.report import GraphReport
 from meta.frontend.torch.dynamo.results import Order
-from meta.frontend.torch.dynamo.roles import Passed, Roles, roles_of
+from meta.frontend.torch.dynamo.roles import Passed, roles_of
 from meta.frontend.torch.dynamo.shapes import NeedsSizes, NeedsTorch, Sizes, inverse, plain_symbol, symbols_of
 from meta.frontend.torch.dynamo.split import dependent_nodes, split_graph
 from meta.frontend.torch.errors import IndexRangeError
@@ -100,8 +100,7 @@ class _Builder:
             converted = self._converted(sizes, symbols)
             self.options.refuse(self.kind, converted.fallbacks)
             checked = self.kind != "backward"  # the forward graph had the same indices
-            roles = roles_of(self.module, self.kind, converted, self.passed)
-            run = _program(converted, self.sources, self.options, roles, checked=checked)
+            run = _program(self, converted, checked=checked)
         except MetaError as error:
             if isinstance(error, NotSupportedError) and error.subject == "torch.compile":
                 raise
@@ -193,23 +192,25 @@ def _symbols(module: GraphModule, names: Sequence[str]) -> tuple[Any, ...]:
 # --- programs --------------------------------------------------------------------------------------------------------
 
 
-def _program(converted: Converted, sources: Mapping[str, str], options: Options, roles: Roles, *, checked: bool) -> Run:
+def _program(builder: _Builder, converted: Converted, *, checked: bool) -> Run:
     """The call of a program.
 
     checked: whether indices out of range raise errors, as in torch; on CUDA, where torch ends the process, never."""
+    sources, options = builder.sources, builder.options
     getters = [getter(each, sources) for each in converted.outputs]
     if not converted.record.main.body.results:  # nothing is computed or written
         return lambda args: returned(getters, _drain(args))
     device = _device(converted)
+    roles = roles_of(builder.module, builder.kind, converted, builder.passed)
     graphs = options.graphs and not converted.random and has_graphs(device)
+    copied = roles.copied_bytes(converted) if graphs else None
     with scoped("checks_positions", checked and device.kind == "cpu"):
         program = options.compiled(
-            lambda: compile_record(
-                converted.record, device, fuse=options.fuse, graphs=graphs, copied_bytes=roles.copied_bytes(converted)
-            )
+            lambda: compile_record(converted.record, device, fuse=options.fuse, graphs=graphs, copied_bytes=copied)
         )
     prepare, write_back = _preparer(converted, sources, device), _writer(converted)
     if program.loaded.destinations is not None:
+        builder.passed.kept.update(roles.kept)
         recorder = recorder_of(program)
         recorded = RecordedCalls(program, converted, roles, recorder, sources, prepare, write_back, device)
         return _recorded_call(recorded, [getter(each, sources) for each in roles.outputs])
@@ -322,9 +323,8 @@ def _preparer(
 ) -> Callable[[list[Any]], tuple[list[Any], bool]]:
     """The arguments of a call -> the inputs of the program: compact tensors, those for sizes last; and whether any of
     them is another tensor than the argument."""
-    aligned = (
-        range(len(converted.inputs)) if device.kind == "cuda" else ()
-    )  # kernels of GPUs read several elements at once
+    # Kernels of GPUs read several elements at once.
+    aligned = range(len(converted.inputs)) if device.kind == "cuda" else ()
     positions = [each.position for each in converted.inputs]
     special: list[tuple[int, Callable[[torch.Tensor], torch.Tensor]]] = []
     for i, each in enumerate(converted.inputs):

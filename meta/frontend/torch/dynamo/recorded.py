@@ -16,6 +16,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from math import prod
 from typing import Any
 
 import torch
@@ -24,14 +25,14 @@ from meta.backend.memory.allocation import ALIGNMENT
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.frontend.torch.dynamo.convert import Converted
-from meta.frontend.torch.dynamo.memory import Layout, allocator, fill
+from meta.frontend.torch.dynamo.memory import allocator, fill
 from meta.frontend.torch.dynamo.outputs import as_torch, shared_results
 from meta.frontend.torch.dynamo.results import GraphResult
 from meta.frontend.torch.dynamo.roles import Roles
 from meta.frontend.torch.dynamo.shapes import inverse
 from meta.ir.type import TensorType
 from meta.vm.cuda_graph import MAX_RECORDINGS, WARM_UP_CALLS, GraphRecorder, remember
-from meta.vm.plan.allocations import Destination, Destinations
+from meta.vm.plan.allocations import Destinations
 from meta.vm.program import Program
 from meta.vm.runner import unpacker
 
@@ -41,25 +42,22 @@ Values = list[Any]
 MEMORIES = 3
 """Most memories of results of one program: two passes before a backward pass, as of siamese networks, need two, and
 gradients that are kept while new ones are added to them as many."""
-
-
 MAX_PLACES = 2
 """Most addresses of a parameter before it is copied in every call."""
 
 
 @dataclass(slots=True)
 class _Target:
-    """A result in memory of its own: as a kernel writes it, and as torch has it."""
+    """Memory of one result. written: the tensor that a kernel fills.  seen: the same memory as torch lays it out."""
 
     written: Any
     seen: torch.Tensor
 
     @staticmethod
-    def of(place: Destination, shape: Sequence[int], device: str, result: GraphResult) -> _Target:
-        """place: what a kernel writes.  shape: of the result."""
-        memory = torch.empty(place.shape, dtype=_dtype(place.dtype), device=device)
+    def of(memory: torch.Tensor, shape: Sequence[int], result: GraphResult) -> _Target:
+        """memory: at the start of its storage.  shape: of the result in the program."""
         view = _as_result(memory.view(tuple(shape)), result)
-        seen = torch.empty(0, dtype=view.dtype, device=device)  # no view for autograd
+        seen = torch.empty(0, dtype=view.dtype, device=memory.device)  # autograd refuses to write to some views
         seen.set_(memory.untyped_storage(), 0, tuple(view.shape), view.stride())
         return _Target(tvm.from_dlpack(memory), seen)
 
@@ -182,7 +180,9 @@ class RecordedCalls:
         """A call that is not recorded yet."""
         self.calls += 1
         inputs, _ = self.prepare(values)
-        if self.places is None or self.calls <= WARM_UP_CALLS or self.recorder.refusal:
+        if self.recorder.refusal:
+            return self._run_kernels(values, inputs, stream)
+        if self.places is None or self.calls <= WARM_UP_CALLS:
             self.seen.add(addresses)
             return self._run_kernels(values, inputs, stream)
         if self._moved(inputs, addresses):
@@ -210,7 +210,7 @@ class RecordedCalls:
     def _run_kernels(self, values: Values, inputs: list[Any], stream: int) -> dict[int, torch.Tensor]:
         """A call kernel by kernel, into new tensors."""
         if self.places is None:
-            raw, targets = self.recorder.run(lambda: self._first(inputs), stream)
+            raw, targets = self._first(inputs, stream)
         else:
             targets = {r: self._target(r) for r in self.places.targets}
             raw = self.recorder.run(lambda: self._called(inputs, targets), stream)
@@ -236,12 +236,12 @@ class RecordedCalls:
 
     # --- memory ------------------------------------------------------------------------------------------------------
 
-    def _first(self, inputs: Sequence[Any]) -> tuple[list[Any], dict[int, _Target]]:
-        """The first call, which shows where results are."""
+    def _first(self, inputs: Sequence[Any], stream: int) -> tuple[list[Any], dict[int, _Target]]:
+        """The first call, which shows where results are. The private pool, which frees nothing, has none of them."""
         tensors, sizes = self.destinations.tensors, self.destinations.storages
         storages = [torch.empty(max(size, 1), dtype=torch.uint8, device=self.device) for size in sizes]
         views = [_view(storages[t.storage], t.offset, t.shape, t.dtype) for t in tensors]
-        raw = self._main(inputs, map(tvm.from_dlpack, views))
+        raw = self.recorder.run(lambda: self._main(inputs, map(tvm.from_dlpack, views)), stream)
         users = Counter(t.storage for t in tensors)
         alone = {views[k].data_ptr(): k for k, t in enumerate(tensors) if users[t.storage] == 1 and views[k].numel()}
         places = _Places()
@@ -250,7 +250,7 @@ class RecordedCalls:
             k = alone.pop(x.data_ptr(), None)
             if k is not None and r not in self.shared and result.elements is None:
                 places.targets[r] = k, tuple(map(int, x.shape))
-                found[r] = _Target(None, _as_result(views[k].view(places.targets[r][1]), result))
+                found[r] = _Target.of(views[k], places.targets[r][1], result)
         own = {tensors[k].storage for k, _ in places.targets.values()}
         places.others = {k: tvm.from_dlpack(views[k]) for k, t in enumerate(tensors) if t.storage not in own}
         self.places = places
@@ -259,7 +259,9 @@ class RecordedCalls:
     def _target(self, r: int) -> _Target:
         assert self.places is not None
         k, shape = self.places.targets[r]
-        return _Target.of(self.destinations.tensors[k], shape, self.device, self.converted.results[r])
+        place = self.destinations.tensors[k]
+        memory = torch.empty(place.shape, dtype=_dtype(place.dtype), device=self.device)
+        return _Target.of(memory, shape, self.converted.results[r])
 
     def _called(self, inputs: Sequence[Any], targets: Mapping[int, _Target]) -> list[Any]:
         assert self.places is not None
@@ -317,9 +319,7 @@ def _dtype(name: str) -> torch.dtype:
 
 def _view(storage: torch.Tensor, offset: int, shape: Sequence[int], dtype: str) -> torch.Tensor:
     kind = _dtype(dtype)
-    strides = Layout.compact(torch.empty(tuple(shape), dtype=kind, device="meta"), None).strides
-    empty = torch.empty(0, dtype=kind, device=storage.device)
-    return empty.set_(storage.untyped_storage(), offset // kind.itemsize, tuple(shape), strides)
+    return storage[offset : offset + prod(shape) * kind.itemsize].view(kind).view(tuple(shape))
 
 
 def _as_result(x: torch.Tensor, result: GraphResult) -> torch.Tensor:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch.fx import GraphModule, Node
@@ -14,9 +14,6 @@ from meta.frontend.torch.dynamo.layouts import saved_places
 from meta.frontend.torch.dynamo.results import Order, Output
 from meta.frontend.torch.dynamo.shapes import is_dense
 from meta.ir.type import TensorType, leaf_types
-
-if TYPE_CHECKING:
-    from meta.vm.lower.choose import Source
 
 
 @dataclass(slots=True)
@@ -45,6 +42,7 @@ class Roles:
         program keeps.
     saved: the results that the backward graph reads.  visible: the results that callers get.
     are_lent: whether callers get the memory itself, as of gradients, or copies.
+    kept: the names of saved values whose memory stays the same.
     outputs: of the graph; saved results come after all results."""
 
     in_place: Collection[int]
@@ -52,24 +50,21 @@ class Roles:
     saved: Collection[int]
     visible: Collection[int]
     are_lent: bool
+    kept: Collection[str]
     outputs: Sequence[Output]
 
-    def copied_bytes(self, converted: Converted) -> Callable[[Source], int]:
-        """A function of the program: the bytes that a call copies."""
-
-        def count(_: Source) -> int:
-            main = converted.record.main
-            moved = [p.type for i, p in enumerate(main.params) if i not in self.in_place]
-            visible = [] if self.are_lent else [converted.returned.index(i) for i in self.visible]
-            results = [main.body.results[i].type for i in visible]
-            leaves = [leaf for kind in (*moved, *results) for leaf in leaf_types(kind)]
-            return sum(int(t.nbytes) for t in leaves if isinstance(t, TensorType) and t.is_static)
-
-        return count
+    def copied_bytes(self, converted: Converted) -> int:
+        """The bytes that a call copies, of a program that returns all results."""
+        main = converted.record.main
+        moved = [p.type for i, p in enumerate(main.params) if i not in self.in_place]
+        visible = [] if self.are_lent else [converted.returned.index(i) for i in self.visible]
+        results = [main.body.results[i].type for i in visible]
+        leaves = [leaf for kind in (*moved, *results) for leaf in leaf_types(kind)]
+        return sum(int(t.nbytes) for t in leaves if isinstance(t, TensorType) and t.is_static)
 
 
 def roles_of(module: GraphModule, kind: str, converted: Converted, passed: Passed) -> Roles:
-    """The roles in a graph of a kind ("inference", "forward" or "backward"); a forward graph notes what it keeps."""
+    """The roles in a graph of a kind ("inference", "forward" or "backward")."""
     placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
     result: Any = module.graph.output_node().args[0]
     nodes: Sequence[Any] = result if isinstance(result, (tuple, list)) else [result]
@@ -83,17 +78,20 @@ def roles_of(module: GraphModule, kind: str, converted: Converted, passed: Passe
     positions = [
         (j, output.position - count) for j, output in enumerate(converted.outputs) if output.position is not None
     ]
-    saved = {r for j, r in positions if j in places and r >= 0}
+    saved = {j: r for j, r in positions if j in places and (r >= 0 or placeholders[r].name in passed.stable)}
     outputs = list(converted.outputs)
-    for j, r in positions:
-        if j in places and r >= 0:
+    for j, r in saved.items():
+        if r >= 0:
             outputs[j] = replace(outputs[j], position=count + results + r)
-        if j in places and isinstance(nodes[j], Node) and (r >= 0 or placeholders[r + count].name in passed.stable):
-            passed.kept.add(nodes[j].name)
     return Roles(
-        in_place, {i for i in in_place if own[i].name in passed.kept}, sorted(saved),
-        sorted({r for j, r in positions if j not in places and r >= 0}), kind == "backward", outputs,
-    )  # fmt: skip
+        in_place,
+        fixed={i for i in in_place if own[i].name in passed.kept},
+        saved=sorted({r for r in saved.values() if r >= 0}),
+        visible=sorted({r for j, r in positions if j not in places and r >= 0}),
+        are_lent=kind == "backward",
+        kept={nodes[j].name for j in saved},
+        outputs=outputs,
+    )
 
 
 def _is_compact(node: Node, passed: Passed) -> bool:

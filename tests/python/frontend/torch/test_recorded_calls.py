@@ -199,6 +199,35 @@ def test_what_was_saved_and_is_held_is_not_overwritten(recorders: list[Recorder]
     assert all(torch.equal(x, before) for x, before in held)
 
 
+def test_results_may_be_written_with_gradients(recorders: list[Recorder]) -> None:
+    """No result is a view for autograd, which would refuse that, in calls that are recorded and others."""
+    weight = torch.ones(6, 4, requires_grad=True)
+    run: Any = torch.compile(lambda x: (x @ weight).reshape(2, 2, 4), backend=compile_backend)
+    for _ in range(6):
+        y = run(torch.ones(4, 6))
+        y.mul_(2.0)
+        torch.testing.assert_close(y.detach(), torch.full((2, 2, 4), 12.0))
+        (gradient,) = torch.autograd.grad(y.sum(), weight)
+        torch.testing.assert_close(gradient, torch.full((6, 4), 8.0))
+
+
+def test_calls_that_cannot_be_recorded_remember_no_addresses(
+    recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Recorder, "refusal", "a kernel refuses")
+    made: list[RecordedCalls] = []
+    arrange = RecordedCalls._arrange
+    monkeypatch.setattr(RecordedCalls, "_arrange", lambda self: (made.append(self), arrange(self)))
+    model = nn.Linear(6, 8)
+    run: Any = torch.compile(model, backend=compile_backend)
+    old = []
+    for _ in range(12):
+        old.append(model.weight.data)
+        model.weight.data = model.weight.data.clone()
+        run(torch.randn(4, 6))
+    assert len(made[0].seen) <= 2
+
+
 def test_arguments_that_are_written_change(recorders: list[Recorder]) -> None:
     def update(x: torch.Tensor, y: torch.Tensor) -> torch.Tensor:
         x.add_(y)
@@ -240,7 +269,7 @@ def test_misaligned_parameters_are_copied(recorders: list[Recorder]) -> None:
     assert recorders[0].launches >= 3
 
 
-def test_what_is_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_is_read_in_place(recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch) -> None:
     """Parameters and buffers, and in the backward program what the forward program keeps."""
     shapes: list[list[list[int]]] = []
 
@@ -257,3 +286,21 @@ def test_what_is_read_in_place(monkeypatch: pytest.MonkeyPatch) -> None:
     fast(torch.randn(5, 4, requires_grad=True)).sum().backward()
     assert shapes[0] == [[2], [2], [2, 3], [3], [3, 4]]
     assert shapes[1] == [[2], [2, 3], [3, 4], [5, 3]]
+
+
+def test_what_a_forward_pass_saves_is_copied_if_it_is_not_recorded(
+    recorders: list[Recorder], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its memory is elsewhere in every call, as of a pass with dropout."""
+    known: list[set[str]] = []
+    plain = calls.roles_of
+
+    def roles_of(module: Any, kind: str, converted: Any, passed: Any) -> Any:
+        known.append(set(passed.kept))
+        return plain(module, kind, converted, passed)
+
+    monkeypatch.setattr(calls, "roles_of", roles_of)
+    weight = torch.ones(6, 4, requires_grad=True)
+    run: Any = torch.compile(lambda x: nn.functional.dropout(torch.tanh(x @ weight), 0.5), backend=compile_backend)
+    run(torch.ones(4, 6)).sum().backward()
+    assert known == [set(), set()]
