@@ -197,6 +197,8 @@ FORMULAS: dict[str, Any] = {
     "layer_norm_dwb": {'x': 'layer_norm_dx(x, dz.0, dy, axis, eps)', 'dy': 'layer_norm(x, dz.0, dz.1, axis, eps)'},
     "layer_norm_dx": {'x': 'layer_norm_dx_dx', 'scale': 'parameter_grad(dy * layer_norm_dx(x, None, dz, axis, eps), scale, axis)', 'dy': 'fit(scaled(layer_norm_dx(x, None, dz, axis, eps), scale, axis), dy)'},
     "layer_norm_dxwb": {'x, scale, dy': 'layer_norm_dxwb_grad'},
+    "layer_norm_train": {'x, scale, bias': 'layer_norm_train_grad'},
+    "layer_norm_train_dxwb": {'dy, x, scale, mean, invstd': 'layer_norm_train_dxwb_grad'},
     "rms_norm": {'where': {'v': 'widen(x)', 'r': 'rsqrt(mean(v * v, axis, True) + eps)', 'n': 'v * r', 'g': 'scaled(widen(dy), scale, axis)'}, 'x': 'fit(r * (g - n * mean(g * n, axis, True)), x)', 'scale': 'parameter_grad(widen(dy) * n, scale, axis)'},
     "adagrad": 'not_implemented: it updates its arguments in place',
     "adam": 'not_implemented: it updates its arguments in place',

@@ -148,7 +148,7 @@ DISPATCH = (
     ('cudnn', 'cuda', '*softmax_dx', 'elements in columns', 0, 0, 'sm_90, 2026-11-21', '', False),
     ('cudnn', 'cuda', '*softmax_dx', 'elements per row', 0, 512, 'sm_90, 2026-11-21', '', False),
     ('cudnn', 'cuda', '*softmax_dx', 'elements in rows', 1048576, None, 'sm_90, 2026-11-21', '', False),
-    ('cudnn', 'cuda', 'layer_norm layer_norm_dx', 'elements of 16 bits', 0, 0, 'sm_90, 2026-11-21', '', False),
+    ('cudnn', 'cuda', 'layer_norm layer_norm_dx layer_norm_train', 'elements of 16 bits', 0, 0, 'sm_90, 2026-11-21', '', False),
     ('cudnn', 'cuda', 'layer_norm', 'elements', 2097152, 16777215, 'sm_90, 2026-11-21', '', False),
     ('cudnn', 'cuda', 'layer_norm_dx', 'elements', 4194304, None, 'sm_90, 2026-11-21', '', False),
     ('cudnn', 'cuda', 'layer_norm_dwb', 'elements', 32768, None, 'sm_90, 2026-11-21', '', False),

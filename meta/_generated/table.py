@@ -193,6 +193,8 @@ FAMILIES: dict[str, str] = {
     "layer_norm_dwb": "norm",
     "layer_norm_dx": "norm",
     "layer_norm_dxwb": "norm",
+    "layer_norm_train": "norm",
+    "layer_norm_train_dxwb": "norm",
     "rms_norm": "norm",
     "adagrad": "optimizer",
     "adam": "optimizer",

@@ -1,7 +1,10 @@
-"""Gradients that a library computes in one call.
+"""Gradients that a library computes in one call, from the statistics of the forward pass where it is in the program.
 
 dx = layer_norm_dx(x, scale, dy)
 dscale, dbias = layer_norm_dwb(x, dy)      =>      dx, dscale, dbias = layer_norm_dxwb(x, scale, dy)
+
+y = layer_norm(x, scale, bias)             =>      y, mean, invstd = layer_norm_train(x, scale, bias)
+... both of the gradients                  =>      ... = layer_norm_train_dxwb(dy, x, scale, mean, invstd)
 """
 
 from __future__ import annotations
@@ -23,7 +26,8 @@ _Key = tuple[Any, ...]
 @function_pass("join_gradients", "layer_norm_dwb")
 def join_gradients(function: FunctionExpr) -> FunctionExpr:
     """Put layer_norm_dxwb in place of layer_norm_dx and layer_norm_dwb of the same operands, where the dialect that
-    runs it is a library's. Results stay the same up to rounding."""
+    runs it is a library's, and layer_norm_train_dxwb where the program has the forward pass. Results stay the same up
+    to rounding."""
     return rewrite(function, counted("join_gradients", by_op(_table(function))))
 
 
@@ -31,7 +35,19 @@ def _table(function: FunctionExpr) -> dict[str, Rule]:
     calls = [b.value for b in walk(function) if isinstance(b.value, Call)]
     sums = {_key(c) for c in calls if plain_call(c, "layer_norm_dwb")}
     scales = {_key(c): c.args[1] for c in calls if plain_call(c, "layer_norm_dx") and _key(c) in sums}
+    scales = {key: scale for key, scale in scales.items() if _is_by_library("layer_norm_dxwb", _args(key, scale))}
+    rows = {_rows(key) for key in scales}
+    statistics: dict[_Key, tuple[Var, Var]] = {}
     joined: dict[_Key, Var] = {}
+
+    def forward(binding: Binding, scope: Scope) -> Expr | None:
+        call = plain_call(binding.value, "layer_norm")
+        key: _Key = () if call is None else (call.args[0], *call.args[-2:])
+        if call is None or key not in rows:
+            return None
+        results = scope.call(get("layer_norm_train"), call.args)
+        statistics[key] = scope.get_item(results, 1), scope.get_item(results, 2)
+        return TupleGetItem(results, 0, binding.span)
 
     def gradients(call: Call, scope: Scope) -> Var | None:
         """The results of the call for all gradients, in scope; None where there is none."""
@@ -42,13 +58,15 @@ def _table(function: FunctionExpr) -> dict[str, Rule]:
         if existing is not None and scope.definition(existing) is not None:
             return existing
         scale = scales[key]
-        is_known = not isinstance(scale, Var) or scale in function.params or scope.definition(scale) is not None
-        x, dy, axis, eps = key
-        args = x, scale, dy, axis, eps
-        if not is_known or not _is_by_library(args):
+        if isinstance(scale, Var) and scale not in function.params and scope.definition(scale) is None:
             del scales[key]  # neither call of the pair is replaced
             return None
-        joined[key] = scope.call(get("layer_norm_dxwb"), args)
+        x, dy, axis, _ = key
+        moments = statistics.get(_rows(key), ())
+        if moments and all(scope.definition(m) is not None for m in moments):
+            joined[key] = scope.call(get("layer_norm_train_dxwb"), (dy, x, scale, *moments, axis))
+        else:
+            joined[key] = scope.call(get("layer_norm_dxwb"), _args(key, scale))
         return joined[key]
 
     def dx(binding: Binding, scope: Scope) -> Expr | None:
@@ -63,16 +81,27 @@ def _table(function: FunctionExpr) -> dict[str, Rule]:
             return None
         return Tuple((scope.get_item(joint, 1), scope.get_item(joint, 2)), binding.span)
 
-    return {"layer_norm_dx": dx, "layer_norm_dwb": dwb}
+    return {"layer_norm": forward, "layer_norm_dx": dx, "layer_norm_dwb": dwb}
 
 
 def _key(call: Call) -> _Key:
     return (call.args[0], *call.args[-3:])
 
 
-def _is_by_library(args: tuple[Any, ...]) -> bool:
+def _rows(key: _Key) -> _Key:
+    """What determines the statistics: x, the axes and eps."""
+    x, _, axis, eps = key
+    return x, axis, eps
+
+
+def _args(key: _Key, scale: Any) -> tuple[Any, ...]:
+    x, dy, axis, eps = key
+    return x, scale, dy, axis, eps
+
+
+def _is_by_library(name: str, args: tuple[Any, ...]) -> bool:
     """Whether a library computes all gradients of these operands in one call."""
-    op, types = get("layer_norm_dxwb"), arg_types(args)
+    op, types = get(name), arg_types(args)
     x: Any = types[0]
     if not x.is_static:
         return False

@@ -30,6 +30,15 @@ layer_norm_dwb = Schema("layer_norm_dwb", _X, DY, _AXES, _EPS)
 layer_norm_dxwb = Schema(
     "layer_norm_dxwb", _X, Arg("scale", OptionalTensor, doc="As in the forward operator."), DY, _AXES, _EPS
 )
+layer_norm_train_dxwb = Schema(
+    "layer_norm_train_dxwb",
+    DY,
+    _X,
+    Arg("scale", OptionalTensor, doc="As in the forward operator."),
+    Arg("mean", Tensor, doc="Mean of each row, from the forward operator."),
+    Arg("invstd", Tensor, doc="1 / sqrt(variance + eps) of each row, from the forward operator."),
+    _AXES,
+)
 batch_norm_train = Schema(
     "batch_norm_train",
     _X,

@@ -58,6 +58,16 @@ def _layer_norm_dxwb(needs: Any, x: Any, scale: Any, dy: Any, axis: Any, eps: An
     return (g0[0], g0[1], g0[2])
 
 
+def _layer_norm_train(needs: Any, x: Any, scale: Any, bias: Any, axis: Any, eps: Any, y_0: Any, y_1: Any, y_2: Any, dy_0: Any, dy_1: Any, dy_2: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.layer_norm_train_grad(x, scale, bias, axis, y_1, y_2, dy_0, dy_1, dy_2) if needs[0] or needs[1] or needs[2] else (None, None, None)
+    return (g0[0], g0[1], g0[2])
+
+
+def _layer_norm_train_dxwb(needs: Any, dy: Any, x: Any, scale: Any, mean: Any, invstd: Any, axis: Any, z_0: Any, z_1: Any, z_2: Any, dz_0: Any, dz_1: Any, dz_2: Any) -> tuple[Any, ...]:
+    g0 = grad_norm.layer_norm_train_dxwb_grad(dy, x, scale, mean, invstd, axis, dz_0, dz_1, dz_2) if needs[0] or needs[1] or needs[2] or needs[3] or needs[4] else (None, None, None, None, None)
+    return (g0[0], g0[1], g0[2], g0[3], g0[4])
+
+
 def _rms_norm(needs: Any, x: Any, scale: Any, axis: Any, eps: Any, y: Any, dy: Any) -> tuple[Any, ...]:
     v = grad_support.widen(x)
     r = meta.rsqrt(meta.add(meta.mean(meta.multiply(v, v), axis, True), eps))
@@ -76,5 +86,7 @@ add_rules([
     GradRule("layer_norm_dwb", _layer_norm_dwb, (0, 1), saved_args=frozenset({0, 1}), outputs=2, differentiable_outputs=frozenset({0, 1})),
     GradRule("layer_norm_dx", _layer_norm_dx, (0, 1, 2), saved_args=frozenset({0, 1, 2})),
     GradRule("layer_norm_dxwb", _layer_norm_dxwb, (0, 1, 2), saved_args=frozenset({0, 1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
+    GradRule("layer_norm_train", _layer_norm_train, (0, 1, 2), saved_args=frozenset({0, 1}), saved_outputs=frozenset({1, 2}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
+    GradRule("layer_norm_train_dxwb", _layer_norm_train_dxwb, (0, 1, 2, 3, 4), saved_args=frozenset({0, 1, 2, 3, 4}), outputs=3, differentiable_outputs=frozenset({0, 1, 2})),
     GradRule("rms_norm", _rms_norm, (0, 1), saved_args=frozenset({0, 1})),
 ])

@@ -298,6 +298,74 @@ def layer_norm_dxwb(
     return _y
 
 
+_s_layer_norm_train = state(get("layer_norm_train"))
+_r_layer_norm_train = _s_layer_norm_train.fast
+
+
+def layer_norm_train(
+    x: T,
+    scale: T | None = None,
+    bias: T | None = None,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+) -> tuple[T, T, T]:
+    """layer_norm, and what its gradient needs of each row: the mean, and 1 / sqrt(variance + eps). The normalised
+    axes of both have size 1; they are float32 if x is in half precision.
+    x: Input, floating.
+    scale: Multiplies the result; of the shape of the normalised axes.
+    bias: Added to the result; of the shape of the normalised axes.
+    axis: Axes that are normalised together.
+    eps: Added to the variance, or mean square.
+    """
+    if type(axis) is int:
+        axis = (axis,)
+    try:
+        run = _r_layer_norm_train[x._type, None if scale is None else scale._type, None if bias is None else bias._type, dumps(axis, 2), eps or repr(eps), eps.__class__]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_layer_norm_train, x, scale, bias, axis, eps)
+    _y = run(x, scale, bias)
+    if x._node is not None or (scale is not None and scale._node is not None) or (bias is not None and bias._node is not None):
+        return record("layer_norm_train", _y, (x, scale, bias, axis, eps))
+    return _y
+
+
+_s_layer_norm_train_dxwb = state(get("layer_norm_train_dxwb"))
+_r_layer_norm_train_dxwb = _s_layer_norm_train_dxwb.fast
+
+
+def layer_norm_train_dxwb(
+    dy: T,
+    x: T,
+    scale: T | None,
+    mean: T,
+    invstd: T,
+    axis: int | Sequence[Dim] = (-1,),
+) -> tuple[T, T, T]:
+    """Gradients of layer_norm_train with respect to x (also through mean and variance), scale and bias. The gradients
+    of scale and bias are float32 if x is in half precision.
+    dy: Gradient of the result.
+    x: Input, floating.
+    scale: As in the forward operator.
+    mean: Mean of each row, from the forward operator.
+    invstd: 1 / sqrt(variance + eps) of each row, from the forward operator.
+    axis: Axes that are normalised together.
+    """
+    if type(axis) is int:
+        axis = (axis,)
+    try:
+        run = _r_layer_norm_train_dxwb[dy._type, x._type, None if scale is None else scale._type, mean._type, invstd._type, dumps(axis, 2)]
+    except Exception:
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_layer_norm_train_dxwb, dy, x, scale, mean, invstd, axis)
+    _y = run(dy, x, scale, mean, invstd)
+    if dy._node is not None or x._node is not None or (scale is not None and scale._node is not None) or mean._node is not None or invstd._node is not None:
+        return record("layer_norm_train_dxwb", _y, (dy, x, scale, mean, invstd, axis))
+    return _y
+
+
 _s_rms_norm = state(get("rms_norm"))
 _r_rms_norm = _s_rms_norm.fast
 

@@ -1,8 +1,8 @@
 """Layer norm by nvidia-cudnn-frontend, over rows.
 
-cuDNN's backward kernel computes all three gradients from the statistics of the forward one. Our operators take x and
-recompute the statistics; those that return one or two of the gradients discard the others. Programs have one call for
-all three, see `meta.passes.join_gradients`."""
+cuDNN's backward kernel computes all three gradients from the statistics of the forward one, as layer_norm_train and
+its gradient do. Operators without statistics compute them again; those that return one or two of the gradients discard
+the others. Programs have one call for all three, see `meta.passes.join_gradients`."""
 
 from __future__ import annotations
 
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 X, SCALE, BIAS, Y, MEAN, INVSTD, DY, DX, DSCALE, DBIAS, EPS = range(1, 12)
 """Numbers of the tensors in a graph."""
 _DTYPES: Final = ("float32", "float16", "bfloat16")
+_PHASES: Final = {"layer_norm": ("infer",), "layer_norm_train": ("train",), "layer_norm_train_dxwb": ("backward",)}
+"""The graphs that an operator runs, where these are not "train" and "backward"."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +79,7 @@ def without_plan(call: CallInfo) -> str | None:
     if reason:
         return reason
     handle = handle_getter(call.device)()
-    phases = ("infer",) if call.op.name == "layer_norm" else ("train", "backward")
+    phases = _PHASES.get(call.op.name, ("train", "backward"))
     return next((s.refusal for p in phases if (s := plans.solve(problem(call, p), handle, _build_graph)).refusal), None)
 
 
@@ -111,7 +113,16 @@ def _build_graph(target: LayerNormProblem, handle: Handle) -> OperationGraph:
 
 def forward(call: CallInfo) -> Run:
     """`run(x, *parameters, y)`."""
-    target, args, current = problem(call, "infer"), call.bind(), handle_getter(call.device)
+    return _forward(call, "infer", (Y,))
+
+
+def train(call: CallInfo) -> Run:
+    """`run(x, *parameters, y, mean, invstd)`."""
+    return _forward(call, "train", (Y, MEAN, INVSTD))
+
+
+def _forward(call: CallInfo, phase: str, results: tuple[int, ...]) -> Run:
+    target, args, current = problem(call, phase), call.bind(), handle_getter(call.device)
     solution, eps = plans.solve(target, current(), _build_graph), ctypes.c_float(args["eps"])
     fixed = {EPS: ctypes.addressof(eps)}
     names: list[int] = []
@@ -122,9 +133,8 @@ def forward(call: CallInfo) -> Run:
             names.append(number)
 
     def run(x: Any, *rest: Any, _: Any = eps) -> None:
-        *parameters, y = rest
-        addresses = {number: t.data_ptr() for number, t in zip(names, parameters, strict=True)}
-        solution.run(current(), {X: x.data_ptr(), Y: y.data_ptr(), **addresses, **fixed})
+        addresses = {number: t.data_ptr() for number, t in zip((*names, *results), rest, strict=True)}
+        solution.run(current(), {X: x.data_ptr(), **addresses, **fixed})
 
     return run
 
@@ -163,6 +173,22 @@ class _LayerNormGradient:
         )
         gradients = {number: addresses[number] for number in (DX, DSCALE, DBIAS)}
         self.backward.run(handle, {X: x_address, SCALE: weights, DY: dy.data_ptr(), **statistics, **gradients})
+
+
+def train_dxwb(call: CallInfo) -> Run:
+    """`run(dy, x, scale if there is one, mean, invstd, dx, dscale, dbias)`."""
+    target, current = problem(call, "backward"), handle_getter(call.device)
+    solution = plans.solve(target, current(), _build_graph)
+    names, fixed = (DY, X, SCALE, MEAN, INVSTD, DX, DSCALE, DBIAS), dict[int, int]()
+    if call.bind()["scale"] is None:
+        fixed[SCALE] = constant_vector(1.0, target.columns, target.parameter, target.device).data_ptr()
+        names = tuple(n for n in names if n != SCALE)
+
+    def run(*tensors: Any) -> None:
+        addresses = {number: t.data_ptr() for number, t in zip(names, tensors, strict=True)}
+        solution.run(current(), {**addresses, **fixed})
+
+    return run
 
 
 def dx(call: CallInfo) -> Run:

@@ -106,6 +106,56 @@ def layer_norm_dxwb(x: TensorType, scale: TensorType | None, dy: TensorType, axi
     return TupleType((layer_norm_dx(x, scale, dy, axis, eps), *sums.fields))
 
 
+def _row_statistics(x: TensorType, axis: _Ints) -> TensorType:
+    """The type of one number for each row, whose axes stay with size 1."""
+    axes = rules.axis_indices(axis, x.ndim)
+    kept = tuple(1 if a in axes else d for a, d in enumerate(x.shape))
+    return x.with_shape(kept).with_dtype(accumulation_dtype(x.dtype))
+
+
+@declare(
+    "layer_norm_train",
+    schema=norm.over_rows("layer_norm_train", "scale", "bias"),
+    pattern="softmax",
+    amp="never",
+    outputs=("y", "mean", "invstd"),
+)
+def layer_norm_train(
+    x: TensorType, scale: TensorType | None, bias: TensorType | None, axis: _Ints, eps: float
+) -> TupleType:
+    """layer_norm, and what its gradient needs of each row: the mean, and 1 / sqrt(variance + eps). The normalised axes
+    of both have size 1; they are float32 if x is in half precision."""
+    shape = _normalised(x, axis)
+    for name, value in (("scale", scale), ("bias", bias)):
+        _parameter(name, value, x, shape, "the sizes of the normalised axes")
+    statistics = _row_statistics(x, axis)
+    return TupleType((x, statistics, statistics))
+
+
+@declare(
+    "layer_norm_train_dxwb",
+    schema=norm.layer_norm_train_dxwb,
+    pattern="opaque",
+    amp="never",
+    outputs=("dx", "dscale", "dbias"),
+)
+def layer_norm_train_dxwb(
+    dy: TensorType, x: TensorType, scale: TensorType | None, mean: TensorType, invstd: TensorType, axis: _Ints
+) -> TupleType:
+    """Gradients of layer_norm_train with respect to x (also through mean and variance), scale and bias. The gradients
+    of scale and bias are float32 if x is in half precision."""
+    shape = _normalised(x, axis)
+    _parameter("scale", scale, x, shape, "the sizes of the normalised axes")
+    rules.require_same_shape(dy=dy, x=x)
+    rules.require_same_dtype(dy=dy, x=x)
+    statistics = _row_statistics(x, axis)
+    for name, value in (("mean", mean), ("invstd", invstd)):
+        _parameter(name, value, x, statistics.shape, "one for each row")
+    rules.same_device(dy, x)
+    out = x.with_shape(shape).with_dtype(statistics.dtype)
+    return TupleType((x, out, out))
+
+
 def _channels(x: TensorType, axis: int) -> Shape:
     """The shape of a tensor with one element per channel."""
     rules.require_float("x", x)

@@ -54,6 +54,20 @@ def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float) -> tup
     return meta.layer_norm_dx(x, scale, dy, axis, eps), *meta.layer_norm_dwb(x, dy, axis, eps)
 
 
+@decomposition("layer_norm_train", wide=False)
+def layer_norm_train(x: Any, scale: Any, bias: Any, axis: _Ints, eps: float) -> tuple[Any, ...]:
+    wide, y = widen(x), meta.layer_norm(x, scale, bias, axis, eps)
+    return y, meta.mean(wide, axis, True), meta.rsqrt(meta.var(wide, axis, 0, True) + eps)
+
+
+@decomposition("layer_norm_train_dxwb")
+def layer_norm_train_dxwb(dy: Any, x: Any, scale: Any, mean: Any, invstd: Any, axis: _Ints) -> tuple[Any, ...]:
+    _, others = split_axes(axis, x.ndim)
+    normalised, g = (x - mean) * invstd, scaled(dy, scale, axis)
+    dx = invstd * (g - meta.mean(g, axis, True) - normalised * meta.mean(g * normalised, axis, True))
+    return dx, sum_over(dy * normalised, others), sum_over(dy, others)
+
+
 # --- of channels: x in the dtype of sums, everything after the sums elementwise --------------------------------------
 
 

@@ -76,6 +76,43 @@ def layer_norm_dxwb_grad(
     return fit(dx, x), parameter_grad(dy * u, scale, axis), fit(ddy, dy)
 
 
+def layer_norm_train_grad(
+    x: Tensor, scale: Tensor, bias: TensorType | None, axis: _Ints, y_1: Tensor, y_2: Tensor, dy_0: Tensor,
+    dy_1: Tensor | None, dy_2: Tensor | None,
+) -> tuple[Tensor, Tensor | None, Tensor | None]:  # fmt: skip
+    """Gradients with respect to x, scale and bias. The results y_1 (mean) and y_2 (invstd) have gradients in second
+    order only: d mean / dx = 1 / n, and d invstd / dx = -invstd^3 (x - mean) / n."""
+    dx, dscale, dbias = meta.layer_norm_train_dxwb(dy_0, x, scale, y_1, y_2, axis)
+    share = share_of(product(x.shape[a] for a in split_axes(axis, x.ndim)[0]), y_1)
+    if dy_1 is not None:
+        dx = dx + dy_1 * share
+    if dy_2 is not None:
+        dx = dx - (x - y_1) * (dy_2 * y_2 * y_2 * y_2 * share)
+    return fit(dx, x), _fit_parameter(dscale, scale), _fit_parameter(dbias, bias)
+
+
+def layer_norm_train_dxwb_grad(
+    dy: Tensor, x: Tensor, scale: Tensor | None, mean: Tensor, invstd: Tensor, axis: _Ints, dz_0: Tensor,
+    dz_1: Tensor, dz_2: Tensor,
+) -> tuple[Tensor, Tensor, Tensor | None, Tensor, Tensor]:  # fmt: skip
+    """Partial derivatives of L = <dz_0, dx> + <dz_1, dscale> + <dz_2, dbias>, where x' = (x - mean) r, g = scale * dy,
+    dx = r (g - mean(g) - x' mean(g x')), dscale = sum(dy x') and dbias = sum(dy)."""
+    axes, _ = split_axes(axis, x.ndim)
+    normalised, g = (x - mean) * invstd, scaled(dy, scale, axis)
+    through_x = _mean(dz_0 * normalised, axes)
+    to_g = invstd * (dz_0 - _mean(dz_0, axes) - normalised * through_x)
+    by_row = broadcast_parameter(dz_1, x.shape, axes)
+    to_normalised = dy * by_row - invstd * (dz_0 * _mean(g * normalised, axes) + g * through_x)
+    to_x = to_normalised * invstd
+    return (
+        fit(scaled(to_g, scale, axis) + normalised * by_row + broadcast_parameter(dz_2, x.shape, axes), dy),
+        fit(to_x, x),
+        parameter_grad(dy * to_g, scale, axis),
+        fit(-meta.sum(to_x, axes, True), mean),
+        fit(meta.sum((to_g * g + to_normalised * normalised) / invstd, axes, True), invstd),
+    )
+
+
 def _mean(value: Tensor, axes: _Ints) -> Tensor:
     return meta.mean(value, axes, True)
 

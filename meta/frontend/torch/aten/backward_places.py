@@ -8,7 +8,6 @@ from functools import reduce
 from typing import Any
 
 import meta
-from meta.dim import product
 from meta.dtype import accumulation_dtype, promote
 from meta.frontend.torch.aten._row import Rows, into
 from meta.frontend.torch.aten._values import in_dtype
@@ -138,20 +137,13 @@ def native_layer_norm_backward(
     grad_out: Any, input: Any, normalized_shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
     output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    """By the forward's moments, which carry its eps: the gradient of x is the gradient of a batch norm whose channels
-    are the rows. Mixed operands, as of a float32 norm under autocast, are computed in the widest dtype."""
+    """By the forward's statistics. Mixed operands are computed in the widest dtype."""
     if len({t.dtype for t in (grad_out, input, weight) if t is not None}) > 1:
-        operands = [t for t in (grad_out, input, mean, rstd, weight) if t is not None]
-        widest = reduce(promote, [t.dtype for t in operands])
-        grad_out, input, mean, rstd, *rest = (in_dtype(t, widest) for t in operands)
-        weight = rest[0] if rest else None
-    lead = tuple(range(input.ndim - len(normalized_shape)))
-    rows = (product(input.shape[a] for a in lead), product(normalized_shape))
-    scaled, x = (meta.reshape(t, rows) for t in (grad_out if weight is None else grad_out * weight, input))
-    dx, _, _ = meta.batch_norm_train_dxwb(scaled, x, None, meta.reshape(mean, (-1,)), meta.reshape(rstd, (-1,)), 0)
-    unit = grad_out * ((input - mean) * rstd)
-    dw, db = (meta.sum(t, lead) if lead else t for t in (unit, grad_out))
-    return _masked((meta.reshape(dx, input.shape), dw, db), output_mask)
+        widest = reduce(promote, [t.dtype for t in (grad_out, input, weight, mean, rstd) if t is not None])
+        grad_out, input = in_dtype(grad_out, widest), in_dtype(input, widest)
+        weight = None if weight is None else in_dtype(weight, widest)
+    axes = tuple(range(-len(normalized_shape), 0))
+    return _masked(meta.layer_norm_train_dxwb(grad_out, input, weight, mean, rstd, axes), output_mask)
 
 
 @into(ROWS)

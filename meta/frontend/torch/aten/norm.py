@@ -97,11 +97,9 @@ def _statistics(x: Any, *parameters: Any) -> str:
 @into(ROWS)
 def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
     """The result, and mean and reciprocal deviation of each row, which have no gradient."""
-    axes = _last(input, normalized_shape)
-    wide = meta.cast(_detached(input), accumulation_dtype(input.dtype))
-    mean, deviation = meta.mean(wide, axes, True), meta.rsqrt(meta.var(wide, axes, 0, True) + eps)
-    kind = _statistics(input, weight, bias)
-    return meta.layer_norm(input, weight, bias, axes, eps), meta.cast(mean, kind), meta.cast(deviation, kind)
+    kind, axes = _statistics(input, weight, bias), _last(input, normalized_shape)
+    y, *statistics = meta.layer_norm_train(input, weight, bias, axes, eps)
+    return y, *(meta.cast(_detached(statistic), kind) for statistic in statistics)
 
 
 @into(ROWS)

@@ -149,6 +149,11 @@ DIALECT.implement("batch_norm_train_dxwb", _backward, accepts=unsupported)
 DIALECT.implement("layer_norm", layer_norm.forward, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
 DIALECT.implement("layer_norm_dx", layer_norm.dx, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
 DIALECT.implement("layer_norm_dwb", layer_norm.dwb, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
+DIALECT.implement("layer_norm_train", layer_norm.train, accepts=layer_norm.unsuited, confirm=layer_norm.without_plan)
+DIALECT.implement(
+    "layer_norm_train_dxwb", layer_norm.train_dxwb, accepts=layer_norm.unsuited_gradients,
+    confirm=layer_norm.without_plan,
+)  # fmt: skip
 DIALECT.implement(
     "layer_norm_dxwb", layer_norm.dxwb, accepts=layer_norm.unsuited_gradients, confirm=layer_norm.without_plan
 )

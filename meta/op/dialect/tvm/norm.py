@@ -123,6 +123,50 @@ def layer_norm_dwb(x: Tensor, dy: Tensor, axis: Axes, eps: float, *, out: Outs) 
     return store_result(dscale, rest, out[0], "dscale"), store_result(dbias, rest, out[1], "dbias")
 
 
+@compute("layer_norm_train")
+def layer_norm_train(x: Tensor, scale: Any, bias: Any, axis: Axes, eps: float) -> Any:
+    axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype)
+    value, size = elements_of(x), count_elements(x, axes, dtype)
+    mean, squares = _moments(x, axes, dtype)
+    invstd = _inverse_deviation(squares, size, eps)
+
+    def element(*i: Expr) -> Expr:
+        normalised = (value(*i) - read_reduced(mean, axes, i)) * read_reduced(invstd, axes, i)
+        return cast(_scale_and_shift(normalised, scale, bias, axes, i, dtype), str(x.dtype))
+
+    return te.compute(x.shape, element, "layer_norm_train"), mean, invstd
+
+
+@compute("layer_norm_train_dxwb")
+def layer_norm_train_dxwb(
+    dy: Tensor, x: Tensor, scale: Any, mean: Tensor, invstd: Tensor, axis: Axes, *, out: Outs
+) -> Any:
+    axes, dtype = axes_of(axis, len(x.shape)), accumulation_dtype(x.dtype)
+    rest = tuple(a for a in range(len(x.shape)) if a not in axes)
+    value, grad, size = elements_of(x), elements_of(dy), count_elements(x, axes, dtype)
+
+    def by_row(statistic: Tensor, i: Sequence[Any]) -> Expr:
+        return cast(statistic(*(0 if a in axes else index for a, index in enumerate(i))), dtype)
+
+    def normalised(*i: Expr) -> Expr:
+        return (value(*i) - by_row(mean, i)) * by_row(invstd, i)
+
+    def scaled(*i: Expr) -> Expr:
+        return _scale_and_shift(grad(*i), scale, None, axes, i, dtype)
+
+    grad_sum = reduce_axes(x, axes, te.sum, scaled, "grad_sum")
+    projection = reduce_axes(x, axes, te.sum, lambda *i: scaled(*i) * normalised(*i), "projection")
+
+    def element(*i: Expr) -> Expr:
+        shares = (read_reduced(grad_sum, axes, i) + normalised(*i) * read_reduced(projection, axes, i)) / size
+        return cast(by_row(invstd, i) * (scaled(*i) - shares), str(x.dtype))
+
+    dscale = reduce_axes(x, rest, te.sum, lambda *i: grad(*i) * normalised(*i), "dscale_sum")
+    dbias = reduce_axes(x, rest, te.sum, grad, "dbias_sum")
+    stored = store_result(dscale, rest, out[1], "dscale"), store_result(dbias, rest, out[2], "dbias")
+    return te.compute(x.shape, element, "layer_norm_train_dx"), *stored
+
+
 @compute("layer_norm_dxwb")
 def layer_norm_dxwb(x: Tensor, scale: Any, dy: Tensor, axis: Axes, eps: float, *, out: Outs) -> Any:
     return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps, out=out[1:])

@@ -68,6 +68,24 @@ def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: Any = -1, eps: float = 1e
     return layer_norm_dx(x, scale, dy, axis, eps), *layer_norm_dwb(x, dy, axis, eps)
 
 
+def layer_norm_train(x: Any, scale: Any = None, bias: Any = None, axis: Any = -1, eps: float = 1e-5) -> Any:
+    value, axes = wide(x), positive(axis, x.ndim)
+    mean = value.mean(axes, keepdim=True)
+    invstd = 1 / torch.sqrt((value - mean).square().mean(axes, keepdim=True) + eps)
+    return layer_norm(x, scale, bias, axis, eps), mean, invstd
+
+
+def layer_norm_train_dxwb(dy: Any, x: Any, scale: Any, mean: Any, invstd: Any, axis: Any = -1) -> Any:
+    """As a function of independent arguments."""
+    axes = positive(axis, x.ndim)
+    rest = [a for a in range(x.ndim) if a not in axes]
+    g = wide(dy) if scale is None else affine(wide(dy), scale, None, axes)
+    normalised = (wide(x) - mean) * invstd
+    dx = g - g.mean(axes, keepdim=True) - normalised * (g * normalised).mean(axes, keepdim=True)
+    sums = [t.sum(rest) if rest else t for t in (wide(dy) * normalised, wide(dy))]
+    return (invstd * dx).to(x.dtype), *sums
+
+
 def others(x: Any, axis: int) -> list[int]:
     return [a for a in range(x.ndim) if a != axis % x.ndim]
 
@@ -139,6 +157,28 @@ SAMPLES = [
     Sample("layer_norm_dwb", T(5), T(5), ref=layer_norm_dwb),
     Sample("layer_norm_dxwb", T(3, 4, 5), T(5), T(3, 4, 5), ref=layer_norm_dxwb),
     Sample("layer_norm_dxwb", T(3, 4, 5), None, T(3, 4, 5), axis=(0, 2), eps=1e-3, ref=layer_norm_dxwb),
+    Sample("layer_norm_train", T(3, 4, 5), T(5), T(5), ref=layer_norm_train),
+    Sample("layer_norm_train", T(3, 4, 5), bias=T(4, 5), axis=(-2, -1), eps=1e-3, ref=layer_norm_train),
+    Sample("layer_norm_train", T(7), ref=layer_norm_train),
+    Sample(
+        "layer_norm_train_dxwb",
+        T(3, 4, 5),
+        T(3, 4, 5),
+        T(5),
+        T(3, 4, 1),
+        T(3, 4, 1, low=0.5, high=2),
+        ref=layer_norm_train_dxwb,
+    ),
+    Sample(
+        "layer_norm_train_dxwb",
+        T(3, 4, 5),
+        T(3, 4, 5),
+        None,
+        T(1, 4, 1),
+        T(1, 4, 1, low=0.5, high=2),
+        axis=(0, 2),
+        ref=layer_norm_train_dxwb,
+    ),
     Sample("batch_norm_train", X, C, VAR, C, C, ref=batch_norm_train),
     Sample("batch_norm_train", X, C, VAR, momentum=0.3, eps=1e-3, ref=batch_norm_train),
     Sample("batch_norm_train", T(6, 3), C, VAR, C, ref=batch_norm_train),
@@ -163,6 +203,17 @@ ERRORS = [
         "layer_norm_dx", T(3, 4), None, T(3, 5), error=TypeInferenceError, match="'x' has shape (3, 4), 'dy' has (3, 5)"
     ),
     ErrorCase("layer_norm_dxwb", T(3, 4), T(3), T(3, 4), error=TypeInferenceError, match="'scale' has shape (3,)"),
+    ErrorCase("layer_norm_train", T(3, 4), T(3), error=TypeInferenceError, match="'scale' has shape (3,)"),
+    ErrorCase(
+        "layer_norm_train_dxwb",
+        T(3, 4),
+        T(3, 4),
+        None,
+        T(3),
+        T(3, 1),
+        error=TypeInferenceError,
+        match="'mean' has shape (3,)",
+    ),
     ErrorCase("batch_norm_train", T(1, 3, 1, 1), C, VAR, error=TypeInferenceError, match="one element a channel"),
     ErrorCase("batch_norm_train", T(4, 3), T(4), VAR, error=TypeInferenceError, match="'running_mean' has shape (4,)"),
     ErrorCase("batch_norm_train", T(3), C, VAR, error=TypeInferenceError, match="'x' has shape (3,)"),
