@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 
 import meta
+from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
-from scripts.fuzz_chains import CHAINS, JOINS, example, of_links, of_list, random_chain
+from scripts.fuzz_chains import CHAINS, JOINS, example, mixed, of_links, of_list, random_chain
 
 LINKS = 8
 RANDOM = [f"random {seed}" for seed in range(3)]
@@ -90,6 +91,28 @@ def test_one_kernel_computes_a_short_chain() -> None:
 def check_one_kernel(program: Program) -> None:
     (kernel,) = kernels(planned(program, example()))
     assert not len(kernel.body.block.alloc_buffers)
+
+
+@pytest.mark.parametrize(("operators", "reuse"), [(2000, False), (4000, True)])
+def test_long_programs_repeat_their_kernels(operators: int, reuse: bool) -> None:
+    """More than 1000 of their operators would otherwise be in different kernels."""
+    module = meta.vm.compile(meta.trace(mixed(operators, reuse=reuse))).relax(example(), stage="planned")
+    assert size(module) < 1000
+
+
+@pytest.mark.parametrize(("side", "is_cut"), [(12, True), (256, False)])
+def test_only_groups_over_small_tensors_are_cut(side: int, is_cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    def program(x: Any) -> Any:
+        for _ in range(8):
+            x = meta.tanh(x * 0.9)
+        return x
+
+    x = meta.array(np.random.default_rng(0).uniform(-1, 1, (side, side)).astype(np.float32))
+    (whole,) = kernels(planned(program, x))
+    assert str(whole).count("meta.tanh") == 8
+    monkeypatch.setattr(limits, "DISTINCT_OPERATORS", 10)
+    pieces = kernels(planned(program, x))
+    assert {str(piece).count("meta.tanh") for piece in pieces} == {2 if is_cut else 8}
 
 
 def test_a_shared_value_is_computed_once() -> None:
