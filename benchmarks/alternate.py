@@ -26,6 +26,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from benchmarks.ops_page import MODEL
+
 SLOWER = 1.05
 """Median ratio of the times from which on a row is slower; its reciprocal for faster rows."""
 FILE = "FILE"
@@ -68,7 +70,12 @@ def _rows(_: str, file: Path) -> Times:
 def _operators(_: str, file: Path) -> Times:
     """Rows of `python -m benchmarks.ops`."""
     rows = map(json.loads, file.read_text().splitlines() if file.exists() else ())
-    return {f"{row['op']} {row['size']} {row['direction']}": row["ours"] for row in rows}
+    return {f"{row[_name_of(row)]} {row['size']} {row['direction']}": row["ours"] for row in rows}
+
+
+def _name_of(row: Mapping[str, Any]) -> str:
+    """The entry that tells rows of a size apart: operators have several calls with the shapes of models."""
+    return "call" if row["size"] == MODEL else "op"
 
 
 def _step(title: str, output: str, _: Path) -> Times:

@@ -13,7 +13,9 @@ from benchmarks.limits import processor_name
 
 LIMIT = 1.5
 """Ratio above which a row is slow."""
-COLUMNS = (("4", "forward"), ("4", "backward"), ("large", "forward"), ("large", "backward"))
+MODEL = "model"
+"""The size of calls with the shapes of models; an operator has several of them."""
+COLUMNS = tuple((size, direction) for size in ("4", "large", MODEL) for direction in ("forward", "backward"))
 """Size and direction of the rows of an operator, as columns of the table."""
 
 
@@ -21,8 +23,9 @@ COLUMNS = (("4", "forward"), ("4", "backward"), ("large", "forward"), ("large", 
 class Measurement:
     """Microseconds of one call in meta and in torch.
 
-    size: "4" or "large".  direction: "forward", or "backward" for both passes.  call: the operator with its arguments.
-    dialect: of the forward kernel, "" for views.
+    size: "4", "large" or "model".  direction: "forward", or "backward" for both passes.
+    call: the operator with its arguments.
+    dialect: of the forward kernel, "" for views and for functions of several kernels.
     """
 
     op: str
@@ -49,9 +52,15 @@ def add(path: Path, row: Measurement) -> None:
 
 
 def read(path: Path) -> list[Measurement]:
-    """The rows of a file of results, the last one of each operator, size and direction."""
+    """The rows of a file of results, the last one of each operator, size and direction, and of each call of a model."""
     rows = (Measurement(**json.loads(line)) for line in path.read_text().splitlines())
-    return list({(row.op, row.size, row.direction): row for row in rows}.values())
+    keys = (((row.op, row.size, row.direction, row.call if row.size == MODEL else ""), row) for row in rows)
+    return list(dict(keys).values())
+
+
+def median(runs: Sequence[Measurement]) -> Measurement:
+    """The row of the median ratio among several runs."""
+    return sorted(runs, key=lambda row: row.ratio)[len(runs) // 2]
 
 
 def total(rows: Sequence[Measurement]) -> str:
@@ -75,7 +84,7 @@ def page(rows: Sequence[Measurement], version: str, torch_version: str) -> str:
         *_reasons(rows),
         "## All operators",
         _COLUMNS_TEXT,
-        _table(("operator", "dialect", "4", "4, backward", "large", "large, backward"), _by_operator(rows), numbers=4),
+        _table(("operator", "dialect", *map(_title, COLUMNS)), _by_operator(rows), numbers=len(COLUMNS)),
     ]
     return "\n\n".join(sections) + "\n"
 
@@ -85,9 +94,11 @@ _INTRODUCTION = """\
 this page: {stamp}.
 
 A ratio is the time of an eager call of meta, divided by that of the call of torch that computes the same: medians of
-rounds in turn, processor time. Operands have sizes of 4, or about a million elements (large). Rows with backward are a
-forward and a backward pass with gradients of all operands. Dispatch chooses the dialect, as in every call. Where torch
-returns a view of an operand, its time includes a copy, because meta's results are compact."""
+rounds in turn, processor time. Operands have sizes of 4, about a million elements (large), or the shapes of models that
+benchmarks/ops_shapes.py has for each kind of operator. Functions that call several operators, such as `median`, are
+measured on these only. Rows with backward are a forward and a backward pass with gradients of all operands. Dispatch
+chooses the dialect, as in every call. Where torch returns a view of an operand, its time includes a copy, because
+meta's results are compact."""
 
 REASONS = {
     "device_copy": "the name of a device takes the general path of calls; with a `Device`, the call takes 1.5 us.",
@@ -98,7 +109,14 @@ REASONS = {
 }
 """Operator -> why no dialect is faster where the operator has a slow row."""
 
-_COLUMNS_TEXT = "Ratios; nothing where torch has no such call, or one of the libraries no gradient."
+_COLUMNS_TEXT = """\
+Ratios, of the shapes of models the largest one; nothing where torch has no such call, or one of the libraries no
+gradient."""
+
+
+def _title(column: tuple[str, str]) -> str:
+    size, direction = column
+    return size if direction == "forward" else f"{size}, {direction}"
 
 
 def _summaries(rows: Sequence[Measurement]) -> Iterable[str]:
@@ -127,10 +145,11 @@ def _reasons(rows: Sequence[Measurement]) -> Iterable[str]:
 
 
 def _by_operator(rows: Sequence[Measurement]) -> Iterable[Sequence[str]]:
-    ratios = {(row.op, row.size, row.direction): f"{row.ratio:.2f}" for row in rows}
+    slowest = {(row.op, row.size, row.direction): row.ratio for row in sorted(rows, key=lambda row: row.ratio)}
+    ratios = {key: f"{ratio:.2f}" for key, ratio in slowest.items()}
     dialects = {(row.op, row.size): row.dialect for row in rows}
     for op in sorted({row.op for row in rows}):
-        used = dict.fromkeys(dialects.get((op, size), "") for size in ("4", "large"))
+        used = dict.fromkeys(dialects.get((op, size), "") for size in ("4", "large", MODEL))
         cells = [ratios.get((op, *column), "") for column in COLUMNS]
         yield (f"`{op}`", ", ".join(filter(None, used)), *cells)
 

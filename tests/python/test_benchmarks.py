@@ -10,16 +10,14 @@ import pytest
 import torch
 
 import meta
-from benchmarks import distributed, first_steps, ops, ops_page, pytorch, train
+from benchmarks import distributed, first_steps, ops, ops_page, ops_shapes, pytorch, train
 from benchmarks.bert import Bert, Sizes, TorchBert
 from benchmarks.ops_page import Measurement
 from benchmarks.relay_networks import Twin
 from benchmarks.train import Run
 from benchmarks.training_steps import NETWORKS, _cpu_peak
-from meta.op.registry import get
 from meta.testing.arrays import to_torch
-from meta.testing.call import OperatorCall
-from meta.testing.samples import Sample, T
+from meta.testing.samples import Sample, T, leaves
 
 
 @pytest.mark.parametrize("name", ["mlp", "resnet18", "resnet50", "bert-mini"])
@@ -123,13 +121,13 @@ def test_first_steps_that_fail_say_why(capsys: pytest.CaptureFixture[str]) -> No
 
 def test_operators_are_measured_small_and_large_forward_and_backward(capsys: pytest.CaptureFixture[str]) -> None:
     assert {(p.size, p.sample.op) for p in ops.problems_of(["tanh", "argmax"])} == {
-        (size, op) for size in ("4", "large") for op in ("tanh", "argmax")
+        (size, op) for size in ("4", "large", "model") for op in ("tanh", "argmax")
     }
     assert max(ops._elements(p.sample) for p in ops.problems_of(["tanh"])) == 1 << 20
     assert ops.main(["--only", "tanh", "argmax", "--row-seconds", "0.001", "--seconds", "30"]) == 0
     *rows, total = capsys.readouterr().out.strip().splitlines()
-    assert sum("backward" in row for row in rows if not row.startswith("slow")) == 2  # of tanh
-    assert "TOTAL rows=6" in total
+    assert sum("backward" in row for row in rows if not row.startswith("slow")) == 3  # of tanh
+    assert "TOTAL rows=16" in total
 
 
 def test_rows_of_operators_are_kept_and_make_a_page(tmp_path: Path) -> None:
@@ -151,7 +149,7 @@ def test_rows_of_operators_are_kept_and_make_a_page(tmp_path: Path) -> None:
 
 def test_views_of_torch_are_copied_before_they_are_compared() -> None:
     x = torch.ones(3, 4)
-    call = OperatorCall(get("transpose"), (x,), {})
+    call = ops.Arguments((x,), {})
     assert ops._compact(call, torch.neg) is torch.neg
     result = ops._compact(call, torch.t)(x)
     assert result.is_contiguous()
@@ -200,3 +198,36 @@ def test_unknown_contenders_and_failed_processes_are_reported(capsys: pytest.Cap
     assert "invalid choice: 'absent'" in results["error"]
     (row,) = distributed.step_rows("MLP", results, 2, limits=True)
     assert row[1].startswith("failed: ")
+
+
+def test_operators_are_measured_on_the_shapes_of_models() -> None:
+    calls = [p.sample for p in ops.problems_of(["sum", "embedding", "add", "median"]) if p.size == ops_page.MODEL]
+    assert {p.op for p in calls} == {"sum", "embedding", "add", "median"}
+    ranks = {len(t.shape) for p in calls for t in leaves(p.args, p.kwargs)}
+    assert {1, 8} <= ranks
+    axes = {(p.kwargs["axis"], len(p.args[0].shape)) for p in calls if p.op == "sum"}
+    assert {"first", "middle", "last"} == {_place(axis, rank) for axis, rank in axes if rank > 1}
+    assert all(p.accepts("float32") for p in calls if p.op != "median")
+
+
+def _place(axis: int, rank: int) -> str:
+    return {0: "first", rank - 1: "last"}.get(axis, "middle")
+
+
+def test_rows_of_the_shapes_of_models_are_kept_for_each_call(tmp_path: Path) -> None:
+    results = tmp_path / "rows"
+    rows = [Measurement("sum", ops_page.MODEL, "forward", f"sum-{n}", "tvm", n, 1.0) for n in (1.0, 3.0, 2.0)]
+    for row in rows:
+        ops_page.add(results, row)
+    assert ops_page.read(results) == rows
+    assert ops_page.median(rows) == rows[2]
+    assert "| `sum` | tvm |  |  |  |  | 3.00 |  |" in ops_page.page(rows, "1", "2")
+
+
+def test_functions_of_several_operators_are_measured_in_parts(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--only", "bincount", "--row-seconds", "0.001", "--runs", "3"]
+    count = 0
+    for part in ("1/2", "2/2"):
+        assert ops.main([*arguments, "--part", part]) == 0
+        count += sum(" bincount-" in line for line in capsys.readouterr().out.splitlines() if "slow" not in line)
+    assert count == sum(p.op == "bincount" for p in ops_shapes.functions())
