@@ -131,6 +131,10 @@ def _row(op: str) -> Problem:
     return lambda work: sample(op, T(1, work))
 
 
+def _short_rows(op: str) -> Problem:
+    return lambda work: sample(op, T(1 << 15, work))
+
+
 def _batch_norm(work: int) -> Sample:
     c = T(64)
     return sample("batch_norm_infer", T(max(1, work // (1 << 16)), 64, 32, 32), c, T(64, low=0.5, high=1.5), c, c)
@@ -153,7 +157,8 @@ _FUNCTIONS = ("acos", "asin", "atan", "atanh", "cos", "cosh", "erfc", "erfinv", 
 PROBLEMS: Mapping[str, tuple[Problem, ...]] = {
     "products": (_square("matmul"), _square("dense", 1)),
     "attention": (_attention,),
-    "sorts": (_rows("sort", 64), _rows("argsort", 64), _rows("topk", 64, 4)),
+    "sorts": (_rows("sort", 64), _rows("argsort", 64)),
+    "short rows": (_short_rows("sort"), _short_rows("argsort")),
     "long sorts": (_row("sort"), _row("argsort")),
     "concatenate": (_joined,),
     "functions": tuple(_rows(op, 64) for op in _FUNCTIONS),

@@ -265,6 +265,7 @@ FORMULAS: dict[str, Any] = {
     "var": {'x': 'var_grad'},
     "argsort": 'non_differentiable',
     "binary_search": 'non_differentiable',
+    "rank_positions": 'non_differentiable',
     "sort": {'x': 'gather_dx(dy, axis, argsort(x, axis, descending), x.shape)'},
     "topk": {'x': 'gather_dx(dy.0, axis, y.1, x.shape)', 'output_differentiability': [True, False]},
     "entr": {'x': 'dy * (-log(x) - 1)'},

@@ -47,6 +47,7 @@ PRODUCT_BLOCK_ROWS = 128
 PRODUCT_MANY_PANELS = 32
 SCAN_BLOCK = 8
 SCAN_COLUMNS = 16
+RANKED_ROW = 32
 TILE_PANEL_BYTES = 131072
 TILE_LEAST_STEPS = 4
 TILED_LANES = 8
@@ -81,7 +82,6 @@ LARGE_CALL_BYTES = 134217728
 RADIX_MARGIN = 2
 CHANNELS_LAST_NORM_ROWS = 8192
 MEASURED_PLANS = 16
-SELECTED_FRACTION = 8
 COVERING_WINDOWS = 32
 SHARED_WINDOW = 128
 ALIGNED_TERMS = 256
@@ -119,7 +119,8 @@ DISPATCH = (
     ('torch', 'cpu', 'matmul dense', 'multiplications of a matrix', 0, 0, 'AVX-512, 2026-11-27', 'sse4a', True),
     ('torch', 'cpu', '*_attention*', 'multiplications', 50000, None, 'AVX-512, 2026-11-21', '', False),
     ('torch', 'cpu', '*_attention*', 'multiplications in tiles', 0, 0, 'AVX-512, 2026-11-23', '', False),
-    ('torch', 'cpu', 'sort argsort topk', 'elements', 4096, None, 'AVX-512, 2026-11-21', '', False),
+    ('torch', 'cpu', 'sort argsort', 'elements', 4096, None, 'AVX-512, 2026-11-21', '', False),
+    ('torch', 'cpu', 'sort argsort', 'elements along the axis', 33, None, 'AVX-512, 2026-11-29', '', False),
     ('torch', 'cpu', 'acos asin atan atanh cos cosh erfc erfinv exp2 lgamma log10 log2 sin sinh tan', 'real elements', 4096, None, 'AVX-512, 2026-11-23', '', False),
     ('torch', 'cpu', 'atan2 floor_divide hypot mod power trunc_mod', 'real elements', 4096, None, 'AVX-512, 2026-11-23', '', False),
     ('torch', 'cpu', 'concatenate', 'joined elements', 4096, None, 'AVX-512, 2026-11-21', '', False),
@@ -135,7 +136,6 @@ DISPATCH = (
     ('torch', 'cuda', 'matmul dense', 'multiplications', 33000000, None, 'sm_90, 2026-11-21', '', False),
     ('torch', 'cuda', '*_attention*', 'multiplications', 8000000, None, 'sm_90, 2026-11-21', '', False),
     ('torch', 'cuda', 'sort argsort', 'elements along the axis', 1048576, None, 'sm_90, 2026-11-27', '', False),
-    ('torch', 'cuda', 'topk', 'elements', 0, 0, 'sm_90, 2026-11-27', '', False),
     ('torch', 'cuda', 'concatenate', 'joined elements', 8388608, None, 'sm_90, 2026-11-21', '', False),
     ('torch', 'cuda', 'conv?d', 'multiplications', 2500000, None, 'sm_90, 2026-11-21', '', False),
     ('torch', 'cuda', 'conv?d_dx conv?d_transpose', 'multiplications', 1000000, None, 'sm_90, 2026-11-21', '', False),

@@ -261,6 +261,7 @@ FAMILIES: dict[str, str] = {
     "var": "reduce",
     "argsort": "sort",
     "binary_search": "sort",
+    "rank_positions": "sort",
     "sort": "sort",
     "topk": "sort",
     "entr": "special",

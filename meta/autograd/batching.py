@@ -216,7 +216,7 @@ RULES: Mapping[str, Rule] = {
     **OF_NETWORKS,
     **dict.fromkeys(
         ("softmax", "log_softmax", "softmax_dx", "log_softmax_dx", "cumsum", "cumprod", "sort", "argsort", "topk",
-         "gather", "scatter_add", "scatter_elements", "concatenate", "split", "roll"),
+         "rank_positions", "gather", "scatter_add", "scatter_elements", "concatenate", "split", "roll"),
         _along,
     ),
     **dict.fromkeys(("tril", "triu", "scaled_dot_product_attention", "scaled_dot_product_attention_dx",

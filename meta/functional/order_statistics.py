@@ -66,9 +66,13 @@ def kthvalue(x: T, k: int, axis: int = -1, keepdims: bool = False) -> tuple[T, T
     axis = axis_of("kthvalue", axis, x.ndim)
     size = x.shape[axis] if x.ndim else 1
     require("kthvalue", 1 <= k <= size, f"k is {k} for an axis of size {size}", f"1 to {size}")
-    order = meta.argsort(x, axis)
-    place = meta.expand_dims(order[(*(slice(None),) * axis, k - 1)], axis) if x.ndim else order
-    return _picked(x, axis, place, keepdims)
+    rank: Any = meta.full(_kept(x, axis), k - 1, "int64", x.device)
+    return _picked(x, axis, meta.rank_positions(x, rank, axis), keepdims)
+
+
+def _kept(x: Tensor, axis: int) -> tuple[Any, ...]:
+    """The shape of x with 1 for the size of an axis."""
+    return tuple(1 if n == axis else size for n, size in enumerate(x.shape))
 
 
 def median(x: T, axis: int | None = None, keepdims: bool = False) -> T:
@@ -92,18 +96,15 @@ def _median(name: str, x: Tensor, axis: int | None, keepdims: bool, skip_nan: bo
     axis = axis_of(name, axis, x.ndim)
     size = x.shape[axis] if x.ndim else 1
     require(name, size > 0, f"axis {axis} of shape {rules.show(x.shape)} has no elements", "at least one")
-    order = meta.argsort(x, axis)
-    if not x.ndim:
-        return _picked(x, axis, order, keepdims)
-    if not dtypes.is_float(x.dtype):
-        middle = meta.full((*x.shape[:axis], 1, *x.shape[axis + 1 :]), (size - 1) // 2, "int64", x.device)
+    if not x.ndim or not dtypes.is_float(x.dtype):
+        middle = meta.full(_kept(x, axis), (size - 1) // 2, "int64", x.device)
     else:
         counted = size - meta.sum(meta.isnan(x), axis, True)  # NaN are the last ones in order
         if skip_nan:
             middle = meta.maximum(meta.floor_divide(counted - 1, 2), 0)
         else:
             middle = meta.where(meta.less(counted, size), counted, (size - 1) // 2)
-    return _picked(x, axis, meta.gather(order, axis, middle), keepdims)
+    return _picked(x, axis, meta.rank_positions(x, middle, axis), keepdims)
 
 
 def mode(x: Tensor, axis: int = -1, keepdims: bool = False) -> tuple[Tensor, Tensor]:

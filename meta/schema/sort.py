@@ -12,6 +12,12 @@ binary_search = Schema(
     Arg("values", Tensor, doc="Values to find, of the dtype of `sequence` and its leading axes."),
     Arg("right", Bool, False, doc="Return the position after equal elements; else the position of the first of them."),
 )
+rank_positions = Schema(
+    "rank_positions",
+    _x,
+    Arg("ranks", Tensor, doc="Ranks from 0 on, int64, of the shape of x except for the axis; clipped to the axis."),
+    Arg("axis", Int, -1, doc="Axis along which elements are ranked."),
+)
 topk = Schema(
     "topk",
     _x,

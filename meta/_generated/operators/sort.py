@@ -72,6 +72,26 @@ def binary_search(sequence: T, values: T, right: bool = False) -> T:
     return run(sequence, values)
 
 
+_s_rank_positions = state(get("rank_positions"))
+_r_rank_positions = _s_rank_positions.fast
+
+
+def rank_positions(x: T, ranks: T, axis: int = -1) -> T:
+    """The positions, as int64, of the elements that a sort along an axis would put at given ranks, without sorting.
+    Equal elements keep their order; NaN counts as larger than every number.
+    x: Input of any shape.
+    ranks: Ranks from 0 on, int64, of the shape of x except for the axis; clipped to the axis.
+    axis: Axis along which elements are ranked.
+    """
+    try:
+        run = _r_rank_positions[x._type, ranks._type, axis, axis.__class__]
+    except (KeyError, AttributeError, TypeError):
+        run = None
+    if run is None or scopes.active:
+        return invoke(_s_rank_positions, x, ranks, axis)
+    return run(x, ranks)
+
+
 _s_sort = state(get("sort"))
 _r_sort = _s_sort.fast
 

@@ -39,6 +39,22 @@ def binary_search(sequence: TensorType, values: TensorType, right: bool) -> Tens
     return values.with_dtype("int64")
 
 
+@declare("rank_positions", schema=schema.rank_positions, amp="keep")
+def rank_positions(x: TensorType, ranks: TensorType, axis: int) -> TensorType:
+    """The positions, as int64, of the elements that a sort along an axis would put at given ranks, without sorting.
+    Equal elements keep their order; NaN counts as larger than every number."""
+    axis = rules.axis_index(axis, x.ndim)
+    rules.same_device(x, ranks)
+    rules.require(ranks.dtype == "int64", f"'ranks' is {ranks.dtype}", "int64", 'cast it: ranks.cast("int64")')
+    others = (*x.shape[:axis], *x.shape[axis + 1 :])
+    rules.require(
+        ranks.ndim == x.ndim and rules.same_shape(others, (*ranks.shape[:axis], *ranks.shape[axis + 1 :])),
+        f"'x' has shape {rules.show(x.shape)}, 'ranks' {rules.show(ranks.shape)}",
+        f"equal sizes but for axis {axis}",
+    )
+    return ranks
+
+
 @declare("topk", schema=schema.topk, method=True, amp="keep", outputs=("values", "indices"))
 def topk(x: TensorType, k: int, axis: int, largest: bool) -> TupleType:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep

@@ -19,3 +19,14 @@ def binary_search(sequence: Any, values: Any, right: bool) -> Any:
         is_last = is_last if right else meta.logical_and(is_last, meta.logical_not(meta.isnan(rows)))
         before = meta.logical_or(before, is_last)
     return meta.sum(meta.cast(before, "int64"), -1)
+
+
+@decomposition("rank_positions")
+def rank_positions(x: Any, ranks: Any, axis: int) -> Any:
+    """A sort, and the elements at the ranks."""
+    if not x.ndim:
+        return meta.zeros_like(ranks)
+    size = x.shape[axis]
+    if size == 0:
+        return meta.zeros_like(ranks)
+    return meta.gather(meta.argsort(x, axis), axis, meta.clip(ranks, 0, size - 1) if isinstance(size, int) else ranks)

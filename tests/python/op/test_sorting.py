@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import meta
-from meta.testing.arrays import check
+from meta.testing.arrays import check, to_torch
 
 VALUES = [2.0, math.nan, -0.0, 0.0, math.inf, -1.5, math.nan, -math.inf, 0.0, -0.0, 2.0]
 DIALECTS = ["tvm", "torch", "reference"]
@@ -38,7 +38,7 @@ def test_special_values(dialect: str, descending: bool) -> None:
 @pytest.mark.parametrize("largest", [False, True])
 @pytest.mark.parametrize("kind", ["distinct", "ties", "special"])
 def test_topk_of_few_elements(kind: str, largest: bool) -> None:
-    """Equal elements keep their order also if topk selects instead of sorting."""
+    """Equal elements keep their order also where topk selects instead of sorting."""
     rng = np.random.default_rng(0)
     x = {
         "distinct": rng.permutation(8000).astype(np.float32).reshape(4, 2000),
@@ -49,6 +49,40 @@ def test_topk_of_few_elements(kind: str, largest: bool) -> None:
     expected = torch.sort(torch.from_numpy(x), dim=1, descending=largest, stable=True)
     for result, reference in zip(results, expected, strict=True):
         assert np.array_equal(result.numpy(), reference.numpy()[:, :3], equal_nan=result.dtype == "float32")
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int8", "uint32", "int64", "uint64", "bool"])
+@pytest.mark.parametrize("size", [1, 2, 15, 16, 17, 32, 33, 47, 64, 200, 4099])
+def test_selection_equals_a_stable_sort(size: int, dtype: str) -> None:
+    """Of few values and of many, up to the largest and smallest; of short rows, which are counted, and of long ones."""
+    rng = np.random.default_rng(size)
+    is_float = dtype.startswith("float")
+    low, high = (-(1 << 10), 1 << 10) if is_float else (0, 2) if dtype == "bool" else _bounds(dtype)
+    many = rng.integers(low, high, (3, size), endpoint=not is_float and dtype != "bool", dtype=_kind(dtype))
+    few = rng.choice(many.reshape(-1)[:3], (3, size))
+    for x in (many.astype(dtype), few.astype(dtype)):
+        if is_float:
+            x[0, ::3], x[1, ::2] = np.nan, -0.0
+        ranks = np.stack([rng.permutation(size)[:5] for _ in range(3)])
+        order = np.argsort(x, 1, kind="stable")
+        with meta.with_dialect("tvm"):
+            positions = meta.rank_positions(meta.array(x), meta.array(ranks), 1)
+            for largest in (False, True):
+                count = max(size // 3, 1)
+                values, indices = meta.topk(meta.array(x), count, 1, largest)
+                expected = torch.sort(to_torch(x), dim=1, descending=largest, stable=True).indices[:, :count].numpy()
+                assert np.array_equal(indices.numpy(), expected)
+                assert np.array_equal(values.numpy(), np.take_along_axis(x, expected, 1), equal_nan=is_float)
+        assert np.array_equal(positions.numpy(), np.take_along_axis(order, ranks, 1))
+
+
+def _bounds(dtype: str) -> tuple[int, int]:
+    limits = np.iinfo(dtype)
+    return int(limits.min), int(limits.max)
+
+
+def _kind(dtype: str) -> Any:
+    return np.dtype("int64" if dtype.startswith("float") or dtype == "bool" else dtype)
 
 
 @pytest.mark.parametrize("size", [0, 1, 2, 3, 4, 5, 31, 32, 33, 1000])

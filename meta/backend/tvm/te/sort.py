@@ -1,9 +1,11 @@
-"""Stable merge sort of the positions of each row, as hand-written loops."""
+"""Stable sorts of the positions of each row, as hand-written loops."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from meta._generated import limits
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
 from meta.backend.tvm.te.loops import registers
@@ -11,6 +13,7 @@ from meta.backend.tvm.te.merge_sort import MergeKernels
 from meta.backend.tvm.te.radix_sort import RadixKernels
 from meta.backend.tvm.te.reduce import position_key
 from meta.backend.tvm.te.scan import Index, nest
+from meta.backend.tvm.te.selection import rank_all, row_keys, select_first
 from meta.backend.tvm.te.sorting import Sort
 
 
@@ -19,15 +22,18 @@ def move_last(index: Index, axis: int) -> Index:
     return (*index[:axis], *index[axis + 1 :], *index[axis : axis + 1])
 
 
-def sort_positions(x: Tensor, axis: int, descending: bool) -> tuple[Any, int]:
-    """The sorted positions, along the last axis of the result, and the axis of x that was sorted."""
+def sort_positions(x: Tensor, axis: int, descending: bool, count: Any = None) -> tuple[Any, int]:
+    """The first `count` sorted positions (None: all), along the last axis of the result, and the axis of x that was
+    sorted."""
     if not x.shape:
         return te.compute((), lambda: _int(0), "order"), 0
     axis = axis % len(x.shape)
     *others, size = move_last(tuple(x.shape), axis)
-    keys = te.compute((*others, size), lambda *i: position_key(x(*i[:axis], i[-1], *i[axis:-1]), True), "keys")
-    merged = te.extern([[2, *others, size]], [keys], nest(others, _merge_sort(size, descending)), dtype="int64")
-    return te.compute((*others, size), lambda *i: merged(0, *i), "order"), axis
+    returned = size if count is None else count
+    keys = row_keys(x, axis, descending)
+    row = nest(others, _sort_row(size, returned, is_part=count is not None))
+    merged = te.extern([[2, *others, returned]], [keys], row, dtype="int64")
+    return te.compute((*others, returned), lambda *i: merged(0, *i), "order"), axis
 
 
 def search_rows(sequence: Tensor, values: Tensor, right: bool) -> Any:
@@ -60,46 +66,66 @@ def search_rows(sequence: Tensor, values: Tensor, right: bool) -> Any:
     return te.extern([values.shape], [sequence, values], nest(values.shape, element), dtype="int64", name="positions")
 
 
-def _merge_sort(size: Any, descending: bool) -> Any:
-    """Loops that sort the positions of one row bottom-up: they merge runs of 1, 2, 4, ... elements from one half of the
-    buffer into the other. Passes come in pairs, so that the result ends in the first half."""
+def _sort_row(size: Any, count: Any, *, is_part: bool) -> Callable[[Index, list[Any]], None]:
+    """Loops that put the first `count` positions of one row in order, in the first half of a buffer. Those of a short
+    row are stored at their ranks; of a part of a long row, only the elements of that part are sorted."""
+    length, returned = tirx.Cast("int64", size), tirx.Cast("int64", count)
 
     def row(index: Index, buffers: list[Any]) -> None:
         keys, order = buffers
-        state = registers(3, "int64")
-        left, right, width = range(3)
 
-        def is_before(b: Expr, a: Expr) -> Any:
-            first, second = keys[(*index, b)], keys[(*index, a)]
-            return first > second if descending else first < second
+        def store(rank: Any, position: Any) -> None:
+            order[(0, *index, rank)] = position
 
-        def merge(half: int, run: Expr) -> None:
-            with script_tirx.serial(0, tirx.floordiv(size + 2 * run - 1, 2 * run)) as pair:
-                start = pair * 2 * run
-                middle, end = tirx.min(start + run, size), tirx.min(start + 2 * run, size)
-                state[left] = start
-                state[right] = middle
-                with script_tirx.serial(0, end - start) as step:
-                    a = order[(half, *index, tirx.min(state[left], size - 1))]
-                    b = order[(half, *index, tirx.min(state[right], size - 1))]
-                    from_right = tirx.any(state[left] >= middle, tirx.all(state[right] < end, is_before(b, a)))
-                    with script_tirx.If(from_right):
-                        with script_tirx.Then():
-                            order[(1 - half, *index, start + step)] = b
-                            state[right] = state[right] + 1
-                        with script_tirx.Else():
-                            order[(1 - half, *index, start + step)] = a
-                            state[left] = state[left] + 1
+        def store_returned(rank: Any, position: Any) -> None:
+            with script_tirx.If(rank < returned), script_tirx.Then():
+                store(rank, position)
 
-        with script_tirx.serial(0, size) as position:
-            order[(0, *index, position)] = position
-        state[width] = _int(1)
-        with script_tirx.While(state[width] < size):
-            merge(0, state[width])
-            merge(1, state[width] * 2)
-            state[width] = state[width] * 4
+        with script_tirx.If(length <= _int(limits.RANKED_ROW)):
+            with script_tirx.Then():
+                rank_all(keys, index, length, store_returned)
+            with script_tirx.Else():
+                if is_part:
+                    with script_tirx.If(returned > _int(0)), script_tirx.Then():
+                        select_first(keys, index, length, returned, store)
+                else:
+                    with script_tirx.serial(0, returned) as position:
+                        store(position, position)
+                _merge_runs(keys, order, index, returned)
 
     return row
+
+
+def _merge_runs(keys: Any, order: Any, index: Index, size: Expr) -> None:
+    """Sort the positions in the first half of `order` bottom-up: merge runs of 1, 2, 4, ... elements from one half of
+    the buffer into the other. Passes come in pairs, so that the result ends in the first half."""
+    state = registers(3, "int64")
+    left, right, width = range(3)
+
+    def merge(half: int, run: Expr) -> None:
+        with script_tirx.serial(0, tirx.floordiv(size + 2 * run - 1, 2 * run)) as pair:
+            start = pair * 2 * run
+            middle, end = tirx.min(start + run, size), tirx.min(start + 2 * run, size)
+            state[left] = start
+            state[right] = middle
+            with script_tirx.serial(0, end - start) as step:
+                a = order[(half, *index, tirx.min(state[left], size - 1))]
+                b = order[(half, *index, tirx.min(state[right], size - 1))]
+                is_before = keys[(*index, b)] < keys[(*index, a)]
+                from_right = tirx.any(state[left] >= middle, tirx.all(state[right] < end, is_before))
+                with script_tirx.If(from_right):
+                    with script_tirx.Then():
+                        order[(1 - half, *index, start + step)] = b
+                        state[right] = state[right] + 1
+                    with script_tirx.Else():
+                        order[(1 - half, *index, start + step)] = a
+                        state[left] = state[left] + 1
+
+    state[width] = _int(1)
+    with script_tirx.While(state[width] < size):
+        merge(0, state[width])
+        merge(1, state[width] * 2)
+        state[width] = state[width] * 4
 
 
 def _int(value: int) -> Any:

@@ -24,6 +24,17 @@ _HALF_BITS: Final = {"float16": (13, 19), "bfloat16": (16, 16)}
 """The lowest bit in use, and the number of bits, of keys of halves, which are keys of float32."""
 
 
+def ordered_key(element: Expr, descending: bool) -> Expr:
+    """The integer of 32 bits, of 64 for wider elements, that sorts as an element does, NaN as the largest one."""
+    key = position_key(element, True)
+    dtype = dtype_of(key)
+    bits = dtypes.itemsize(dtype) * 8
+    if dtype in ("uint32", "uint64"):
+        key = tirx.reinterpret(f"int{bits}", key ^ tirx.const(1 << (bits - 1), dtype))
+    key = key.astype("int32" if bits <= 32 else "int64")
+    return key ^ tirx.const(-1, dtype_of(key)) if descending else key
+
+
 @dataclass(frozen=True, slots=True)
 class Sort:
     """What is sorted. Sizes are integers of 64 bits, logarithms of 32.
@@ -182,13 +193,7 @@ class Sort:
 
     def key(self, element: Expr) -> Expr:
         """The key of an element, as int32 or int64."""
-        key = position_key(element, True)
-        dtype = dtype_of(key)
-        if dtype in ("uint32", "uint64"):
-            bits = dtypes.itemsize(dtype) * 8
-            key = tirx.reinterpret(f"int{bits}", key ^ tirx.const(1 << (bits - 1), dtype))
-        key = key.astype("int32" if self.is_packed else "int64")
-        return key ^ tirx.const(-1, dtype_of(key)) if self.descending else key
+        return ordered_key(element, self.descending)
 
     def place_in_tensor(self, row: Expr, column: Expr, size: Expr) -> Expr:
         """The distance of an element from the first one of a tensor whose rows have `size` elements."""
