@@ -8,7 +8,7 @@ from typing import Any
 import meta
 from meta import dtype as dtypes
 from meta._generated.methods import T, Tensor
-from meta.dim import product
+from meta.dim import WHOLE, product
 from meta.functional._checks import as_dtype, require, require_float, require_same_device
 from meta.functional.positions import known_number
 from meta.op import rules
@@ -45,7 +45,7 @@ def histc(x: T, bins: int = 100, min: float = 0, max: float = 0) -> T:
     low, high = _bounds("histc", x, None if min == max else (min, max), 1.0)
     wide = as_dtype(x, "float64" if not dtypes.is_float(x.dtype) else x.dtype)
     edges = meta.linspace(low, high, bins + 1, wide.dtype, x.device)
-    return _counts(wide, edges, meta.ones_like(x))
+    return _counts(wide, edges, meta.ones_like(x), is_finite=True)
 
 
 def histogram(
@@ -70,7 +70,8 @@ def histogram(
         alike = rules.same_shape(tuple(weights.shape), tuple(x.shape)) and weights.dtype == x.dtype
         problem = f"weights are {weights.dtype} of shape {rules.show(weights.shape)}"
         require("histogram", alike, problem, f"{x.dtype} of shape {rules.show(x.shape)}, as x")
-    counts = _counts(x, edges, meta.ones_like(x) if weights is None else weights)
+    counted = meta.ones_like(x) if weights is None else weights
+    counts = _counts(x, edges, counted, is_finite=not isinstance(bins, Tensor))
     return (counts / (edges[1:] - edges[:-1]) / meta.sum(counts) if density else counts), edges
 
 
@@ -85,11 +86,23 @@ def _bounds(name: str, x: Tensor, bounds: Sequence[float] | None, margin: float)
     return (low - margin, high + margin) if low == high else (low, high)
 
 
-def _counts(x: T, edges: Any, weights: T) -> T:
-    """The sums of `weights` by the interval in which x lies."""
+def _counts(x: T, edges: Any, weights: T, *, is_finite: bool) -> T:
+    """The sums of `weights` by the interval in which x lies. is_finite: whether the last edge is known to be finite."""
     flat, values = (meta.reshape(t, (product(t.shape),)) for t in (x, weights))
-    count = edges.shape[0] - 1
-    places = meta.clip(meta.binary_search(edges, flat, right=True) - 1, 0, count - 1)
-    inside = meta.logical_and(meta.greater_equal(flat, edges[0]), meta.less_equal(flat, edges[-1]))
-    counted = meta.where(inside, values, 0)
-    return meta.scatter_add(meta.zeros((count,), values.dtype, x.device), 0, places, counted)
+    ends = _past_last(edges.detach(), is_finite)
+    places = meta.binary_search(
+        ends, flat, right=True
+    )  # 0 below the first edge, one more than intervals behind the last
+    counts = meta.zeros((edges.shape[0] + 1,), values.dtype, x.device)
+    return meta.strided_slice(meta.scatter_add(counts, 0, places, values), (1,), (-1,))
+
+
+def _past_last(edges: Any, is_finite: bool) -> Any:
+    """The edges with the next number in place of the last one, which belongs to the last interval; NaN, which is larger
+    than all numbers, follows infinity."""
+    last = meta.strided_slice(edges, (-1,), (WHOLE,))
+    infinity = meta.full_like(last, float("inf"))
+    behind = meta.nextafter(last, infinity)
+    if not is_finite:
+        behind = meta.where(meta.equal(last, infinity), float("nan"), behind)
+    return meta.strided_set(edges, behind, (-1,), (WHOLE,))

@@ -172,3 +172,31 @@ def test_quantiles_of_infinities(interpolation: str) -> None:
         actual = meta.quantile(rows, q, 1, interpolation=interpolation).numpy()
         for ours, right in zip(actual.tolist(), values, strict=True):
             assert right is None or ours == right or (math.isnan(ours) and math.isnan(right))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16"])
+def test_elements_on_edges_are_counted_as_in_torch(dtype: str) -> None:
+    """An even distribution is tried before bisection, in which rounding may put an edge one interval off."""
+    edges = np.linspace(-1, 2, 38).astype(dtype)
+    x = np.concatenate([edges, np.nextafter(edges, edges.dtype.type(9)), np.nextafter(edges, edges.dtype.type(-9)),
+                        np.array([np.nan, np.inf, -np.inf, 0.0, -0.0], dtype)])  # fmt: skip
+    for places in (edges, edges**3, np.sort(np.r_[edges, edges]), edges[:1], np.append(edges, np.inf).astype(dtype)):
+        for right in (False, True):
+            ours = meta.searchsorted(meta.array(places), meta.array(x), right)
+            theirs = torch.searchsorted(torch.from_numpy(places), torch.from_numpy(x), right=right)
+            assert ours.tolist() == theirs.tolist()
+    if dtype != "float16":  # torch has no histogram of halves
+        for places in (edges, np.append(edges, np.inf).astype(dtype)):
+            counts, _ = meta.histogram(meta.array(x), meta.array(places))
+            finite = np.where(np.isnan(x), -9, x)
+            theirs = torch.histogram(torch.from_numpy(finite), torch.from_numpy(places)).hist
+            assert counts.tolist() == theirs.tolist()
+
+
+@pytest.mark.parametrize("row", [[3.0, 1.0, 2.0, 0.0], [0.0, 2.0, 1.0, 3.0], [1.0, NAN, 0.0, 2.0]])
+def test_positions_in_a_vector_that_does_not_ascend_are_found_by_bisection(row: list[float]) -> None:
+    values = meta.array(np.linspace(-1, 4, 41).astype(np.float32))
+    for right in (False, True):
+        with meta.with_dialect("reference"):
+            expected = meta.binary_search(meta.array(row), values, right).tolist()
+        assert meta.binary_search(meta.array(row), values, right).tolist() == expected

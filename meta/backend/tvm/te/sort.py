@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
+from meta import dtype as dtypes
 from meta._generated import limits
+from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.adapter import script_tirx, te, tirx
 from meta.backend.tvm.intrinsic import Expr, Tensor
+from meta.backend.tvm.te.elementwise import accumulation_dtype
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.merge_sort import MergeKernels
 from meta.backend.tvm.te.radix_sort import RadixKernels
@@ -36,23 +40,26 @@ def sort_positions(x: Tensor, axis: int, descending: bool, count: Any = None) ->
     return te.compute((*others, returned), lambda *i: merged(0, *i), "order"), axis
 
 
-def search_rows(sequence: Tensor, values: Tensor, right: bool) -> Any:
+def search_rows(sequence: Tensor, values: Tensor, right: bool, kind: str) -> Any:
     """The position at which each value would be put into the row of `sequence`, ascending along its last axis, that its
     leading index names (a vector: the only row): before equal elements, or behind them (right). By bisection, in as
-    many steps for every value: vectors hold several."""
+    many steps for every value: vectors hold several. In a vector of floats, the position in an even distribution is
+    tried first. kind: of the device."""
     size = tirx.Cast("int64", sequence.shape[-1])
+    may_have_two = not isinstance(sequence.shape[-1], tirx.IntImm) or int(sequence.shape[-1]) > 1
+    tries = kind == "cpu" and len(sequence.shape) == 1 and dtypes.is_float(str(sequence.dtype)) and may_have_two
 
-    def element(index: Index, buffers: list[Any]) -> None:
-        rows, values, places = buffers
-        row, place = (index[:-1] if len(sequence.shape) > 1 else ()), index or 0
+    def is_before(other: Expr, key: Expr) -> Expr:
+        other = position_key(other, True)
+        return other <= key if right else other < key
+
+    def bisect(rows: Any, row: Index, key: Expr) -> Expr:
         first, count = range(2)
         state = registers(2, "int64")
-        key = position_key(values[place], True)
 
         def steps(position: Expr, count: Expr) -> Any:
             """`count` if the element is before the value, else 0."""
-            other = position_key(rows[(*row, position)], True)
-            return count * tirx.Cast("int64", other <= key if right else other < key)
+            return count * tirx.Cast("int64", is_before(rows[(*row, position)], key))
 
         state[first], state[count] = _int(0), size
         with script_tirx.While(state[count] > _int(1)):
@@ -61,9 +68,65 @@ def search_rows(sequence: Tensor, values: Tensor, right: bool) -> Any:
             state[count] = state[count] - (state[count] >> _int(1))
         with script_tirx.If(size > _int(0)), script_tirx.Then():
             state[first] = state[first] + steps(state[first], _int(1))
-        places[place] = state[first]
+        return state[first]
 
-    return te.extern([values.shape], [sequence, values], nest(values.shape, element), dtype="int64", name="positions")
+    def element(index: Index, buffers: list[Any]) -> None:
+        rows, values, places = buffers[:3]
+        row, place = (index[:-1] if len(sequence.shape) > 1 else ()), index or 0
+        value = values[place]
+        key = position_key(value, True)
+        if not tries:
+            places[place] = bisect(rows, row, key)
+            return
+        guess = registers(1, "int64")
+        guess[0] = _int(0)
+        with script_tirx.If(tirx.NE(buffers[3][0], tirx.const(0, "int32"))), script_tirx.Then():
+            guess[0] = _even_position(rows, value, size)
+        before, behind = rows[guess[0]], rows[tirx.max(tirx.min(guess[0] + _int(1), size - _int(1)), _int(0))]
+        is_between = tirx.all(is_before(before, key), tirx.Not(is_before(behind, key)))
+        with script_tirx.If(tirx.all(tirx.NE(buffers[3][0], tirx.const(0, "int32")), is_between)):
+            with script_tirx.Then():
+                places[place] = guess[0] + _int(1)
+            with script_tirx.Else():
+                places[place] = bisect(rows, row, key)
+
+    if not tries:
+        return te.extern([values.shape], [sequence, values], nest(values.shape, element), dtype="int64", name="places")
+
+    def loops(ins: Any, outs: Any) -> Any:
+        with tvm.IRBuilder() as prelude:
+            _check_order(
+                script_tirx.buffer_proxy(ins[0]), size, _count(values.shape), script_tirx.buffer_proxy(outs[1])
+            )
+        return tirx.SeqStmt([prelude.get(), nest(values.shape, element)(ins, outs)])
+
+    dtype = ["int64", "int32"]
+    return te.extern([values.shape, [1]], [sequence, values], loops, dtype=dtype, name="places")[0]
+
+
+def _count(shape: Any) -> Any:
+    counts: list[Any] = [tirx.Cast("int64", d) for d in shape]
+    return math.prod(counts, start=_int(1))
+
+
+def _check_order(row: Any, size: Any, count: Any, result: Any) -> None:
+    """Store in `result` whether the row ascends, which the position found by another way than bisection depends on; 0
+    for rows with less than two elements, and for rows with more elements than there are values."""
+    with script_tirx.serial(0, 1):
+        result[0] = tirx.Cast("int32", tirx.all(size > _int(1), size <= count))
+        pairs = tirx.Select(tirx.NE(result[0], tirx.const(0, "int32")), size - _int(1), _int(0))
+        with script_tirx.serial(0, pairs) as position:
+            a, b = (position_key(row[position + _int(n)], True) for n in range(2))
+            result[0] = result[0] & tirx.Cast("int32", a <= b)
+
+
+def _even_position(row: Any, value: Expr, size: Expr) -> Expr:
+    """The position of the last element that is not above a value if all distances are equal; 0 if it is outside."""
+    low, high, wide = row[_int(0)], row[size - _int(1)], accumulation_dtype(str(row.dtype))
+    last = tirx.Cast(wide, size - _int(1))
+    place = (tirx.Cast(wide, value) - tirx.Cast(wide, low)) * (last / (tirx.Cast(wide, high) - tirx.Cast(wide, low)))
+    inside = tirx.all(place >= tirx.const(0, wide), place < last)
+    return tirx.Cast("int64", tirx.Select(inside, place, tirx.const(0, wide)))
 
 
 def _sort_row(size: Any, count: Any, *, is_part: bool) -> Callable[[Index, list[Any]], None]:

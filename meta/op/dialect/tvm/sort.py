@@ -73,5 +73,5 @@ def _sort_rows(x: Tensor, axis: int, descending: bool, count: Any = None, **resu
 
 
 @compute("binary_search")
-def binary_search(sequence: Tensor, values: Tensor, right: bool) -> Any:
-    return search_rows(sequence, values, right)
+def binary_search(sequence: Tensor, values: Tensor, right: bool, *, kind: str) -> Any:
+    return search_rows(sequence, values, right, kind)
