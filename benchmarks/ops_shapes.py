@@ -38,7 +38,7 @@ TABLES: tuple[tuple[int, int, int], ...] = (
     (65_536, 1, 262_144),
 )
 """Rows of a table and their length, and the number of positions of rows, which are random."""
-MOST_ELEMENTS = 1 << 24
+MOST_ELEMENTS = 1 << 23
 """Calls of benchmarks.problems with larger operands are left out."""
 
 

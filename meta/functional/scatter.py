@@ -40,18 +40,43 @@ _COMBINED = {"sum": "add", "mean": "add", "prod": "mul", "amin": "min", "amax": 
 
 def index_add(x: T, axis: int, indices: T, src: T, alpha: float = 1) -> T:
     """x with `alpha` times the slices of src added at positions of an axis. indices: a vector; src: as many slices."""
-    x1, axis, places, values = _along("index_add", x, axis, indices, src)
+    x1, axis, vector, values = _slices("index_add", x, axis, indices, src)
     require_factors("index_add", x, alpha=alpha)
     values = values if alpha == 1 else values * alpha
     if x.dtype == "bool":
-        return meta.reshape(_of_bytes(x1, axis, places, values, "max"), x.shape)
-    return meta.reshape(meta.scatter_add(x1, axis, places, values), x.shape)
+        x1, values = as_dtype(x1, "uint8"), as_dtype(values, "uint8")
+        return as_dtype(_like(_with_slices(x1, axis, vector, values, "max"), x), "bool")
+    return _like(_with_slices(x1, axis, vector, values, "add"), x)
 
 
 def index_copy(x: T, axis: int, indices: T, src: T) -> T:
     """x with the slices of src written at positions of an axis. indices: a vector; src: as many slices."""
-    x1, axis, places, values = _along("index_copy", x, axis, indices, src)
-    return meta.reshape(meta.scatter_elements(x1, axis, places, values), x.shape)
+    x1, axis, vector, values = _slices("index_copy", x, axis, indices, src)
+    return _like(_with_slices(x1, axis, vector, values, "update"), x)
+
+
+def _like(result: T, x: T) -> T:
+    """The result for x, which may be 0-d, from that for one axis."""
+    return result if x.ndim else meta.reshape(result, ())
+
+
+def _with_slices(x: Any, axis: int, vector: Any, src: Any, how: Any) -> Any:
+    """x with the slices of src combined into those at positions of an axis. Slices of adjacent elements are written as
+    rows; of other ones, each element gets its position, unless fewer elements are moved to make rows."""
+    if axis == 0:
+        return meta.scatter_nd(x, meta.expand_dims(vector, 0), src, how)
+    if all(isinstance(d, int) for d in (*x.shape, vector.shape[0])):
+        size, count, rest = x.shape[axis], vector.shape[0], x.shape[axis + 1 :]
+        outer = product(x.shape[:axis])
+        if product(rest) > 1 or outer == 1:
+            starts = meta.arange(0, outer * size, max(size, 1), "int64", x.device)[:outer]
+            places = meta.reshape(meta.expand_dims(starts, 1) + as_dtype(vector, "int64"), (outer * count,))
+            rows = meta.reshape(x, (outer * size, *rest)), meta.reshape(src, (outer * count, *rest))
+            return meta.reshape(_with_slices(rows[0], 0, places, rows[1], how), x.shape)
+        if count > size:
+            moved = _with_slices(meta.moveaxis(x, axis, 0), 0, vector, meta.moveaxis(src, axis, 0), how)
+            return meta.moveaxis(moved, 0, axis)
+    return meta.scatter_elements(x, axis, _spread(vector, axis, src.shape), src, how)
 
 
 def index_fill(x: Tensor, axis: int, indices: Tensor, value: Tensor | Number) -> Tensor:
@@ -77,6 +102,19 @@ def index_reduce(
 
 def _along(name: str, x: Tensor, axis: int, indices: Tensor, src: Tensor) -> tuple[Any, int, Any, Any]:
     """x and src with at least one axis, the axis counted from the front, and the position of each element of src."""
+    x1, axis, vector, values = _slices(name, x, axis, indices, src)
+    return x1, axis, _spread(vector, axis, values.shape), values
+
+
+def _spread(vector: Any, axis: int, shape: tuple[Any, ...]) -> Any:
+    """The positions of slices for each element of these."""
+    return meta.broadcast_to(
+        meta.reshape(vector, [vector.shape[0] if n == axis else 1 for n in range(len(shape))]), shape
+    )
+
+
+def _slices(name: str, x: Tensor, axis: int, indices: Tensor, src: Tensor) -> tuple[Any, int, Any, Any]:
+    """x and src with at least one axis, the axis counted from the front, and the positions of the slices of src."""
     require_same_dtype(name, x=x, src=src)
     x1, axis, vector = _positions(name, x, axis, indices)
     values = src if src.ndim else meta.reshape(src, (1,))
@@ -84,8 +122,7 @@ def _along(name: str, x: Tensor, axis: int, indices: Tensor, src: Tensor) -> tup
     shape = (*x1.shape[:axis], vector.shape[0], *x1.shape[axis + 1 :])
     fits = rules.same_shape(tuple(values.shape), shape)
     require(name, fits, f"'src' has shape {rules.show(src.shape)}", f"{rules.show(shape)}, a slice for each position")
-    spread = meta.reshape(vector, tuple(vector.shape[0] if n == axis else 1 for n in range(x1.ndim)))
-    return x1, axis, meta.broadcast_to(spread, shape), values
+    return x1, axis, vector, values
 
 
 def _positions(name: str, x: Tensor, axis: int, indices: Tensor) -> tuple[Any, int, Any]:
@@ -247,7 +284,8 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
         return x + full if accumulate else full
     shape = broadcast_shape("index_put", *(items[n] for n in axes))
     order = (*axes, *(n for n in range(x.ndim) if n not in axes))
-    moved = meta.transpose(x, order)
+    is_moved = order != tuple(range(x.ndim))
+    moved = meta.transpose(x, order) if is_moved else x
     places = [meta.broadcast_to(_from_start(int64_positions(items[n]), x.shape[n]), shape) for n in axes]
     rest = tuple(moved.shape[len(axes) :])
     # The axes of the positions are where the first index is if the indices are neighbours, else in front.
@@ -258,13 +296,13 @@ def index_put(x: Tensor, indices: Sequence[Tensor | None], values: Tensor, accum
     )
     require("index_put", fits, f"values of shape {rules.show(values.shape)} for {rules.show(target)}",
             "shapes that broadcast")  # fmt: skip
-    src = meta.broadcast_to(values, target)
+    src = values if rules.same_shape(tuple(values.shape), target) else meta.broadcast_to(values, target)
     if not product(target):
         return meta.copy(x)
     src = meta.moveaxis(src, tuple(range(lead, lead + len(shape))), tuple(range(len(shape)))) if lead else src
     how = "add" if accumulate else "update"
     written = meta.scatter_nd(moved, meta.stack(places, 0), src, how)
-    return meta.transpose(written, tuple(order.index(n) for n in range(x.ndim)))
+    return meta.transpose(written, tuple(order.index(n) for n in range(x.ndim))) if is_moved else written
 
 
 def _expanded_masks(name: str, x: Tensor, indices: Sequence[Tensor | None]) -> list[Any]:

@@ -27,6 +27,9 @@ M_TWICE, T_TWICE = both(TWICE)
 M_PAIR, T_PAIR = both(PAIR)
 M_PLACES, T_PLACES = both(PLACES)
 M_MASK, T_MASK = both(MASK)
+M_PLACED, T_PLACED = {}, {}
+for _name, _places in (("index_add", [2, 0, 2, 2, 1]), ("index_copy", [2, 0, 1])):
+    M_PLACED[_name], T_PLACED[_name] = both(np.array(_places))
 
 ROWS: dict[str, tuple[Function, Function, list[tuple[int, ...]]]] = {
     "index_add": (lambda x, s: meta.index_add(x, 1, M_TWICE, s, alpha=2),
@@ -36,6 +39,12 @@ ROWS: dict[str, tuple[Function, Function, list[tuple[int, ...]]]] = {
         lambda x, s: (x * (1 + 1j)).index_add(1, T_TWICE, s * 1j, alpha=0.5).real, [(2, 4), (2, 3)]),
     "index_copy": (lambda x, s: meta.index_copy(x, 1, M_PAIR, s), lambda x, s: x.index_copy(1, T_PAIR, s),
                    [(2, 4), (2, 2)]),
+    **{f"{name} along {axis} of {shape}": (
+        lambda x, s, name=name, axis=axis: getattr(meta, name)(x, axis, M_PLACED[name], s),
+        lambda x, s, name=name, axis=axis: getattr(x, name)(axis, T_PLACED[name], s), [shape, slices])
+       for name, count in (("index_add", 5), ("index_copy", 3))
+       for shape, axis, slices in (((3, 2), 0, (count, 2)), ((2, 3, 4), 1, (2, count, 4)), ((1, 3), 1, (1, count)),
+                                   ((2, 3), 1, (2, count)), ((3,), 0, (count,)), ((0, 3, 2), 1, (0, count, 2)))},
     "index_fill": (lambda x, v: meta.index_fill(x, 1, M_TWICE, v), lambda x, v: x.index_fill(1, T_TWICE, v),
                    [(2, 4), ()]),
     **{f"index_reduce {how} {itself}": (
