@@ -105,7 +105,7 @@ def _counted_position(rows: Any, row: Index, size: Expr, rank: Expr) -> Expr:
 
 def _each_ranked(rows: Any, row: Index, size: Expr, body: Callable[[Expr, Any], None]) -> None:
     """`body(first, before)` for vectors of elements that begin at `first`: how many elements are before each one in
-    order. Those of the padding have all elements of the row before them."""
+    order. The padding has all elements of the row before them."""
     before = registers(_LANES, "int32")
     with script_tirx.serial(0, tirx.floordiv(rows.shape[-1], _LANES)) as block:
         first = block * _LANES
