@@ -26,7 +26,7 @@ Compute = Callable[..., Any]
 class TEImplementation:
     """A TE compute, and options for the kernels built from it.
 
-    generic: one kernel with symbolic extents may serve every shape.
+    generic: one kernel with symbolic extents may serve every shape, or the shapes of calls for which it returns true.
     pattern: overrides the pattern of the declaration.
     sizes: IntTuple arguments, and with `vectors` ints, that only repeat sizes of the result, which a generic kernel
         leaves symbolic; the compute reads `out[0].shape` instead.
@@ -45,7 +45,7 @@ class TEImplementation:
     """
 
     compute: Compute
-    generic: bool = True
+    generic: bool | Callable[[CallInfo], bool] = True
     pattern: str = ""
     sizes: tuple[str, ...] = ()
     lift: tuple[str, ...] = ()

@@ -103,7 +103,7 @@ def _is_held(value: float) -> bool:
 def _kernel(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, NumberSpec]) -> Kernel:
     scalars = _scalar_operands(payload, call, numbers)
     lifted = _lift_scalars(call, scalars)
-    if payload.generic and payload.vectors is not None:
+    if _is_generic(payload, call) and payload.vectors is not None:
         return _build_with_vectors(payload, call, lifted, scalars, numbers)
     shared = _bind_numbers(_build(payload, call, {**{i: lifted.args[i] for i in scalars}, **numbers}), call)
     return _bind_constants(shared, call, lifted, scalars) if scalars else shared
@@ -151,13 +151,17 @@ def _compiled(kernel_spec: KernelSpec, call: CallInfo) -> Compiled:
 
 
 def _build(payload: TEImplementation, call: CallInfo, numbers: Mapping[int, TensorType | NumberSpec]) -> Compiled:
-    if payload.generic and not is_large(call):
+    if _is_generic(payload, call) and not is_large(call):
         try:
             return _compiled(spec(payload, call, symbolic=True, numbers=numbers), call)
         except (MetaError, ValueError, TypeError, RuntimeError):
             # The declaration or the compute needs numbers; the static build below reports any other error.
             pass
     return _compiled(spec(payload, call, symbolic=False, numbers=numbers), call)
+
+
+def _is_generic(payload: TEImplementation, call: CallInfo) -> bool:
+    return payload.generic if isinstance(payload.generic, bool) else payload.generic(call)
 
 
 def is_large(call: CallInfo) -> bool:

@@ -13,6 +13,7 @@ import torch.nn.functional as tf
 
 import meta
 from meta import vm
+from meta.backend.tvm import kernel as kernels
 from meta.errors import ArgumentError, PositionError, TypeInferenceError
 from meta.testing.arrays import check, to_torch
 from tests.python.functional.against_torch import floats
@@ -226,3 +227,28 @@ def test_wrong_arguments(call: Callable[[Any], Any], match: str) -> None:
 def test_heads_that_do_not_broadcast() -> None:
     with pytest.raises(TypeInferenceError, match=r"\[attention\] shapes \(2,\), \(3,\) and \(3,\)|do not broadcast"):
         meta.attention(meta.ones((2, 4, 4)), meta.ones((3, 4, 4)), meta.ones((3, 4, 4)))
+
+
+def test_lengths_share_a_kernel(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Only lengths that are divided into register tiles have kernels of their own."""
+    built: list[str] = []
+    build = kernels._load_or_build
+    monkeypatch.setattr(kernels, "_load_or_build", lambda spec: built.append(spec.name) or build(spec))
+    for batch, queries, keys in ((2, 3, 3), (3, 5, 9), (4, 6, 11), (2, 2, 13)):
+        hosts = [floats(batch, 2, n, 12) for n in (queries, keys, keys)]
+        arrays = [meta.array(x) for x in hosts]
+        tensors = [to_torch(x).requires_grad_() for x in hosts]
+        for x in arrays:
+            x.requires_grad = True
+        y = meta.attention(*arrays)
+        expected = tf.scaled_dot_product_attention(*tensors)
+        check(y.detach(), expected.detach())
+        y.sum().backward()
+        expected.sum().backward()
+        for x, t in zip(arrays, tensors, strict=True):
+            check(x.grad, t.grad)
+    assert sorted(name for name in built if "attention" in name) in (
+        [],
+        ["scaled_dot_product_attention"],
+        ["scaled_dot_product_attention", "scaled_dot_product_attention_dx"],
+    )

@@ -130,8 +130,8 @@ def _even_position(row: Any, value: Expr, size: Expr) -> Expr:
 
 
 def _sort_row(size: Any, count: Any, *, is_part: bool) -> Callable[[Index, list[Any]], None]:
-    """Loops that put the first `count` positions of one row in order, in the first half of a buffer. Positions of a short
-    row are stored at their ranks; of a part of a long row, only the elements of that part are sorted."""
+    """Loops that put the first `count` positions of one row in order, in the first half of a buffer. Positions in a
+    short row are stored at their ranks; of a long row, only the elements that are returned are sorted."""
     length, returned = tirx.Cast("int64", size), tirx.Cast("int64", count)
 
     def row(index: Index, buffers: list[Any]) -> None:

@@ -15,6 +15,7 @@ from meta.backend.tvm.te import math as te_math
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, const, select
 from meta.backend.tvm.te.reduce import elements_of, read_reduced, reduce_axes, store_result
 from meta.backend.tvm.workarounds.exact import constant
+from meta.ir.expr import CallInfo
 from meta.op.dialect.tvm import Registrar
 from meta.op.work import attention_fits_tiles
 
@@ -30,7 +31,7 @@ def _contract(a: Any, b: Any, length: Expr, shape: Sequence[Any], name: str) -> 
 def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None) -> tuple[Any, Expr]:
     """scale * q @ k^T, -inf where a key is masked; and the scale."""
     dtype, query, key = accumulation_dtype(str(q.dtype)), elements_of(q), elements_of(k)
-    factor = constant(1 / math.sqrt(int(q.shape[-1])) if scale is None else scale, dtype)
+    factor = _factor(q.shape[-1], scale, dtype)
     dots = _contract(
         lambda n, *i: query(*i[:-1], n), lambda n, *i: key(*i[:-2], i[-1], n), q.shape[-1],
         (*q.shape[:-1], k.shape[-2]), "dots",
@@ -43,7 +44,21 @@ def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None) -> t
     return te.compute(dots.shape, element, "scores"), factor
 
 
-@compute("scaled_dot_product_attention", generic=False)
+def _is_generic(call: CallInfo) -> bool:
+    """Whether one kernel serves all lengths: lengths that register tiles divide have their own."""
+    return not all(t.is_static for t in call.tensors()) or not _in_tiles(call.device.kind, *call.tensors()[:3])
+
+
+def _factor(features: Any, scale: float | None, dtype: str) -> Any:
+    """What scores are multiplied by: by default, 1 / sqrt(features)."""
+    if scale is not None:
+        return constant(scale, dtype)
+    if isinstance(features, (int, tirx.IntImm)):
+        return constant(1 / math.sqrt(int(features)), dtype)
+    return cast(tirx.const(1, "float64") / tirx.sqrt(tirx.Cast("float64", features)), dtype)
+
+
+@compute("scaled_dot_product_attention", generic=_is_generic)
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, *, out: Outs, kind: str) -> Any:
     if _in_tiles(kind, q, k, v):
         return tiled.attention(q, k, v, causal, scale)
@@ -73,7 +88,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
     return y, store_result(lse, last, out[1], "lse")
 
 
-@compute("scaled_dot_product_attention_dx", generic=False)
+@compute("scaled_dot_product_attention_dx", generic=_is_generic)
 def attention_dx(
     q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, dy: Tensor, causal: bool, scale: float | None, *,
     out: Outs, kind: str,
