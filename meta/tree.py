@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from meta.records import record
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
 Classes = type | tuple[type, ...]
 
@@ -49,28 +52,43 @@ class Tree:
             yield from child.statics()
 
 
-def leaves_of(value: Any) -> Iterator[Any]:
+def is_tuple(value: object) -> TypeIs[tuple[Any, ...]]:
+    """Whether it is a tuple, for type checkers: `isinstance` leaves them without the types of the items."""
+    return isinstance(value, tuple)
+
+
+def is_sequence(value: object) -> TypeIs[tuple[Any, ...] | list[Any]]:
+    """Whether it is a tuple or a list."""
+    return isinstance(value, (tuple, list))
+
+
+def is_dict(value: object) -> TypeIs[dict[Any, Any]]:
+    """Whether it is a dict."""
+    return isinstance(value, dict)
+
+
+def leaves_of(value: object) -> Iterator[Any]:
     """The leaves of a nest of tuples and lists, in order; any other value is one leaf."""
-    if isinstance(value, (tuple, list)):
-        for item in value:  # pyright: ignore[reportUnknownVariableType]
+    if is_sequence(value):
+        for item in value:
             yield from leaves_of(item)
     else:
         yield value
 
 
-def with_leaves(value: Any, leaves: Sequence[Any]) -> Any:
+def with_leaves(value: object, leaves: Sequence[Any]) -> Any:
     """Nested tuples of the structure of `value`, a nest of tuples and lists, with other leaves, given in order."""
     return _filled(value, iter(leaves))
 
 
-def _filled(value: Any, leaves: Iterator[Any]) -> Any:
-    if isinstance(value, (tuple, list)):
-        return tuple([_filled(item, leaves) for item in value])  # pyright: ignore[reportUnknownVariableType]
+def _filled(value: object, leaves: Iterator[Any]) -> Any:
+    if is_sequence(value):
+        return tuple([_filled(item, leaves) for item in value])
     return next(leaves)
 
 
 def named_leaves(
-    value: Any, classes: Classes | None = None, name: str = "", widest: int = sys.maxsize
+    value: object, classes: Classes | None = None, name: str = "", widest: int = sys.maxsize
 ) -> Iterator[tuple[str, Any]]:
     """The leaves of a nest of tuples, lists and dicts, in order, each with its path (`x.0.weight`).
 
@@ -80,12 +98,12 @@ def named_leaves(
     container = None if is_leaf else _items(value)
     if is_leaf or (classes is None and container is None):
         yield name, value
-    if container is not None and len(value) <= widest:
+    if container is not None and len(container[1]) <= widest:
         for key, item in container[1]:
             yield from named_leaves(item, classes, child_path(name, key), widest)
 
 
-def flatten(value: Any, classes: Classes, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
+def flatten(value: object, classes: Classes, name: str = "") -> tuple[list[tuple[str, Any]], Tree]:
     """The `named_leaves` of `value`, and the tree that rebuilds the nest.
 
     The tree stores values that are neither leaves nor containers."""
@@ -105,12 +123,12 @@ def flatten(value: Any, classes: Classes, name: str = "") -> tuple[list[tuple[st
     return leaves, Tree(kind, tuple(children), keys, type(value) if kind == "namedtuple" else None)
 
 
-def child_path(name: str, key: Any) -> str:
+def child_path(name: str, key: object) -> str:
     """The path of an item of the container at path `name`, "" for the nest itself."""
     return f"{name}.{key}" if name else str(key)
 
 
-def _items(value: Any) -> tuple[str, list[tuple[Any, Any]]] | None:
+def _items(value: object) -> tuple[str, list[tuple[Any, Any]]] | None:
     """The kind of a container and its items by key; None for any other value."""
     if isinstance(value, dict):
         return "dict", list(value.items())  # pyright: ignore[reportUnknownArgumentType]

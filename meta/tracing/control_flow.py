@@ -25,7 +25,7 @@ from meta.tracing.emitter import Body, Emitter, current_emitter
 from meta.tracing.loop_op import element, emit_loop
 from meta.tracing.program import record
 from meta.tracing.symbol import Symbol
-from meta.tree import Tree, flatten
+from meta.tree import Tree, flatten, is_sequence, is_tuple
 
 T = TypeVar("T")
 Leaves = list[tuple[str, Any]]
@@ -81,7 +81,7 @@ def while_loop(
         return _while_eagerly(condition, body, (leaves, tree), max_steps)
     if max_steps is not None:
 
-        def step(carry: T, _: Any) -> tuple[T, tuple[()]]:
+        def step(carry: T, _: object) -> tuple[T, tuple[()]]:
             flag = condition(carry)
             _check_flag("while_loop", f"the result of {_name(condition)}", flag)
             new = cond(flag, lambda: _checked("while_loop", body, (leaves, tree), _own_values(carry)), lambda: carry)
@@ -113,8 +113,8 @@ def while_loop(
 
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
-    carry: Any,
-    xs: Any = None,
+    carry: object,
+    xs: object = None,
     *,
     length: int | None = None,
     reverse: bool = False,
@@ -163,7 +163,7 @@ def scan(
 # --- eager -----------------------------------------------------------------------------------------------------------
 
 
-def _while_eagerly(condition: Any, body: Any, state: tuple[Leaves, Tree], max_steps: int | None) -> Any:
+def _while_eagerly(condition: Any, body: object, state: tuple[Leaves, Tree], max_steps: int | None) -> Any:
     carry, steps = state[1].build(x.copy() for _, x in state[0]), 0
     while max_steps is None or steps < max_steps:
         flag = condition(carry)
@@ -222,7 +222,7 @@ def _is_view(leaf: tuple[str, Any]) -> bool:
     return (x._version if isinstance(x, NDArray) else x.aliases) is not None
 
 
-def _own_values(carry: Any) -> Any:
+def _own_values(carry: object) -> Any:
     """Traced tensors that a branch may write."""
     leaves, tree = flatten(carry, TensorLike)
     return tree.build(meta.reshape(x, x.shape).snapshot() for _, x in leaves)
@@ -236,12 +236,12 @@ _UNSHARED = _references([("", object())])[0]
 """References to an array that leaves alone hold."""
 
 
-def _no_items(step: Any, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree]) -> Any:
+def _no_items(step: object, state: tuple[Leaves, Tree], elements: tuple[Leaves, Tree]) -> Any:
     """The stacks of a loop of no steps."""
     carry = state[1].build(x.type for _, x in state[0])
     x = elements[1].build(element(x.type) for _, x in elements[0])
 
-    def item(carry: Any, x: Any) -> Any:
+    def item(carry: object, x: object) -> Any:
         return _stepped(step, carry, x, state)[1]
 
     traced = record(item, (carry, x), {})
@@ -259,11 +259,11 @@ def _traced() -> bool:
 def _stepped(step: Any, carry: Any, x: Any, state: tuple[Leaves, Tree]) -> tuple[Leaves, Any]:
     """The leaves of the new carry, and the item."""
     result = step(carry, x)
-    if not isinstance(result, tuple) or len(result) != 2:  # pyright: ignore[reportUnknownArgumentType]
-        returned = f"{len(result)} values" if isinstance(result, (tuple, list)) else type(result).__name__  # pyright: ignore[reportUnknownArgumentType]
+    if not is_tuple(result) or len(result) != 2:
+        returned = f"{len(result)} values" if is_sequence(result) else type(result).__name__
         raise ArgumentError("scan", f"{_name(step)} returns {returned}", "a tuple (carry, y)")
     new = _flattened("scan", "the carry", result[0])
-    return _same_types("scan", step, state, new), result[1]  # pyright: ignore[reportUnknownVariableType]
+    return _same_types("scan", step, state, new), result[1]
 
 
 def _checked(where: str, body: Any, state: tuple[Leaves, Tree], carry: Any) -> Any:
@@ -272,7 +272,7 @@ def _checked(where: str, body: Any, state: tuple[Leaves, Tree], carry: Any) -> A
     return state[1].build(x for _, x in _same_types(where, body, state, new))
 
 
-def _same_types(where: str, function: Any, state: tuple[Leaves, Tree], new: tuple[Leaves, Tree]) -> Leaves:
+def _same_types(where: str, function: object, state: tuple[Leaves, Tree], new: tuple[Leaves, Tree]) -> Leaves:
     """The leaves of a new carry. Under autocast floating ones are cast to the dtype of the carry."""
     leaves, tree = new
     if modes.autocast is not None and tree == state[1]:
@@ -303,7 +303,7 @@ def _shown(tree: Tree) -> str:
     return str(tree.build(names)).replace("'", "")
 
 
-def _flattened(where: str, what: str, value: Any, numbers: bool = True) -> tuple[Leaves, Tree]:
+def _flattened(where: str, what: str, value: object, numbers: bool = True) -> tuple[Leaves, Tree]:
     """The tensors of a nest; numbers become 0-d tensors. Raises ArgumentError for other leaves than those and None."""
     import numpy as np
 
@@ -339,7 +339,7 @@ def _dot(name: str) -> str:
     return f".{name}" if name else ""
 
 
-def _check_flag(where: str, what: str, flag: Any) -> None:
+def _check_flag(where: str, what: str, flag: object) -> None:
     """Raise ArgumentError unless `flag` is a 0-d bool tensor."""
     if not isinstance(flag, TensorLike):
         raise ArgumentError(where, f"{what} is {type(flag).__name__}", "a 0-d bool tensor")
@@ -350,7 +350,7 @@ def _check_flag(where: str, what: str, flag: Any) -> None:
         )
 
 
-def _name(function: Any) -> str:
+def _name(function: object) -> str:
     return str(getattr(function, "__name__", type(function).__name__))
 
 
