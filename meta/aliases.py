@@ -17,16 +17,16 @@ class AliasGroup:
 
     __slots__ = ("__weakref__", "_members")
 
-    def __init__(self, first: Any) -> None:
+    def __init__(self, first: object) -> None:
         self._members: list[tuple[weakref.ref[Any], object]] = [(weakref.ref(first), object())]
 
-    def add(self, view: Any, base: Any, same_history: bool) -> None:
+    def add(self, view: object, base: object, same_history: bool) -> None:
         """Add a view of the member `base`."""
         history = self._history(base) if same_history else object()
         self._members = [entry for entry in self._members if entry[0]() is not None]
         self._members.append((weakref.ref(view), history))
 
-    def others(self, x: Any) -> Iterator[tuple[Any, bool]]:
+    def others(self, x: object) -> Iterator[tuple[Any, bool]]:
         """The other members that live, each with whether it has the history of `x`."""
         history = self._history(x)
         for reference, other in self._members:
@@ -34,7 +34,7 @@ class AliasGroup:
             if member is not None and member is not x:
                 yield member, other is history
 
-    def _history(self, x: Any) -> object:
+    def _history(self, x: object) -> object:
         return next(history for reference, history in self._members if reference() is x)
 
 

@@ -52,7 +52,7 @@ def check() -> None:
         _raise_waiting(_deferred.handler)
 
 
-def _defer(number: int, frame: Any) -> None:
+def _defer(number: int, frame: object) -> None:
     now = time.monotonic()
     if _deferred.first is None:
         _deferred.first = now

@@ -57,7 +57,7 @@ modes = Modes()
 
 
 @contextmanager
-def scoped(name: str, value: Any) -> Generator[None, None, None]:
+def scoped(name: str, value: object) -> Generator[None, None, None]:
     """Set a mode of this thread that changes the choice of operators, inside a `with` block."""
     before = getattr(modes, name)
     scopes.change(1)

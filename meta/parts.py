@@ -66,7 +66,7 @@ def part_origin(x: Any) -> weakref.ref[Any] | None:
     return origin if origin is not None and origin() is not None else None
 
 
-def is_part(x: Any) -> bool:
+def is_part(x: object) -> bool:
     """Whether `x` holds a copy of elements of an array that lives."""
     return part_origin(x) is not None
 
@@ -90,12 +90,12 @@ class _Probe:
     def __getitem__(self, index: int) -> _Probe:
         return _Probe()
 
-    def __setitem__(self, index: int, value: Any) -> None: ...
+    def __setitem__(self, index: int, value: object) -> None: ...
 
     def __iadd__(self, other: int) -> _Probe:
         return self._in_place(None, other)
 
-    def _in_place(self, function: Any, other: Any) -> _Probe:
+    def _in_place(self, function: object, other: object) -> _Probe:
         _Probe.count = getrefcount(self)
         return self
 

@@ -61,7 +61,7 @@ class _Policy:
             modes.autocast = self
         return tuple(out)
 
-    def composed(self, rule: Amp, args: Any) -> Any:
+    def composed(self, rule: Amp, args: object) -> Any:
         """The arguments of a composed function, nests of tuples and lists, cast by its rule."""
         types = [as_type(leaf) for leaf in leaves_of(args) if isinstance(leaf, TensorLike)]
         dtype = common_dtype(flat_types(types), rule, self.low)

@@ -54,7 +54,7 @@ class GradScaler(CheckedArguments):
         self._unscaled: dict[int, tuple[Any, Any]] = {}
         """id(optimizer) -> the trace in which its gradients were unscaled, if any, and whether they are finite."""
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         """Growth, backoff and interval are constants of traced programs; a new value invalidates these programs."""
         if name in ("growth", "backoff", "interval") and self.__dict__.get(name, value) != value:
             tracing.invalidate()

@@ -93,7 +93,7 @@ class AmpReport:
 
 @checked
 def report(
-    step: Any, *args: Any, dtype: str | None = None, overrides: Mapping[str, Amp] | None = None, **kwargs: Any
+    step: object, *args: object, dtype: str | None = None, overrides: Mapping[str, Amp] | None = None, **kwargs: object
 ) -> AmpReport:
     """The precision of every operator of a program in mixed precision, why, and the casts; nothing is run.
 

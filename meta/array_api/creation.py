@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.device import CPU
 from meta.errors import ArgumentError, TypeInferenceError
 from meta.schema._dsl import TensorLike
@@ -42,21 +44,21 @@ def _copy_needed(what: str) -> TypeInferenceError:
     return TypeInferenceError("asarray", f"{what} needs a copy, and copy is False", "copy=None or True")
 
 
-def from_dlpack(x: Any, /, *, device: Any = None, copy: bool | None = None) -> Any:
+def from_dlpack(x: object, /, *, device: Any = None, copy: bool | None = None) -> Any:
     """An array over the memory of a DLPack exporter, or over a copy of it (see meta.from_dlpack)."""
     out = meta.from_dlpack(x, copy=bool(copy))
     return out if device is None else out.to(device=device)
 
 
 def arange(
-    start: float, /, stop: float | None = None, step: float = 1, *, dtype: Any = None, device: Any = None
+    start: float, /, stop: float | None = None, step: float = 1, *, dtype: object = None, device: object = None
 ) -> Any:
     """Numbers from start up to stop, or from 0 up to `start` without one; int64 if all are ints, else float32."""
     return meta.arange(start, stop, step, dtype, _placed(device))
 
 
 def linspace(
-    start: float, stop: float, /, num: int, *, dtype: Any = None, device: Any = None, endpoint: bool = True
+    start: float, stop: float, /, num: int, *, dtype: object = None, device: object = None, endpoint: bool = True
 ) -> Any:
     """`num` numbers at equal distances from start to stop, which is left out without `endpoint`."""
     dtype = "float32" if dtype is None else dtype
@@ -65,7 +67,7 @@ def linspace(
     return meta.linspace(start, stop, num + 1, dtype, _placed(device))[:num]
 
 
-def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = None, device: Any = None) -> Any:
+def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: object = None, device: object = None) -> Any:
     """A matrix with ones on diagonal k."""
     columns = n_rows if n_cols is None else n_cols
     row = meta.expand_dims(meta.arange(0, n_rows, 1, "int64", _placed(device)), 1) + k
@@ -73,19 +75,19 @@ def eye(n_rows: int, n_cols: int | None = None, /, *, k: int = 0, dtype: Any = N
     return meta.cast(meta.equal(row, column), "float32" if dtype is None else dtype)
 
 
-def full(shape: Any, fill_value: dtypes.Number, *, dtype: Any = None, device: Any = None) -> Any:
+def full(shape: int | Sequence[int], fill_value: dtypes.Number, *, dtype: object = None, device: object = None) -> Any:
     """`fill_value` everywhere; the dtype is bool, int64, float32 or complex64 by the kind of the value."""
     if dtype is None:
         dtype = dtypes.scalar_dtype(fill_value)
     return meta.full(shape, fill_value, dtype, _placed(device))
 
 
-def ones(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def ones(shape: int | Sequence[int], *, dtype: object = None, device: object = None) -> Any:
     """Ones."""
     return meta.ones(shape, "float32" if dtype is None else dtype, _placed(device))
 
 
-def zeros(shape: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def zeros(shape: int | Sequence[int], *, dtype: object = None, device: object = None) -> Any:
     """Zeros."""
     return meta.zeros(shape, "float32" if dtype is None else dtype, _placed(device))
 
@@ -111,7 +113,7 @@ def zeros_like(x: Any, /, *, dtype: Any = None, device: Any = None) -> Any:
 empty_like = zeros_like
 
 
-def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, ...]:
+def meshgrid(*arrays: Tensor, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, ...]:
     """The coordinates of a grid, one tensor for each 1-D tensor; with "xy" the first two axes are swapped."""
     if indexing not in ("xy", "ij"):
         raise ArgumentError("meshgrid", f"indexing is {indexing!r}", '"xy" or "ij"')
@@ -127,5 +129,5 @@ def meshgrid(*arrays: Any, indexing: Literal["xy", "ij"] = "xy") -> tuple[Any, .
     )
 
 
-def _placed(device: Any) -> Any:
+def _placed(device: object) -> Any:
     return CPU if device is None else device

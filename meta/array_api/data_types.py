@@ -65,7 +65,7 @@ def result_type(*arrays_and_dtypes: Any) -> str:
     return out
 
 
-def _dtype(x: Any) -> str:
+def _dtype(x: object) -> str:
     return x.dtype if isinstance(x, TensorLike) else dtypes.canonical(x)  # type: ignore[attr-defined]
 
 
@@ -124,7 +124,7 @@ class NamespaceInfo:
     def default_device(self) -> Device:
         return CPU
 
-    def default_dtypes(self, *, device: Any = None) -> dict[str, str]:
+    def default_dtypes(self, *, device: object = None) -> dict[str, str]:
         return {"real floating": "float32", "complex floating": "complex64", "integral": "int64", "indexing": "int64"}
 
     def devices(self) -> list[Device]:
@@ -132,7 +132,7 @@ class NamespaceInfo:
         gpus = (device(f"cuda:{index}") for index in count())
         return [CPU, *takewhile(devices.exists, gpus)]
 
-    def dtypes(self, *, device: Any = None, kind: Any = None) -> dict[str, str]:
+    def dtypes(self, *, device: object = None, kind: object = None) -> dict[str, str]:
         """The dtypes of the standard by name; with `kind`, only the dtypes of one kind or of a tuple of kinds."""
         names = (name for name in dtypes.ALL if name not in EXTRA)
         return {name: name for name in names if kind is None or isdtype(name, kind)}

@@ -6,9 +6,10 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 
 
-def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
+def clip(x: Tensor, /, min: Tensor | float | None = None, max: Tensor | float | None = None) -> Any:
     """x between `min` and `max`, numbers or tensors that broadcast with x, in the dtype of x."""
     numbers = (bool, int, float, type(None))
     if isinstance(min, numbers) and isinstance(max, numbers):
@@ -18,14 +19,14 @@ def clip(x: Any, /, min: Any = None, max: Any = None) -> Any:
     return meta.cast(out, x.dtype)
 
 
-def round(x: Any, /) -> Any:
+def round(x: Tensor, /) -> Any:
     """The nearest integers, even ones for halves; both parts of complex tensors are rounded."""
     if not dtypes.is_complex(x.dtype):
         return meta.round(x)
     return meta.complex(meta.round(meta.real(x)), meta.round(meta.imag(x)))
 
 
-def sign(x: Any, /) -> Any:
+def sign(x: Tensor, /) -> Any:
     """-1, 0 or 1 by the sign of each element, x / |x| of complex tensors; NaN for NaN."""
     if dtypes.is_complex(x.dtype):
         return meta.where(meta.equal(x, 0), meta.zeros_like(x), x / meta.abs(x))

@@ -7,6 +7,7 @@ from importlib import import_module
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.array_api.products import promoted
 from meta.errors import TypeInferenceError
 from meta.functional._checks import axis_of
@@ -19,7 +20,7 @@ def broadcast_shapes(*shapes: Sequence[int]) -> tuple[Any, ...]:
     return rules.broadcast_shapes(*map(tuple, shapes))
 
 
-def broadcast_arrays(*arrays: Any) -> tuple[Any, ...]:
+def broadcast_arrays(*arrays: Tensor) -> tuple[Any, ...]:
     """Tensors broadcast to their common shape."""
     shape = broadcast_shapes(*(x.shape for x in arrays))
     return tuple(meta.broadcast_to(x, shape) for x in arrays)
@@ -36,14 +37,14 @@ def stack(arrays: Sequence[Any], /, *, axis: int = 0) -> Any:
     return meta.stack(promoted(*arrays), axis)
 
 
-def unstack(x: Any, /, *, axis: int = 0) -> tuple[Any, ...]:
+def unstack(x: Tensor, /, *, axis: int = 0) -> tuple[Any, ...]:
     """The slices along an axis, without it."""
     axis = axis_of("unstack", axis, x.ndim)
     parts = meta.split(x, x.shape[axis], axis) if x.shape[axis] else ()
     return tuple(meta.squeeze(part, axis) for part in parts)
 
 
-def reshape(x: Any, /, shape: Any, *, copy: bool | None = None) -> Any:
+def reshape(x: Tensor, /, shape: int | Sequence[int], *, copy: bool | None = None) -> Any:
     """The elements in another shape; the same memory, or a copy with `copy=True`."""
     return meta.reshape(meta.copy(x) if copy else x, shape)
 
@@ -57,7 +58,7 @@ def roll(x: Any, /, shift: Any, *, axis: Any = None) -> Any:
     return meta.roll(x, shift, axis)
 
 
-def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
+def repeat(x: Tensor, repeats: int | Tensor, /, *, axis: int | None = None) -> Any:
     """Each element `repeats` times along an axis; of the flattened tensor without one.
 
     `repeats` may be a tensor with a number for each element, whose values are needed: not in traced functions."""
@@ -74,7 +75,7 @@ def repeat(x: Any, repeats: Any, /, *, axis: int | None = None) -> Any:
     return meta.take(x, meta.asarray(positions, device=x.device), axis)
 
 
-def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
+def take(x: Tensor, indices: Tensor, /, *, axis: int | None = None) -> Any:
     """The slices at positions along an axis, which a 1-D tensor may leave out. Negative positions count from the end.
 
     Raises PositionError for positions out of range, outside of traced functions."""
@@ -83,7 +84,7 @@ def take(x: Any, indices: Any, /, *, axis: int | None = None) -> Any:
     return x[(*(slice(None),) * axis_of("take", axis or 0, x.ndim), indices)]
 
 
-def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
+def take_along_axis(x: Tensor, indices: Tensor, /, *, axis: int = -1) -> Any:
     """For each element of `indices` the element of x at that position along `axis`; the other axes broadcast."""
     axis = axis_of("take_along_axis", axis, x.ndim)
     size = x.shape[axis]
@@ -93,5 +94,5 @@ def take_along_axis(x: Any, indices: Any, /, *, axis: int = -1) -> Any:
     return meta.gather(x, axis, meta.where(indices < 0, indices + size, indices))
 
 
-def _flat(x: Any) -> Any:
+def _flat(x: Tensor) -> Any:
     return meta.reshape(x, (-1,))

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.functional._checks import axes_of, axis_of
 
 
-def sum(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = False) -> Any:
+def sum(x: Tensor, /, *, axis: int | Sequence[int] | None = None, dtype: object = None, keepdims: bool = False) -> Any:
     """The sum along axes, computed in `dtype` if it is given."""
     dtype = _wide(x, dtype)
     return _typed(meta.sum(_typed(x, dtype), axis, keepdims), dtype)
@@ -29,7 +30,9 @@ def prod(x: Any, /, *, axis: Any = None, dtype: Any = None, keepdims: bool = Fal
     )
 
 
-def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def var(
+    x: Tensor, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Any:
     """The sum of squared distances from the mean divided by the number of elements less `correction`."""
     if correction == int(correction):
         return meta.var(x, axis, int(correction), keepdims)
@@ -38,27 +41,33 @@ def var(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool 
     return meta.var(x, axis, 0, keepdims) * (count / (count - correction))
 
 
-def std(x: Any, /, *, axis: Any = None, correction: float = 0.0, keepdims: bool = False) -> Any:
+def std(
+    x: Tensor, /, *, axis: int | Sequence[int] | None = None, correction: float = 0.0, keepdims: bool = False
+) -> Any:
     """The square root of `var`."""
     if correction == int(correction):
         return meta.std(x, axis, int(correction), keepdims)
     return meta.sqrt(var(x, axis=axis, correction=correction, keepdims=keepdims))
 
 
-def cumulative_sum(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_sum(
+    x: Tensor, /, *, axis: int | None = None, dtype: object = None, include_initial: bool = False
+) -> Any:
     """Sums of the elements up to each along an axis, which a 1-D tensor may leave out; with a 0 in front for
     `include_initial`."""
     return _cumulative(_running_sum, "cumulative_sum", x, axis, dtype, 0 if include_initial else None)
 
 
-def cumulative_prod(x: Any, /, *, axis: int | None = None, dtype: Any = None, include_initial: bool = False) -> Any:
+def cumulative_prod(
+    x: Tensor, /, *, axis: int | None = None, dtype: object = None, include_initial: bool = False
+) -> Any:
     """Products of the elements up to each along an axis, which a 1-D tensor may leave out; with a 1 in front for
     `include_initial`."""
     return _cumulative(_running_product, "cumulative_prod", x, axis, dtype, 1 if include_initial else None)
 
 
 def _cumulative(
-    operator: Callable[..., Any], name: str, x: Any, axis: int | None, dtype: Any, initial: int | None
+    operator: Callable[..., Any], name: str, x: Tensor, axis: int | None, dtype: object, initial: int | None
 ) -> Any:
     if axis is None and x.ndim != 1:
         raise TypeInferenceError(name, f"no axis for shape {x.shape}", "an axis", "pass axis=0")
@@ -70,18 +79,18 @@ def _cumulative(
     return meta.concatenate([first, out], along)
 
 
-def _wide(x: Any, dtype: Any) -> Any:
+def _wide(x: Tensor, dtype: object) -> Any:
     """The dtype of sums and products where none is given; None for the default of meta's operators."""
     return "uint64" if dtype is None and dtypes.is_unsigned(x.dtype) else dtype
 
 
-def _running_sum(x: Any, axis: int) -> Any:
+def _running_sum(x: Tensor, axis: int) -> Any:
     if not dtypes.is_complex(x.dtype):
         return meta.cumsum(x, axis)
     return meta.complex(meta.cumsum(meta.real(x), axis), meta.cumsum(meta.imag(x), axis))
 
 
-def _running_product(x: Any, axis: int) -> Any:
+def _running_product(x: Tensor, axis: int) -> Any:
     """The product of complex elements in log2(size) steps: after each, every element is the product of twice as
     many."""
     if not dtypes.is_complex(x.dtype):
@@ -94,7 +103,7 @@ def _running_product(x: Any, axis: int) -> Any:
     return x
 
 
-def _complex_product(x: Any, axis: Any, keepdims: bool) -> Any:
+def _complex_product(x: Tensor, axis: int | Sequence[int], keepdims: bool) -> Any:
     axes = axes_of("prod", axis, x.ndim)
     keepdims_shape = tuple(1 if a in axes else size for a, size in enumerate(x.shape))
     rest = tuple(size for a, size in enumerate(x.shape) if a not in axes)
@@ -107,18 +116,20 @@ def _complex_product(x: Any, axis: Any, keepdims: bool) -> Any:
     return meta.reshape(out, keepdims_shape if keepdims else rest)
 
 
-def _along(x: Any, axis: int, begin: int, end: int) -> Any:
+def _along(x: Tensor, axis: int, begin: int, end: int) -> Any:
     """The elements from begin up to end along an axis."""
     before = (0,) * axis
     return meta.strided_slice(x, (*before, begin), (*x.shape[:axis], end))
 
 
-def count_nonzero(x: Any, /, *, axis: Any = None, keepdims: bool = False) -> Any:
+def count_nonzero(x: Tensor, /, *, axis: int | Sequence[int] | None = None, keepdims: bool = False) -> Any:
     """The number of elements that are not 0, as int64."""
     return meta.sum(x if x.dtype == "bool" else meta.not_equal(x, 0), axis, keepdims)
 
 
-def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: Any = None) -> Any:
+def diff(
+    x: Tensor, /, *, axis: int = -1, n: int = 1, prepend: Tensor | None = None, append: Tensor | None = None
+) -> Any:
     """The differences of neighbours along an axis, n times."""
     axis = axis_of("diff", axis, x.ndim)
     parts = [part for part in (prepend, x, append) if part is not None]
@@ -130,5 +141,5 @@ def diff(x: Any, /, *, axis: int = -1, n: int = 1, prepend: Any = None, append: 
     return out
 
 
-def _typed(x: Any, dtype: Any) -> Any:
+def _typed(x: Tensor, dtype: object) -> Any:
     return x if dtype is None else x.to(dtype=dtype)

@@ -6,6 +6,7 @@ from typing import Any, Literal, NamedTuple
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.functional.sets import unique_all as _unique_all
 
 
@@ -32,7 +33,7 @@ class UniqueInverse(NamedTuple):
     inverse_indices: Any
 
 
-def unique_all(x: Any, /) -> UniqueAll:
+def unique_all(x: Tensor, /) -> UniqueAll:
     """The distinct elements, ascending (complex ones by their real parts, then by their imaginary ones); every NaN is
     distinct. Positions and counts are int64."""
     if dtypes.is_complex(x.dtype):
@@ -41,7 +42,7 @@ def unique_all(x: Any, /) -> UniqueAll:
     return UniqueAll(values, indices, meta.reshape(inverse, x.shape), counts)
 
 
-def _unique_complex(x: Any) -> UniqueAll:
+def _unique_complex(x: Tensor) -> UniqueAll:
     """By the ranks of the real and of the imaginary parts."""
     rows, columns = _unique_all(meta.real(x)), _unique_all(meta.imag(x))
     _, indices, inverse, counts = _unique_all(rows[2] * columns[0].size + columns[2])
@@ -49,47 +50,49 @@ def _unique_complex(x: Any) -> UniqueAll:
     return UniqueAll(meta.take(flat, indices, 0), indices, meta.reshape(inverse, x.shape), counts)
 
 
-def unique_counts(x: Any, /) -> UniqueCounts:
+def unique_counts(x: Tensor, /) -> UniqueCounts:
     """The distinct elements, ascending, and how often each occurs."""
     out = unique_all(x)
     return UniqueCounts(out.values, out.counts)
 
 
-def unique_inverse(x: Any, /) -> UniqueInverse:
+def unique_inverse(x: Tensor, /) -> UniqueInverse:
     """The distinct elements, ascending, and for each element of x the position of its value among them."""
     out = unique_all(x)
     return UniqueInverse(out.values, out.inverse_indices)
 
 
-def unique_values(x: Any, /) -> Any:
+def unique_values(x: Tensor, /) -> Any:
     """The distinct elements, ascending."""
     return unique_all(x).values
 
 
-def isin(x1: Any, x2: Any, /, *, invert: bool = False) -> Any:
+def isin(x1: Tensor | int, x2: Tensor | int, /, *, invert: bool = False) -> Any:
     """Whether each element of x1 is in x2."""
     x1, x2 = (meta.asarray(x) if isinstance(x, int) else x for x in (x1, x2))
     is_in = meta.any(meta.equal(meta.expand_dims(x1, -1), meta.reshape(x2, (-1,))), -1)
     return meta.logical_not(is_in) if invert else is_in
 
 
-def nonzero(x: Any, /) -> tuple[Any, ...]:
+def nonzero(x: Tensor, /) -> tuple[Any, ...]:
     """The positions of the elements that are not 0: one int64 vector an axis."""
     is_set = meta.not_equal(x, 0) if dtypes.is_complex(x.dtype) else x
     return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(is_set), x.ndim, 1))
 
 
-def searchsorted(x1: Any, x2: Any, /, *, side: Literal["left", "right"] = "left", sorter: Any = None) -> Any:
+def searchsorted(
+    x1: Tensor, x2: Tensor, /, *, side: Literal["left", "right"] = "left", sorter: Tensor | None = None
+) -> Any:
     """Where elements of x2 would be put into the ascending vector x1: before equal elements, or behind them."""
     ordered = x1 if sorter is None else meta.take(x1, sorter, 0)
     return meta.searchsorted(ordered, x2, right=side == "right")
 
 
-def sort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def sort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The elements sorted along an axis, always in a stable way."""
     return meta.sort(x, axis, descending)
 
 
-def argsort(x: Any, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
+def argsort(x: Tensor, /, *, axis: int = -1, descending: bool = False, stable: bool = True) -> Any:
     """The positions that sort the elements along an axis, always in a stable way."""
     return meta.argsort(x, axis, descending)

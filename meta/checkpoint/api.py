@@ -17,7 +17,7 @@ from meta.modes import modes
 _NEST: Final = "meta.nest"
 
 
-def save(path: str | os.PathLike[str], value: Any) -> None:
+def save(path: str | os.PathLike[str], value: object) -> None:
     """Write a model, or a nest of models, optimizers, arrays and plain values, to a file in the safetensors format.
 
         meta.save("model.safetensors", model)
@@ -42,7 +42,7 @@ def save(path: str | os.PathLike[str], value: Any) -> None:
     safetensors.write(path, entries, metadata)
 
 
-def load(path: str | os.PathLike[str], into: Any = None, *, strict: bool = True, device: Device | str = CPU) -> Any:
+def load(path: str | os.PathLike[str], into: object = None, *, strict: bool = True, device: Device | str = CPU) -> Any:
     """Read a file of `save`, or any other file in the safetensors format.
 
         meta.load("model.safetensors", model)

@@ -102,18 +102,18 @@ def decode(text: str, arrays: Mapping[str, NDArray], path: str) -> Any:
     return _decoded(value, arrays, path, 0)
 
 
-def is_flat(value: Any) -> bool:
+def is_flat(value: object) -> bool:
     """Whether a nest is a dict of arrays, as other programs write them, whose description says nothing new."""
     return isinstance(value, dict) and list(value) == ["dict"] and all(  # pyright: ignore[reportUnknownArgumentType]
         item == {"array": key} for key, item in cast("dict[str, Any]", value)["dict"]
     )  # fmt: skip
 
 
-def to_json(value: Any) -> str:
+def to_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
-def _decoded(value: Any, arrays: Mapping[str, NDArray], path: str, depth: int) -> Any:
+def _decoded(value: object, arrays: Mapping[str, NDArray], path: str, depth: int) -> Any:
     if isinstance(value, (str, bool, int, float, type(None))):
         return value
     items = cast("dict[str, Any]", value)
@@ -147,7 +147,7 @@ def _plain(value: Any, name: str) -> Any:
         dtype = str(cast("Any", value).dtype)
         if dtype not in ALL:
             raise _unsaved(name, f"is a NumPy array of dtype {dtype}", f"one of {', '.join(ALL)}")
-        return asarray(value)
+        return asarray(cast("Any", value))
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         return cast("Any", value).item()
     if isinstance(value, (NDArray, str, bool, int, float, type(None), tuple, list, Mapping)):

@@ -90,7 +90,7 @@ class Restorer:
             problem = getattr(error, "problem", None) or f"{type(error).__name__}: {error}"
             raise self._misfit(name, f"does not fit {type(target).__name__}: {problem}"[:500], "its state") from error
 
-    def _check_kind(self, saved: Any, kind: type | tuple[type, ...], name: str) -> None:
+    def _check_kind(self, saved: object, kind: type | tuple[type, ...], name: str) -> None:
         if not isinstance(saved, kind):
             expected = "a dict" if kind is dict else "a tuple or list"
             raise self._misfit(name, f"is {_described(saved)}", expected)
@@ -105,7 +105,7 @@ class Restorer:
             remedy = "load the parts that match: meta.load(..., strict=False)" if self.strict else ""
             raise self._misfit(place, " and ".join(parts), _listed(names), remedy)
 
-    def _check_type(self, target: NDArray, saved: Any, name: str) -> None:
+    def _check_type(self, target: NDArray, saved: object, name: str) -> None:
         fits = isinstance(saved, NDArray) and (saved.shape, saved.dtype) == (target.shape, target.dtype)
         if not fits:
             expected = f"{target.dtype} of shape {target.shape}, as it is now"
@@ -116,7 +116,7 @@ class Restorer:
         return FileError("load", f"{place} {problem}", expected, remedy)
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     return f"{value.dtype} of shape {value.shape}" if isinstance(value, NDArray) else f"a {type(value).__name__}"
 
 

@@ -62,7 +62,7 @@ class DigitsNet(Model):
         return self.dense2(x)
 
 
-def accuracy(model: Model, images: Any, labels: Any) -> tuple[float, Any]:
+def accuracy(model: Model, images: object, labels: object) -> tuple[float, Any]:
     """The fraction of `images` that the model classifies correctly, and its predictions."""
     device = model.parameters()[0].device
     model.infer_mode()

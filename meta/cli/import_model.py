@@ -136,7 +136,7 @@ def _seconds(call: Callable[[], Any]) -> float:
     return time.perf_counter() - start
 
 
-def _show(name: str, value: Any) -> None:
+def _show(name: str, value: object) -> None:
     """A line for each tensor of the result, and its values."""
     for path, tensor in named_leaves(value, name=name):
         values: Any = tensor.numpy()

@@ -121,7 +121,7 @@ def _label(candidate: Candidate) -> str:
     return f"{candidate.implementation.dialect.name} {candidate.implementation.plevel}"
 
 
-def train_in_process(progress: Callable[[str, float], None], name: str, data: Digits, **options: Any) -> Result:
+def train_in_process(progress: Callable[[str, float], None], name: str, data: Digits, **options: object) -> Result:
     """`train` in a separate process, so that earlier work does not count in its peak memory."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # the network is too small to profit from more threads

@@ -7,6 +7,7 @@ from types import EllipsisType
 from typing import Any, cast
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.eager.indexing import Index, check_value, expanded, getitem, is_array, value_for
 from meta.eager.slices import slices
@@ -15,7 +16,7 @@ from meta.records import record
 from meta.schema._dsl import TensorLike
 
 
-def setitem(x: Any, index: Index, value: Any) -> Any:
+def setitem(x: Tensor, index: Index, value: object) -> Any:
     """x with `x[index]` replaced by `value`, a tensor or a number, which is broadcast and cast to the dtype of x.
 
     Raises PositionError as `getitem` does, TypeInferenceError for a value that does not fit, NotSupportedError for
@@ -66,7 +67,7 @@ class _Mask:
     after: int
 
 
-def _mask(x: Any, index: Index) -> _Mask | None:
+def _mask(x: Tensor, index: Index) -> _Mask | None:
     """The index as a mask among whole axes, whose values need not be known; None for another index."""
     parts = cast("Sequence[Any]", index if isinstance(index, tuple) else (index,))
     places = [i for i, part in enumerate(parts) if isinstance(part, TensorLike) and part.dtype == "bool"]  # type: ignore[attr-defined]

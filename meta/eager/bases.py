@@ -94,7 +94,7 @@ class HostValues:
         host.flags.writeable = False
         return host
 
-    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
+    def __array__(self, dtype: object = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         out: Any = self._host("numpy")
         same = dtype is None or out.dtype == dtype
         if copy is False and not (same and self.device.kind == "cpu"):
@@ -104,7 +104,7 @@ class HostValues:
     def __dlpack__(
         self,
         *,
-        stream: Any = None,
+        stream: object = None,
         max_version: tuple[int, int] | None = None,
         dl_device: tuple[int, int] | None = None,
         copy: bool | None = None,
@@ -215,7 +215,7 @@ class TypedTensor(Tensor):
         """Bytes of the data."""
         return self.type.nbytes
 
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
+    def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         """This tensor on `device` with `dtype`."""
         out = self if dtype is None else self.cast(dtype)
         return out if device is None else out.device_copy(device)

@@ -65,7 +65,7 @@ class OpState:
         for cache in (self.fast, self.scoped, self.normal):
             cache.clear()
 
-    def remember(self, cache: dict[Any, Runner], key: Any, run: Runner, revision: int) -> None:
+    def remember(self, cache: dict[Any, Runner], key: object, run: Runner, revision: int) -> None:
         """Put a runner into one of the dictionaries, unless the implementations have changed since `revision`."""
         if key is None:
             return
@@ -155,7 +155,7 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     return result
 
 
-def escaped(where: str, x: Any) -> TraceError:
+def escaped(where: str, x: object) -> TraceError:
     """A tensor `x` of a trace, or of the transformation that `x.scope` names, after its end."""
     scope = getattr(x, "scope", None)
     if scope is None:
@@ -230,7 +230,7 @@ def _has_scalar(op: Op, args: tuple[Any, ...]) -> bool:
     )
 
 
-def _prepare(op_state: OpState, args: tuple[Any, ...], raw: Any, revision: int) -> Any:
+def _prepare(op_state: OpState, args: tuple[Any, ...], raw: object, revision: int) -> Any:
     """Infer, dispatch and build; remember the runner. Returns the plain value of an operator that needs no kernel."""
     op = op_state.op
     for leaf in leaves_of(args):
@@ -257,7 +257,7 @@ def _resolving(op_state: OpState, args: tuple[Any, ...]) -> Runner:
     assert resolve is not None
     attributes = [None if i in positions else arg for i, arg in enumerate(args)]
 
-    def run(*tensors: Any) -> Any:
+    def run(*tensors: object) -> Any:
         full = list(attributes)
         for i, tensor in zip(positions, tensors, strict=True):
             full[i] = tensor
@@ -303,7 +303,7 @@ def as_arrays(args: Sequence[Any]) -> tuple[Any, ...]:
     tracing = scopes.active and modes.trace is not None
     needs_copy = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
 
-    def convert(value: Any) -> Any:
+    def convert(value: object) -> Any:
         if isinstance(value, (tuple, list)):
             items = cast("Sequence[Any]", value)
             return [convert(item) for item in items] if any(map(_is_array, leaves_of(items))) else items

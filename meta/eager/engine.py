@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 from meta.eager.ndarray import NDArray
 from meta.eager.seeds import apart, check_used, output_name, outputs_with_seeds, tensors
@@ -56,7 +55,7 @@ def grad(
     return tuple(out)
 
 
-def _start(where: str, outputs: Any, dys: Any) -> Pending:
+def _start(where: str, outputs: object, dys: object) -> Pending:
     start: Pending = {}
     pairs = outputs_with_seeds(where, outputs, dys, NDArray)
     for i, (y, dy) in enumerate(pairs):

@@ -50,7 +50,7 @@ class _TypeOnly(TensorLike):
         self.type = kind
 
 
-def explain(op: str | Callable[..., Any], *args: Any, **kwargs: Any) -> Explanation:
+def explain(op: str | Callable[..., Any], *args: object, **kwargs: object) -> Explanation:
     """Every candidate for calling operator `op` (its name, or its function) with these arguments (arrays, or
     TensorTypes in their place), with the reason of each refusal.
 
@@ -87,5 +87,5 @@ def _has_values(args: tuple[Any, ...]) -> bool:
     return all(isinstance(leaf, NDArray) for leaf in leaves_of(args) if isinstance(leaf, TensorLike))
 
 
-def _wrap(arg: Any) -> Any:
+def _wrap(arg: object) -> Any:
     return with_leaves(arg, [_TypeOnly(leaf) if isinstance(leaf, TensorType) else leaf for leaf in leaves_of(arg)])

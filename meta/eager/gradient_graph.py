@@ -15,6 +15,7 @@ from meta.modes import modes
 from meta.parts import Counted, Writes
 
 if TYPE_CHECKING:
+    from meta._generated.methods import Tensor
     from meta.ir.type import TensorType
     from meta.op.grad.rule import GradRule
 
@@ -111,7 +112,7 @@ def check_no_leaf(op: str, x: Any) -> None:
         raise written_leaf(op, x)
 
 
-def written_leaf(op: str, x: Any) -> GradientError:
+def written_leaf(op: str, x: Tensor) -> GradientError:
     """The error for a write to the leaf `x` of a graph."""
     return GradientError(
         op,

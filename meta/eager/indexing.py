@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.backend.memory import numpy_arrays
 from meta.dim import Dim, SymDim
 from meta.eager.masks import MaskAxis, check_masks, is_mask, is_scalar_mask, mask_positions
@@ -31,7 +32,7 @@ Index = Any
 _ALLOWED = "integers, slices, ..., None, and arrays of integers or booleans"
 
 
-def getitem(x: Any, index: Index) -> Any:
+def getitem(x: Tensor, index: Index) -> Any:
     """`x[index]` by NumPy's rules; the result is a copy (of everything but `x[...]` and the like). A copy that would be
     a view in NumPy is a part (see meta.parts).
 
@@ -47,7 +48,7 @@ def getitem(x: Any, index: Index) -> Any:
     return _advanced(x, items)
 
 
-def _row(x: Any, position: int) -> Any:
+def _row(x: Tensor, position: int) -> Any:
     """`x[position]`, the index that loops over arrays take, without the general machinery."""
     if not isinstance(x.shape[0], int):
         return _of_slices(x, [position, *[slice(None)] * (x.ndim - 1)])
@@ -55,7 +56,7 @@ def _row(x: Any, position: int) -> Any:
     return mark_part(meta.reshape(meta.strided_slice(x, (begin,), (end,), (step,)), x.shape[1:]), x)
 
 
-def _of_slices(x: Any, items: Sequence[Any]) -> Any:
+def _of_slices(x: Tensor, items: Sequence[Any]) -> Any:
     """`x[items]` for integers, slices and Nones."""
     try:
         part = slices(x.shape, items)
@@ -65,7 +66,7 @@ def _of_slices(x: Any, items: Sequence[Any]) -> Any:
     return _basic(x, part)
 
 
-def _basic(x: Any, part: Slices) -> Any:
+def _basic(x: Tensor, part: Slices) -> Any:
     out = x if part.whole else meta.strided_slice(x, part.begin, part.end, part.strides)
     out = out if part.shape == out.shape else meta.reshape(out, part.shape)
     return out if part.whole else mark_part(out, x)
@@ -79,7 +80,7 @@ def value_for(x: Any, value: Any) -> Any:
     return tensor if tensor.dtype == x.dtype else tensor.cast(x.dtype)
 
 
-def assigned_array(value: Any, dtype: str) -> Any:
+def assigned_array(value: object, dtype: str) -> Any:
     """Numbers or an array that are written into a tensor of `dtype`, converted once, as a NumPy array of it. Raises
     TypeInferenceError for a value of a higher category, ArgumentError for Python integers outside of its range."""
     has_dtype = hasattr(value, "dtype")
@@ -105,7 +106,7 @@ def check_value(shape: Sequence[Dim], target: Sequence[Dim]) -> None:
                   f"a value of shape {_show(shape)} for {_show(target)}", "shapes that broadcast")  # fmt: skip
 
 
-def host_index(x: Any, index: Index) -> tuple[Any, ...]:
+def host_index(x: Tensor, index: Index) -> tuple[Any, ...]:
     """The index, checked, in a form that NumPy takes for an array of the shape of x."""
     import numpy as np
 
@@ -130,7 +131,7 @@ def host_index(x: Any, index: Index) -> tuple[Any, ...]:
 # --- the parts of an index -------------------------------------------------------------------------------------------
 
 
-def expanded(x: Any, index: Index) -> list[Any]:
+def expanded(x: Tensor, index: Index) -> list[Any]:
     """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
     parts: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
     items = [_item(part) for part in parts]
@@ -193,11 +194,11 @@ def _tensor_item(item: Any) -> Any:
     return _array_item(item)
 
 
-def _is_tensor(item: Any) -> bool:
+def _is_tensor(item: object) -> bool:
     return isinstance(item, TensorLike)
 
 
-def is_array(item: Any) -> bool:
+def is_array(item: object) -> bool:
     return _is_tensor(item) or hasattr(item, "__array__")
 
 
@@ -208,7 +209,7 @@ def _show(shape: Sequence[Dim]) -> str:
 # --- arrays as indices -----------------------------------------------------------------------------------------------
 
 
-def _advanced(x: Any, items: list[Any]) -> Any:
+def _advanced(x: Tensor, items: list[Any]) -> Any:
     """Slices and Nones first, then the arrays (and integers) in one go."""
     picked = [is_array(item) or isinstance(item, int) for item in items]
     x = _basic(x, slices(x.shape, [slice(None) if p else item for p, item in zip(picked, items, strict=True)]))
@@ -224,7 +225,7 @@ Positions = list[tuple[Any, Literal["clip", "raise"]]]
 """Arrays as indices, each with the mode of take: "clip" for those known to be inside, which need no check."""
 
 
-def _in_range(item: Any, size: Dim, axis: int) -> tuple[Any, Literal["clip", "raise"]]:
+def _in_range(item: object, size: Dim, axis: int) -> tuple[Any, Literal["clip", "raise"]]:
     """Positions, and the mode of take; those with values at hand are checked and become non-negative."""
     import numpy as np
 
@@ -262,16 +263,16 @@ def int64_positions(index: Any) -> Any:
     return (meta.clip(index, None, _LARGEST) if index.dtype == "uint64" else index).cast("int64")
 
 
-def _at_hand(item: Any) -> bool:
+def _at_hand(item: object) -> bool:
     """Whether the values of a tensor can be read without waiting for a device."""
     return isinstance(item, meta.NDArray) and item.device.kind == "cpu" and modes.trace is None
 
 
-def _as_tensor(index: Any, x: Any) -> Any:
+def _as_tensor(index: object, x: Tensor) -> Any:
     return index if _is_tensor(index) else meta.array(index, dtype="int64", device=x.device)
 
 
-def _gathered(x: Any, axes: list[int], positions: Positions) -> Any:
+def _gathered(x: Tensor, axes: list[int], positions: Positions) -> Any:
     """Several arrays at once: their axes go to the front, and the axes of the result of broadcasting the arrays come
     back to where they were if they were neighbours (NumPy's rule), else stay in front."""
     order = (*axes, *(i for i in range(x.ndim) if i not in axes))
@@ -285,7 +286,7 @@ def _gathered(x: Any, axes: list[int], positions: Positions) -> Any:
     return meta.transpose(out, (*range(rank, rank + first), *range(rank), *range(rank + first, out.ndim)))
 
 
-def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Any) -> Any:
+def _coordinates(positions: Positions, sizes: Sequence[Dim], x: Tensor) -> Any:
     """The arrays broadcast and stacked, (number of arrays, ...), with negative positions counted from the end."""
     import numpy as np
 

@@ -50,7 +50,7 @@ def write_result(x: A, function: Callable[[Any, Any], Any], other: Any) -> A:
     return write_recorded(op, x, lambda before: fitted(op, x, function(before, before if other is x else other)))
 
 
-def is_recorded(x: GraphArray, value: Any) -> bool:
+def is_recorded(x: GraphArray, value: object) -> bool:
     """Whether a write of a value to `x` changes the gradient graph."""
     return modes.grad_enabled and (x._node is not None or getattr(value, "_node", None) is not None)
 

@@ -19,12 +19,12 @@ class MaskAxis:
     size: int
 
 
-def is_mask(item: Any) -> bool:
+def is_mask(item: object) -> bool:
     """Whether a part of an index is a NumPy array or scalar of bools."""
     return getattr(getattr(item, "dtype", None), "kind", "") == "b"
 
 
-def is_scalar_mask(index: Any) -> bool:
+def is_scalar_mask(index: object) -> bool:
     """Whether an index is a mask without axes: it adds an axis in front, of size 1 if it is true and 0 if not."""
     return getattr(index, "shape", None) == () and getattr(index, "dtype", None) == "bool"
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from meta.device import Device
 from meta.eager.gradient_graph import version_of
 from meta.eager.ndarray import NDArray
@@ -11,7 +9,7 @@ from meta.modes import GradMode, suspended
 from meta.parts import Writes
 
 
-def move_in_place(x: NDArray, device: Device | str | None = None, dtype: Any = None) -> bool:
+def move_in_place(x: NDArray, device: Device | str | None = None, dtype: object = None) -> bool:
     """Move an array and its `.grad` to `device` and convert them to `dtype`. Returns whether anything changed.
 
     The array keeps its identity, so that models, optimizers and graphs that hold it go on with the moved values; one

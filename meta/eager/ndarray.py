@@ -49,7 +49,7 @@ class NDArray(HostValues, Tensor):
     _frozen: bool
     """Whether the user set `requires_grad` to False: a model in train mode leaves the array so."""
 
-    def __init__(self, data: Any, type: TensorType) -> None:
+    def __init__(self, data: object, type: TensorType) -> None:
         self._data = data
         self._type = type
         self._node = None
@@ -105,7 +105,7 @@ class NDArray(HostValues, Tensor):
 
     # --- placement ---------------------------------------------------------------------------------------------------
 
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> NDArray:
+    def to(self, device: Device | str | None = None, dtype: object = None) -> NDArray:
         """This array on `device` with `dtype`; itself when nothing changes. Differentiable."""
         out: NDArray = self if dtype is None or dtypes.canonical(dtype) == self.dtype else self.cast(dtype)
         return out if device is None or parse_device(device) is self.device else out.device_copy(device)
@@ -245,7 +245,9 @@ class NDArray(HostValues, Tensor):
         return register_hook(self, hook)
 
 
-def array(data: Any, dtype: Any = None, device: Device | str | None = None, *, requires_grad: bool = False) -> NDArray:
+def array(
+    data: object, dtype: object = None, device: Device | str | None = None, *, requires_grad: bool = False
+) -> NDArray:
     """A new array with a copy of `data`: numbers, nested lists, NumPy arrays, NDArrays, or DLPack exporters.
 
     dtype defaults to the dtype of the data; Python floats give float32, ints int64. device defaults to the device of
@@ -257,7 +259,7 @@ def array(data: Any, dtype: Any = None, device: Device | str | None = None, *, r
     return out
 
 
-def asarray(data: Any, dtype: Any = None, device: Device | str | None = None, copy: bool = False) -> NDArray:
+def asarray(data: object, dtype: object = None, device: Device | str | None = None, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where `meta.backend.memory.numpy_arrays` can."""
     if isinstance(data, TensorLike):
         source: Any = data
@@ -307,7 +309,7 @@ def _as_constant(x: NDArray) -> NDArray:
     return modes.transform.constant(x) if scopes.active and modes.transform is not None else x
 
 
-def copied(x: Any) -> Any:
+def copied(x: Tensor) -> Any:
     """The same values in other memory, with gradients."""
     return x.copy()
 
@@ -317,7 +319,7 @@ def copy_of(x: NDArray) -> NDArray:
     return x._copied()
 
 
-def from_dlpack(exporter: Any, copy: bool = False) -> NDArray:
+def from_dlpack(exporter: object, copy: bool = False) -> NDArray:
     """An array over the memory of a DLPack exporter (torch, NumPy, CuPy, ...), or over a copy of it.
 
     Memory that is strided or read-only is always copied. A torch tensor that requires gradients shares its memory,

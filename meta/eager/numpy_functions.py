@@ -12,6 +12,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.eager.ufuncs import tensor_of
 from meta.errors import ArgumentError, NotSupportedError
 from meta.records import record
@@ -20,27 +21,27 @@ from meta.schema._dsl import TensorLike
 Target = str | Callable[..., Any]
 
 
-def _cumsum(x: Any, axis: int | None = None) -> Any:
+def _cumsum(x: Tensor, axis: int | None = None) -> Any:
     return meta.cumsum(_flat(x), 0) if axis is None else meta.cumsum(x, axis)
 
 
-def _cumprod(x: Any, axis: int | None = None) -> Any:
+def _cumprod(x: Tensor, axis: int | None = None) -> Any:
     return meta.cumprod(_flat(x), 0) if axis is None else meta.cumprod(x, axis)
 
 
-def _flat(x: Any) -> Any:
+def _flat(x: Tensor) -> Any:
     return meta.reshape(x, (-1,))
 
 
-def _roll(x: Any, shift: Any, axis: Any = None) -> Any:
+def _roll(x: Tensor, shift: int | Sequence[int], axis: int | Sequence[int] | None = None) -> Any:
     return meta.roll(x, shift, axis) if axis is not None else meta.reshape(meta.roll(_flat(x), shift, 0), x.shape)
 
 
-def _sort(x: Any, axis: int | None = -1) -> Any:
+def _sort(x: Tensor, axis: int | None = -1) -> Any:
     return meta.sort(x, axis) if axis is not None else meta.sort(_flat(x), 0)
 
 
-def _argsort(x: Any, axis: int | None = -1) -> Any:
+def _argsort(x: Tensor, axis: int | None = -1) -> Any:
     return meta.argsort(x, axis) if axis is not None else meta.argsort(_flat(x), 0)
 
 
@@ -53,15 +54,15 @@ def _where(condition: Any, x: Any = None, y: Any = None) -> Any:
     return meta.where(condition if condition.dtype == "bool" else condition != 0, x, y)
 
 
-def _nonzero(x: Any) -> tuple[Any, ...]:
+def _nonzero(x: Tensor) -> tuple[Any, ...]:
     return tuple(meta.squeeze(part, 1) for part in meta.split(meta.argwhere(x), x.ndim, 1))
 
 
-def _flatnonzero(x: Any) -> Any:
+def _flatnonzero(x: Tensor) -> Any:
     return _nonzero(_flat(x))[0]
 
 
-def _take(x: Any, indices: Any, axis: int | None = None) -> Any:
+def _take(x: Any, indices: object, axis: int | None = None) -> Any:
     """Indexing, which takes negative positions and raises PositionError for those outside, as numpy.take does."""
     x = tensor_of(x)
     if axis is None:
@@ -69,11 +70,11 @@ def _take(x: Any, indices: Any, axis: int | None = None) -> Any:
     return x[(*(slice(None),) * (axis % x.ndim), indices)]
 
 
-def _split(x: Any, indices_or_sections: Any, axis: int = 0) -> list[Any]:
+def _split(x: Tensor, indices_or_sections: int | Sequence[int], axis: int = 0) -> list[Any]:
     return list(meta.split(x, indices_or_sections, axis))
 
 
-def _outer(x1: Any, x2: Any) -> Any:
+def _outer(x1: Tensor, x2: Tensor) -> Any:
     return meta.multiply(meta.reshape(x1, (-1, 1)), meta.reshape(x2, (1, -1)))
 
 
@@ -100,31 +101,31 @@ def _concatenate(xs: Sequence[Any], axis: int | None = 0) -> Any:
     return meta.concatenate(xs, axis) if axis is not None else meta.concatenate([_flat(x) for x in xs], 0)
 
 
-def _searchsorted(sorted_sequence: Any, values: Any, side: str = "left") -> Any:
+def _searchsorted(sorted_sequence: Tensor, values: Tensor, side: str = "left") -> Any:
     return meta.searchsorted(sorted_sequence, values, right=side == "right")
 
 
-def _flipud(x: Any) -> Any:
+def _flipud(x: Tensor) -> Any:
     return meta.flip(x, 0)
 
 
-def _fliplr(x: Any) -> Any:
+def _fliplr(x: Tensor) -> Any:
     return meta.flip(x, 1)
 
 
-def _matrix_transpose(x: Any) -> Any:
+def _matrix_transpose(x: Tensor) -> Any:
     return x.mT
 
 
-def _shape(x: Any) -> Any:
+def _shape(x: Tensor) -> Any:
     return x.shape
 
 
-def _ndim(x: Any) -> int:
+def _ndim(x: Tensor) -> int:
     return x.ndim
 
 
-def _size(x: Any, axis: int | None = None) -> Any:
+def _size(x: Tensor, axis: int | None = None) -> Any:
     return int(x.size) if axis is None else x.shape[axis]
 
 
@@ -258,7 +259,7 @@ def _parsed(parameter: str) -> _Parameter:
     return _Parameter(name, renamed or name, default or None)
 
 
-def _arguments(name: str, row: str, function: Any, args: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
+def _arguments(name: str, row: str, function: object, args: Sequence[Any], options: dict[str, Any]) -> dict[str, Any]:
     """The arguments of the target."""
     import numpy as np
 
@@ -278,11 +279,11 @@ def _arguments(name: str, row: str, function: Any, args: Sequence[Any], options:
     return out
 
 
-def _is_float(dtype: Any) -> bool:
+def _is_float(dtype: object) -> bool:
     return dtypes.is_float(dtypes.canonical(dtype))
 
 
-def _refused(name: str, parameter: str, function: Any) -> NotSupportedError:
+def _refused(name: str, parameter: str, function: object) -> NotSupportedError:
     return NotSupportedError(
         name,
         f"argument {parameter}= on arrays of meta",

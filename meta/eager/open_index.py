@@ -6,12 +6,13 @@ from collections.abc import Sequence
 from typing import Any, cast
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import WHOLE, Dim, SymDim, maximum
 from meta.eager.slices import bound_int
 from meta.op import rules
 
 
-def with_positions(x: Any, items: Sequence[Any]) -> tuple[Any, list[Any]]:
+def with_positions(x: Tensor, items: Sequence[Any]) -> tuple[Any, list[Any]]:
     """x with the elements that symbolic positions and bounds pick, and the other items of the index."""
     rest: list[Any] = []
     axis = 0
@@ -32,7 +33,7 @@ def with_positions(x: Any, items: Sequence[Any]) -> tuple[Any, list[Any]]:
     return x, rest
 
 
-def _picked(x: Any, axis: int, position: Dim) -> Any:
+def _picked(x: Tensor, axis: int, position: Dim) -> Any:
     """The elements at one position of an axis: the first of a slice, which has none if the position is out of range."""
     if isinstance(position, int):
         end, zeros = WHOLE if position == -1 else position + 1, (0,) * axis

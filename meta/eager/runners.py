@@ -91,7 +91,7 @@ def _list(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runne
 
 
 def _general(kernel: Kernel, new: Callable[[], Any], out_type: TensorType) -> Runner:
-    def run(*args: Any) -> NDArray:
+    def run(*args: object) -> NDArray:
         out = new()
         kernel(*_flat_data(args), out)
         return NDArray(out, out_type)
@@ -104,7 +104,7 @@ def _tuple(kernel: Kernel, call: CallInfo) -> Runner:
     if len(allocators) == 2 and [a.type.role for a in call.op.schema.args if a.is_tensor] == ["tensor"]:
         return _pair(kernel, *allocators)
 
-    def run(*args: Any) -> tuple[NDArray, ...]:
+    def run(*args: object) -> tuple[NDArray, ...]:
         outs = [new() for new, _ in allocators]
         kernel(*_flat_data(args), *outs)
         return tuple(NDArray(out, t) for out, (_, t) in zip(outs, allocators, strict=True))
@@ -131,7 +131,7 @@ def _view_runner(call: CallInfo) -> Runner:
     out_type = call.outputs()[0]
     view = allocation.bind_view(out_type)
 
-    def run(x: NDArray, *_: Any) -> NDArray:
+    def run(x: NDArray, *_: object) -> NDArray:
         out = x._alias()
         out._data = view(x._data)
         out._type = out_type

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any, cast
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_complex
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.ir.type import TensorType
@@ -30,7 +31,7 @@ def output_name(index: int, count: int) -> str:
     return "the tensor" if count == 1 else f"output {index}"
 
 
-def check_seedless(where: str, y: Any, name: str) -> None:
+def check_seedless(where: str, y: Tensor, name: str) -> None:
     """Raise GradientError unless an output that comes without a gradient, which is then 1, has a single element, which
     is real. Errors call it `name`."""
     if y.size != 1:
@@ -70,13 +71,13 @@ def apart(xs: Iterable[Any], around: Iterable[Any]) -> list[Any]:
     return out
 
 
-def _memory(x: Any) -> Any:
+def _memory(x: Tensor) -> Any:
     """What all tensors over the memory of `x` refer to: their group or count of writes; `x` itself if it is alone."""
     shared = getattr(x, "aliases" if hasattr(x.__class__, "snapshot") else "_version")
     return x if shared is None else shared
 
 
-def outputs_with_seeds(where: str, outputs: Any, dys: Any, kind: type = TensorLike) -> list[tuple[Any, Any]]:
+def outputs_with_seeds(where: str, outputs: object, dys: object, kind: type = TensorLike) -> list[tuple[Any, Any]]:
     """Each output (of class `kind`) with the gradient that was passed for it, or None. Raises ArgumentError and
     GradientError."""
     ys = tensors(where, "outputs", outputs, kind)
@@ -86,7 +87,7 @@ def outputs_with_seeds(where: str, outputs: Any, dys: Any, kind: type = TensorLi
     return list(zip(ys, seeds, strict=True))
 
 
-def tensors(where: str, what: str, value: Any, kind: type = TensorLike) -> tuple[Any, ...]:
+def tensors(where: str, what: str, value: object, kind: type = TensorLike) -> tuple[Any, ...]:
     """One tensor of class `kind` or several, as a tuple. Raises ArgumentError for anything else."""
     listed = cast("tuple[Any, ...]", tuple(value) if isinstance(value, (list, tuple)) else (value,))  # pyright: ignore[reportUnknownArgumentType]
     for i, x in enumerate(listed):
@@ -106,7 +107,7 @@ def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
 
 
 def wrong_seed(
-    where: str, kind: TensorType | None, dy: Any, name: str = "the tensor"
+    where: str, kind: TensorType | None, dy: object, name: str = "the tensor"
 ) -> ArgumentError | TypeInferenceError:
     """The error for a gradient `dy` that does not fit its output of type `kind`, which errors call `name`."""
     which = "dy" if name == "the tensor" else f"dy of {name}"

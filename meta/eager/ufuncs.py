@@ -28,7 +28,7 @@ OPERATORS: Mapping[str, str] = {
 """NumPy's universal functions, by `__name__`, and the operators that compute them."""
 
 
-def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
+def array_ufunc(self: Any, ufunc: Any, method: str, *inputs: object, **options: Any) -> Any:
     """`ufunc(*inputs)` by its operator; with `dtype=` on operands of that dtype. Raises NotSupportedError for `out=`,
     `where=` and other options, for methods such as `np.add.reduce`, for functions without an operator, and for a dtype
     that is not the result's or of a lower category than an operand's."""
@@ -71,6 +71,6 @@ def _unfit(name: str, what: str, dtype: str) -> NotSupportedError:
     return NotSupportedError(name, problem, "a dtype for operands and result", "cast the result: .cast(...)")
 
 
-def tensor_of(x: Any) -> Any:
+def tensor_of(x: object) -> Any:
     """An operand of a function of NumPy as a tensor."""
     return x if isinstance(x, TensorLike) else meta.asarray(x)

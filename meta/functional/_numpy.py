@@ -24,7 +24,7 @@ def takes_numpy(function: F) -> F:
     rule = rules if isinstance(rules, str) else rules.get(function.__name__)
 
     @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         values = (*args, *kwargs.values())
         if has_numpy_arrays(values):
             values = as_arrays(values)

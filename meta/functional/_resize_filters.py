@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 
 
 def cubic(distance: Any, a: float) -> Any:
@@ -57,7 +58,12 @@ def _whole_weights(matrix: Any) -> tuple[Any, int]:
 
 
 def resized_bytes(
-    x: Any, sizes: tuple[int, ...], factors: tuple[float, ...] | None, mode: str, align_corners: bool, antialias: bool
+    x: Tensor,
+    sizes: tuple[int, ...],
+    factors: tuple[float, ...] | None,
+    mode: str,
+    align_corners: bool,
+    antialias: bool,
 ) -> Any:
     """An image of uint8 at another size, the last axis first, each axis rounded to bytes."""
     wide = meta.cast(x, "int32")

@@ -40,7 +40,7 @@ def argument_error(
     return ArgumentError(name, f"{listed} ({detail})", "arguments as its documentation says", f"read help(meta.{name})")
 
 
-def _expected(parameter: inspect.Parameter, value: Any) -> str:
+def _expected(parameter: inspect.Parameter, value: object) -> str:
     """The kind that a parameter without a default has if `value` is of none that it may have; "" otherwise."""
     if parameter.default is not parameter.empty or parameter.kind is parameter.VAR_POSITIONAL:
         return ""
@@ -52,7 +52,7 @@ def _expected(parameter: inspect.Parameter, value: Any) -> str:
     return kind if is_of_no_use else ""
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {show(value.shape)}"
     if isinstance(value, (tuple, list)):

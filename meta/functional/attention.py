@@ -91,7 +91,7 @@ def multi_head_attention(
     query: Tensor, key: Tensor, value: Tensor, heads: int, project: Tensor, project_bias: Tensor | None, out: Tensor,
     out_bias: Tensor, *, mask: Tensor | None = None, key_padding_mask: Tensor | None = None,
     bias_k: Tensor | None = None, bias_v: Tensor | None = None, add_zero: bool = False, causal: bool = False,
-    dropout: float = 0.0, seed: Any = None, need_weights: bool = False, average_weights: bool = True,
+    dropout: float = 0.0, seed: object = None, need_weights: bool = False, average_weights: bool = True,
 ) -> Any:  # fmt: skip
     """Attention in several heads with projections, as torch's multi_head_attention_forward.
 

@@ -86,7 +86,7 @@ def _tensors(name: str, x1: Tensor | Number, x2: Tensor | Number) -> tuple[Tenso
         )
     first = tensors[0]
 
-    def tensor(x: Any) -> Tensor:
+    def tensor(x: object) -> Tensor:
         if isinstance(x, (bool, int, float, complex)):
             return meta.full((), x, dtypes.promote_scalar(first.dtype, x), first.device)
         return x if isinstance(x, Tensor) else meta.asarray(x, device=first.device)

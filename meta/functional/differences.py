@@ -79,7 +79,7 @@ def _trapezoids(name: str, y: Tensor, x: Tensor | None, axis: int) -> tuple[int,
 
 
 def gradient(
-    x: Tensor, spacing: Any = 1, axis: int | Sequence[int] | None = None, edge_order: int = 1
+    x: Tensor, spacing: object = 1, axis: int | Sequence[int] | None = None, edge_order: int = 1
 ) -> tuple[Tensor, ...]:
     """The derivatives along axes (None: all), by differences of second order inside and of `edge_order` at the ends.
 
@@ -100,7 +100,7 @@ def gradient(
     return tuple(_derivative(x, each, h, edge_order) for each, h in zip(axes, spacings, strict=True))
 
 
-def _derivative(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
+def _derivative(x: Tensor, axis: int, spacing: object, edge_order: int) -> Tensor:
     """The slopes between neighbours, each inner one weighted by the width of the interval on the other side."""
     widths = _widths(x, axis, spacing)
     slopes = (_part(x, axis, 1, None) - _part(x, axis, 0, -1)) / widths
@@ -115,7 +115,7 @@ def _derivative(x: Tensor, axis: int, spacing: Any, edge_order: int) -> Tensor:
     return meta.concatenate([first, inside, last], axis)
 
 
-def _widths(x: Tensor, axis: int, spacing: Any) -> Any:
+def _widths(x: Tensor, axis: int, spacing: object) -> Any:
     """The distances of neighbours: a number, or a tensor along the axis."""
     if not isinstance(spacing, Tensor) or not spacing.ndim:
         return spacing
@@ -126,5 +126,5 @@ def _widths(x: Tensor, axis: int, spacing: Any) -> Any:
     return along(as_dtype(diff(places), x.dtype), axis, x.ndim)
 
 
-def _width(widths: Any, axis: int, start: int, stop: int | None) -> Any:
+def _width(widths: object, axis: int, start: int, stop: int | None) -> Any:
     return _part(widths, axis, start, stop) if isinstance(widths, Tensor) and widths.ndim else widths

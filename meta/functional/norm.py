@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import meta
@@ -56,7 +57,7 @@ def local_response_norm(x: T, size: int, alpha: float = 1e-4, beta: float = 0.75
     return x / meta.power(meta.reshape(means, x.shape) * alpha + k, beta)
 
 
-def p_norm(x: T, p: float, axis: Any = -1, keepdims: bool = False) -> T:
+def p_norm(x: T, p: float, axis: int | Sequence[int] | None = -1, keepdims: bool = False) -> T:
     """sum(|x|**p)**(1/p) over axes: for p = inf and -inf the largest and the smallest |x|, for 0 the number of elements
     that are not 0. Elements of 0, and vectors of zeros, have the gradient 0, as in torch."""
     x = meta.abs(x) if is_complex(x.dtype) else x

@@ -62,7 +62,7 @@ def narrow(x: T, axis: int, start: Any, length: int) -> T:
     return x[_index_along(axis, slice(first, first + length))]
 
 
-def _index_along(axis: int, item: Any) -> tuple[Any, ...]:
+def _index_along(axis: int, item: object) -> tuple[Any, ...]:
     """An index with `item` for an axis."""
     return (*(slice(None),) * axis, item)
 
@@ -132,7 +132,7 @@ def chunk(x: T, chunks: int, axis: int = 0) -> tuple[T, ...]:
     return meta.split(x, tuple(range(step, size, step)), axis) if size else meta.split(x, (0,) * (chunks - 1), axis)
 
 
-def tensor_split(x: T, indices_or_sections: Any, axis: int = 0) -> tuple[T, ...]:
+def tensor_split(x: T, indices_or_sections: object, axis: int = 0) -> tuple[T, ...]:
     """Parts along an axis: so many, of sizes that differ by at most 1; or those between positions, which follow the
     rules of Python's slices. Both may be a tensor on the CPU, whose values are read."""
     require_rank("tensor_split", x, least=1)

@@ -15,7 +15,7 @@ __all__ = ["empty", "empty_like", "logspace", "reverse_sequence", "sequence_mask
 
 
 def logspace(
-    start: Any, stop: Any, num: int, base: float = 10.0, dtype: str = "float32", device: Device | str = CPU
+    start: object, stop: object, num: int, base: float = 10.0, dtype: str = "float32", device: Device | str = CPU
 ) -> Any:
     """`num` powers of `base`, with exponents at equal distances from `start` to `stop`, both included.
 

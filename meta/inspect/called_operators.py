@@ -81,7 +81,7 @@ def _references(code: CodeType, scope: Mapping[str, Any]) -> Iterator[tuple[Any,
             yield from _references(constant, scope)
 
 
-def _functions(value: Any) -> list[Any]:
+def _functions(value: object) -> list[Any]:
     """The functions in a global value: itself, or the values of a table."""
     if isinstance(value, Mapping):
         return [v for v in cast("Mapping[Any, Any]", value).values() if isinstance(v, FunctionType)]

@@ -94,7 +94,7 @@ def _called(name: str) -> Called:
     return Called(name, *_state(op, gradient_rule(name)))
 
 
-def _formulas(op: Op, entry: Any) -> tuple[GradientFormula, ...]:
+def _formulas(op: Op, entry: object) -> tuple[GradientFormula, ...]:
     """The formulas of an entry, also for arguments without a gradient."""
     if not isinstance(entry, Mapping):
         return (GradientFormula(op.schema.names, str(entry)),)
@@ -108,7 +108,7 @@ def _formulas(op: Op, entry: Any) -> tuple[GradientFormula, ...]:
     return tuple(replace(f, text=f"{f.text} where {where}") if where else f for f in formulas)
 
 
-def _formula_text(op: Op, formula: Any) -> tuple[str, str | None]:
+def _formula_text(op: Op, formula: object) -> tuple[str, str | None]:
     """A formula as text, and the location of the function that it names."""
     if callable(formula):
         return getattr(formula, "__name__", repr(formula)), location_of_function(formula)

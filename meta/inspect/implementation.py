@@ -107,7 +107,7 @@ def _refusal(checker: Checker) -> Refusal:
     return Refusal(texts, location_of_function(function))
 
 
-def _location_of(payload: Any) -> str | None:
+def _location_of(payload: object) -> str | None:
     """The location of an implementation's function: the first one outside of the modules that wrap computes, else the
     first."""
     functions = _functions(payload, 0)
@@ -115,7 +115,7 @@ def _location_of(payload: Any) -> str | None:
     return next(map(location_of_function, [*own, *functions]), None)
 
 
-def _functions(value: Any, depth: int) -> list[Any]:
+def _functions(value: object, depth: int) -> list[Any]:
     """The Python functions in a payload: itself, the fields of a dataclass, closures of wrappers, arguments of
     partials."""
     if depth > 3:

@@ -30,14 +30,14 @@ def shown(path: Path | str) -> Path:
     return path.relative_to(working_folder) if path.is_absolute() and path.is_relative_to(working_folder) else path
 
 
-def location_of_function(function: Any) -> str | None:
+def location_of_function(function: object) -> str | None:
     """`file:line` of a Python function, of a method, or of the function that a wrapper or a partial calls; None for
     others."""
     code = getattr(unwrapped(function), "__code__", None)
     return None if code is None else location(code.co_filename, code.co_firstlineno)
 
 
-def unwrapped(function: Any) -> Any:
+def unwrapped(function: object) -> Any:
     """The function that wrappers and partials call."""
     while True:
         inner = getattr(function, "__wrapped__", None) or getattr(function, "func", None)
@@ -150,7 +150,7 @@ def line_of_assignment(path: Path, name: str) -> str | None:
     return None
 
 
-def returned_texts(function: Any) -> tuple[str, ...]:
+def returned_texts(function: object) -> tuple[str, ...]:
     """The texts that a function returns, with `{...}` for what a call fills in; none if it has no source."""
     try:
         tree = ast.parse(textwrap.dedent(inspect.getsource(unwrapped(function))))

@@ -57,7 +57,7 @@ class Closure:
         return self.function.type
 
 
-def run(module: Module | FunctionExpr, *inputs: Any, entry: str = "main") -> Any:
+def run(module: Module | FunctionExpr, *inputs: object, entry: str = "main") -> Any:
     """Execute a program on arrays (anything `meta.asarray` takes) and return its result: an array or nested tuples.
 
     Gradients are recorded as in eager code. Nothing is written in place: results that replace parameters (MUTATES) are
@@ -86,7 +86,7 @@ def evaluate(value: Call | Constant, values: Mapping[Atom, Any]) -> Any:
         return interpreter.atom(value, frame) if isinstance(value, Constant) else interpreter.apply(value, frame)
 
 
-def _value(x: Any) -> Any:
+def _value(x: object) -> Any:
     if isinstance(x, FunctionExpr):
         return Closure(x, {})
     return x if isinstance(x, (NDArray, Closure)) else asarray(x)
@@ -191,7 +191,7 @@ class _Interpreter:
             case FunctionExpr():
                 self.store(frame, self.closure(frame.block.bindings[frame.position], value, frame))
 
-    def store(self, frame: _Frame, value: Any) -> None:
+    def store(self, frame: _Frame, value: object) -> None:
         """Bind the value of the current binding, forget what is not read any more, and go on."""
         frame.values[frame.block.bindings[frame.position].var] = value
         for var in frame.dead[frame.position]:
@@ -238,7 +238,7 @@ class _Interpreter:
             return tuple([self.argument(item, frame) for item in arg])  # pyright: ignore[reportUnknownVariableType]
         return self.leaf(arg, frame)
 
-    def leaf(self, value: Any, frame: _Frame) -> Any:
+    def leaf(self, value: object, frame: _Frame) -> Any:
         """An atom or attribute value as operators take it."""
         if isinstance(value, ATOMS):
             return self.atom(value, frame)

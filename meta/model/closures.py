@@ -17,7 +17,7 @@ _WIDEST = 1000
 _PACKAGE = __name__.partition(".")[0]
 
 
-def models_around(function: Any) -> list[tuple[str, Model]]:
+def models_around(function: object) -> list[tuple[str, Model]]:
     """Each model that `function` uses once, with the name of the variable or attribute that holds it; several of one
     name are numbered."""
     found: dict[int, tuple[str, Model]] = {}
@@ -37,7 +37,7 @@ def models_around(function: Any) -> list[tuple[str, Model]]:
     return list(found.values())
 
 
-def _parts(name: str, value: Any) -> Iterator[tuple[str, Any]]:
+def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
     """The values that a function, container or object refers to."""
     if isinstance(value, MethodType):
         yield name, value.__self__

@@ -41,7 +41,7 @@ _WIDEST = 1000
 """Items of the largest list or dict that is searched for modules of torch; larger ones are data."""
 
 
-def refuse_torch(model: type, name: str, value: Any) -> None:
+def refuse_torch(model: type, name: str, value: object) -> None:
     """Raise ArgumentError for a module or parameter of torch, also in a list or dict, as the attribute of a model."""
     nn: Any = sys.modules.get("torch.nn")
     if nn is None:

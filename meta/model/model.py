@@ -35,7 +35,7 @@ class _Constructor(ABCMeta):
 
     if not TYPE_CHECKING:  # a call of a class has the type of an instance
 
-        def __call__(cls, *args: Any, **kwargs: Any) -> Any:
+        def __call__(cls, *args: object, **kwargs: object) -> Any:
             model = super().__call__(*args, **kwargs)
             model._set_requires_grad()
             return model
@@ -108,7 +108,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
     forward: Any = _no_forward
     """Compute the result. Every model defines this method."""
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         if scopes.active and modes.trace is not None:
             modes.trace.reached([*self._containers()])
             modes.trace.read_mode(self, self.training)
@@ -124,7 +124,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
         infer = getattr(self, "forward_infer", None)
         return infer if infer is not None and not self.__dict__["training"] else self.forward
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. A changed value invalidates the programs traced from the model. Raises TraceError for a
         traced tensor, which would outlive its trace, ArgumentError for modules and parameters of torch."""
         if isinstance(value, Symbol):
@@ -292,7 +292,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
         Raises ArgumentError for names and shapes that do not match, before any array is written."""
         return load_torch_state_dict(self, state, strict, rename)
 
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
+    def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.
 
         The arrays keep their identity: optimizers and other holders go on with the moved ones. Raises TraceError inside
@@ -308,7 +308,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
     # --- tracing -----------------------------------------------------------------------------------------------------
 
-    def record(self, *args: Any, **kwargs: Any) -> tracing.Record:
+    def record(self, *args: object, **kwargs: object) -> tracing.Record:
         """Trace a call in the current mode; the program's state is named as in the model."""
         names = {id(x): name for name, x in self.named_state()}
         forward = self._active_forward()
@@ -317,7 +317,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
             function = _with_hooks(self, self._hooks, function)
         return tracing.record(function, args, kwargs, names, [*self._containers()])
 
-    def ir(self, *args: Any, **kwargs: Any) -> str:
+    def ir(self, *args: object, **kwargs: object) -> str:
         """The text of the recorded program."""
         return str(self.record(*args, **kwargs).module)
 
@@ -332,13 +332,13 @@ def _with_hooks(model: Model, hooks: Hooks, forward: Callable[..., Any]) -> Call
     """`forward` with the model's hooks around it, and its signature."""
 
     @functools.wraps(forward)
-    def call(*args: Any, **kwargs: Any) -> Any:
+    def call(*args: object, **kwargs: object) -> Any:
         return hooks.call(model, forward, args, kwargs)
 
     return call
 
 
-def _is_unchanged(old: Any, new: Any) -> bool:
+def _is_unchanged(old: object, new: object) -> bool:
     """Whether a program traced with the attribute value `old` is also valid for `new`."""
     plain = (bool, int, float, str, type(None))
     return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)

@@ -41,10 +41,10 @@ class Alias:
     def __set_name__(self, owner: type[NamedArrays], name: str) -> None:
         owner._torch_names = {**owner._torch_names, self.target: name}
 
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else attrgetter(self.target)(instance)
 
-    def __set__(self, instance: Any, value: Any) -> None:
+    def __set__(self, instance: object, value: object) -> None:
         path, _, last = self.target.rpartition(".")
         setattr(attrgetter(path)(instance) if path else instance, last, value)
 

@@ -34,7 +34,7 @@ def load_torch_state_dict(
     return Unmatched(missing, unknown)
 
 
-def _checked(state: Any) -> Mapping[str, Any]:
+def _checked(state: object) -> Mapping[str, Any]:
     """`state`; raises ArgumentError unless it maps names to tensors."""
     expected = "a mapping of names to tensors"
     if not isinstance(state, Mapping):
@@ -62,7 +62,7 @@ def _renamed(state: Mapping[str, Any], rename: Callable[[str], str | None] | Non
     return out
 
 
-def _fitted(name: str, value: Any, target: NDArray) -> NDArray:
+def _fitted(name: str, value: object, target: NDArray) -> NDArray:
     """The value with the dtype, device and shape of `target`, whose shape may have further axes of size 1."""
     source = asarray(value).detach()
     if source.shape != target.shape and (*source.shape, *(1,) * (target.ndim - source.ndim)) != target.shape:

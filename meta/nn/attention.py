@@ -68,7 +68,7 @@ class MultiHeadAttention(Model):
         average_attn_weights: bool = True,
         is_causal: bool = False,
         *,
-        attn_mask: Any = None,
+        attn_mask: Tensor | None = None,
     ) -> Any:
         """Attention of `query` to `key` and `value`, or to itself without them; (batch, length, embed_dim).
 
@@ -119,7 +119,7 @@ class MultiHeadAttention(Model):
         x = x if self.batch_first else meta.swap_axis(x, 0, 1)
         return x.reshape((*x.shape[:2], self.heads, self.embed_dim // self.heads)).transpose((0, 2, 1, 3))
 
-    def _merged(self, attended: Any) -> Any:
+    def _merged(self, attended: Tensor) -> Any:
         """The output projection of (batch, heads, length, features)."""
         merged = attended.transpose((0, 2, 1, 3) if self.batch_first else (2, 0, 1, 3))
         return self.out(merged.reshape((*merged.shape[:2], self.embed_dim)))
@@ -133,7 +133,7 @@ def _check_heads(embed_dim: int, num_heads: int) -> None:
         raise ArgumentError("MultiHeadAttention", problem, "heads that divide the features", f"use num_heads={near}")
 
 
-def only_mask(layer: str, **masks: Any) -> Any:
+def only_mask(layer: str, **masks: Tensor | None) -> Any:
     """The value of the one of two names of an argument that is passed. Raises ArgumentError for both."""
     passed = {name: mask for name, mask in masks.items() if mask is not None}
     if len(passed) > 1:

@@ -174,7 +174,7 @@ class ModuleDict(Model):
         return self._items.items()
 
 
-def _model(where: str, value: Any) -> Model:
+def _model(where: str, value: object) -> Model:
     if not isinstance(value, Model):
         remedy = "call the class" if isinstance(value, type) else "keep functions in a Python list"
         raise ArgumentError(where, f"an item is {getattr(value, '__name__', type(value).__name__)}", "a Model", remedy)

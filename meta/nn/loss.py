@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Literal
 
 import meta
 from meta._generated.methods import Tensor
@@ -18,7 +18,7 @@ class ReducedLoss(Model):
 
     reduction: Reduction
 
-    def _set_reduction(self, reduction: Reduction, **options: Any) -> None:
+    def _set_reduction(self, reduction: Reduction, **options: object) -> None:
         """Set the reduction, checked, and the options as attributes."""
         check_reduction(type(self).__name__, reduction)
         self.reduction = reduction
@@ -73,7 +73,7 @@ class HuberLoss(ReducedLoss):
 class _Classes(ReducedLoss):
     weight: NDArray | None
 
-    def _create(self, weight: Any, ignore_index: int, reduction: Reduction) -> None:
+    def _create(self, weight: NDArray | None, ignore_index: int, reduction: Reduction) -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:
@@ -90,7 +90,7 @@ class CrossEntropyLoss(_Classes):
 
     def build(
         self,
-        weight: Any = None,
+        weight: NDArray | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -109,7 +109,7 @@ class NLLLoss(_Classes):
 
     weight: weight of each class.  ignore_index: a class that does not count."""
 
-    def build(self, weight: Any = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
+    def build(self, weight: NDArray | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
         self._create(weight, ignore_index, reduction)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -124,7 +124,9 @@ class BCEWithLogitsLoss(ReducedLoss):
     weight: NDArray | None
     pos_weight: NDArray | None
 
-    def build(self, weight: Any = None, reduction: Reduction = "mean", pos_weight: Any = None) -> None:
+    def build(
+        self, weight: NDArray | None = None, reduction: Reduction = "mean", pos_weight: NDArray | None = None
+    ) -> None:
         self._set_reduction(reduction)
         for name, value in (("weight", weight), ("pos_weight", pos_weight)):
             if value is None:
@@ -143,7 +145,7 @@ class BCELoss(ReducedLoss):
 
     weight: NDArray | None
 
-    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: NDArray | None = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:

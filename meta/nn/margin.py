@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
@@ -109,7 +109,9 @@ class MultiMarginLoss(_Weighted):
     p: int
     margin: float
 
-    def build(self, p: int = 1, margin: float = 1.0, weight: Any = None, reduction: Reduction = "mean") -> None:
+    def build(
+        self, p: int = 1, margin: float = 1.0, weight: NDArray | None = None, reduction: Reduction = "mean"
+    ) -> None:
         self._set_reduction(reduction, p=p, margin=margin)
         self._weigh(weight)
 
@@ -133,7 +135,7 @@ class MultiLabelSoftMarginLoss(_Weighted):
 
     weight: multiplies the losses of each class."""
 
-    def build(self, weight: Any = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: NDArray | None = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self._weigh(weight)
 
@@ -190,7 +192,9 @@ class CTCLoss(ReducedLoss):
     def build(self, blank: int = 0, reduction: Reduction = "mean", zero_infinity: bool = False) -> None:
         self._set_reduction(reduction, blank=blank, zero_infinity=zero_infinity)
 
-    def forward(self, x: Tensor, target: Tensor, input_lengths: Any, target_lengths: Tensor) -> Tensor:
+    def forward(
+        self, x: Tensor, target: Tensor, input_lengths: Tensor | Sequence[int], target_lengths: Tensor
+    ) -> Tensor:
         options = (self.blank, self.reduction, self.zero_infinity)
         return meta.ctc_loss(x, target, input_lengths, target_lengths, *options)
 

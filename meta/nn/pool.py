@@ -18,7 +18,7 @@ class _Pool(Model):
     rank: ClassVar[int]
     operator: ClassVar[str]
 
-    def _pool(self, x: Tensor, *args: Any, indices: bool = False, **options: bool) -> Any:
+    def _pool(self, x: Tensor, *args: object, indices: bool = False, **options: bool) -> Any:
         """indices: return the positions of the maxima too."""
         if x.ndim == self.rank + 1:
             result = self._pool(meta.expand_dims(x, 0), *args, indices=indices, **options)

@@ -97,8 +97,8 @@ class TransformerEncoderLayer(_TransformerLayer):
         key_padding_mask: Tensor | None = None,
         is_causal: bool = False,
         *,
-        src_mask: Any = None,
-        src_key_padding_mask: Any = None,
+        src_mask: Tensor | None = None,
+        src_key_padding_mask: Tensor | None = None,
     ) -> Tensor:
         """Masks are the same as in MultiHeadAttention. src_mask, src_key_padding_mask: torch's names of the same
         arguments.
@@ -128,8 +128,8 @@ class TransformerDecoderLayer(_TransformerLayer):
         memory: Tensor,
         tgt_mask: Tensor | None = None,
         memory_mask: Tensor | None = None,
-        tgt_key_padding_mask: Any = None,
-        memory_key_padding_mask: Any = None,
+        tgt_key_padding_mask: Tensor | None = None,
+        memory_key_padding_mask: Tensor | None = None,
         tgt_is_causal: bool = False,
         memory_is_causal: bool = False,
     ) -> Tensor:
@@ -157,7 +157,7 @@ class TransformerEncoder(Model):
         self.norm = norm
 
     def forward(
-        self, x: Tensor, mask: Tensor | None = None, src_key_padding_mask: Any = None, is_causal: bool = False
+        self, x: Tensor, mask: Tensor | None = None, src_key_padding_mask: Tensor | None = None, is_causal: bool = False
     ) -> Tensor:
         """Masks are the same as in MultiHeadAttention."""
         for layer in self.layers:
@@ -173,7 +173,7 @@ class TransformerDecoder(Model):
         self.layers = _copies(decoder_layer, num_layers)
         self.norm = norm
 
-    def forward(self, x: Tensor, memory: Tensor, **masks: Any) -> Tensor:
+    def forward(self, x: Tensor, memory: Tensor, **masks: Tensor | None) -> Tensor:
         """masks: the keyword arguments of TransformerDecoderLayer."""
         for layer in self.layers:
             x = layer(x, memory, **masks)

@@ -38,7 +38,7 @@ class FunctionDialect(Dialect):
 
         return register if maker is None else register(maker)
 
-    def _check_payload(self, op: str, payload: Any) -> None:
+    def _check_payload(self, op: str, payload: object) -> None:
         if not isinstance(payload, Specialised) and not callable(payload):
             problem = f"its implementation is {type(payload).__name__} {payload!r}"
             raise RegistryError(f"{self.name}.{op}", problem, "a function of the arguments and `out`")

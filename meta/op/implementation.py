@@ -223,7 +223,7 @@ class Dialect:
     def implement(
         self,
         op: str | Callable[..., Any],
-        payload: Any = None,
+        payload: object = None,
         *,
         override: bool = False,
         **options: Unpack[ImplementationOptions],
@@ -237,7 +237,7 @@ class Dialect:
         operator = self._operator(op)
         check_options(f"{self.name}.{operator}", options)
 
-        def register(payload: Any) -> Any:
+        def register(payload: object) -> Any:
             self._check_payload(operator, payload)
             _add(
                 self,
@@ -262,7 +262,7 @@ class Dialect:
         plugins.load_family_before_change(self.name, operator.family)
         return operator.name
 
-    def _check_payload(self, op: str, payload: Any) -> None:
+    def _check_payload(self, op: str, payload: object) -> None:
         """Raise RegistryError for what this dialect makes no kernel from."""
 
     def remove(self, op: str | Callable[..., Any]) -> None:
@@ -298,7 +298,7 @@ class Dialect:
                 _store(name, [i for i in _implementations[name] if i.dialect is not self])
 
 
-def check_plevel(subject: str, plevel: Any, *, or_none: bool = False) -> None:
+def check_plevel(subject: str, plevel: object, *, or_none: bool = False) -> None:
     """Raise RegistryError for a priority that is not an int."""
     if (plevel is None and or_none) or (isinstance(plevel, int) and not isinstance(plevel, bool)):
         return
@@ -319,7 +319,7 @@ def check_options(subject: str, options: ImplementationOptions) -> None:
         check_callable(subject, name, options.get(name), "a function of a CallInfo")
 
 
-def check_callable(subject: str, what: str, value: Any, expected: str) -> None:
+def check_callable(subject: str, what: str, value: object, expected: str) -> None:
     """Raise RegistryError for a value that is neither None nor callable."""
     if value is not None and not callable(value):
         raise RegistryError(subject, f"{what} is {type(value).__name__} {value!r}", expected)

@@ -32,7 +32,7 @@ def join_in_parts(call: CallInfo, most: int, kernel_of: Callable[[CallInfo], Ker
     kernels = list(map(kernel_of, parts))
     allocators = list(map(allocation.allocator, types))
 
-    def run(*tensors: Any) -> None:
+    def run(*tensors: object) -> None:
         *operands, out = tensors
         joined: list[Any] = []
         for number, (kernel, allocate) in enumerate(zip(kernels, allocators, strict=True)):

@@ -74,7 +74,7 @@ def require_success(name: str, info: Any, failure: Callable[[int], str], expecte
     raise LinAlgError(name, f"{which} is {failure(int(info.reshape(-1)[first]))}", expected, remedy)
 
 
-def require_positive_definite(info: Any) -> None:
+def require_positive_definite(info: object) -> None:
     """Raise LinAlgError in the name of `cholesky`."""
     require_success(
         "cholesky",
@@ -85,7 +85,7 @@ def require_positive_definite(info: Any) -> None:
     )
 
 
-def require_invertible(name: str, info: Any) -> None:
+def require_invertible(name: str, info: object) -> None:
     """Raise LinAlgError in the name of a function that divides by pivots."""
     require_success(
         name,

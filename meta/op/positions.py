@@ -51,7 +51,7 @@ def is_checked(call: CallInfo) -> bool:
     return rule is not None and rule(*call.args, out=call.outputs()[0]) is not None
 
 
-def checked(kernel: Callable[..., Any], payload: Any, call: CallInfo) -> Callable[..., Any]:
+def checked(kernel: Callable[..., Any], payload: object, call: CallInfo) -> Callable[..., Any]:
     """`kernel` of a call, with PositionError for positions out of range where they are refused: on the CPU, and with
     META_CHECK=1. TVM's kernels for the CPU find them themselves, so a call costs no further pass.
 
@@ -63,14 +63,14 @@ def checked(kernel: Callable[..., Any], payload: Any, call: CallInfo) -> Callabl
     refuse = _refusal(call)
     if not isinstance(payload, TEImplementation) or call.device.kind != "cpu":
 
-        def check_first(*tensors: Any) -> None:
+        def check_first(*tensors: object) -> None:
             refuse(tensors)
             kernel(*tensors)
 
         return check_first
     if len(call.tensors()) == 2:
 
-        def run_binary(x1: Any, x2: Any, out: Any) -> None:
+        def run_binary(x1: object, x2: object, out: object) -> None:
             try:
                 kernel(x1, x2, out)
             except IndexError:
@@ -79,7 +79,7 @@ def checked(kernel: Callable[..., Any], payload: Any, call: CallInfo) -> Callabl
 
         return run_binary
 
-    def run(*tensors: Any) -> None:
+    def run(*tensors: object) -> None:
         try:
             kernel(*tensors)
         except IndexError:

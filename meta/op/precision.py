@@ -57,7 +57,7 @@ def common_dtype(data: Sequence[TensorType], rule: Amp, low: str, exact: str = "
     return None if all(t.dtype == dtype for t in operands) else dtype
 
 
-def _refuse_low(op: Op, operand: Any) -> None:
+def _refuse_low(op: Op, operand: object) -> None:
     if isinstance(operand, TensorType) and operand.dtype in dtypes.HALVES:
         name = op.schema.names[0]
         problem = f"'{name}' was computed in {operand.dtype} by mixed precision, which lacks digits that a result needs"
@@ -79,7 +79,7 @@ def exact(gradient: Any) -> Any:
     return gradient if modes.trace is None else gradient.cast(gradient.dtype)
 
 
-def needs_cast(kind: Any, dtype: str) -> bool:
+def needs_cast(kind: object, dtype: str) -> bool:
     """Whether a tensor of type `kind` is cast where `target_dtype` says `dtype`."""
     return isinstance(kind, TensorType) and kind.dtype in CASTABLE and kind.dtype != dtype
 

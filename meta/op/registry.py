@@ -159,7 +159,7 @@ def _real(out: Type) -> Type:
     return out
 
 
-def as_type(arg: Any) -> Any:
+def as_type(arg: object) -> Any:
     """An argument as a type function sees it: tensors become their types, attributes stay."""
     if isinstance(arg, (tuple, list)):
         return tuple(map(as_type, arg))  # pyright: ignore[reportUnknownArgumentType]

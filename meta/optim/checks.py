@@ -33,7 +33,7 @@ def known_names(kind: type, options: Mapping[str, Any]) -> None:
             raise ArgumentError(kind.__name__, f"unknown argument '{name}'", ", ".join(allowed), hint)
 
 
-def nonnegative(subject: str, name: str, value: Any, *, finite: bool = True) -> float:
+def nonnegative(subject: str, name: str, value: object, *, finite: bool = True) -> float:
     """A number, 0 or more."""
     number = _float(value)
     if 0.0 <= number < math.inf or (number == math.inf and not finite):
@@ -48,7 +48,7 @@ def positive(subject: str, name: str, value: Any) -> float:
     return float(value)
 
 
-def below_one(subject: str, name: str, value: Any) -> float:
+def below_one(subject: str, name: str, value: object) -> float:
     """A number from 0 to below 1."""
     number = _float(value)
     if 0.0 <= number < 1.0:
@@ -56,21 +56,21 @@ def below_one(subject: str, name: str, value: Any) -> float:
     raise ArgumentError(subject, f"{name} is {value_text(value)}", "a number from 0 to below 1")
 
 
-def whole(subject: str, name: str, value: Any) -> int:
+def whole(subject: str, name: str, value: object) -> int:
     """An int, 1 or more."""
     if isinstance(value, bool) or not isinstance(value, Integral) or not 1 <= int(value) < 2**63:
         raise ArgumentError(subject, f"{name} is {value_text(value)}", "an int, 1 or more")
     return int(value)
 
 
-def flag(subject: str, name: str, value: Any) -> bool:
+def flag(subject: str, name: str, value: object) -> bool:
     """True or False."""
     if isinstance(value, bool):
         return value
     raise ArgumentError(subject, f"{name} is {value_text(value)}", "True or False")
 
 
-def _float(value: Any) -> float:
+def _float(value: object) -> float:
     """A number as a float, NaN for other values and for ints that no float holds."""
     try:
         return math.nan if isinstance(value, bool) or not isinstance(value, Real) else float(value)

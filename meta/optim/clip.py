@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, TypeAlias, cast
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError
@@ -25,7 +26,7 @@ Clipped: TypeAlias = "Model | Optimizer | NDArray | Iterable[NDArray]"
 @checked
 def clip_grad_norm(
     parameters: Clipped,
-    max_norm: Any,
+    max_norm: object,
     norm_type: float = 2.0,
     *,
     error_if_nonfinite: bool = False,
@@ -79,7 +80,7 @@ def clip_grad_value(parameters: Clipped, clip_value: float) -> None:
 _Groups: TypeAlias = "tuple[tuple[str, int], ...]"
 
 
-def _by_groups(arrays: list[Any], group: Any) -> dict[_Groups, list[Any]]:
+def _by_groups(arrays: list[Any], group: object) -> dict[_Groups, list[Any]]:
     """The gradients of arrays by the groups among which they are divided."""
     divided: dict[_Groups, list[Any]] = {}
     for x in arrays:
@@ -99,7 +100,7 @@ def _norm(gradients: dict[_Groups, list[Any]], order: float) -> Any:
     return _of_all(gradients, "sum", lambda g: meta.sum(meta.abs(_wide(g, dtype)) ** order)) ** (1 / order)
 
 
-def _wide(x: Any, dtype: str) -> Any:
+def _wide(x: Tensor, dtype: str) -> Any:
     return x if x.dtype == dtype else x.cast(dtype)
 
 
@@ -115,7 +116,7 @@ def _of_all(gradients: dict[_Groups, list[Any]], kind: Literal["sum", "max"], pa
     return totals[0] if len(totals) == 1 else reduce(meta.stack(totals))
 
 
-def _with_gradients(subject: str, parameters: Any) -> list[Any]:
+def _with_gradients(subject: str, parameters: object) -> list[Any]:
     if isinstance(parameters, NDArray):
         parameters = [parameters]
     listed = getattr(parameters, "parameters", parameters)

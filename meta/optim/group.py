@@ -71,7 +71,7 @@ class ParamGroup(CheckedArguments):
             return self.flags[name]
         return float(self._number(name).value)
 
-    def __setitem__(self, name: str, value: Any) -> None:
+    def __setitem__(self, name: str, value: object) -> None:
         if name in self.flags or name == "params":
             problem = f"'{name}' of a group is set"
             raise ArgumentError("optimizer", problem, "one of " + ", ".join(self.numbers), "build another optimizer")
@@ -91,7 +91,7 @@ class ParamGroup(CheckedArguments):
         return f"ParamGroup({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
 
-def hyperparameter(name: str, value: Any) -> float:
+def hyperparameter(name: str, value: object) -> float:
     """A finite, nonnegative number as a float, and a decay factor below 1. Raises ArgumentError for other values."""
     check = below_one if name in _BELOW_ONE else nonnegative
     return check("optimizer", name, value)
@@ -127,7 +127,7 @@ def checked(options: Mapping[str, Any], flags: Sequence[str]) -> dict[str, Any]:
     return {n: flag("optimizer", n, x) if n in flags else hyperparameter(n, x) for n, x in options.items()}
 
 
-def listed_groups(parameters: Any) -> list[Mapping[str, Any]]:
+def listed_groups(parameters: object) -> list[Mapping[str, Any]]:
     """The groups of an optimizer's parameters, one unless they are dicts."""
     if isinstance(parameters, Model):
         return [{"params": parameters}]
@@ -141,14 +141,14 @@ def listed_groups(parameters: Any) -> list[Mapping[str, Any]]:
     return items
 
 
-def _listed(parameters: Any) -> list[Any]:
+def _listed(parameters: object) -> list[Any]:
     if not isinstance(parameters, Iterable) or isinstance(parameters, (NDArray, Mapping)):
         problem = f"the parameters are {type(parameters).__name__}"  # pyright: ignore[reportUnknownArgumentType]
         raise ArgumentError("optimizer", problem, "a Model, arrays, (name, array) pairs, or a list of groups")
     return list(cast("Iterable[Any]", parameters))
 
 
-def named_arrays(group: Any, before: Sequence[tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
+def named_arrays(group: object, before: Sequence[tuple[str, NDArray]]) -> list[tuple[str, NDArray]]:
     """The parameters of a group with names. before: the named parameters of the groups before it.
 
     Raises ArgumentError for anything but arrays that no operator computed, and for those that occur twice."""
@@ -169,7 +169,7 @@ def named_arrays(group: Any, before: Sequence[tuple[str, NDArray]]) -> list[tupl
     return added
 
 
-def _params(group: Any) -> Any:
+def _params(group: object) -> Any:
     if not isinstance(group, Mapping):
         raise ArgumentError("optimizer", f"a group is {type(group).__name__}", 'a dict with "params"')
     options = cast("Mapping[str, Any]", group)
@@ -178,7 +178,7 @@ def _params(group: Any) -> Any:
     return options["params"]
 
 
-def _named(params: Any, count: int) -> list[tuple[str, Any]]:
+def _named(params: object, count: int) -> list[tuple[str, Any]]:
     """Parameters with names: `parameter3` for those without, after `count` others."""
     if isinstance(params, Model):
         return list(params.named_parameters())
@@ -186,7 +186,7 @@ def _named(params: Any, count: int) -> list[tuple[str, Any]]:
     return [p if isinstance(p, tuple) else (f"parameter{count + i}", p) for i, p in enumerate(items)]
 
 
-def _check_leaf(name: str, x: Any) -> None:
+def _check_leaf(name: str, x: object) -> None:
     if not isinstance(x, NDArray):
         raise ArgumentError("optimizer", f"'{name}' is {type(x).__name__}", "arrays", "meta.array(...)")
     if not x.is_leaf:
@@ -198,7 +198,7 @@ def _check_leaf(name: str, x: Any) -> None:
         )
 
 
-def _is_flag(value: Any) -> bool:
+def _is_flag(value: object) -> bool:
     return isinstance(value, bool)
 
 

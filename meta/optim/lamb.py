@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.optim.adam import BETAS, Betas, Moments
 from meta.optim.group import Parameters, ParamGroup
 from meta.optim.number import Scalars, StateNumber, widened, write
@@ -46,7 +47,7 @@ class LAMB(Moments):
             square_mean = beta2 * widened(v) + rest2 * (g * g)
             scale = meta.sqrt(square_mean / correction2) + eps
 
-            def direction(moment: Any, scale: Any = scale, decay: Any = decay, old: Any = old) -> Any:
+            def direction(moment: object, scale: Any = scale, decay: Any = decay, old: Any = old) -> Any:
                 change = moment / scale + decay * old
                 return _ratio(_length(old), _length(change)) * change
 
@@ -55,11 +56,11 @@ class LAMB(Moments):
             write(v, square_mean)
             write(x, old - rate * change)
 
-    def prepared(self, g: Any) -> Any:
+    def prepared(self, g: Tensor) -> Any:
         """The gradient that the moments take."""
         return g
 
-    def change(self, direction: Direction, momentum: Any, g: Any, beta1: Any, rest1: Any) -> Any:
+    def change(self, direction: Direction, momentum: object, g: Tensor, beta1: object, rest1: object) -> Any:
         """The change of a parameter for a learning rate of 1."""
         return direction(momentum)
 
@@ -74,15 +75,15 @@ class LANS(LAMB):
     Its arguments are the same as for LAMB.
     """
 
-    def prepared(self, g: Any) -> Any:
+    def prepared(self, g: Tensor) -> Any:
         length = _length(g)
         return g * _ratio(meta.ones_like(length), length)
 
-    def change(self, direction: Direction, momentum: Any, g: Any, beta1: Any, rest1: Any) -> Any:
+    def change(self, direction: Direction, momentum: object, g: Tensor, beta1: object, rest1: object) -> Any:
         return beta1 * direction(momentum) + rest1 * direction(g)
 
 
-def _length(x: Any) -> Any:
+def _length(x: Tensor) -> Any:
     """The Euclidean norm."""
     return meta.sqrt(meta.sum(x * x))
 

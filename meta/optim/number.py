@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.device import Device
 from meta.dtype import accumulation_dtype
 from meta.eager.gradient_graph import version_of
@@ -65,7 +66,7 @@ def as_array(value: Any, device: Device) -> NDArray:
     return array(value, dtype="float64", device=device) if isinstance(value, (int, float)) else value
 
 
-def where(condition: Any, x: Any, y: Any) -> Any:
+def where(condition: Any, x: object, y: object) -> Any:
     """One of two numbers, where the condition is a tensor as a 0-d float64 one."""
     if isinstance(condition, bool):
         return x if condition else y
@@ -93,7 +94,7 @@ class Scalars:
         return self._arrays[key]
 
 
-def widened(x: Any) -> Any:
+def widened(x: Tensor) -> Any:
     """`x` in the dtype that its update is computed in: float32 for halves."""
     dtype = accumulation_dtype(x.dtype)
     return x if x.dtype == dtype else x.cast(dtype)

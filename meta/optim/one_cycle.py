@@ -67,14 +67,14 @@ class OneCycleLR(Schedule):
                 raise ArgumentError("OneCycleLR", problem, "an optimizer with momentum", "cycle_momentum=False")
         super().__init__(optimizer)
 
-    def apply(self, count: Any) -> None:
+    def apply(self, count: object) -> None:
         super().apply(count)
         if self._cycled:
             momentum = self._value(self._momenta, count)
             for group in self.optimizer.param_groups:
                 group.numbers[self._cycled].assign(momentum)
 
-    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+    def group_rate(self, count: object, base: object, group: int) -> Any:
         return self._value(self._rates[group], count)
 
     def _value(self, phases: list[_Phase], count: Any) -> Any:

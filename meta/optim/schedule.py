@@ -20,6 +20,8 @@ from meta.schema.annotations import CheckedArguments
 if TYPE_CHECKING:
     from typing_extensions import Self
 
+    from meta._generated.methods import Tensor
+
 
 class Schedule(CheckedArguments):
     """Base class of schedules. `step` is called after each step of the optimizer, or each epoch, eagerly or inside a
@@ -54,7 +56,7 @@ class Schedule(CheckedArguments):
         count = self._count.operand
         self.apply(int(count) if isinstance(count, (int, float)) else count.cast("float64"))
 
-    def apply(self, count: Any) -> None:
+    def apply(self, count: object) -> None:
         """Set the hyperparameters for a number of steps, in a trace a 0-d float64 tensor."""
         for i, (group, base) in enumerate(zip(self.optimizer.param_groups, self._bases, strict=False)):
             rate = self.group_rate(count, base.operand, i)
@@ -62,12 +64,12 @@ class Schedule(CheckedArguments):
                 rate = hyperparameter("learning_rate", rate.item() if isinstance(rate, NDArray) else rate)
             group.numbers["learning_rate"].assign(rate)
 
-    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+    def group_rate(self, count: object, base: object, group: int) -> Any:
         """The rate of a group, by default the same function for all."""
         del group
         return self.rate(count, base)
 
-    def rate(self, count: Any, base: Any) -> Any:
+    def rate(self, count: object, base: object) -> Any:
         """The learning rate after `count` steps. base: the rate at first. Both are numbers, in a trace 0-d float64
         tensors."""
         raise NotImplementedError
@@ -150,7 +152,7 @@ class LinearLR(Schedule):
         self.steps = whole("LinearLR", "steps", steps)
         super().__init__(optimizer)
 
-    def rate(self, count: Any, base: Any) -> Any:
+    def rate(self, count: Any, base: object) -> Any:
         share = where(count < self.steps, count / self.steps, 1.0)
         return base * (self.start + (self.end - self.start) * share)
 
@@ -168,7 +170,7 @@ class LambdaLR(Schedule):
         self.functions = listed
         super().__init__(optimizer)
 
-    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+    def group_rate(self, count: object, base: object, group: int) -> Any:
         return base * self.functions[group](count)
 
 
@@ -198,13 +200,13 @@ class ChainedScheduler(Schedule):
         self.schedules = parts("ChainedScheduler", schedules, optimizer)
         super().__init__(self.schedules[0].optimizer)
 
-    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+    def group_rate(self, count: object, base: object, group: int) -> Any:
         for schedule in self.schedules:
             base = schedule.group_rate(count, base, group)
         return base
 
 
-def cos(x: Any) -> Any:
+def cos(x: Tensor | float) -> Any:
     return math.cos(x) if isinstance(x, (int, float)) else meta.cos(x)
 
 
@@ -216,7 +218,7 @@ def increasing(subject: str, milestones: Sequence[int]) -> list[int]:
     return values
 
 
-def parts(subject: str, schedules: Any, optimizer: Optimizer | None) -> list[Schedule]:
+def parts(subject: str, schedules: object, optimizer: Optimizer | None) -> list[Schedule]:
     """The schedules that another one is made of. Raises ArgumentError unless all are of one optimizer, by default the
     first one's."""
     listed = list(cast("Sequence[Any]", schedules)) if isinstance(schedules, Sequence) else []

@@ -82,7 +82,7 @@ class SGD(Optimizer):
 
 
 def with_sgd(
-    learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, **options: Any
+    learning_rate: float = 0.1, momentum: float = 0.0, weight_decay: float = 0.0, **options: object
 ) -> Callable[..., TrainStep]:
     """`with_sgd(0.1, 0.9)(model)` returns a training step: forward, backward and update in one callable.
 

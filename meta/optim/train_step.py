@@ -8,6 +8,7 @@ from typing import Any, Protocol, cast
 
 import meta
 from meta import tracing
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
@@ -29,9 +30,9 @@ from meta.tree import flatten
 class Scaler(Protocol):
     """A meta.amp.GradScaler, which scales the loss and skips steps whose gradients overflow."""
 
-    def scale(self, loss: Any) -> Any: ...
-    def unscale(self, optimizer: Any) -> Any: ...
-    def step(self, optimizer: Any) -> Any: ...
+    def scale(self, loss: Tensor) -> Any: ...
+    def unscale(self, optimizer: object) -> Any: ...
+    def step(self, optimizer: object) -> Any: ...
     def named_state(self) -> Iterator[tuple[str, NDArray]]: ...
 
 
@@ -48,7 +49,7 @@ class StepExchange(Protocol):
     def after_backward(self) -> None:
         """Called after every backward pass."""
 
-    def before_update(self, named: Iterable[tuple[str, NDArray]], last: Any) -> None:
+    def before_update(self, named: Iterable[tuple[str, NDArray]], last: object) -> None:
         """Replace the gradients of parameters before an update. last: a 0-d bool tensor in programs that accumulate
         gradients, whether this call updates; else True."""
 
@@ -93,7 +94,7 @@ class TrainStep(CheckedArguments):
         loss: Callable[..., Any] | None = None,
         *,
         accumulate: int = 1,
-        clip_norm: Any = None,
+        clip_norm: object = None,
         clip_value: float | None = None,
         schedule: Schedule | None = None,
         scaler: Scaler | None = None,
@@ -123,13 +124,13 @@ class TrainStep(CheckedArguments):
                 if x.requires_grad:
                     self._sum(name, x)
 
-    def __setattr__(self, name: str, value: Any) -> None:
+    def __setattr__(self, name: str, value: object) -> None:
         """Settings are parts of traced programs; a new value invalidates these programs."""
         if name in self.__dict__ and self.__dict__[name] is not value:
             tracing.invalidate()
         object.__setattr__(self, name, value)
 
-    def __call__(self, *args: Any) -> Any:
+    def __call__(self, *args: object) -> Any:
         if self.loss is not None and not args:
             raise ArgumentError("TrainStep", "0 arguments", "the model's input, then the other arguments of the loss")
         if self.exchange is not None:
@@ -151,7 +152,7 @@ class TrainStep(CheckedArguments):
         leaves, tree = flatten(result, TensorLike)
         return tree.build(iter([x.detach() for _, x in leaves]))
 
-    def _loss_of(self, result: Any) -> Any:
+    def _loss_of(self, result: object) -> Any:
         """The loss in the result of the model or of `loss`."""
         results = cast("tuple[Any, ...]", result) if isinstance(result, tuple) else (result,)
         if results and isinstance(results[0], TensorLike):
@@ -296,7 +297,7 @@ class TrainStep(CheckedArguments):
 
     # --- programs ----------------------------------------------------------------------------------------------------
 
-    def record(self, *args: Any) -> tracing.Record:
+    def record(self, *args: object) -> tracing.Record:
         """The program of one step."""
         record = tracing.record(self.__call__, args, {}, {id(x): name for name, x in self.named_state()})
         return record if self.exchange is None else self.exchange.rewrite(record)
@@ -306,7 +307,7 @@ class TrainStep(CheckedArguments):
         and a row of each array. Empty for a step of one process."""
         return [] if self.exchange is None else self.exchange.placements(self)
 
-    def ir(self, *args: Any) -> str:
+    def ir(self, *args: object) -> str:
         """The text of the program of one step."""
         return str(self.record(*args).module)
 

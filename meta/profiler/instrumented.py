@@ -59,7 +59,7 @@ class InstrumentedExecutor(Executor[..., Any]):
         self._containers = []
         self._signature = None
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+    def __call__(self, *args: object, **kwargs: object) -> Any:
         return self._run(args, kwargs)
 
     def compiled(self) -> int:
@@ -99,7 +99,7 @@ def instrumented(executor: Executor[..., Any]) -> InstrumentedExecutor:
 
 
 class _ReportingMachine(Machine):
-    def __init__(self, executable: Any, source: Source, layout: KernelLayout) -> None:
+    def __init__(self, executable: object, source: Source, layout: KernelLayout) -> None:
         super().__init__(executable, source)
         self.module["set_instrument"](_reporter(layout))
 
@@ -107,7 +107,7 @@ class _ReportingMachine(Machine):
 def _reporter(layout: KernelLayout) -> Callable[..., int]:
     """The function that the machine calls before and after each of its calls."""
 
-    def report(_: Any, name: str, before: bool, *__: Any) -> int:
+    def report(_: object, name: str, before: bool, *__: object) -> int:
         if modes.profiler is not None and name in layout.kernels:
             if before:
                 modes.profiler.kernel_starts(name, layout)

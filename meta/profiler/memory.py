@@ -25,7 +25,7 @@ class LivingArrays:
         self._held: dict[int, tuple[list[Any], int]] = {}
         """Identity of a tensor -> the tensor with its views, and its bytes."""
 
-    def add(self, result: Any, operands: Sequence[NDArray]) -> None:
+    def add(self, result: object, operands: Sequence[NDArray]) -> None:
         """Count the arrays in `result`, computed from `operands`. Views count with what they view; results that an
         operator wrote into an operand are that operand."""
         written = {id(x._data) for x in operands}

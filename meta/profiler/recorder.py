@@ -45,7 +45,7 @@ class Recorder:
     def timed(self, op: Op, run: Callable[..., Any]) -> Callable[..., Any]:
         """`run`, which computes an operator from its tensors, as an event."""
 
-        def timed_run(*tensors: Any) -> Any:
+        def timed_run(*tensors: object) -> Any:
             arrays = [x for x in leaves_of(tensors) if isinstance(x, NDArray)]
             device = arrays[0].device if arrays else CPU
             if self.arrays is not None:
@@ -63,7 +63,7 @@ class Recorder:
 
         There is no event for a call that was prepared outside of the profile and is only looked up anew."""
 
-        def timed_prepare(op_state: OpState, args: tuple[Any, ...], *rest: Any) -> Any:
+        def timed_prepare(op_state: OpState, args: tuple[Any, ...], *rest: object) -> Any:
             if fast_key(op_state.op, args) in op_state.fast:
                 return prepare(op_state, args, *rest)
             with self.event("compile", name, CPU, _user_lines()), scoped("profiler", None):

@@ -20,7 +20,7 @@ DeviceLike = Device | str
 
 
 def uniform(
-    shape: Shape, low: float = 0.0, high: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
+    shape: Shape, low: float = 0.0, high: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Floating-point numbers uniform in [low, high). Raises TypeInferenceError for low > high."""
@@ -28,7 +28,7 @@ def uniform(
 
 
 def normal(
-    shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
+    shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Floating-point numbers of a normal distribution. Raises TypeInferenceError for a negative std."""
@@ -36,7 +36,7 @@ def normal(
 
 
 def randint(
-    shape: Shape, low: int, high: int, dtype: Any = "int64", device: DeviceLike = CPU,
+    shape: Shape, low: int, high: int, dtype: object = "int64", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that exceeds the dtype's."""
@@ -59,7 +59,7 @@ def bernoulli(
 
 
 def exponential(
-    shape: Shape, rate: float = 1.0, dtype: Any = "float32", device: DeviceLike = CPU,
+    shape: Shape, rate: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Floating-point numbers of an exponential distribution of mean 1 / rate: -log(1 - u) / rate of uniform u.
@@ -127,7 +127,7 @@ def multinomial(weights: NDArray, count: int, replacement: bool = False, generat
     return meta.minimum(places, last)
 
 
-def require_known(name: str, condition: Any, problem: str, expected: str) -> None:
+def require_known(name: str, condition: object, problem: str, expected: str) -> None:
     """Raise TypeInferenceError unless a condition on values holds everywhere; in a traced function they are unknown."""
     if isinstance(condition, NDArray):
         require(name, bool(meta.all(condition.detach())), problem, expected)

@@ -74,7 +74,7 @@ def Optional(arg_type: ArgType) -> ArgType:
 def Choice(*options: str) -> ArgType:
     """One of the strings `options`."""
 
-    def normalize(value: Any) -> str:
+    def normalize(value: object) -> str:
         if isinstance(value, str) and value in options:
             return value
         raise Reject
@@ -83,7 +83,7 @@ def Choice(*options: str) -> ArgType:
     return ArgType("Choice", f"Literal[{text}]", "attr", f"one of {text}", normalize)
 
 
-def _tensor(value: Any) -> Any:
+def _tensor(value: object) -> Any:
     if isinstance(value, TensorLike):
         return value
     if hasattr(value, "__array__") or isinstance(value, (list, tuple)):
@@ -91,7 +91,7 @@ def _tensor(value: Any) -> Any:
     raise Reject
 
 
-def _tensors(value: Any) -> Any:
+def _tensors(value: object) -> Any:
     if not isinstance(value, (list, tuple)):
         raise Reject
     for i, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
@@ -132,7 +132,7 @@ def _float(value: Any) -> float:
     raise Reject
 
 
-def is_numpy_scalar(value: Any) -> bool:
+def is_numpy_scalar(value: object) -> bool:
     return getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, TensorLike)
 
 
@@ -144,20 +144,20 @@ def _scalar(value: Any) -> Any:
     return _tensor(value)
 
 
-def _number(value: Any) -> Any:
+def _number(value: object) -> Any:
     if isinstance(value, SymDim):
         raise Reject("trace with a static size here")
     return _number_or_size(value)
 
 
-def _number_or_size(value: Any) -> Any:
+def _number_or_size(value: object) -> Any:
     number = _fill_value(value)
     if isinstance(number, complex):
         raise Reject("use a real number")
     return number
 
 
-def _fill_value(value: Any) -> Any:
+def _fill_value(value: object) -> Any:
     if isinstance(value, TensorLike):
         raise Reject
     if isinstance(value, SizeNumber):
@@ -167,7 +167,7 @@ def _fill_value(value: Any) -> Any:
     return _scalar(value)
 
 
-def _bool(value: Any) -> bool:
+def _bool(value: object) -> bool:
     if isinstance(value, bool):
         return value
     if type(value).__name__ in ("bool_", "bool") and is_numpy_scalar(value):
@@ -175,7 +175,7 @@ def _bool(value: Any) -> bool:
     raise Reject
 
 
-def _str(value: Any) -> str:
+def _str(value: object) -> str:
     if isinstance(value, str):
         return value
     raise Reject
@@ -205,14 +205,14 @@ def _sections(value: Any) -> Any:
     return _int_tuple(value) if isinstance(value, (list, tuple)) else _int(value)
 
 
-def _dtype(value: Any) -> str:
+def _dtype(value: object) -> str:
     try:
         return dtypes.canonical(value)
     except MetaError:
         raise Reject(did_you_mean(value, dtypes.ALL) if isinstance(value, str) else "") from None
 
 
-def _device(value: Any) -> DeviceObject:
+def _device(value: object) -> DeviceObject:
     if not isinstance(value, (str, DeviceObject)):
         raise Reject
     try:
@@ -276,7 +276,7 @@ class Arg:
     def required(self) -> bool:
         return self.default is REQUIRED
 
-    def normalize(self, op: str, value: Any) -> Any:
+    def normalize(self, op: str, value: object) -> Any:
         """The normal form of `value`. Raises an ArgumentError that names `op` and this argument."""
         try:
             return self.type.normalize(value)
@@ -319,7 +319,7 @@ class Schema:
             values[position] = value
         return tuple(self._value(op, arg, value) for arg, value in zip(self.args, values, strict=True))
 
-    def _value(self, op: str, arg: Arg, value: Any) -> Any:
+    def _value(self, op: str, arg: Arg, value: object) -> Any:
         if value is not REQUIRED:
             return arg.normalize(op, value)
         if arg.required:

@@ -54,7 +54,7 @@ class CheckedArguments:
 
     __slots__ = ()
 
-    def __init_subclass__(cls, **options: Any) -> None:
+    def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)
         if cls.__module__.startswith(_PACKAGE):
             for name in ("__init__", "build"):
@@ -69,7 +69,7 @@ def checked(function: F, *, is_constructor: bool = False) -> F:
     parameters: _Parameters | None = None
 
     @wraps(function)
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         nonlocal parameters
         if parameters is None:  # at the first call: annotations may name classes that are defined later
             parameters = _Parameters(function, skipped=int(is_constructor))
@@ -135,7 +135,7 @@ class _Parameters:
         return value if type(value) in _PLAIN or not is_numpy_scalar(value) else value.item()
 
 
-def _resolved(annotation: Any, function: Callable[..., Any]) -> _Expected | None:
+def _resolved(annotation: object, function: Callable[..., Any]) -> _Expected | None:
     """The values that an annotation accepts; None for everything."""
     if annotation is inspect.Parameter.empty:
         return None
@@ -159,7 +159,7 @@ def _expected(hint: Any) -> _Expected | None:
 
 
 def _of_type(arg_type: ArgType) -> _Expected:
-    def accepts(value: Any) -> bool:
+    def accepts(value: object) -> bool:
         try:
             arg_type.normalize(value)
         except Reject:
@@ -201,7 +201,7 @@ def _items(value: Any, item: _Expected | None) -> bool:
 def _sequence(hints: Sequence[Any]) -> _Expected:
     item = _expected(hints[0]) if hints else None
 
-    def accepts(value: Any) -> bool:
+    def accepts(value: object) -> bool:
         if isinstance(value, (str, bytes, Mapping)) or not hasattr(value, "__len__") or not hasattr(value, "__iter__"):
             return False
         return _items(value, item)
@@ -214,7 +214,7 @@ def _tuple(hints: Sequence[Any]) -> _Expected:
         return _sequence(hints[:1])
     items = [_expected(hint) for hint in hints]
 
-    def accepts(value: Any) -> bool:
+    def accepts(value: object) -> bool:
         if not isinstance(value, (tuple, list)) or len(value) != len(items):  # pyright: ignore[reportUnknownArgumentType]
             return False
         return all(item is None or item.accepts(each) for item, each in zip(items, value, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
@@ -271,7 +271,7 @@ _GENERICS: Mapping[Any, Callable[[Sequence[Any]], _Expected | None]] = {
 }
 
 
-def _described(value: Any) -> str:
+def _described(value: object) -> str:
     if isinstance(value, TensorLike):
         return "a tensor"
     if isinstance(value, (bool, int, float, complex, str, bytes, tuple, list, dict, type)) or value is None:

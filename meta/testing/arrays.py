@@ -77,7 +77,7 @@ def randn_torch(
     return ours, theirs
 
 
-def check(actual: Any, expected: Any, *, rtol: float = 1e-5, atol: float = 1e-5) -> None:
+def check(actual: object, expected: object, *, rtol: float = 1e-5, atol: float = 1e-5) -> None:
     """Raise AssertionError unless all values are within atol + rtol * |expected|.
 
     Takes meta arrays, torch tensors, NumPy arrays, numbers, and lists or tuples of them. Shapes must agree; dtypes
@@ -100,7 +100,7 @@ def with_seed(seed: int | None = None) -> Callable[[F], F]:
 
     def decorate(function: F) -> F:
         @functools.wraps(function)
-        def run(*args: Any, **kwargs: Any) -> Any:
+        def run(*args: object, **kwargs: object) -> Any:
             override = os.environ.get("META_TEST_SEED")
             used = int(override) if override else random.SystemRandom().randrange(2**31) if seed is None else seed
             _seed_all(used)

@@ -32,7 +32,7 @@ class OperatorCall:
     def map(self, function: Callable[[Any], Any]) -> OperatorCall:
         """The same call with `function(array)` in place of each array."""
 
-        def convert(value: Any) -> Any:
+        def convert(value: object) -> Any:
             if is_sequence(value):
                 return [convert(v) for v in value] if any(map(is_array, value)) else value
             return function(value) if is_array(value) else value
@@ -66,7 +66,7 @@ class OperatorCall:
         return function(*self.args, **self.kwargs)
 
 
-def is_array(value: Any) -> bool:
+def is_array(value: object) -> bool:
     """Whether `value` is an array of any library (NumPy's scalars are numbers, not arrays)."""
     import numpy as np
 
@@ -75,20 +75,20 @@ def is_array(value: Any) -> bool:
     )
 
 
-def is_sequence(value: Any) -> TypeGuard[list[Any] | tuple[Any, ...]]:
+def is_sequence(value: object) -> TypeGuard[list[Any] | tuple[Any, ...]]:
     """Whether `value` is a list or tuple."""
     return isinstance(value, (list, tuple))
 
 
-def is_mapping(value: Any) -> TypeGuard[Mapping[Any, Any]]:
+def is_mapping(value: object) -> TypeGuard[Mapping[Any, Any]]:
     """Whether `value` is a dict or another mapping."""
     return isinstance(value, Mapping)
 
 
-def _items(value: Any) -> Iterable[Any]:
+def _items(value: object) -> Iterable[Any]:
     return value if is_sequence(value) else (value,)
 
 
-def flat_results(value: Any) -> list[Any]:
+def flat_results(value: object) -> list[Any]:
     """The results of a call as a list."""
     return list(value) if is_sequence(value) else [value]

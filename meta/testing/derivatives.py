@@ -120,11 +120,11 @@ def _torch_gradients(
     return [to_numpy(torch.zeros_like(tensors[i]) if g is None else g) for i, g in zip(inputs, gradients, strict=True)]
 
 
-def _requires_grad(result: Any) -> bool:
+def _requires_grad(result: object) -> bool:
     return getattr(result, "requires_grad", False)
 
 
-def _torch_cotangent(dy: Any, result: torch.Tensor) -> torch.Tensor:
+def _torch_cotangent(dy: object, result: torch.Tensor) -> torch.Tensor:
     return to_torch(to_float64(dy)).to(result.dtype)
 
 

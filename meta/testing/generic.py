@@ -67,7 +67,7 @@ def _cast(x: NDArray, dtype: str) -> NDArray:
     return x if x.dtype == dtype else x.cast(dtype)
 
 
-def check_types(call: OperatorCall, result: Any) -> None:
+def check_types(call: OperatorCall, result: object) -> None:
     """Every result, and the memory behind it, has the shape and dtype that the type function inferred."""
     inferred = call.op.infer(call.bound_arguments())
     if isinstance(inferred, Value):
@@ -86,7 +86,7 @@ def check_types(call: OperatorCall, result: Any) -> None:
         )
 
 
-def check_values(sample: Sample, host: OperatorCall, result: Any, what: str = "") -> None:
+def check_values(sample: Sample, host: OperatorCall, result: object, what: str = "") -> None:
     """`result` agrees with the sample's reference or satisfies its check."""
     name = what or sample.op
     if sample.check is not None:
@@ -152,11 +152,11 @@ def to_float64(array: Any) -> Any:
     return array.astype(np.float64) if dtypes.is_float(str(array.dtype)) else array
 
 
-def _host_array(value: Any) -> Any:
+def _host_array(value: object) -> Any:
     return None if value is None else to_numpy(value)
 
 
-def _comparable(value: Any) -> Any:
+def _comparable(value: object) -> Any:
     """A plain result in comparable form: torch.Size and lists become tuples."""
     if is_array(value):
         return to_numpy(value).tolist()

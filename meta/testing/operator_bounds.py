@@ -74,7 +74,7 @@ def _guarded(case: Case, dialect: str, fill: int) -> list[Any]:
 def _in_memory(margin: int, fill: int) -> Callable[[Any], Any]:
     import numpy as np
 
-    def guard(array: Any) -> Any:
+    def guard(array: np.ndarray[Any, Any]) -> Any:
         dtype = array.dtype
         value = np.nan if fill and dtypes.is_inexact(str(dtype)) else fill
         count = -(-margin // dtype.itemsize)

@@ -235,7 +235,7 @@ def symbolic(case: Case) -> None:
         raise Skip(f"its type function takes numbers only: {refusals[0]}")
 
 
-def _symbolic_type(arg: Any, sizes: dict[str, int], tied: bool) -> Any:
+def _symbolic_type(arg: object, sizes: dict[str, int], tied: bool) -> Any:
     """A tensor type with a name for every size above 1; equal sizes have one name if they are tied."""
     if not isinstance(arg, TensorType):
         return arg
@@ -250,14 +250,14 @@ def _symbolic_type(arg: Any, sizes: dict[str, int], tied: bool) -> Any:
     return arg.with_shape(tuple(shape))
 
 
-def _check_same_type(what: str, symbolic: Any, concrete: Any, sizes: dict[str, int]) -> None:
+def _check_same_type(what: str, symbolic: object, concrete: object, sizes: dict[str, int]) -> None:
     assert type(symbolic) is type(concrete), f"{what} gives {symbolic!r}, with numbers {concrete!r}"
     pairs = zip(_parts(symbolic), _parts(concrete), strict=False)
     same = len(_parts(symbolic)) == len(_parts(concrete)) and all(_agrees(a, b, sizes) for a, b in pairs)
     assert same, f"{what} gives {symbolic!r}, with numbers {concrete!r}"
 
 
-def _parts(kind: Any) -> tuple[Any, ...]:
+def _parts(kind: object) -> tuple[Any, ...]:
     return kind.fields if isinstance(kind, TupleType) else as_tuple(kind.value) if isinstance(kind, Value) else (kind,)
 
 

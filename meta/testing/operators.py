@@ -174,7 +174,7 @@ def _text(error: Exception) -> str:
 # --- samples ---------------------------------------------------------------------------------------------------------
 
 
-def _case(op: Op, index: int, sample: Any, device: str) -> Case:
+def _case(op: Op, index: int, sample: object, device: str) -> Case:
     """A sample as a case, its arrays as NumPy arrays."""
     if isinstance(sample, Sample):
         if sample.op != op.name:
@@ -194,7 +194,7 @@ def _case(op: Op, index: int, sample: Any, device: str) -> Case:
     return Case(call.map(to_numpy), device)
 
 
-def _drawn(value: Any, path: str) -> Any:
+def _drawn(value: object, path: str) -> Any:
     """An argument with arrays in place of each T."""
     if isinstance(value, T):
         return value.values("", path)

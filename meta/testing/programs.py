@@ -143,5 +143,5 @@ def run_model(model: Any, device: Device | str, args: Sequence[Any], *, rtol: fl
     return eager
 
 
-def _leaves(result: Any) -> list[Any]:
+def _leaves(result: object) -> list[Any]:
     return [leaf for _, leaf in named_leaves(result, NDArray)]

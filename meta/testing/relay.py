@@ -61,7 +61,7 @@ class _Comparison:
         self.reverse: dict[int, Any] = {}
         self.left_out: list[tuple[str, str, Any]] = []
 
-    def run(self, a: Any, b: Any, path: str) -> Iterator[str]:
+    def run(self, a: object, b: object, path: str) -> Iterator[str]:
         pending = [(a, b, path)]
         while pending:
             a, b, path = pending.pop()
@@ -140,6 +140,6 @@ class _Comparison:
         return type(a) is type(b) and a == b
 
 
-def _pairs(a: Any, b: Any) -> list[tuple[Any, Any]]:
+def _pairs(a: tuple[Any, ...], b: tuple[Any, ...]) -> list[tuple[Any, Any]]:
     """Pairs of elements; None for a missing one."""
     return [(a[i] if i < len(a) else None, b[i] if i < len(b) else None) for i in range(max(len(a), len(b)))]

@@ -137,9 +137,9 @@ class Sample:
     __slots__ = ("args", "check", "dtypes", "grad", "id", "kwargs", "op", "reason", "ref", "tol")
 
     def __init__(
-        self, op: str, *args: Any, ref: Callable[..., Any] | None = None, check: Callable[..., None] | None = None,
+        self, op: str, *args: object, ref: Callable[..., Any] | None = None, check: Callable[..., None] | None = None,
         grad: bool | None = None, dtypes: Sequence[str] | None = None, id: str = "",
-        tol: Mapping[str, tuple[float, float]] | None = None, reason: str = "", **kwargs: Any,
+        tol: Mapping[str, tuple[float, float]] | None = None, reason: str = "", **kwargs: object,
     ) -> None:  # fmt: skip
         if (ref is None) == (check is None):
             raise ValueError(f"sample of {op}: give either ref or check")
@@ -205,7 +205,7 @@ class _Typed(TensorLike):
     type: TensorType
 
 
-def _map(value: Any, function: Callable[[T, str], Any], path: str) -> Any:
+def _map(value: object, function: Callable[[T, str], Any], path: str) -> Any:
     tensors, tree = flatten(value, T, path)
     return tree.build(iter([function(tensor, name) for name, tensor in tensors]))
 
@@ -221,7 +221,7 @@ def describe(args: Sequence[Any], kwargs: Mapping[str, Any]) -> str:
     return "-".join(parts).replace(" ", "").replace("'", "") or "call"
 
 
-def _text(value: Any) -> str:
+def _text(value: object) -> str:
     if is_sequence(value):
         return "(" + ",".join(_text(v) for v in value) + ")"
     return repr(value)
@@ -232,7 +232,9 @@ class ErrorCase:
 
     __slots__ = ("args", "error", "id", "kwargs", "match", "op")
 
-    def __init__(self, op: str, *args: Any, error: type[MetaError], match: str, id: str = "", **kwargs: Any) -> None:
+    def __init__(
+        self, op: str, *args: object, error: type[MetaError], match: str, id: str = "", **kwargs: object
+    ) -> None:
         self.op, self.args, self.kwargs = op, args, kwargs
         self.error, self.match = error, match
         self.id = id or match.replace(" ", "_")[:48]

@@ -35,15 +35,15 @@ class DifferentiatedTrace(Trace):
     """A trace in which the traced function may compute gradients."""
 
     def backward(
-        self, outputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False
+        self, outputs: object, dys: object = None, *, retain_graph: bool = False, create_graph: bool = False
     ) -> None:
         """Compute gradients for `meta.autograd.backward` and `y.backward` inside a traced function."""
         self._refuse_inside("backward is called")
         _backward(self, outputs, dys, retain_graph or create_graph, create_graph)
 
     def grad(
-        self, outputs: Any, inputs: Any, dys: Any = None, *, retain_graph: bool = False, create_graph: bool = False,
-        allow_unused: bool = False,
+        self, outputs: object, inputs: object, dys: object = None, *, retain_graph: bool = False,
+        create_graph: bool = False, allow_unused: bool = False,
     ) -> tuple[Symbol | None, ...]:  # fmt: skip
         """Compute gradients for `meta.autograd.grad` inside a traced function."""
         bound = {binding.var for binding in self.builder.bindings}
@@ -52,7 +52,7 @@ class DifferentiatedTrace(Trace):
         return _grad(self, outputs, inputs, dys, retain_graph or create_graph, create_graph, allow_unused)
 
 
-def _backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) -> None:
+def _backward(trace: Trace, outputs: object, dys: object, retain: bool, create: bool) -> None:
     """Accumulate the gradients of the outputs into what requires them, in the trace."""
     leaves = dict(trace.leaves())
     with GradMode(create):
@@ -69,7 +69,7 @@ def _backward(trace: Trace, outputs: Any, dys: Any, retain: bool, create: bool) 
 
 
 def _grad(
-    trace: Trace, outputs: Any, inputs: Any, dys: Any, retain: bool, create: bool, allow_unused: bool
+    trace: Trace, outputs: object, inputs: object, dys: object, retain: bool, create: bool, allow_unused: bool
 ) -> tuple[Symbol | None, ...]:
     """The gradients of the outputs with respect to the inputs, in the trace."""
     leaves = dict(trace.leaves())
@@ -119,7 +119,7 @@ def _function_name(value: Expr) -> str:
     return "cond" if rule is None else rule.op
 
 
-def _seeds(trace: Trace, where: str, outputs: Any, dys: Any) -> dict[Atom, Symbol]:
+def _seeds(trace: Trace, where: str, outputs: object, dys: object) -> dict[Atom, Symbol]:
     """The outputs as atoms, each with its incoming gradient."""
     seeds: dict[Atom, Any] = {}
     pairs = outputs_with_seeds(where, outputs, dys)
@@ -141,7 +141,7 @@ def _seed(trace: Trace, where: str, y: Any, dy: Any, name: str) -> Symbol:
     return Symbol(trace.current(dy, where))  # type: ignore[arg-type]
 
 
-def _hooked(x: Any, gradient: Symbol) -> Symbol:
+def _hooked(x: object, gradient: Symbol) -> Symbol:
     """The gradient of an array after the hooks that were put on it outside of the trace."""
     node: Any = getattr(x, "_node", None)
     hooks: list[Any] = [] if node is None or not node.hooks else list(node.hooks.get(0, ()))

@@ -67,7 +67,7 @@ class Sweep:
     fields: dict[tuple[Var, int], Var] = field(default_factory=dict[tuple[Var, int], Var])
     """The variables that fields of tuples were already bound to."""
 
-    def add(self, atom: Atom, gradient: Any) -> None:
+    def add(self, atom: Atom, gradient: object) -> None:
         """Accumulate the gradient of a variable that the sources reach."""
         if not isinstance(atom, Var) or atom not in self.active or gradient is None:
             return
@@ -80,7 +80,7 @@ class Sweep:
             if write is not None and not (write.recorded and (x in self.active or write.by in self.active)):
                 yield x
 
-    def is_active(self, arg: Any) -> bool:
+    def is_active(self, arg: object) -> bool:
         return any(isinstance(atom, Var) and atom in self.active for atom in leaves_of(arg))
 
 
@@ -169,7 +169,7 @@ def _tuple(sweep: Sweep, binding: Binding, gradient: Any) -> None:
         sweep.add(atom, g)
 
 
-def _get_item(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+def _get_item(sweep: Sweep, binding: Binding, gradient: object) -> None:
     value = binding.value
     assert isinstance(value, TupleGetItem)
     kind = value.value.type
@@ -227,7 +227,7 @@ def _saved_results(sweep: Sweep, rule: GradRule, var: Var, types: Sequence[Any])
     return [sweep.fields.get((var, i)) for i in range(len(types)) if rule.saves(i)]
 
 
-def _target(arg: Any) -> Any:
+def _target(arg: object) -> Any:
     return list(cast("tuple[Any, ...]", arg)) if isinstance(arg, tuple) else arg
 
 
@@ -240,11 +240,11 @@ def _result(sweep: Sweep, var: Var, index: int) -> Symbol:
     return Symbol(sweep.fields[var, index])
 
 
-def _symbol(arg: Any) -> Any:
+def _symbol(arg: object) -> Any:
     return Symbol(arg) if isinstance(arg, (Var, Constant)) and isinstance(arg.type, TensorType) else arg
 
 
-def _if(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+def _if(sweep: Sweep, binding: Binding, gradient: object) -> None:
     """Gradients flow to the variables around that some branch passes one to, as they do in eager code: a zero for
     another variable would go on to graphs that the branches only read."""
     value = binding.value
@@ -290,7 +290,7 @@ def _flat(gradient: Any, kind: Any) -> list[Any]:
     return [gradient] if _floating(kind) else []
 
 
-def _nested(parts: Iterator[Any], kind: Any) -> Any:
+def _nested(parts: Iterator[Any], kind: object) -> Any:
     """The inverse of `_flat`."""
     if isinstance(kind, TupleType):
         fields = [_nested(parts, t) for t in kind.fields]
@@ -298,11 +298,11 @@ def _nested(parts: Iterator[Any], kind: Any) -> Any:
     return next(parts) if _floating(kind) else None
 
 
-def _or_zeros(gradient: Symbol | None, kind: Any) -> Atom:
+def _or_zeros(gradient: Symbol | None, kind: object) -> Atom:
     return (zeros_of(kind) if gradient is None else gradient).atom
 
 
-def _function(sweep: Sweep, binding: Binding, gradient: Any) -> None:
+def _function(sweep: Sweep, binding: Binding, gradient: object) -> None:
     del binding, gradient
     sweep.problems.append(
         GradientError("autodiff", "a gradient reaches a function value", "tensors", "inline it first")

@@ -138,7 +138,7 @@ def emit_decomposition(builder: Builder, call: Call) -> Any:
 
 
 @contextmanager
-def emitting(emitter: Emitter, trace: Any) -> Generator[None, None, None]:
+def emitting(emitter: Emitter, trace: object) -> Generator[None, None, None]:
     """Inside the block operator calls of this thread go to `emitter`, and questions about gradients to `trace`."""
     before = modes.trace, modes.emit, modes.transform
     scopes.change(1)
@@ -197,7 +197,7 @@ class RandomKeys:
         self.bodies: list[Body] = []
         self._params = params
 
-    def key(self, device: Device | str, generator: Any, count: int) -> Symbol:
+    def key(self, device: Device | str, generator: object, count: int) -> Symbol:
         """A key for a random operator: the first key of the program, or of a step, with an offset; `count` offsets are
         reserved.
 
@@ -229,7 +229,7 @@ class RandomKeys:
             out.append(_offset(first, offsets, device))
         return out
 
-    def _of_program(self, generator: Any) -> Draws:
+    def _of_program(self, generator: object) -> Draws:
         draws = self.draws.get(id(generator))
         if draws is None:
             name = f"{_KEY}:{len(self.draws)}" if generator is not None else _KEY
@@ -237,7 +237,7 @@ class RandomKeys:
             self._params.add(draws.var)
         return draws
 
-    def _of_step(self, body: Body, generator: Any, device: Device) -> Draws:
+    def _of_step(self, body: Body, generator: object, device: Device) -> Draws:
         if body.steps is None:
             raise TraceError(
                 body.where,
@@ -252,7 +252,7 @@ class RandomKeys:
         return draws
 
 
-def _offset(key: Symbol, offset: Any, device: Device) -> Symbol:
+def _offset(key: Symbol, offset: object, device: Device) -> Symbol:
     """A key moved by an offset: int64 of shape (2,), or (n, 2) for a stack of keys."""
     constant = _constant(offset, device)
     moved: Symbol = meta.add(key, Symbol(Constant(constant, constant.type)))

@@ -98,14 +98,14 @@ class Traced(Generic[P, R]):
     def __get__(self, instance: None, owner: type | None = None) -> Self: ...
     @overload
     def __get__(self: Traced[Concatenate[Any, Q], R], instance: object, owner: type | None = None) -> Traced[Q, R]: ...
-    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+    def __get__(self, instance: object, owner: type | None = None) -> Any:
         return self if instance is None else _BoundTraced(self.function, instance)
 
-    def record(self, *args: Any, **kwargs: Any) -> Record:
+    def record(self, *args: object, **kwargs: object) -> Record:
         """The program of a call with arguments of these types. Arrays are not read; TensorTypes do as well."""
         return record(self.function, args, kwargs)
 
-    def ir(self, *args: Any, **kwargs: Any) -> str:
+    def ir(self, *args: object, **kwargs: object) -> str:
         """The text of the recorded program."""
         return str(self.record(*args, **kwargs).module)
 
@@ -196,7 +196,7 @@ PLAIN = (bool, int, float, complex, str, bytes, type(None), SymDim, Device)
 """Classes that a traced function may return besides tensors; the value is the same in every call of the program."""
 
 
-def _results(result: Any) -> tuple[list[Any], Tree]:
+def _results(result: object) -> tuple[list[Any], Tree]:
     leaves, tree = flatten(result, (Symbol, NDArray))
     for value in tree.statics():
         if not (isinstance(value, PLAIN) or is_numpy_scalar(value)):
@@ -227,7 +227,7 @@ _WIDEST = 1000
 """Items of the largest container around a traced function that is searched for arrays to name."""
 
 
-def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
+def _names_in(name: str, value: object) -> Iterator[tuple[int, str]]:
     for path, leaf in named_leaves(value, name=name, widest=_WIDEST):
         if isinstance(leaf, NDArray):
             yield id(leaf), path
@@ -235,7 +235,7 @@ def _names_in(name: str, value: Any) -> Iterator[tuple[int, str]]:
             yield from ((key, f"{path}.{inner}") for key, inner in state_names(leaf).items())
 
 
-def state_names(owner: Any) -> dict[int, str]:
+def state_names(owner: object) -> dict[int, str]:
     """id(array) -> dotted name for the arrays of a Model, an optimizer, or anything else with `named_state()`."""
     entries: Callable[[], Iterator[tuple[str, NDArray]]] | None = getattr(owner, "named_state", None)
     return {id(x): name for name, x in entries()} if entries is not None and not isinstance(owner, type) else {}

@@ -65,7 +65,7 @@ class Trace(Values):
         for container in containers:
             self.containers.setdefault(id(container), held(container))
 
-    def read_mode(self, model: Any, training: bool) -> None:
+    def read_mode(self, model: object, training: bool) -> None:
         """Record the mode of a model that the program depends on."""
         self.modes.setdefault(id(model), (model, training))
 
@@ -130,11 +130,11 @@ class Trace(Values):
         entry = self._grads.get(id(x))
         return None if entry is None else entry[1]
 
-    def set_gradient(self, x: NDArray | Symbol, gradient: Any) -> None:
+    def set_gradient(self, x: NDArray | Symbol, gradient: object) -> None:
         """Replace the gradient of `x`, for the rest of the trace."""
         self._grads[id(x)] = (x, gradient)
 
-    def assign_gradient(self, x: NDArray | Symbol, gradient: Any) -> None:
+    def assign_gradient(self, x: NDArray | Symbol, gradient: object) -> None:
         """The traced function assigns `x.grad`, so that what it was before the call does not matter."""
         self.set_gradient(x, gradient)
         self._assigned.add(id(x))
@@ -169,7 +169,7 @@ class Trace(Values):
 
     # --- random numbers ----------------------------------------------------------------------------------------------
 
-    def random_key(self, device: Device | str = CPU, generator: Any = None, count: int = 1) -> Symbol:
+    def random_key(self, device: Device | str = CPU, generator: object = None, count: int = 1) -> Symbol:
         """A key for a random operator; `count` offsets are reserved. generator: None for the default one. Raises
         TraceError in a loop whose number of steps is not known."""
         return self.keys.key(device, generator, count)

@@ -62,7 +62,7 @@ class Symbol(TypedTensor):
         if modes.trace is not None:
             modes.trace.assign_gradient(self, gradient)
 
-    def backward(self, dy: Any = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
+    def backward(self, dy: object = None, *, retain_graph: bool = False, create_graph: bool = False) -> None:
         """Emit the gradients of this tensor with respect to everything in the trace that requires them, and accumulate
         them into `.grad` for the rest of the trace. Arguments and errors are the same as for NDArray.backward."""
         if modes.trace is None:
@@ -80,7 +80,7 @@ class Symbol(TypedTensor):
 
     # --- values ------------------------------------------------------------------------------------------------------
 
-    def update(self, value: Any) -> None:
+    def update(self, value: object) -> None:
         """Overwrite the values, in place, with the values of a tensor of the same type."""
         check_whole("update", self)
         if modes.transform is not None:
@@ -93,7 +93,7 @@ class Symbol(TypedTensor):
             raise TraceError(what, f"{self!r} is written after its trace", "symbols of the trace")
         return modes.trace
 
-    def _in_place(self, function: Callable[[Any, Any], Any], other: Any) -> Symbol:
+    def _in_place(self, function: Callable[[Any, Any], Any], other: object) -> Symbol:
         """This tensor, after `function(self, other)` replaced its value: what `+=` and the like do."""
         if is_part(self):
             if getrefcount(self) > TEMPORARY:
@@ -106,7 +106,7 @@ class Symbol(TypedTensor):
         modes.trace.assign(function.__name__, self, function(self, other))
         return self
 
-    def __setitem__(self, index: Index, value: Any) -> None:
+    def __setitem__(self, index: Index, value: object) -> None:
         """Overwrite a part of the values in place."""
         check_whole("setitem", self)
         if modes.transform is not None:

@@ -70,7 +70,7 @@ def _permutation_matrix(factors: T, pivots: Any) -> T:
     return as_dtype(meta.one_hot(order, m, real_dtype(factors.dtype), -2), factors.dtype)
 
 
-def _smaller(m: Any, n: Any) -> Any:
+def _smaller(m: object, n: Any) -> Any:
     return n if same_dim(m, n) else min(m, n)
 
 

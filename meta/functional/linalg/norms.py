@@ -41,12 +41,12 @@ def _operand(name: str, x: T) -> T:
     return x if x.dtype == wide else meta.cast(x, wide)
 
 
-def _cast(x: T, dtype: Any) -> T:
+def _cast(x: T, dtype: object) -> T:
     return x if dtype is None or x.dtype == dtypes.canonical(dtype) else meta.cast(x, dtype)
 
 
 def matrix_norm(
-    x: T, ord: Order = "fro", axis: Sequence[int] = (-2, -1), keepdims: bool = False, dtype: Any = None
+    x: T, ord: Order = "fro", axis: Sequence[int] = (-2, -1), keepdims: bool = False, dtype: object = None
 ) -> T:
     """The norm of matrices along two axes: "fro" (Frobenius) and "nuc" (the sum of singular values), 2 and -2 (the
     largest and smallest singular value), 1 and -1 (the largest and smallest sum of |x| of a column), inf and -inf (of a
@@ -92,7 +92,7 @@ def _two_axes(axis: Sequence[int], x: Tensor) -> tuple[int, int]:
     return rows, columns
 
 
-def norm(x: T, ord: Order | None = None, axis: Axes = None, keepdims: bool = False, dtype: Any = None) -> T:
+def norm(x: T, ord: Order | None = None, axis: Axes = None, keepdims: bool = False, dtype: object = None) -> T:
     """The norm of a vector (along one axis) or a matrix (two axes), as numpy.linalg.norm has it: `vector_norm` or
     `matrix_norm`. Without an order it is the 2-norm of all elements along `axis`; with one and without axes x is a
     vector or a matrix.

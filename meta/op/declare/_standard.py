@@ -82,7 +82,7 @@ def standard_unary(
     accepts: "any" dtype, "number" (not bool), "discrete" (integers and bool), "float" or "inexact" (floats
         and complex numbers)."""
 
-    def typed(x: TensorType, *_: Any) -> TensorType:
+    def typed(x: TensorType, *_: object) -> TensorType:
         _CHECKS[accepts]("x", x)
         return x.with_dtype(result_dtype(result, x.dtype))
 
@@ -95,7 +95,7 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
     forward = name.removesuffix("_dx")
     schema = schema or (unary.unary_dx_x if needs == "x" else unary.unary_dx_y)
 
-    def typed(value: TensorType, dy: TensorType, *_: Any) -> TensorType:
+    def typed(value: TensorType, dy: TensorType, *_: object) -> TensorType:
         rules.require_inexact("dy", dy)
         rules.require_same_shape(**{needs: value}, dy=dy)
         rules.require_same_dtype(**{needs: value}, dy=dy)
@@ -105,7 +105,7 @@ def standard_unary_dx(name: str, *, needs: str, doc: str = "", schema: Any = Non
     declare(name, schema=schema, doc=doc or f"Gradient of {forward}.", **facts)(typed)
 
 
-def _of_numbers(name: str, scalar: Callable[[Any, Any], Any], x1: Any, x2: Any) -> Any:
+def _of_numbers(name: str, scalar: Callable[[Any, Any], Any], x1: object, x2: object) -> Any:
     """The value for two Python numbers. Raises TypeInferenceError where Python has none, as for a division by 0, and
     where symbolic sizes have no such operator."""
     try:
@@ -127,7 +127,7 @@ def _shown(number: Any) -> str:
 
 
 def standard_binary(
-    name: str, doc: str, *, result: Result = "same", accepts: Accepts = "any", scalar: Any = None, **facts: Any
+    name: str, doc: str, *, result: Result = "same", accepts: Accepts = "any", scalar: Any = None, **facts: object
 ) -> None:
     """An elementwise operator of two operands: shapes broadcast, dtypes promote, and `result` says what of that the
     result has ("float": float32 for integers and booleans).

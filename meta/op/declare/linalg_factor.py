@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from meta.dim import Dim, same_dim
 from meta.dtype import real_dtype
 from meta.ir.type import TensorType, TupleType
@@ -43,7 +41,7 @@ def lu_factor_ex(x: TensorType, pivot: bool, check_errors: bool) -> TupleType:
     return TupleType((x, pivots, matrices.info_type(x)))
 
 
-def _rows(_: Any, size: Any, *, out: Any) -> Positions:
+def _rows(_: object, size: object, *, out: object) -> Positions:
     return Positions(0, (size,), first=1)
 
 

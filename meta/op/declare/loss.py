@@ -177,18 +177,20 @@ def _labels(argument: int, shape: Shape, ignore_index: int) -> Positions:
     return Positions(argument, (shape[class_axis(len(shape))],), ignored=ignore_index)
 
 
-def _loss_labels(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, *_: Any, out: Any) -> Positions:
+def _loss_labels(
+    x: Any, target: object, weight: object, reduction: str, ignore_index: int, *_: object, out: object
+) -> Positions:
     return _labels(1, x.shape, ignore_index)
 
 
 def _nll_gradient_labels(
-    dy: Any, target: Any, weight: Any, shape: Any, reduction: str, ignore_index: int, *_: Any, out: Any
+    dy: object, target: object, weight: object, shape: object, reduction: str, ignore_index: int, *_: object, out: Any
 ) -> Positions:
     return _labels(1, out.shape, ignore_index)
 
 
 def _gradient_labels(
-    x: Any, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, *_: Any, out: Any
+    x: Any, target: object, dy: object, weight: object, reduction: str, ignore_index: int, *_: object, out: object
 ) -> Positions:
     return _labels(1, x.shape, ignore_index)
 

@@ -20,7 +20,7 @@ def _declare(schema: Schema, states: tuple[str, ...], doc: str) -> None:
         schema.name, schema=schema, doc=doc, pattern="elemwise", amp="never", amp_args=("dx",),
         inplace=dict(enumerate(updated)), outputs=updated,
     )  # fmt: skip
-    def infer(*args: Any) -> TupleType:
+    def infer(*args: object) -> TupleType:
         arguments: dict[str, Any] = dict(zip(schema.names, args, strict=True))
         x, dx, *arrays = (arguments.pop(name) for name in ("x", "dx", *states))
         state_types = dict(zip(states, arrays, strict=True))

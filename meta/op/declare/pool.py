@@ -60,7 +60,7 @@ def _scattered(dy: TensorType, indices: TensorType, shape: Shape, pooled: Shape)
     return dy.with_shape(shape)
 
 
-def _places(dy: Any, indices: Any, *_: Any, out: Any) -> Positions:
+def _places(dy: object, indices: object, *_: object, out: Any) -> Positions:
     """Flat indices into the spatial axes; -1 for windows without elements."""
     return Positions(1, (prod(out.shape[2:]),), ignored=-1)
 

@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules
 from meta.op.declare._standard import result_dtype, standard_reduce
@@ -73,7 +71,7 @@ def argmin(x: TensorType, axis: int | None, keepdims: bool) -> TensorType:
 
 
 def _scan(name: str, doc: str) -> None:
-    def typed(x: TensorType, axis: int, *_: Any) -> TensorType:
+    def typed(x: TensorType, axis: int, *_: object) -> TensorType:
         rules.axis_index(axis, x.ndim)
         return x.with_dtype(result_dtype("sum", x.dtype))
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 from meta import dtype as dtypes
 from meta.ir.type import TensorType, TupleType
 from meta.op import rules
@@ -190,7 +188,7 @@ def clip(x: TensorType, min: float | None, max: float | None) -> TensorType:
 
 
 @declare("clip_dx", schema=unary.clip_dx, pattern="elemwise")
-def clip_dx(x: TensorType, dy: TensorType, *_: Any) -> TensorType:
+def clip_dx(x: TensorType, dy: TensorType, *_: object) -> TensorType:
     """Gradient of clip: dy where x lies within the bounds or equals one, else 0, also where x is NaN."""
     rules.require_float("dy", dy)
     rules.require_same_shape(x=x, dy=dy)

@@ -4,22 +4,26 @@ from __future__ import annotations
 
 import cmath
 import math
-from typing import Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
 
 import meta
 from meta._generated.methods import Tensor
-from meta.dtype import is_complex
+from meta.dtype import Number, is_complex
 from meta.op.grad.support import fit, widen
 
+if TYPE_CHECKING:
+    from typing_extensions import TypeIs
 
-def _is_number(value: Any) -> bool:
+
+def _is_number(value: object) -> TypeIs[Number]:
     return isinstance(value, (bool, int, float, complex))
 
 
-def atan2_dx_dx2(x1: Any, x2: Tensor, dy: Tensor, z: Tensor, dz: Tensor) -> Tensor:
+def atan2_dx_dx2(x1: Tensor | Number, x2: Tensor, dy: Tensor, z: Tensor, dz: Tensor) -> Tensor:
     """dz dy (x1**2 - x2**2) / r**4, r = hypot(x1, x2), as the product of x1 - x2 and x1 + x2, which are exact where
     they are small; 0 at the origin and infinities."""
-    a, b = (x if _is_number(x) else widen(x) for x in (x1, x2))
+    a, b = (x if not isinstance(x, Tensor) else widen(x) for x in (x1, x2))
     r = meta.hypot(a, b)
     is_plain = meta.logical_and(meta.greater(r, 0), meta.less(r, math.inf))
     divisor = meta.where(is_plain, r, 1)
@@ -41,17 +45,17 @@ def fmin_grad(needs: tuple[bool, ...], x1: Tensor, x2: Tensor, dy: Tensor) -> tu
     return fmax_grad(needs, x1, x2, dy, meta.less_equal)
 
 
-def xlogy_dx1(x1: Tensor, x2: Any, dy: Tensor) -> Tensor:
+def xlogy_dx1(x1: Tensor, x2: Tensor | Number, dy: Tensor) -> Tensor:
     """dy * log(x2); 0 where x1 is 0 and log(x2) is not finite or not a number, as x1 * log(x2) is 0 there."""
     return _log_factor(x1, x2, dy, meta.log, 0.0)
 
 
-def xlog1py_dx1(x1: Tensor, x2: Any, dy: Tensor) -> Tensor:
+def xlog1py_dx1(x1: Tensor, x2: Tensor | Number, dy: Tensor) -> Tensor:
     """dy * log1p(x2); 0 as for xlogy."""
     return _log_factor(x1, x2, dy, meta.log1p, -1.0)
 
 
-def _log_factor(x1: Tensor, x2: Any, dy: Tensor, log: Any, pole: float) -> Tensor:
+def _log_factor(x1: Tensor, x2: Tensor | Number, dy: Tensor, log: Callable[[Tensor], Tensor], pole: float) -> Tensor:
     other = meta.full_like(dy, x2) if _is_number(x2) else x2
     is_zero = meta.logical_and(meta.equal(x1, 0), meta.less_equal(other, pole))
     return fit(dy * log(meta.where(is_zero, pole + 1, other)), x1)

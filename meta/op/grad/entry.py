@@ -50,7 +50,7 @@ class GradientEntry:
         return tuple(i for i, arg in enumerate(self.op.schema.args) if arg.name in names)
 
 
-def read_entry(op: Op, raw: Any) -> GradientEntry:
+def read_entry(op: Op, raw: object) -> GradientEntry:
     """Check and compile the entry of `op`: a mapping (see derivatives.yaml), "non_differentiable" or
     "not_implemented: reason". A formula may also be a Python function whose parameters name its inputs.
 
@@ -135,7 +135,7 @@ def _flags(op: Op, entry: Mapping[str, Any]) -> tuple[bool, ...] | None:
     return tuple(flags) if flags else None
 
 
-def _definitions(op: Op, where: Any) -> dict[str, Formula]:
+def _definitions(op: Op, where: object) -> dict[str, Formula]:
     """The compiled formulas of `where`. Raises FormulaError for a name that formulas use for something else."""
     if not isinstance(where, Mapping) or not all(isinstance(text, str) for text in where.values()):  # pyright: ignore[reportUnknownVariableType]
         raise FormulaError(op.name, f"`where` is {where!r}", "a mapping of names to formulas as text")

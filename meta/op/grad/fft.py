@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Literal
 
 import meta
 from meta._generated.methods import Tensor
+from meta.dim import Dim
 from meta.ir.type import TensorType
 
+Scale = Literal["none", "root", "size"]
 
-def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: Any, onesided: bool, dy: Tensor) -> Tensor:
+
+def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: Scale, onesided: bool, dy: Tensor) -> Tensor:
     """The real part of the backward transform; frequencies that were left out have no gradient."""
     if onesided:
         last = axes[-1] % x.ndim
@@ -19,7 +22,7 @@ def r2c_grad(x: TensorType, axes: tuple[int, ...], scale: Any, onesided: bool, d
     return meta.real(meta.fft_c2c(dy, axes, scale, False))
 
 
-def c2r_grad(x: TensorType, axes: tuple[int, ...], last_size: Any, scale: Any, dy: Tensor) -> Tensor:
+def c2r_grad(x: TensorType, axes: tuple[int, ...], last_size: Dim, scale: Scale, dy: Tensor) -> Tensor:
     """The forward transform. Frequencies whose negatives are not stored count twice."""
     dx = meta.fft_r2c(dy, axes, scale, True)
     last = axes[-1] % x.ndim

@@ -48,7 +48,7 @@ def scatter_elements_grad(
 
 
 def scatter_elements_tangent(
-    x: Tensor, axis: int, indices: Tensor, src: Tensor, reduction: str, y: Tensor, x_t: Any, src_t: Any
+    x: Tensor, axis: int, indices: Tensor, src: Tensor, reduction: str, y: Tensor, x_t: Tensor, src_t: Tensor
 ) -> Tensor:
     """The tangent of the result."""
 
@@ -59,7 +59,7 @@ def scatter_elements_tangent(
 
 
 def scatter_nd_tangent(
-    x: Tensor, indices: Tensor, src: Tensor, reduction: str, y: Tensor, x_t: Any, src_t: Any
+    x: Tensor, indices: Tensor, src: Tensor, reduction: str, y: Tensor, x_t: Tensor, src_t: Tensor
 ) -> Tensor:
     """The tangent of the result."""
 
@@ -113,8 +113,8 @@ def _scatter_tangent(
     src: Tensor,
     reduction: str,
     y: Tensor,
-    x_t: Any,
-    src_t: Any,
+    x_t: Tensor,
+    src_t: Tensor,
     scatter: Callable[[Any, Any, str], Any],
     gather: Callable[[Any], Any],
 ) -> Tensor:

@@ -47,7 +47,7 @@ def _vector_dx2(x1: Tensor, x2: TensorType, transpose_a: bool, transpose_b: bool
     return fit(meta.squeeze(columns, -1), x2)
 
 
-def _outer(rows: Tensor, columns: Any) -> Tensor:
+def _outer(rows: Tensor, columns: Tensor) -> Tensor:
     """The outer product of two vectors, or of batches of vectors."""
     return meta.expand_dims(rows, -1) * meta.expand_dims(columns, -2)
 

@@ -36,7 +36,7 @@ def _differences(v: Tensor) -> Tensor:
     return _over_columns(v) - _over_rows(v) + _eye(v, v.shape[-1], v.dtype)
 
 
-def _right_solved(triangle: Any, x: Tensor, upper: bool, unitriangular: bool = False) -> Tensor:
+def _right_solved(triangle: Tensor, x: Tensor, upper: bool, unitriangular: bool = False) -> Tensor:
     """x a^-T for a triangular matrix a: the transpose of the solution of a y = x^T."""
     return _transposed(meta.solve_triangular(triangle, _transposed(x), upper, unitriangular))
 
@@ -54,7 +54,7 @@ def cholesky_ex_grad(upper: bool, y_0: Tensor, dy_0: Tensor) -> Tensor:
     return adjoint(solved) if is_complex(solved.dtype) else solved
 
 
-def cholesky_ex_tangent(x: Tensor, upper: bool, y_0: Tensor, x_t: Any) -> tuple[Any, None]:
+def cholesky_ex_tangent(x: Tensor, upper: bool, y_0: Tensor, x_t: Tensor) -> tuple[Any, None]:
     """L P, with P the lower triangle of L^-1 dx L^-H with a halved diagonal (I. Murray, 2016, section 3.1)."""
     factor = adjoint(y_0) if upper else y_0
     inner = adjoint(meta.solve_triangular(factor, adjoint(meta.solve_triangular(factor, x_t, False)), False))
@@ -107,7 +107,7 @@ def qr_grad(x: TensorType, complete: bool, y_0: Tensor, y_1: Tensor, dy_0: Tenso
     return meta.concatenate([square, meta.matmul(y_0, d_rest)], -1)
 
 
-def _qr_of_tall(q: Tensor, r: Tensor, dq: Any, dr: Any) -> Tensor:
+def _qr_of_tall(q: Tensor, r: Tensor, dq: Tensor, dr: Tensor) -> Tensor:
     inner = meta.matmul(r, conjugate(dr), False, True) - meta.matmul(conjugate(dq), q, True)
     return _right_solved(conjugate(r), dq + meta.matmul(q, _mirrored(inner)), True)
 
@@ -121,7 +121,7 @@ def _mirrored(x: Tensor) -> Tensor:
     return half + adjoint(half)
 
 
-def svd_grad(y_0: Tensor, y_1: Tensor, y_2: Tensor, dy_0: Any, dy_1: Any, dy_2: Tensor | None) -> Tensor:
+def svd_grad(y_0: Tensor, y_1: Tensor, y_2: Tensor, dy_0: Tensor | None, dy_1: Any, dy_2: Tensor | None) -> Tensor:
     """U [(F * (U^H dU - dU^H U)) S + S (F * (V^H dV - dV^H V)) + diag(dS)] V^H, with F_ij = 1 / (s_j^2 - s_i^2) off the
     diagonal, and (I - U U^H) dU S^-1 V^H + U S^-1 dV^H (I - V V^H) for columns beyond the square part (J. Townsend,
     "Differentiating the Singular Value Decomposition", 2016). A loss that does not depend on the phases of complex
@@ -173,7 +173,7 @@ def eigh_grad(y_0: Tensor, y_1: Tensor, dy_0: Any, dy_1: Tensor | None) -> Tenso
     return meta.matmul(meta.matmul(y_1, inner), conjugate(y_1), False, True)
 
 
-def eigh_tangent(upper: bool, y_0: Tensor, y_1: Tensor, x_t: Any) -> tuple[Tensor, Tensor]:
+def eigh_tangent(upper: bool, y_0: Tensor, y_1: Tensor, x_t: Tensor) -> tuple[Tensor, Tensor]:
     """The real diagonal of P = V^H dx V, and V times the rest of P / (w_j - w_i) (M. Giles, 2008, section 3.1)."""
     along = meta.matmul(meta.matmul(conjugate(y_1), x_t, True), y_1)
     diagonal = _eye(along, y_0.shape[-1], "bool")

@@ -136,20 +136,20 @@ def batch_norm_train_grad(
     return fit(dx, x), _fit_parameter(dw, w), _fit_parameter(db, b)
 
 
-def _through_mean(x: Tensor, axis: int, dmean: Any) -> Tensor:
+def _through_mean(x: Tensor, axis: int, dmean: Tensor) -> Tensor:
     """The gradient with respect to x through the mean of each channel; broadcasts against x."""
     channel, others = split_channel(axis, x.ndim)
     return broadcast_parameter(dmean * share_of(product(x.shape[a] for a in others), dmean), x.shape, channel)
 
 
-def _through_variance(x: Tensor, axis: int, mean: Tensor, dvariance: Any) -> Tensor:
+def _through_variance(x: Tensor, axis: int, mean: Tensor, dvariance: Tensor) -> Tensor:
     """The gradient with respect to x through the variance: d variance / dx = 2 (x - mean) / number."""
     channel, others = split_channel(axis, x.ndim)
     factor = dvariance * 2.0 * share_of(product(x.shape[a] for a in others), dvariance)
     return (x - broadcast_parameter(mean, x.shape, channel)) * broadcast_parameter(factor, x.shape, channel)
 
 
-def _through_invstd(x: Tensor, axis: int, mean: Tensor, invstd: Tensor, dinvstd: Any) -> Tensor:
+def _through_invstd(x: Tensor, axis: int, mean: Tensor, invstd: Tensor, dinvstd: Tensor) -> Tensor:
     """The gradient with respect to x through invstd: d invstd / d variance = -invstd^3 / 2."""
     return _through_variance(x, axis, mean, dinvstd * invstd * invstd * invstd * -0.5)
 

@@ -64,7 +64,7 @@ def logcumsumexp_grad(x: Tensor, axis: int, exclusive: bool, reverse: bool, y: T
     return part(dy) - part(-dy)
 
 
-def logcumsumexp_tangent(x: Tensor, axis: int, exclusive: bool, reverse: bool, x_t: Any) -> Tensor:
+def logcumsumexp_tangent(x: Tensor, axis: int, exclusive: bool, reverse: bool, x_t: Tensor) -> Tensor:
     """sum_i t_i exp(x_i - y_j) over the x_i in result j: for positive and for negative t_i, each by the logarithm of
     the sum, as exp(x_i) overflows; 0 for results of no elements. In differences from the maximum, the logarithms that
     are added to x keep their digits."""

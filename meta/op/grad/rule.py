@@ -130,7 +130,7 @@ def _conjugate_all(values: tuple[Any, ...]) -> tuple[Any, ...]:
 def _conjugated(rule: GradRule) -> GradientFunction:
     count, function = 1 if rule.outputs is None else rule.outputs, rule.function
 
-    def run(needs: tuple[bool, ...], *values: Any) -> tuple[Any, ...]:
+    def run(needs: tuple[bool, ...], *values: object) -> tuple[Any, ...]:
         return _conjugate_all(function(needs, *values[:-count], *_conjugate_all(values[-count:])))
 
     return run
@@ -181,7 +181,7 @@ def remove_rule(op: str) -> None:
     _rules.pop(op, None)
 
 
-def as_tuple(value: Any) -> tuple[Any, ...]:
+def as_tuple(value: object) -> tuple[Any, ...]:
     """The results of a function that returns one value, or several as a tuple or list."""
     return tuple(cast("tuple[Any, ...]", value)) if isinstance(value, (list, tuple)) else (value,)
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
@@ -54,7 +53,7 @@ def _far_gap(x: Tensor) -> tuple[Tensor, Tensor]:
     return is_far, meta.i0e(x) * series
 
 
-def _i1_by_x(x: Tensor, y: Tensor, scale: Any) -> Tensor:
+def _i1_by_x(x: Tensor, y: Tensor, scale: Tensor | float) -> Tensor:
     """y / x for y = scale * i1(x); near 0, where denormals have few digits, by the series of i1."""
     is_near = meta.less(meta.abs(x), 0.3)
     square = meta.square(meta.where(is_near, x, 0.0))

@@ -150,7 +150,7 @@ def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
     """The type function with a check that it returns a type."""
 
     @functools.wraps(declare)
-    def checked(*args: Any) -> Type:
+    def checked(*args: object) -> Type:
         try:
             out = declare(*args)
         except MetaError as error:

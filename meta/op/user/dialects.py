@@ -44,7 +44,7 @@ class UserDialect(FunctionDialect):
         if is_registered(self):
             self.unregister()
 
-    def _check_payload(self, op: str, payload: Any) -> None:
+    def _check_payload(self, op: str, payload: object) -> None:
         if not is_registered(self):
             raise RegistryError(f"{self.name}.{op}", f"dialect '{self.name}' was unregistered", "a registered dialect")
         super()._check_payload(op, payload)
@@ -100,12 +100,12 @@ def unregister_dialect(which: str | Dialect) -> None:
     remove_dialect(which.name if isinstance(which, Dialect) else which)
 
 
-def _check_name(name: Any) -> None:
+def _check_name(name: object) -> None:
     if not isinstance(name, str) or not name.isidentifier() or iskeyword(name):
         raise RegistryError(_SUBJECT, f"a dialect cannot be called {name!r}", "a name as Python's, such as 'mine'")
 
 
-def _checked_devices(devices: Any) -> frozenset[str]:
+def _checked_devices(devices: object) -> frozenset[str]:
     kinds = (devices,) if isinstance(devices, str) else devices
     if not isinstance(kinds, Iterable) or not all(isinstance(kind, str) for kind in kinds):  # pyright: ignore[reportUnknownVariableType]
         raise RegistryError(_SUBJECT, f"devices is {devices!r}", f"kinds of devices: {', '.join(KINDS)}")

@@ -79,7 +79,7 @@ def publish(op: Op, function: Callable[..., Any]) -> None:
 def withdraw(op: Op) -> None:
     """Remove the function and the methods of an operator. The function raises RegistryError where it is still held."""
 
-    def declare(*_: Any) -> NoReturn:
+    def declare(*_: object) -> NoReturn:
         raise RegistryError(op.name, "the operator was unregistered", "a registered operator", "define it again")
 
     function_of(op).__globals__[f"_s_{op.basename}"].op = replace(op, declare=declare)

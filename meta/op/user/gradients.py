@@ -53,7 +53,7 @@ def compile_rule(op: Op, gradient: Gradient | None, location: str) -> GradRule |
 def _several(op: Op, targets: tuple[str, ...], function: Callable[..., Any]) -> Callable[..., Any]:
     """A gradient function of several arguments with a check that it returns one gradient for each."""
 
-    def run(*args: Any, **kwargs: Any) -> Any:
+    def run(*args: object, **kwargs: object) -> Any:
         what = f"the result of the gradient function of {', '.join(targets)}"
         return _fields(op.name, what, function(*args, **kwargs), len(targets), line_of_function(function))
 
@@ -77,7 +77,7 @@ def _checked(checks: _Checks, function: GradientFunction) -> GradientFunction:
     positions = checks.entry.positions
     has_functions = checks.has_functions
 
-    def run(needs: tuple[bool, ...], *values: Any) -> tuple[Any, ...]:
+    def run(needs: tuple[bool, ...], *values: object) -> tuple[Any, ...]:
         if scopes.active:
             return checks.outside_of_autocast(function, needs, values)
         try:
@@ -141,19 +141,18 @@ class _Checks:
         pairs = zip(self.entry.positions, needs, gradients, strict=True)
         return tuple([self.of(names[i], as_type(values[i]), g) if need else g for i, need, g in pairs])
 
-    def of(self, argument: str, expected: Any, gradient: Any) -> Any:
+    def of(self, argument: str, expected: TensorType | tuple[TensorType, ...], gradient: object) -> Any:
         """The gradient of an argument of type `expected`: a tuple of types for a list of tensors."""
         line, what = self.lines[argument], f"argument '{argument}'"
         if not isinstance(expected, tuple):
             return self.of_tensor(what, expected, gradient, line)
-        types = as_tuple(expected)
-        fields = _fields(self.name, f"the gradient of {what}", gradient, len(types), line)
+        fields = _fields(self.name, f"the gradient of {what}", gradient, len(expected), line)
         return tuple(
             g if g is None and not is_float(t.dtype) else self.of_tensor(f"'{argument}[{i}]'", t, g, line)
-            for i, (t, g) in enumerate(zip(types, fields, strict=True))
+            for i, (t, g) in enumerate(zip(expected, fields, strict=True))
         )
 
-    def of_tensor(self, what: str, expected: TensorType, gradient: Any, line: str) -> Any:
+    def of_tensor(self, what: str, expected: TensorType, gradient: object, line: str) -> Any:
         check_gradient(self.name, what, gradient, expected, meta.NDArray if modes.emit is None else TensorLike, line)
         if not isinstance(gradient, meta.NDArray):
             return gradient
