@@ -34,7 +34,7 @@ class Context:
     def save_for_backward(self, *arrays: NDArray | None) -> None:
         """Keep arguments, results or other arrays for `backward`; call it once. They are freed with the graph."""
         for x in arrays:
-            if x is not None and not isinstance(x, TensorLike):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if x is not None and not isinstance(x, TensorLike):
                 raise ArgumentError(
                     self._name,
                     f"save_for_backward got {type(x).__name__}",

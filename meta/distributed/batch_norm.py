@@ -18,7 +18,7 @@ def sync_batch_norm(model: M, mesh: GroupLike = None) -> M:
 
     mesh: the ranks, as a group, an axis of a mesh, or None for all processes."""
     group = as_group("sync_batch_norm", mesh)
-    if not isinstance(model, Model):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(model, Model):
         raise ArgumentError("sync_batch_norm", f"the model is of class {type(model).__name__}", "a meta.Model")
     layers = [part for part in (model, *(m for _, m in model.named_models())) if isinstance(part, BatchNorm1d)]
     if not layers:

@@ -60,12 +60,12 @@ class DeviceMesh(CheckedArguments):
 
 def _fitting(sizes: Mapping[str, int], processes: int) -> dict[str, int]:
     """The sizes of the axes, with what is left for -1."""
-    if not isinstance(sizes, Mapping) or not sizes:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(sizes, Mapping) or not sizes:
         raise ArgumentError("DeviceMesh", f"the sizes are {sizes!r}", 'a dict such as {"dp": 2, "tp": 4}')
     for axis, size in sizes.items():
-        if not isinstance(axis, str) or not axis.isidentifier() or axis == "world":  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(axis, str) or not axis.isidentifier() or axis == "world":
             raise ArgumentError("DeviceMesh", f"an axis is called {axis!r}", 'names other than "world"')
-        if isinstance(size, bool) or not isinstance(size, int) or size < -1 or size == 0:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(size, bool) or not isinstance(size, int) or size < -1 or size == 0:
             raise ArgumentError("DeviceMesh", f"axis '{axis}' has size {size!r}", "1 or more, or -1 for what is left")
     open_axes = [axis for axis, size in sizes.items() if size == -1]
     fixed = math.prod(size for size in sizes.values() if size != -1)

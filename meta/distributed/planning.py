@@ -100,7 +100,7 @@ def plan(step: TrainStep, *args: Any) -> Plan:
 
     A single process plans for any number of ranks: `plan(zero(2, Group("dp", 64), broadcast=False)(step), x, y)`.
     Raises ArgumentError for something other than a TrainStep."""
-    if not isinstance(step, TrainStep):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(step, TrainStep):
         raise ArgumentError("distributed.plan", f"the step is of class {type(step).__name__}", "a TrainStep")
     module = step.record(*args).module
     planned = _planned(module)

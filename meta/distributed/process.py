@@ -34,7 +34,7 @@ def init(backend: str | None = None, timeout: float = 600.0) -> None:
     backend: of torch.distributed, None for gloo on the CPU and, where there is a GPU, NCCL on CUDA.
     timeout: seconds that a collective waits for the other ranks before it fails.
     Raises CommunicationError for an incomplete environment, and where the other processes do not answer."""
-    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(timeout, bool) or not isinstance(timeout, (int, float)) or not 0 < timeout < math.inf:
         raise ArgumentError("distributed.init", f"timeout is {timeout!r}", "a finite number of seconds above 0")
     variables = [name for name in _VARIABLES if os.environ.get(name)]
     dist = None if not variables and not _torch_is_initialized() else _torch_distributed()
@@ -189,7 +189,7 @@ def seed(value: int, same: tuple[str, int] | None = None) -> None:
 
     value: an int from 0 to 2**62 - 1.
     same: a group whose ranks get one stream, as `tensor_parallel` needs: `mesh["tp"]`."""
-    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < 1 << 62:
         raise ArgumentError("distributed.seed", f"the seed is {value!r}", f"an int from 0 to {(1 << 62) - 1}")
     # Philox keys that differ in one bit give unrelated streams, so that any injective mixture will do.
     generator.seed((value * 0x9E3779B97F4A7C15 + (rank() if same is None else _first(*same))) % (1 << 62))

@@ -35,7 +35,7 @@ def fitting_state(
     Raises:
         ArgumentError: names (with `strict`), shapes or dtypes differ.
     """
-    if not isinstance(state, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(state, Mapping):
         raise ArgumentError("load_state_dict", f"the state is {type(state).__name__}", "a mapping of names to arrays")
     unmatched = Unmatched.of(arrays, state)
     if strict and any(unmatched):

@@ -65,7 +65,7 @@ def parse(text: str, ops: OpLookup | None = None, source: str = "") -> Module:
     ops: finds operators by name, by default in the registry.  source: the name of the text in errors; with it, bindings
     without a span comment get the line of the text as their span.
     Raises IRError with line, column and the expected token, ArgumentError for a value that is not a string."""
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(text, str):
         raise ArgumentError(
             "parse", f"the program is a {type(text).__name__}", "a string", "str(module) gives the text of a Module"
         )

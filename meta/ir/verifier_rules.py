@@ -59,7 +59,7 @@ FunctionRule = Callable[[RuleContext], Iterator[str]]
 
 def atoms_only(binding: Binding, _: RuleContext) -> Iterator[str]:
     value = binding.value
-    if not isinstance(value, (Call, Tuple, TupleGetItem, If, FunctionExpr)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(value, (Call, Tuple, TupleGetItem, If, FunctionExpr)):
         yield f"a {type(value).__name__} is bound; values are calls, tuples, fields, conditionals and functions"
         return
     for operand in operands(value):

@@ -73,7 +73,7 @@ def dialect(name: str) -> Dialect:
             "with_dialect",
             f"no dialect is called {name!r}",
             f"one of {', '.join(names)}",
-            did_you_mean(name, names) if isinstance(name, str) else "",  # pyright: ignore[reportUnnecessaryIsInstance]
+            did_you_mean(name, names) if isinstance(name, str) else "",
         )
     return registered
 

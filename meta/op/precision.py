@@ -89,7 +89,7 @@ def check_policy(where: str, dtype: str, overrides: Mapping[str, Any] | None) ->
     mapping and for an unknown rule, RegistryError for an unknown operator."""
     if dtype not in dtypes.HALVES:
         raise ArgumentError(where, f"dtype is {dtype!r}", f"{', '.join(map(repr, dtypes.HALVES))}")
-    if overrides is not None and not isinstance(overrides, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if overrides is not None and not isinstance(overrides, Mapping):
         raise ArgumentError(where, f"overrides is {value_text(overrides)}", "a mapping from operators to rules")
     for name, rule in (overrides or {}).items():
         get(name)

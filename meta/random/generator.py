@@ -28,7 +28,7 @@ class Generator:
 
     def seed(self, seed: int) -> Generator:
         """Restart with another seed."""
-        if not isinstance(seed, int) or not -_SEED_LIMIT <= seed < _SEED_LIMIT:  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(seed, int) or not -_SEED_LIMIT <= seed < _SEED_LIMIT:
             raise ArgumentError("seed", f"the seed is {value_text(seed)}", "a 64-bit int")
         with self._lock:
             self._seed, self._offset = int(seed), 0
@@ -96,6 +96,6 @@ def next_key(device: Device | str = CPU, generator: Generator | None = None) -> 
     """A fresh key, int64 of shape (2,), from `generator` or the default one (see Generator.next_key)."""
     if generator is None:
         return default_generator.next_key(device)
-    if not isinstance(generator, Generator):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(generator, Generator):
         raise ArgumentError("random", f"generator is {value_text(generator)}", "a Generator or None")
     return generator.next_key(device)

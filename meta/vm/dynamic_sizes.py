@@ -85,12 +85,12 @@ def open_sizes(dynamic: Dynamic | None, is_module: bool) -> OpenSizes | None:
         raise ArgumentError("vm", f"dynamic is {type(mapping).__name__}", example)
     for name, size_names in dynamic.items():
         each: Any = size_names
-        if not isinstance(name, str) or not isinstance(each, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(name, str) or not isinstance(each, Mapping):
             raise ArgumentError("vm", f"dynamic has {name!r}: {each!r}", example, "name each axis")
         axes[name] = {}
         for axis, size in size_names.items():
             key: Any = axis
-            if isinstance(key, bool) or not isinstance(key, int) or not isinstance(size, (str, SymDim)):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if isinstance(key, bool) or not isinstance(key, int) or not isinstance(size, (str, SymDim)):
                 raise ArgumentError("vm", f"dynamic has {axis!r}: {size!r} for '{name}'", example)
             axes[name][axis] = sym(size) if isinstance(size, str) else size
     return OpenSizes(axes)

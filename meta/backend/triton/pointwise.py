@@ -36,7 +36,7 @@ def pointwise(expression: Any, *, block: int, num_warps: int) -> Specialised:
             "a function compiled by triton.jit",
             "decorate it with @triton.jit",
         )
-    if not isinstance(block, int) or block < 1 or block & (block - 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(block, int) or block < 1 or block & (block - 1):
         raise ArgumentError("pointwise", f"block is {block!r}", "a power of two, such as 1024")
     sources = _Kernels(expression, block, num_warps)
     return Specialised(lambda call: _build(sources, call))

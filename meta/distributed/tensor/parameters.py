@@ -24,7 +24,7 @@ def shard(axis: int, blocks: int = 1) -> Sharded:
     blocks: equal blocks that the axis consists of; each block is divided. 3 for queries, keys and values in one weight,
         so that every rank has the rows of its heads."""
     for name, value in (("axis", axis), ("blocks", blocks)):
-        if isinstance(value, bool) or not isinstance(value, int) or (name == "blocks" and value < 1):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(value, bool) or not isinstance(value, int) or (name == "blocks" and value < 1):
             raise ArgumentError("shard", f"{name} is {value!r}", "an int" + (" above 0" if name == "blocks" else ""))
     return Sharded(axis, blocks)
 
@@ -98,11 +98,11 @@ class ParameterPart:
 
 def matched(plan: Mapping[str, Sharded], parameters: Mapping[str, NDArray], group: Group) -> dict[str, Sharded]:
     """Parameter -> how it is divided. Raises ArgumentError for a plan that does not fit the parameters."""
-    if not isinstance(plan, Mapping) or not plan:  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(plan, Mapping) or not plan:
         raise _wrong(f"the plan is {plan!r:.60}", _PLAN)
     placements: dict[str, tuple[str, Sharded]] = {}
     for pattern, placement in plan.items():
-        if not isinstance(pattern, str) or not isinstance(placement, Sharded):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not isinstance(pattern, str) or not isinstance(placement, Sharded):
             raise _wrong(f"the plan has {pattern!r}: {placement!r:.60}", _PLAN)
         names = [name for name in parameters if fnmatchcase(name, pattern)]
         if not names:

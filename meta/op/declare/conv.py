@@ -138,7 +138,7 @@ def conv2d_packed(
     rules.require(is_packed, f"'w' has shape {rules.show(w.shape)}", layout)
     panels, *window, ins, width = w.shape
     rules.require(
-        channels >= 1 and not (isinstance(channels, int) and channels > panels * width),  # pyright: ignore[reportUnnecessaryIsInstance]
+        channels >= 1 and not (isinstance(channels, int) and channels > panels * width),
         f"channels is {channels}, w has {panels} panels of {width}",
         f"1 to {panels * width}",
     )

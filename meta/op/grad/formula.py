@@ -65,7 +65,7 @@ def compile_formula(op: Op, text: str | Callable[..., Any], binding: str, defini
     Raises FormulaError that quotes it."""
     if callable(text):
         return replace(_function_call(op, binding, text, definitions=definitions), functions={binding: text})
-    if not isinstance(text, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(text, str):
         raise FormulaError(op.name, f"a formula is {type(text).__name__} {text!r}", "text or a function")
     text = text.strip()
     if text.isidentifier() and text not in {*_scope(op), *definitions}:

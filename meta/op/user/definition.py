@@ -120,7 +120,7 @@ def _implement(name: str, implementations: Mapping[str, Callable[..., Any] | Non
 
 def _replaced(name: str, aliases: Sequence[str], override: bool) -> Op | None:
     """The operator that a definition replaces, None for a new name. Raises RegistryError for a name that is taken."""
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):
         raise RegistryError("define", f"the name is of class {type(name).__name__}", 'a name, such as "swish"')
     before = _user_op(name, "define") if override and registry.owner(name) is not None else None
     for each in (name, *aliases):
@@ -158,7 +158,7 @@ def _check_result(name: str, declare: TypeFunction) -> TypeFunction:
             raise
         except Exception as error:
             raise raised(TypeInferenceError, name, "its type function", error) from error
-        if isinstance(out, Type):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if isinstance(out, Type):
             return out
         raise RegistryError(
             name,

@@ -69,7 +69,7 @@ def contents(path: Path, trust: bool | str) -> bytes:
         FileError: it cannot be read, is damaged or foreign, or is not trusted.
         ArgumentError: `trust` is neither a bool nor a hash.
     """
-    if not isinstance(trust, bool) and not (isinstance(trust, str) and _HEX.fullmatch(trust)):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(trust, bool) and not (isinstance(trust, str) and _HEX.fullmatch(trust)):
         raise ArgumentError("load", f"trust is {trust!r:.80}", "False, True, or the SHA-256 of the file in hex")
     name = os.fspath(path)
     data = memoryview(read(path))
