@@ -14,7 +14,7 @@ from meta.modes import modes, scoped
 from meta.op.precision import check_policy, common_dtype, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, as_type
 from meta.schema._dsl import TensorLike
-from meta.tree import leaves_of, with_leaves
+from meta.tree import is_sequence, is_tuple, leaves_of, with_leaves
 
 
 @contextmanager
@@ -71,7 +71,7 @@ class _Policy:
         def convert(arg: Any) -> Any:
             if isinstance(arg, TensorLike):
                 return self.cast(arg, as_type(arg), dtype)
-            items = [convert(item) for item in arg] if isinstance(arg, (tuple, list)) else arg  # pyright: ignore[reportUnknownVariableType]
+            items = [convert(item) for item in arg] if is_sequence(arg) else arg
             return tuple(items) if isinstance(arg, tuple) else items
 
         modes.autocast = None
@@ -92,8 +92,8 @@ class _Policy:
         return tuple(out)
 
     def cast(self, arg: Any, type_: Any, dtype: str) -> Any:
-        if isinstance(type_, tuple):
-            return tuple(self.cast(a, t, dtype) for a, t in zip(arg, type_, strict=True))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+        if is_tuple(type_):
+            return tuple(self.cast(a, t, dtype) for a, t in zip(arg, type_, strict=True))
         if not needs_cast(type_, dtype):
             return arg
         if not isinstance(arg, NDArray) or not arg.is_leaf or modes.trace is not None:

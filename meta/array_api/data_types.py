@@ -10,10 +10,11 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.backend.tvm import devices
 from meta.device import CPU, Device, device
 from meta.errors import ArgumentError
-from meta.schema._dsl import TensorLike
+from meta.tree import is_tuple
 
 KINDS: Mapping[str, tuple[str, ...]] = {
     "bool": ("bool",),
@@ -36,16 +37,16 @@ def astype(x: Any, dtype: Any, /, *, copy: bool = True, device: Any = None) -> A
     return meta.copy(x) if copy and out is x else out
 
 
-def can_cast(from_: Any, to: Any, /) -> bool:
+def can_cast(from_: object, to: object, /) -> bool:
     """Whether promotion of a dtype (or of a tensor's dtype) with `to` gives `to`. Categories do not mix."""
     source, target = _dtype(from_), dtypes.canonical(to)
     return dtypes.category(source) == dtypes.category(target) and dtypes.promote(source, target) == target
 
 
-def isdtype(dtype: Any, kind: Any) -> bool:
+def isdtype(dtype: object, kind: object) -> bool:
     """Whether a dtype is `kind`: a dtype, the name of a kind ("real floating"), or one of a tuple of these."""
-    if isinstance(kind, tuple):
-        return any(isdtype(dtype, one) for one in kind)  # pyright: ignore[reportUnknownVariableType]
+    if is_tuple(kind):
+        return any(isdtype(dtype, one) for one in kind)
     if isinstance(kind, str) and kind in KINDS:
         return dtypes.canonical(dtype) in KINDS[kind]
     return dtypes.canonical(dtype) == dtypes.canonical(kind, "isdtype")
@@ -66,7 +67,7 @@ def result_type(*arrays_and_dtypes: Any) -> str:
 
 
 def _dtype(x: object) -> str:
-    return x.dtype if isinstance(x, TensorLike) else dtypes.canonical(x)  # type: ignore[attr-defined]
+    return x.dtype if isinstance(x, Tensor) else dtypes.canonical(x)
 
 
 @dataclass(frozen=True, slots=True)

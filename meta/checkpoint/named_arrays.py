@@ -13,7 +13,7 @@ from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, FileError
 from meta.files.strict_json import parse_json
 from meta.limits import MAX_DEPTH, MAX_DIGITS, MAX_NAME
-from meta.tree import child_path
+from meta.tree import child_path, is_dict
 
 _ALLOWED: Final = "arrays, numbers, strings, None, objects with state_dict(), and tuples, lists and dicts of them"
 _CONTAINERS: Final = ("dict", "list", "tuple")
@@ -104,9 +104,7 @@ def decode(text: str, arrays: Mapping[str, NDArray], path: str) -> Any:
 
 def is_flat(value: object) -> bool:
     """Whether a nest is a dict of arrays, as other programs write them, whose description says nothing new."""
-    return isinstance(value, dict) and list(value) == ["dict"] and all(  # pyright: ignore[reportUnknownArgumentType]
-        item == {"array": key} for key, item in cast("dict[str, Any]", value)["dict"]
-    )  # fmt: skip
+    return is_dict(value) and list(value) == ["dict"] and all(item == {"array": key} for key, item in value["dict"])
 
 
 def to_json(value: object) -> str:
@@ -147,7 +145,7 @@ def _plain(value: Any, name: str) -> Any:
         dtype = str(cast("Any", value).dtype)
         if dtype not in ALL:
             raise _unsaved(name, f"is a NumPy array of dtype {dtype}", f"one of {', '.join(ALL)}")
-        return asarray(cast("Any", value))
+        return asarray(value)
     if isinstance(value, (np.bool_, np.integer, np.floating)):
         return cast("Any", value).item()
     if isinstance(value, (NDArray, str, bool, int, float, type(None), tuple, list, Mapping)):

@@ -13,7 +13,6 @@ from meta.eager.indexing import Index, check_value, expanded, getitem, is_array,
 from meta.eager.slices import slices
 from meta.errors import NotSupportedError
 from meta.records import record
-from meta.schema._dsl import TensorLike
 
 
 def setitem(x: Tensor, index: Index, value: object) -> Any:
@@ -70,7 +69,7 @@ class _Mask:
 def _mask(x: Tensor, index: Index) -> _Mask | None:
     """The index as a mask among whole axes, whose values need not be known; None for another index."""
     parts = cast("Sequence[Any]", index if isinstance(index, tuple) else (index,))
-    places = [i for i, part in enumerate(parts) if isinstance(part, TensorLike) and part.dtype == "bool"]  # type: ignore[attr-defined]
+    places = [i for i, part in enumerate(parts) if isinstance(part, Tensor) and part.dtype == "bool"]
     if len(places) != 1:
         return None
     place, mask = places[0], parts[places[0]]

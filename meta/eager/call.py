@@ -12,8 +12,9 @@ from collections.abc import Sequence
 from itertools import count
 from marshal import dumps
 from operator import is_
-from typing import Any, cast
+from typing import Any
 
+from meta._generated.methods import Tensor
 from meta.backend.eviction import on_eviction
 from meta.device import Device
 from meta.dim import SymDim, size_error
@@ -30,7 +31,7 @@ from meta.op.implementation import on_change
 from meta.op.registry import Op, as_type, check_registered
 from meta.op.rules import first_tensor
 from meta.schema._dsl import TensorLike
-from meta.tree import leaves_of
+from meta.tree import is_sequence, leaves_of
 
 CACHE_LIMIT = 4096
 """Entries per operator; a program that meets more distinct shapes starts over, instead of growing for ever."""
@@ -298,15 +299,14 @@ def as_arrays(args: Sequence[Any]) -> tuple[Any, ...]:
     """`args` with NumPy arrays as arrays on the device of the first tensor, else on the CPU.
 
     Their memory is shared if it is compact and writable, and copied if a trace or a gradient keeps it."""
-    tensors = [leaf for leaf in leaves_of(tuple(args)) if isinstance(leaf, TensorLike)]
-    device: Any = tensors[0].device if tensors else "cpu"  # type: ignore[attr-defined]
+    tensors = [leaf for leaf in leaves_of(tuple(args)) if isinstance(leaf, Tensor)]
+    device = tensors[0].device if tensors else "cpu"
     tracing = scopes.active and modes.trace is not None
     needs_copy = tracing or (modes.grad_enabled and any(isinstance(t, NDArray) and t.requires_grad for t in tensors))
 
     def convert(value: object) -> Any:
-        if isinstance(value, (tuple, list)):
-            items = cast("Sequence[Any]", value)
-            return [convert(item) for item in items] if any(map(_is_array, leaves_of(items))) else items
-        return asarray(value, device=device, copy=needs_copy) if _is_array(value) else value  # pyright: ignore[reportUnknownArgumentType]
+        if is_sequence(value):
+            return [convert(item) for item in value] if any(map(_is_array, leaves_of(value))) else value
+        return asarray(value, device=device, copy=needs_copy) if _is_array(value) else value
 
     return tuple(map(convert, args))

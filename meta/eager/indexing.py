@@ -25,6 +25,7 @@ from meta.modes import modes
 from meta.op import rules
 from meta.parts import mark_part
 from meta.schema._dsl import TensorLike
+from meta.tree import is_tuple
 
 Index = Any
 """int | slice | EllipsisType | None | list | numpy integer or boolean array | tensor | tuple of these"""
@@ -133,7 +134,7 @@ def host_index(x: Tensor, index: Index) -> tuple[Any, ...]:
 
 def expanded(x: Tensor, index: Index) -> list[Any]:
     """One item an axis (and the Nones in between): `...` written out, lists and masks as arrays of positions."""
-    parts: list[Any] = list(index) if isinstance(index, tuple) else [index]  # pyright: ignore[reportUnknownArgumentType]
+    parts: list[Any] = list(index) if is_tuple(index) else [index]
     items = [_item(part) for part in parts]
     items = [part for item in items for part in (mask_positions(item) if is_mask(item) else [item])]
     dots = [i for i, item in enumerate(items) if isinstance(item, EllipsisType)]

@@ -246,7 +246,7 @@ class NDArray(HostValues, Tensor):
 
 
 def array(
-    data: object, dtype: object = None, device: Device | str | None = None, *, requires_grad: bool = False
+    data: Any, dtype: object = None, device: Device | str | None = None, *, requires_grad: bool = False
 ) -> NDArray:
     """A new array with a copy of `data`: numbers, nested lists, NumPy arrays, NDArrays, or DLPack exporters.
 
@@ -259,7 +259,7 @@ def array(
     return out
 
 
-def asarray(data: object, dtype: object = None, device: Device | str | None = None, copy: bool = False) -> NDArray:
+def asarray(data: Any, dtype: object = None, device: Device | str | None = None, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where `meta.backend.memory.numpy_arrays` can."""
     if isinstance(data, TensorLike):
         source: Any = data

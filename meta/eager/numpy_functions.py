@@ -17,6 +17,7 @@ from meta.eager.ufuncs import tensor_of
 from meta.errors import ArgumentError, NotSupportedError
 from meta.records import record
 from meta.schema._dsl import TensorLike
+from meta.tree import is_dict, is_sequence
 
 Target = str | Callable[..., Any]
 
@@ -300,8 +301,8 @@ def _hosted(value: Any) -> Any:
     """`value` with NumPy arrays in place of arrays, also in lists and dictionaries."""
     if isinstance(value, TensorLike):
         return value.__array__()  # type: ignore[attr-defined]
-    if isinstance(value, (tuple, list)):
-        return [_hosted(item) for item in value]  # pyright: ignore[reportUnknownVariableType]
-    if isinstance(value, dict):
-        return {key: _hosted(item) for key, item in value.items()}  # pyright: ignore[reportUnknownVariableType]
+    if is_sequence(value):
+        return [_hosted(item) for item in value]
+    if is_dict(value):
+        return {key: _hosted(item) for key, item in value.items()}
     return value

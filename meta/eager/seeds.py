@@ -6,7 +6,7 @@ The walks compute with `+` and with the three values here; everything else about
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any, cast
+from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
@@ -14,6 +14,7 @@ from meta.dtype import is_complex
 from meta.errors import ArgumentError, GradientError, TypeInferenceError
 from meta.ir.type import TensorType
 from meta.schema._dsl import TensorLike
+from meta.tree import is_sequence
 
 
 def zeros_of(kind: Any) -> Any:
@@ -31,7 +32,7 @@ def output_name(index: int, count: int) -> str:
     return "the tensor" if count == 1 else f"output {index}"
 
 
-def check_seedless(where: str, y: Tensor, name: str) -> None:
+def check_seedless(where: str, y: Any, name: str) -> None:
     """Raise GradientError unless an output that comes without a gradient, which is then 1, has a single element, which
     is real. Errors call it `name`."""
     if y.size != 1:
@@ -89,7 +90,7 @@ def outputs_with_seeds(where: str, outputs: object, dys: object, kind: type = Te
 
 def tensors(where: str, what: str, value: object, kind: type = TensorLike) -> tuple[Any, ...]:
     """One tensor of class `kind` or several, as a tuple. Raises ArgumentError for anything else."""
-    listed = cast("tuple[Any, ...]", tuple(value) if isinstance(value, (list, tuple)) else (value,))  # pyright: ignore[reportUnknownArgumentType]
+    listed: tuple[Any, ...] = tuple(value) if is_sequence(value) else (value,)
     for i, x in enumerate(listed):
         if not isinstance(x, kind):
             place = f" at {i}" if len(listed) > 1 else ""
@@ -98,9 +99,9 @@ def tensors(where: str, what: str, value: object, kind: type = TensorLike) -> tu
     return listed
 
 
-def _sequence(where: str, dys: Any) -> tuple[Any, ...]:
-    if isinstance(dys, (list, tuple)):
-        return tuple(dys)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+def _sequence(where: str, dys: object) -> tuple[Any, ...]:
+    if is_sequence(dys):
+        return tuple(dys)
     if isinstance(dys, TensorLike):
         return (dys,)
     raise wrong_seed(where, None, dys)
@@ -166,7 +167,7 @@ def no_graph(where: str, name: str) -> GradientError:
 def check_replacement(gradient: Any, replaced: Any) -> None:
     """Raise GradientError unless what a hook returned can take the place of the gradient."""
     if not isinstance(replaced, type(gradient)) or replaced.type is not gradient.type:
-        text = repr(replaced.type) if isinstance(replaced, TensorLike) else type(replaced).__name__  # type: ignore[attr-defined]
+        text = repr(replaced.type) if isinstance(replaced, Tensor) else type(replaced).__name__
         raise GradientError(
             "register_hook", f"a hook returned {text}", f"None or a tensor of the gradient's type {gradient.type!r}"
         )

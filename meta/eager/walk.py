@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from heapq import heappop, heappush
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from meta.eager.gradient_graph import (
     A,
@@ -22,10 +22,6 @@ from meta.parts import Writes
 from meta.records import record
 from meta.schema._dsl import TensorLike
 from meta.tree import paired
-
-if TYPE_CHECKING:
-    # Arrays import this module, and `import meta` with an array imports no registry.
-    pass
 
 Slot = tuple[GradientNode, int]
 Pending = dict[GradientNode, dict[int, GraphArray]]
@@ -141,10 +137,10 @@ def _flat_edges(node: GradientNode) -> list[Slot]:
     for edge in node.edges:
         if edge is None:
             continue
-        if edge.__class__ is list:
-            out.extend(e for e in edge if e is not None)  # type: ignore[misc]
+        if isinstance(edge, list):
+            out.extend(e for e in edge if e is not None)
         else:
-            out.append(edge)  # type: ignore[arg-type]
+            out.append(edge)
     return out
 
 
@@ -180,11 +176,11 @@ def _pruned(edges: Edges, route: _Route) -> Edges:
     """`edges` with None for those that lead to no wanted gradient."""
     out: list[Any] = []
     for edge in edges:
-        if edge.__class__ is list:
-            taken_edges = [e if route.takes(e) else None for e in edge]  # type: ignore[arg-type,union-attr]
+        if isinstance(edge, list):
+            taken_edges = [e if route.takes(e) else None for e in edge]
             out.append(taken_edges if any(taken_edges) else None)
         else:
-            out.append(edge if route.takes(edge) else None)  # type: ignore[arg-type]
+            out.append(edge if route.takes(edge) else None)
     return tuple(out)
 
 

@@ -14,6 +14,7 @@ import meta
 from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.op.rules import show
+from meta.tree import is_sequence
 
 _TENSOR = re.compile(r"\b(Any|T|Tensor)\b( \| Number)?( \| None)?")
 """Annotations of tensors."""
@@ -55,7 +56,6 @@ def _expected(parameter: inspect.Parameter, value: object) -> str:
 def _described(value: object) -> str:
     if isinstance(value, Tensor):
         return f"a tensor of shape {show(value.shape)}"
-    if isinstance(value, (tuple, list)):
-        count = len(value)  # pyright: ignore[reportUnknownArgumentType]
-        return f"a {type(value).__name__} of {count}"  # pyright: ignore[reportUnknownArgumentType]
+    if is_sequence(value):
+        return f"a {type(value).__name__} of {len(value)}"
     return f"{value!r:.40}" if isinstance(value, (bool, int, float, str)) or value is None else type(value).__name__

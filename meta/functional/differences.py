@@ -12,6 +12,7 @@ from meta.errors import ArgumentError
 from meta.functional._axes import along
 from meta.functional._checks import as_dtype, axes_of, axis_of, promoted, require, require_number, require_rank
 from meta.op import rules
+from meta.tree import is_sequence
 
 __all__ = ["cumulative_trapezoid", "diff", "gradient", "trapezoid", "trapz"]
 
@@ -91,7 +92,7 @@ def gradient(
     axes = axes_of("gradient", axis, x.ndim)
     if isinstance(axis, Sequence):
         axes = tuple(axis_of("gradient", each, x.ndim) for each in axis)  # in the order that was asked for
-    spacings: list[Any] = list(spacing) if isinstance(spacing, (list, tuple)) else [spacing] * len(axes)  # pyright: ignore[reportUnknownArgumentType]
+    spacings: list[Any] = list(spacing) if is_sequence(spacing) else [spacing] * len(axes)
     require("gradient", len(spacings) == len(axes), f"{len(spacings)} spacings for {len(axes)} axes", "one an axis")
     x = x if dtypes.is_inexact(x.dtype) else meta.cast(x, "float32")
     for each in axes:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
 
 import meta
@@ -32,7 +32,13 @@ __all__ = [
 AMP = "infer"
 
 Reduction = Literal["sum", "prod", "mean", "amin", "amax"]
-_COMBINED = {"sum": "add", "mean": "add", "prod": "mul", "amin": "min", "amax": "max"}
+_COMBINED: Mapping[str, Literal["add", "mul", "min", "max"]] = {
+    "sum": "add",
+    "mean": "add",
+    "prod": "mul",
+    "amin": "min",
+    "amax": "max",
+}
 
 
 # --- along one axis ---------------------------------------------------------------------------------------------------
@@ -149,8 +155,8 @@ def scatter(
     if not product(indices.shape):
         return meta.copy(x)
     if x.dtype == "bool" and reduction != "update":
-        return _of_bytes(x, axis, indices, values, {"sum": "max", "prod": "min"}[reduction])
-    return meta.scatter_elements(x, axis, indices, values, _COMBINED.get(reduction, "update"))  # type: ignore[arg-type]
+        return _of_bytes(x, axis, indices, values, "max" if reduction == "sum" else "min")
+    return meta.scatter_elements(x, axis, indices, values, _COMBINED.get(reduction, "update"))
 
 
 def scatter_reduce(
@@ -187,14 +193,14 @@ def _cropped(name: str, src: T, indices: T) -> T:
 
 def _reduced(x: Tensor, axis: int, places: Tensor, values: Tensor, reduction: str, include_self: bool) -> Tensor:
     if x.dtype == "bool":
-        combine = {"sum": "max", "amax": "max", "prod": "min", "amin": "min"}.get(reduction)
-        require("scatter_reduce", combine is not None, "means of bool", "numbers", 'cast it: x.cast("int64")')
+        require("scatter_reduce", reduction != "mean", "means of bool", "numbers", 'cast it: x.cast("int64")')
+        combine = "max" if reduction in ("sum", "amax") else "min"
         start = x if include_self else _started(x, axis, places, combine == "min")
-        return _of_bytes(start, axis, places, values, str(combine))
+        return _of_bytes(start, axis, places, values, combine)
     start = x
     if not include_self:
         start = _started(x, axis, places, _neutral(reduction, x.dtype))
-    total = meta.scatter_elements(start, axis, places, values, _COMBINED[reduction])  # type: ignore[arg-type]
+    total = meta.scatter_elements(start, axis, places, values, _COMBINED[reduction])
     if reduction != "mean":
         return total
     counts = meta.ones_like(x, "int64") if include_self else _started(meta.ones_like(x, "int64"), axis, places, 0)
@@ -218,10 +224,10 @@ def _neutral(reduction: str, dtype: str) -> Any:
     return dtypes.int_range(dtype)[reduction == "amin"]
 
 
-def _of_bytes(x: T, axis: int, places: T, values: T, combine: str) -> T:
+def _of_bytes(x: T, axis: int, places: T, values: T, combine: Literal["min", "max"]) -> T:
     """A scatter of bools, which have no arithmetic, as one of bytes."""
     x, values = as_dtype(x, "uint8"), as_dtype(values, "uint8")
-    return as_dtype(meta.scatter_elements(x, axis, places, values, combine), "bool")  # type: ignore[arg-type]
+    return as_dtype(meta.scatter_elements(x, axis, places, values, combine), "bool")
 
 
 def _scalar(name: str, value: Tensor | Number, x: Tensor) -> Tensor:

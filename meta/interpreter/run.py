@@ -39,7 +39,7 @@ from meta.tracing.control_flow import iterate
 from meta.tracing.function_op import FunctionOp
 from meta.tracing.loop_op import LoopOp
 from meta.tracing.program import check_inputs
-from meta.tree import leaves_of, with_leaves
+from meta.tree import is_sequence, leaves_of, with_leaves
 
 MAX_CALLS = 100_000
 """Calls of functions in progress at one time. A call that is the last thing a function does is not in progress."""
@@ -232,10 +232,10 @@ class _Interpreter:
         inner = _Interpreter(self.module)
         return iterate(op, args, lambda *values: inner.run(body, values, "step"))
 
-    def argument(self, arg: Any, frame: _Frame) -> Any:
+    def argument(self, arg: object, frame: _Frame) -> Any:
         """An argument of a call as operators take it."""
-        if isinstance(arg, (tuple, list)):
-            return tuple([self.argument(item, frame) for item in arg])  # pyright: ignore[reportUnknownVariableType]
+        if is_sequence(arg):
+            return tuple([self.argument(item, frame) for item in arg])
         return self.leaf(arg, frame)
 
     def leaf(self, value: object, frame: _Frame) -> Any:

@@ -11,6 +11,7 @@ from typing import Any
 
 from meta.model.model import Model
 from meta.tracing import Traced
+from meta.tree import is_dict, is_sequence
 
 _WIDEST = 1000
 """Items of the largest list or dict that is searched; larger ones are data."""
@@ -49,8 +50,8 @@ def _parts(name: str, value: object) -> Iterator[tuple[str, Any]]:
     elif isinstance(value, FunctionType):
         if not _is_own(value.__module__):
             yield from _variables(value)
-    elif isinstance(value, (list, tuple, dict)):
-        items: Any = value.values() if isinstance(value, dict) else value  # pyright: ignore[reportUnknownVariableType]
+    elif is_sequence(value) or is_dict(value):
+        items = value.values() if is_dict(value) else value
         if len(items) <= _WIDEST:
             yield from ((name, item) for item in items)
     elif not isinstance(value, (type, ModuleType)) and not _is_own(type(value).__module__):

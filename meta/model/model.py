@@ -22,7 +22,7 @@ from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments
 from meta.tracing.symbol import Symbol
-from meta.tree import named_leaves
+from meta.tree import is_dict, is_sequence, named_leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -344,13 +344,13 @@ def _is_unchanged(old: object, new: object) -> bool:
     return old is new or (type(old) is type(new) and isinstance(old, plain) and old == new)
 
 
-def _containers(value: Any) -> Iterator[Any]:
+def _containers(value: object) -> Iterator[Any]:
     """The lists and dicts in a nested value; large ones count as data and are not compared at every call."""
     # Changes of lists and dicts up to this size invalidate traced programs; larger ones count as data.
     max_watched_items = 256
-    if not isinstance(value, (list, tuple, dict)) or len(value) > max_watched_items:  # pyright: ignore[reportUnknownArgumentType]
+    if not (is_sequence(value) or is_dict(value)) or len(value) > max_watched_items:
         return
     if not isinstance(value, tuple):
         yield value
-    for item in value.values() if isinstance(value, dict) else value:  # pyright: ignore[reportUnknownVariableType]
+    for item in value.values() if is_dict(value) else value:
         yield from _containers(item)

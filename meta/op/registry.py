@@ -25,6 +25,7 @@ from meta.ir.type import PATTERNS, FunctionType, Pattern, TensorType, TupleType,
 from meta.op.positions import Rule
 from meta.records import record
 from meta.schema._dsl import Schema
+from meta.tree import is_sequence
 
 Amp = Literal["always", "never", "infer", "keep"]
 AMP_RULES: tuple[str, ...] = get_args(Amp)
@@ -161,8 +162,8 @@ def _real(out: Type) -> Type:
 
 def as_type(arg: object) -> Any:
     """An argument as a type function sees it: tensors become their types, attributes stay."""
-    if isinstance(arg, (tuple, list)):
-        return tuple(map(as_type, arg))  # pyright: ignore[reportUnknownArgumentType]
+    if is_sequence(arg):
+        return tuple(map(as_type, arg))
     kind = arg if isinstance(arg, TensorType) else getattr(arg, "type", None)
     if isinstance(kind, TensorType):
         return kind
@@ -309,7 +310,7 @@ def _load_owner(name: str) -> Op | None:
 
 def get(name: str) -> Op:
     """The operator with this name or alias; raises RegistryError that suggests similar names."""
-    if not isinstance(name, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+    if not isinstance(name, str):
         wrong = f"the name is of class {type(name).__name__}"
         raise RegistryError("registry", wrong, 'a name, such as "softmax"')
     op = _ops.get(name) or owner(name) or _of_plugins(name)

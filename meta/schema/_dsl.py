@@ -21,6 +21,7 @@ from meta.dim import SymDim
 from meta.dim_expressions import SizeNumber
 from meta.errors import ArgumentError, MetaError, did_you_mean, value_text
 from meta.records import record
+from meta.tree import is_sequence
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
 
@@ -92,12 +93,12 @@ def _tensor(value: object) -> Any:
 
 
 def _tensors(value: object) -> Any:
-    if not isinstance(value, (list, tuple)):
+    if not is_sequence(value):
         raise Reject
-    for i, item in enumerate(value):  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+    for i, item in enumerate(value):
         if not isinstance(item, TensorLike):
-            raise Reject(f"item {i} is {type(item).__name__}; wrap arrays and numbers: meta.array(...)")  # pyright: ignore[reportUnknownArgumentType]
-    return tuple(value)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+            raise Reject(f"item {i} is {type(item).__name__}; wrap arrays and numbers: meta.array(...)")
+    return tuple(value)
 
 
 def _int(value: Any) -> Any:
@@ -181,28 +182,28 @@ def _str(value: object) -> str:
     raise Reject
 
 
-def _int_tuple(value: Any) -> Any:
-    if isinstance(value, (list, tuple)):
-        return tuple(_int(item) for item in value)  # pyright: ignore[reportUnknownVariableType]
+def _int_tuple(value: object) -> Any:
+    if is_sequence(value):
+        return tuple(_int(item) for item in value)
     if hasattr(value, "__array__") and getattr(value, "ndim", 0):
         raise Reject("convert it: tuple(map(int, ...))")
     return (_int(value),)
 
 
-def _int_pairs(value: Any) -> Any:
+def _int_pairs(value: object) -> Any:
     """Pairs (before, after), nested or flat, as a flat tuple."""
-    if not isinstance(value, (list, tuple)):
+    if not is_sequence(value):
         raise Reject
     flat: list[Any] = []
-    for item in value:  # pyright: ignore[reportUnknownVariableType]
+    for item in value:
         flat.extend(_int_tuple(item))
     if len(flat) % 2:
         raise Reject("an even number of them: (before, after) for each axis")
     return tuple(flat)
 
 
-def _sections(value: Any) -> Any:
-    return _int_tuple(value) if isinstance(value, (list, tuple)) else _int(value)
+def _sections(value: object) -> Any:
+    return _int_tuple(value) if is_sequence(value) else _int(value)
 
 
 def _dtype(value: object) -> str:

@@ -23,6 +23,7 @@ from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.records import record
 from meta.schema import _dsl as types
 from meta.schema._dsl import ArgType, Reject, TensorLike, is_numpy_scalar
+from meta.tree import is_sequence
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -215,9 +216,9 @@ def _tuple(hints: Sequence[Any]) -> _Expected:
     items = [_expected(hint) for hint in hints]
 
     def accepts(value: object) -> bool:
-        if not isinstance(value, (tuple, list)) or len(value) != len(items):  # pyright: ignore[reportUnknownArgumentType]
+        if not is_sequence(value) or len(value) != len(items):
             return False
-        return all(item is None or item.accepts(each) for item, each in zip(items, value, strict=True))  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        return all(item is None or item.accepts(each) for item, each in zip(items, value, strict=True))
 
     texts = [item.text if item is not None else "a value" for item in items]
     if len(set(texts)) == 1 and items[0] is not None and items[0].plural:
@@ -274,6 +275,5 @@ _GENERICS: Mapping[Any, Callable[[Sequence[Any]], _Expected | None]] = {
 def _described(value: object) -> str:
     if isinstance(value, TensorLike):
         return "a tensor"
-    if isinstance(value, (bool, int, float, complex, str, bytes, tuple, list, dict, type)) or value is None:
-        return value_text(value)  # pyright: ignore[reportUnknownArgumentType]
-    return f"of class {type(value).__name__}"
+    plain = (bool, int, float, complex, str, bytes, tuple, list, dict, type)
+    return value_text(value) if value is None or issubclass(type(value), plain) else f"of class {type(value).__name__}"

@@ -8,6 +8,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
+from meta.eager.ndarray import NDArray
 from meta.eager.seeds import (
     add_up,
     apart,
@@ -25,7 +26,6 @@ from meta.errors import GradientError, combined
 from meta.ir.expr import Atom, Call, Expr, Var
 from meta.modes import GradMode
 from meta.op.grad.rule import rule_of
-from meta.schema._dsl import TensorLike
 from meta.tracing.differentiate import Sweep, run_sweep
 from meta.tracing.state import Trace
 from meta.tracing.symbol import Symbol
@@ -136,9 +136,9 @@ def _seed(trace: Trace, where: str, y: Any, dy: Any, name: str) -> Symbol:
         check_seedless(where, y, name)
         one: Any = meta.ones(y.shape, dtype=y.dtype, device=y.device)
         return one
-    if not isinstance(dy, TensorLike) or dy.type is not y.type:  # type: ignore[attr-defined]
+    if not isinstance(dy, (NDArray, Symbol)) or dy.type is not y.type:
         raise wrong_seed(where, y.type, dy, name)
-    return Symbol(trace.current(dy, where))  # type: ignore[arg-type]
+    return Symbol(trace.current(dy, where))
 
 
 def _hooked(x: object, gradient: Symbol) -> Symbol:

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 
 import meta
 from meta import dtype as dtypes
+from meta._generated.methods import Tensor
 from meta.dim import Dim, same_dim
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
@@ -341,9 +342,9 @@ def _dot(name: str) -> str:
 
 def _check_flag(where: str, what: str, flag: object) -> None:
     """Raise ArgumentError unless `flag` is a 0-d bool tensor."""
-    if not isinstance(flag, TensorLike):
+    if not isinstance(flag, Tensor):
         raise ArgumentError(where, f"{what} is {type(flag).__name__}", "a 0-d bool tensor")
-    kind: Type = flag.type  # type: ignore[attr-defined]
+    kind: Type = flag.type
     if not isinstance(kind, TensorType) or kind.shape or kind.dtype != "bool":
         raise ArgumentError(
             where, f"{what} is {kind!r}", "a 0-d bool tensor", "compare, and reduce with .all() or .any()"

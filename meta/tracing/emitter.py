@@ -26,7 +26,7 @@ from meta.op.registry import Op, as_type, get
 from meta.records import mutable, record
 from meta.schema._dsl import TensorLike
 from meta.tracing.symbol import Symbol
-from meta.tree import leaves_of, with_leaves
+from meta.tree import is_sequence, leaves_of, with_leaves
 
 _KEY = "key"
 
@@ -50,8 +50,8 @@ class Emitter:
 
     def _atoms(self, op: Op, arg: Any) -> Any:
         """Arguments with atoms in place of tensors, at every depth."""
-        if isinstance(arg, (tuple, list)):
-            return tuple([self._atoms(op, item) for item in arg])  # pyright: ignore[reportUnknownVariableType]
+        if is_sequence(arg):
+            return tuple([self._atoms(op, item) for item in arg])
         return self.operand(op, arg) if isinstance(arg, TensorLike) else arg
 
     def _with_size_tensors(self, op: Op, args: tuple[Any, ...]) -> tuple[Any, ...]:

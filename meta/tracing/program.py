@@ -26,7 +26,7 @@ from meta.tracing.backward import DifferentiatedTrace
 from meta.tracing.emitter import Draws, emitting
 from meta.tracing.state import Held, LeftGradient, held
 from meta.tracing.symbol import Symbol
-from meta.tree import Tree, flatten, named_leaves
+from meta.tree import Tree, flatten, is_tuple, named_leaves
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -147,10 +147,10 @@ def record(
     signature, bound = _bind(function, args, kwargs)
     leaves, tree = flatten(dict(bound.arguments), (NDArray, Symbol, TensorType))
     builder = Builder()
-    inputs = [Symbol(Var(name, _type_of(name, leaf))) for name, leaf in leaves]
+    params = tuple(Var(name, _type_of(name, leaf)) for name, leaf in leaves)
+    inputs = [*map(Symbol, params)]
     trace = DifferentiatedTrace(builder, _named_state(function) | dict(names or {}), inputs)
     trace.reached(containers)
-    params: tuple[Var, ...] = tuple(s.atom for s in inputs)  # type: ignore[misc]
     for symbol, (_, leaf) in zip(inputs, leaves, strict=True):
         if isinstance(leaf, NDArray) and leaf.requires_grad:
             trace.mark(symbol, leaf.is_leaf)
@@ -274,7 +274,7 @@ def check_inputs(where: str, names: Sequence[str], types: Sequence[Type], arrays
 
 
 def _type_of_input(value: Any) -> Type:
-    return TupleType(tuple(map(_type_of_input, value))) if isinstance(value, tuple) else value.type  # pyright: ignore[reportUnknownArgumentType]
+    return TupleType(tuple(map(_type_of_input, value))) if is_tuple(value) else value.type
 
 
 # When a record does not hold any more: a model changed, or one of its lists and dicts did.

@@ -18,6 +18,7 @@ from meta.tracing.differentiate import reached
 from meta.tracing.emitter import Body, RandomKeys
 from meta.tracing.symbol import Symbol
 from meta.tracing.values import Values
+from meta.tree import is_dict
 
 
 @record
@@ -38,7 +39,7 @@ Held = tuple[Any, tuple[Any, ...]]
 
 def held(container: Any) -> Held:
     """A list, or the keys and values of a dict, as they are now."""
-    values = container.values() if isinstance(container, dict) else ()  # pyright: ignore[reportUnknownVariableType]
+    values = container.values() if is_dict(container) else ()
     return cast("Held", (container, (*container, *values)))
 
 
@@ -115,7 +116,7 @@ class Trace(Values):
 
     def mark(self, x: Symbol, is_leaf: bool = True) -> None:
         """Make a symbol one that gradients end at. is_leaf: whether writes are refused while they are recorded."""
-        x.atom = self._attach(x.atom)  # type: ignore[assignment]
+        x.atom = self._attach(x.atom)
         if isinstance(x.atom, Var):
             self._leaves[x.atom] = x
             if not is_leaf:

@@ -15,7 +15,7 @@ from meta.modes import modes
 from meta.parts import TEMPORARY, check_whole, is_part
 
 if TYPE_CHECKING:
-    from meta.ir.expr import Constant, Var
+    from meta.ir.expr import Atom
 
 
 class Symbol(TypedTensor):
@@ -25,7 +25,7 @@ class Symbol(TypedTensor):
 
     __slots__ = ("atom",)
 
-    def __init__(self, atom: Var | Constant) -> None:
+    def __init__(self, atom: Atom) -> None:
         self.atom = atom
         self.type = atom.type  # type: ignore[assignment]  # symbols are tensors
         self.origin = self.aliases = None

@@ -45,7 +45,7 @@ class Values(Emitter):
     def __init__(self, builder: Builder, names: Mapping[int, str], inputs: Sequence[Symbol] = ()) -> None:
         super().__init__(builder)
         self.names = names
-        self.inputs = tuple((s, s.atom) for s in inputs)
+        self.inputs = tuple((s, s.atom) for s in inputs if isinstance(s.atom, Var))
         self.state: dict[int, State] = {}
         self.recorded: set[Var] = set()
         """The parameters that were written with gradients."""
@@ -53,7 +53,7 @@ class Values(Emitter):
         """Values that writes in place have replaced."""
         self._values: dict[int, Atom] = {}
         self._constants: dict[int, NDArray] = {}
-        self._params: set[Var] = {s.atom for s in inputs}  # type: ignore[misc]
+        self._params: set[Var] = {var for _, var in self.inputs}
         self._leaves: dict[Var, NDArray | Symbol] = {}
         self._computed: set[Var] = set()
         """The inputs among them that an operator computed before the call."""
@@ -240,7 +240,7 @@ class Values(Emitter):
             if key not in written:
                 continue
             x, before = written[key]
-            selected: Any = meta.where(condition, Symbol(self.current(x)), Symbol(before))  # type: ignore[arg-type]
+            selected: Any = meta.where(condition, Symbol(self.current(x)), Symbol(before))
             self._replace(x, selected.atom, recorded=False)
 
     def is_overwritten(self, x: NDArray) -> bool:
@@ -259,7 +259,7 @@ class Values(Emitter):
         """The parameter whose value a tensor had at first."""
         if isinstance(x, NDArray):
             return self.state[id(x)].var if id(x) in self.state else None
-        return next((var for symbol, var in self.inputs if symbol is x), None)  # type: ignore[return-value]
+        return next((var for symbol, var in self.inputs if symbol is x), None)
 
     def _is_leaf(self, atom: Atom) -> bool:
         history = self.history(atom)
