@@ -156,12 +156,12 @@ def _inplace_runner(call: CallInfo, kernel: Kernel) -> Runner:
         outs = [
             record_write(op.name, args[target])
             if target is not None
-            else NDArray(allocation.empty(t.shape, t.dtype, t.device), t)  # type: ignore[arg-type]
+            else NDArray(allocation.empty(t.shape, t.dtype, t.device), t)
             for target, t in zip(targets, types, strict=True)
         ]
         operands = _flat_data(args)
         if overlap(operands):
-            results = [allocation.empty(t.shape, t.dtype, t.device) for t in types]  # type: ignore[arg-type]
+            results = [allocation.empty(t.shape, t.dtype, t.device) for t in types]
             kernel(*operands, *results)
             for result, out in zip(results, outs, strict=True):
                 allocation.copy_into(result, out._data)

@@ -176,7 +176,7 @@ class GraphCall:
         self.recorder = recorder
         with recorder.private_pool():
             storages = [allocation.empty((max(size, 1),), "uint8", on) for size in destinations.storages]
-            self.copied = {i: _Copied.of(allocation.empty(types[i].shape, types[i].dtype, on)) for i in moving}  # type: ignore[arg-type]
+            self.copied = {i: _Copied.of(allocation.empty(types[i].shape, types[i].dtype, on)) for i in moving}
         self.kept = tuple(sorted(set(range(len(types))) - self.copied.keys()))
         self.placed = [Placed(storages[t.storage], t.offset, t.shape, t.dtype) for t in destinations.tensors]
         self.targets = [p.data for p in self.placed]

@@ -14,6 +14,7 @@ from meta.backend.cuda.streams import current_stream
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.devices import CUDA, tvm_device, tvm_dtype
 from meta.device import CPU, Device, device
+from meta.dim import Shape
 from meta.dtype import itemsize
 from meta.errors import DeviceError, MetaError
 from meta.ir.type import TensorType, stored_shape
@@ -22,7 +23,7 @@ ALIGNMENT: Final = 64
 """Bytes of whose multiple the address of every tensor is; required of shared memory on devices other than the CPU."""
 
 
-def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
+def empty(shape: Shape, dtype: str, on: Device = CPU) -> Any:
     """Allocate an uninitialised compact tensor; on CUDA from the pool of the current stream.
 
     Raises DeviceError if the device is missing or out of memory."""
@@ -34,7 +35,7 @@ def empty(shape: tuple[int, ...], dtype: str, on: Device = CPU) -> Any:
         raise _out_of_memory(shape, dtype) from None
 
 
-def _out_of_memory(shape: tuple[int, ...], dtype: str) -> DeviceError:
+def _out_of_memory(shape: Shape, dtype: str) -> DeviceError:
     problem = f"cannot allocate {shape} {dtype} on cpu: {prod(shape) * itemsize(dtype):,} bytes"
     return DeviceError("memory", problem, "as much as the device has free", "free arrays or use smaller ones")
 
@@ -67,7 +68,7 @@ def refuse(error: BaseException, what: str, byte_count: Any = None) -> None:
     ) from None
 
 
-def view(data: Any, shape: tuple[int, ...], dtype: str) -> Any:
+def view(data: Any, shape: Shape, dtype: str) -> Any:
     """The memory of `data` with another shape, or another dtype of the same width."""
     return tvm.create_view(data, *_prepared(shape, dtype), 0)
 
@@ -109,10 +110,10 @@ def copy_to(source: Any, on: Device) -> Any:
 
 def allocator(t: TensorType) -> Callable[[], Any]:
     """A function of no arguments that allocates an uninitialised tensor of type `t`."""
-    return _allocator(t.shape, t.dtype, t.device)  # type: ignore[arg-type]
+    return _allocator(t.shape, t.dtype, t.device)
 
 
-def _allocator(shape: tuple[int, ...], dtype: str, on: Device) -> Callable[[], Any]:
+def _allocator(shape: Shape, dtype: str, on: Device) -> Callable[[], Any]:
     handle = tvm_device(on)
     if on.kind == "cpu":
         _check_memory(shape, dtype)
@@ -126,7 +127,7 @@ _SMALL_BYTES: Final = 1 << 16
 """Bytes below which an allocation is not guarded: it takes 0.2 us, and if it fails, so does the Python interpreter."""
 
 
-def _reporting(allocate: Callable[[], Any], shape: tuple[int, ...], dtype: str) -> Callable[[], Any]:
+def _reporting(allocate: Callable[[], Any], shape: Shape, dtype: str) -> Callable[[], Any]:
     """`allocate`, with DeviceError where there is no memory."""
 
     def run() -> Any:
@@ -139,9 +140,9 @@ def _reporting(allocate: Callable[[], Any], shape: tuple[int, ...], dtype: str) 
 
 
 @lru_cache(1024)
-def _prepared(shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
+def _prepared(shape: Shape, dtype: str) -> tuple[Any, Any]:
     """A shape and a dtype as arguments of TVM's functions."""
-    shape, dtype = stored_shape(shape, dtype)  # type: ignore[assignment]  # ints
+    shape, dtype = stored_shape(shape, dtype)
     return tvm.unwrapped(tvm.Shape(shape)), tvm.unwrapped(tvm_dtype(dtype))
 
 
@@ -150,10 +151,10 @@ def require_memory(types: Iterable[TensorType]) -> None:
     built, which takes time for absurd sizes, and before the allocator would abort the process."""
     for t in types:
         if t.device is CPU and t.is_static:
-            _check_memory(t.shape, t.dtype)  # type: ignore[arg-type]
+            _check_memory(t.shape, t.dtype)
 
 
-def _check_memory(shape: tuple[int, ...], dtype: str) -> None:
+def _check_memory(shape: Shape, dtype: str) -> None:
     """Raise DeviceError for a tensor larger than the memory of this machine."""
     byte_count = prod(shape) * itemsize(dtype)
     memory = host_memory()
