@@ -116,27 +116,31 @@ class Builder:
 
     def call(
         self,
-        op: OpLike,
+        op: OpLike | Var | GlobalVar,
         args: Iterable[Any],
         name: str | None = None,
         dialect: str | None = None,
         attrs: Mapping[str, Any] | None = None,
     ) -> Var:
-        """Call an operator on arguments in schema order (see `Call`); raises what its type rule raises."""
+        """Call an operator on arguments in schema order (see `Call`), or a function on atoms; raises what the type rule
+        raises, or IRError for atoms of other types than the function's parameters."""
         return self.emit(self.call_expr(op, args, dialect, attrs), name)
 
     def call_expr(
-        self, op: OpLike, args: Iterable[Any], dialect: str | None = None, attrs: Mapping[str, Any] | None = None
+        self,
+        op: OpLike | Var | GlobalVar,
+        args: Iterable[Any],
+        dialect: str | None = None,
+        attrs: Mapping[str, Any] | None = None,
     ) -> Call:
         """The expression that `call` binds."""
         values = tuple(args)
-        kind = op.infer(arg_types(values))
+        kind = applied_type(op, values) if isinstance(op, (Var, GlobalVar)) else op.infer(arg_types(values))
         return Call(op, values, kind, self.next_span(), dict(attrs or {}), dialect)
 
     def call_function(self, function: Var | GlobalVar, args: Iterable[Atom], name: str | None = None) -> Var:
         """Call a function value on atoms; raises IRError when their types do not match its parameters."""
-        values = tuple(args)
-        return self.emit(Call(function, values, applied_type(function, values), self.next_span()), name)
+        return self.call(function, args, name)
 
     def tuple(self, fields: Iterable[Atom], name: str | None = None) -> Var:
         """Bind a tuple of atoms."""

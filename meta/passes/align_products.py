@@ -48,7 +48,7 @@ def _align(binding: Binding, scope: Scope) -> Expr | Atom | None:
     others = rest
     if call.op_name == "dense" and rest[0] is not None:
         others = [_padded(scope, rest[0], added["columns"])]
-    padded = scope.call(call.op, (x1, x2, *others))  # type: ignore[arg-type]
+    padded = scope.call(call.op, (x1, x2, *others))
     if added["rows"] or added["columns"]:
         padded = scope.call(get("strided_slice"), (padded, (0, 0), (rows, columns), ()))
     return scope.call_expr(get("reshape"), (padded, call.type.shape))  # type: ignore[union-attr]

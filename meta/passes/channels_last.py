@@ -353,7 +353,7 @@ def _elementwise(to: _LayoutConverter, call: Call) -> _New | None:
     if any(a.type.ndim != ndim for a in call.args if a in to.last):
         return None
     args = [_broadcast(to, a, ndim) if is_atom(a) else a for a in call.args]
-    return _New(to.builder.call_expr(call.op, args))  # type: ignore[arg-type]
+    return _New(to.builder.call_expr(call.op, args))
 
 
 def _broadcast(to: _LayoutConverter, atom: Any, ndim: int) -> Atom:

@@ -80,11 +80,11 @@ def _biased(scope: Scope, x: Any, bias: Any, once: Callable[[Any], bool]) -> Cal
     view = producer(scope, x, "reshape")
     if view is not None and once(view.args[0]) and x.type.shape[-1:] == view.args[0].type.shape[-1:]:
         inner = _biased(scope, view.args[0], bias, once)
-        return None if inner is None else scope.call_expr(view.op, (scope.emit(inner), view.args[1]))  # type: ignore[arg-type]
+        return None if inner is None else scope.call_expr(view.op, (scope.emit(inner), view.args[1]))
     dense = producer(scope, x, "dense")
     if dense is None or dense.args[2] is not None:
         return None
-    return scope.call_expr(dense.op, (*dense.args[:2], bias))  # type: ignore[arg-type]
+    return scope.call_expr(dense.op, (*dense.args[:2], bias))
 
 
 def _transposed(binding: Binding, scope: Scope) -> Answer:
@@ -111,7 +111,7 @@ def _unflattened(binding: Binding, scope: Scope) -> Answer:
         return None
     if x.type.shape[-1] != flat.args[1][-1]:
         return None
-    return scope.call_expr(dense.op, (x, *dense.args[1:]))  # type: ignore[arg-type]
+    return scope.call_expr(dense.op, (x, *dense.args[1:]))
 
 
 def _transposed_behind_reshape(binding: Binding, scope: Scope) -> Answer:
@@ -133,7 +133,7 @@ def _transposed_behind_reshape(binding: Binding, scope: Scope) -> Answer:
             continue
         straight = scope.call(get("reshape"), (y, (*shape[:-2], shape[-1], shape[-2])))
         args[i], args[i + 2] = straight, not args[i + 2]
-        return scope.call_expr(call.op, tuple(args))  # type: ignore[arg-type]
+        return scope.call_expr(call.op, tuple(args))
     return None
 
 

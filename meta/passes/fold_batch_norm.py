@@ -62,6 +62,6 @@ def _folded(scope: Scope, conv: Call, mean: Any, var: Any, scale: Any, shift: An
     bias = call("negative", call("multiply", mean, factor))
     bias = bias if shift is None else call("add", bias, shift)
     kernel = call("multiply", w, call("reshape", factor, (w.type.shape[0], *(1,) * (w.type.ndim - 1))))
-    y = scope.call(conv.op, (x, kernel, *attributes))  # type: ignore[arg-type]
+    y = scope.call(conv.op, (x, kernel, *attributes))
     add = get("bias_add")
     return scope.call_expr(add, add.schema.bind("bias_add", (y, bias, _channels(conv)), {}))

@@ -44,8 +44,8 @@ def narrow_gathers(function: FunctionExpr) -> FunctionExpr:
         calls = [call, *reversed(moves)]
         result: Any = scope.call(get("cast"), (call.args[0], *cast.args[1:]))
         for each in calls[:-1]:
-            result = scope.call(each.op, (result, *each.args[1:]))  # type: ignore[arg-type]
-        return scope.call_expr(calls[-1].op, (result, *calls[-1].args[1:]))  # type: ignore[arg-type]
+            result = scope.call(each.op, (result, *each.args[1:]))
+        return scope.call_expr(calls[-1].op, (result, *calls[-1].args[1:]))
 
     return rewrite(function, counted("narrow_gathers", by_op({"cast": rule})))
 

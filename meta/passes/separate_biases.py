@@ -39,12 +39,12 @@ def separate_biases(function: FunctionExpr) -> FunctionExpr:
         if not isinstance(call, Call):
             return None
         if is_separated(binding.var):
-            return scope.call_expr(call.op, (*call.args[:2], None))  # type: ignore[arg-type]
+            return scope.call_expr(call.op, (*call.args[:2], None))
         if not any(map(is_separated, call.args)):
             return None
         add = get("add")
         args = [scope.call(add, (arg, biases[arg])) if is_separated(arg) else arg for arg in call.args]
-        return scope.call_expr(call.op, tuple(args))  # type: ignore[arg-type]
+        return scope.call_expr(call.op, tuple(args))
 
     return rewrite(function, counted("separate_biases", rule))
 

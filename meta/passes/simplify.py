@@ -124,7 +124,7 @@ def _cast_of_cast(binding: Binding, scope: Scope) -> Answer:
     wide = inner.args[1]
     if not _lossless(x.type.dtype, wide):
         return None
-    return x if x.type == call.type else scope.call_expr(call.op, (x, call.args[1]))  # type: ignore[arg-type]
+    return x if x.type == call.type else scope.call_expr(call.op, (x, call.args[1]))
 
 
 def _cast_of_view(binding: Binding, scope: Scope) -> Answer:
@@ -136,7 +136,7 @@ def _cast_of_view(binding: Binding, scope: Scope) -> Answer:
         return None
     if dtypes.itemsize(call.type.dtype) >= dtypes.itemsize(inner.type.dtype):  # type: ignore[union-attr]
         return None
-    return scope.call_expr(get("reshape"), (scope.call(call.op, (inner.args[0], call.args[1])), call.type.shape))  # type: ignore[arg-type]
+    return scope.call_expr(get("reshape"), (scope.call(call.op, (inner.args[0], call.args[1])), call.type.shape))
 
 
 def _lossless(narrow: str, wide: str) -> bool:
@@ -222,7 +222,7 @@ def _transposed_operand(binding: Binding, scope: Scope) -> Answer:
         exchanged = (*range(ndim - 2), ndim - 1, ndim - 2)
         if _axes(inner) == exchanged:
             args[i], args[i + 2], changed = inner.args[0], not args[i + 2], True
-    return scope.call_expr(call.op, tuple(args)) if changed else None  # type: ignore[arg-type]
+    return scope.call_expr(call.op, tuple(args)) if changed else None
 
 
 def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
@@ -235,7 +235,7 @@ def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
             continue
         if isinstance(call.type, TensorType) and other.shape == call.type.shape:
             x = inner.args[0]
-            return scope.call_expr(call.op, (x, call.args[1]) if i == 0 else (call.args[0], x))  # type: ignore[arg-type]
+            return scope.call_expr(call.op, (x, call.args[1]) if i == 0 else (call.args[0], x))
     return None
 
 
