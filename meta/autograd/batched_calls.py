@@ -10,7 +10,7 @@ import meta
 from meta.autograd.levels import is_tensor, is_tensor_list
 from meta.dim import Dim
 from meta.op.registry import Op
-from meta.tree import leaves_of
+from meta.tree import is_tuple, leaves_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,6 +82,6 @@ def spread(x: Any, size: Dim) -> Any:
 
 def behind(axis: Any, ndim: int) -> Any:
     """Axes of a tensor with `ndim` axes, as those behind a further axis in front."""
-    if isinstance(axis, tuple):
-        return tuple(behind(a, ndim) for a in axis)  # pyright: ignore[reportUnknownVariableType]
+    if is_tuple(axis):
+        return tuple(behind(a, ndim) for a in axis)
     return axis % ndim + 1 if ndim else 1

@@ -25,7 +25,7 @@ from meta.modes import modes, scopes
 from meta.op.registry import Op
 from meta.parts import TEMPORARY, check_whole, is_part
 from meta.schema._dsl import TensorLike
-from meta.tree import Tree, flatten, leaves_of, with_leaves
+from meta.tree import Tree, flatten, is_sequence, leaves_of, with_leaves
 
 
 class Lifted(TypedTensor):
@@ -252,8 +252,8 @@ class Level:
 
     def values(self, args: Any) -> Any:
         """The arguments with each tensor of this level replaced by its tensor of the enclosing level."""
-        if isinstance(args, (tuple, list)):
-            return tuple([self.values(arg) for arg in args])  # pyright: ignore[reportUnknownVariableType]
+        if is_sequence(args):
+            return tuple([self.values(arg) for arg in args])
         return args.value if self.has(args) else args
 
     def value_of_result(self, y: Any) -> Any:

@@ -21,7 +21,7 @@ from meta.eager.tape import versions_of
 from meta.modes import modes
 from meta.op.grad.rule import GradRule, as_tuple, gradient_rule, rule_for
 from meta.op.registry import Op, as_type
-from meta.tree import paired
+from meta.tree import is_sequence, is_tuple, paired
 
 _next_order = count().__next__
 
@@ -115,8 +115,8 @@ class ReverseLevel(Level):
         return tuple(Tracked(self, y, Slot(node, i)) if i in flows else y for i, y in enumerate(results))
 
     def _parent(self, arg: Any) -> Any:
-        if isinstance(arg, tuple):
-            slots = [self._parent(x) for x in arg]  # pyright: ignore[reportUnknownVariableType]
+        if is_tuple(arg):
+            slots = [self._parent(x) for x in arg]
             return slots if any(slot is not None for slot in slots) else None
         return arg.slot if self.owns(arg) else None
 
@@ -126,8 +126,8 @@ class ReverseLevel(Level):
 
 def _saved(x: Any) -> Any:
     """A value for the walk back: a tensor as it is now, which later writes in place do not reach."""
-    if isinstance(x, (tuple, list)):
-        return tuple(map(_saved, x))  # pyright: ignore[reportUnknownArgumentType]
+    if is_sequence(x):
+        return tuple(map(_saved, x))
     return x.snapshot() if isinstance(x, TypedTensor) else x
 
 

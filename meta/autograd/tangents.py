@@ -16,7 +16,7 @@ from meta.errors import MetaError
 from meta.ir.type import TensorType
 from meta.op.grad.rule import GradRule, as_tuple, gradient_rule, rule_for
 from meta.op.registry import Op, as_type
-from meta.tree import leaves_of
+from meta.tree import is_tuple, leaves_of
 
 
 def result_tangents(op: Op, args: Any, results: tuple[Any, ...], tangents: Any) -> Sequence[Any]:
@@ -49,8 +49,8 @@ def _any(tangent: Any) -> bool:
 
 def _or_zeros(x: Any, tangent: Any) -> Any:
     """The tangents of an argument, zeros where there are none; None for an argument that is not a tensor."""
-    if isinstance(x, tuple):
-        return tuple(map(_or_zeros, x, tangent or (None,) * len(x)))  # pyright: ignore[reportUnknownArgumentType]
+    if is_tuple(x):
+        return tuple(map(_or_zeros, x, tangent or (None,) * len(x)))
     return zeros_of(x) if tangent is None and is_tensor(x) else tangent
 
 

@@ -17,7 +17,7 @@ from meta.modes import GradMode, modes
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
 from meta.tracing.symbol import Symbol
-from meta.tree import Tree, flatten
+from meta.tree import Tree, flatten, is_tuple
 
 Pullback = Callable[..., tuple[Any, ...]]
 Leaves = list[tuple[str, Any]]
@@ -224,7 +224,7 @@ def _value_and_gradient(f: Callable[..., Any], args: tuple[Any, ...], primals: A
 
 def _arguments(primals: Any) -> tuple[Any, ...]:
     """The arguments of a call: a tuple as it is, anything else as the only one."""
-    return primals if isinstance(primals, tuple) else (primals,)  # pyright: ignore[reportUnknownVariableType]
+    return primals if is_tuple(primals) else (primals,)
 
 
 def _same_places(a: Tree, b: Tree) -> bool:

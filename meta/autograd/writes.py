@@ -17,7 +17,7 @@ from meta.op.grad.rule import gradient_rule
 from meta.op.registry import Op
 from meta.parts import mark_part
 from meta.schema._dsl import TensorLike
-from meta.tree import leaves_of
+from meta.tree import is_sequence, is_tuple, leaves_of
 
 
 def write(op: str, x: Any, new: Any) -> None:
@@ -60,15 +60,15 @@ def captured_operands(level: Any, op: str, x: Any, operands: tuple[Any, ...]) ->
             "writes to tensors that the transformed function makes",
             "copy it first: x.copy(), or return the new value",
         )
-    return tuple(tuple(map(level.unwrapped, o)) if isinstance(o, tuple) else level.unwrapped(o) for o in operands)  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    return tuple(tuple([level.unwrapped(x) for x in o]) if is_tuple(o) else level.unwrapped(o) for o in operands)
 
 
 def placed(level: Any, op: Op, args: tuple[Any, ...], result: Any) -> Any:
     """The results of an operator as tensors of the level: the arguments that it overwrote, and views of arguments."""
     if isinstance(result, TensorLike):
         return _placed(level, op, args, 0, result)
-    if isinstance(result, (tuple, list)):
-        return type(result)(_placed(level, op, args, i, y) for i, y in enumerate(result))  # pyright: ignore[reportUnknownVariableType, reportUnknownArgumentType]
+    if is_sequence(result):
+        return type(result)(_placed(level, op, args, i, y) for i, y in enumerate(result))
     return result
 
 

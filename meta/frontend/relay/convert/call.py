@@ -25,6 +25,7 @@ from meta.ir.builder import Builder
 from meta.ir.expr import Constant
 from meta.ir.type import tensor_type
 from meta.tracing.symbol import Symbol
+from meta.tree import is_tuple
 
 converters = RowTable("meta.frontend.relay.ops")
 """The converters by Relay's names of operators."""
@@ -89,9 +90,9 @@ class OpCall:
     def tuple(self, index: int = 0) -> tuple[Any, ...]:
         """Argument `index`, a tuple of tensors."""
         fields = self.args[index] if index < len(self.args) else None
-        if not isinstance(fields, tuple) or not all(isinstance(f, Symbol) for f in fields):  # pyright: ignore[reportUnknownVariableType]
+        if not is_tuple(fields) or not all(isinstance(f, Symbol) for f in fields):
             raise TypeInferenceError(self.name, f"argument {index} is not a tuple of tensors")
-        return fields  # pyright: ignore[reportUnknownVariableType]
+        return fields
 
     def constant(self, value: Any, subject: str) -> np.ndarray[Any, Any]:
         """The value of a constant tensor. Raises NotSupportedError, about `subject`, for other tensors."""
@@ -152,7 +153,7 @@ class OpCall:
         value = self.get(name)
         if value is None:
             return None
-        axes: tuple[Any, ...] = value if isinstance(value, tuple) else (value,)  # pyright: ignore[reportUnknownVariableType]
+        axes = value if is_tuple(value) else (value,)
         if not all(isinstance(v, int) for v in axes):
             self.refuse(f"{name} is {value!r}", "ints")
         return tuple(map(int, axes))
@@ -169,9 +170,9 @@ class OpCall:
     def floats(self, name: str, default: tuple[float, ...]) -> tuple[float, ...]:
         """The numbers of an attribute that is a list of them."""
         value = self.get(name, default)
-        if not isinstance(value, tuple) or not all(isinstance(v, (int, float)) for v in value):  # pyright: ignore[reportUnknownVariableType]
+        if not is_tuple(value) or not all(isinstance(v, (int, float)) for v in value):
             self.refuse(f"{name} is {value!r}", "numbers")
-        return tuple(map(float, value)) or default  # pyright: ignore[reportUnknownArgumentType]
+        return tuple(map(float, value)) or default
 
     def only(self, name: str, *allowed: Any, default: Any = None) -> Any:
         """An attribute whose value is in `allowed`; the first is the default unless `default` is set."""

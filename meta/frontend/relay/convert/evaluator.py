@@ -31,6 +31,7 @@ from meta.frontend.relay.convert.values import (
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.expr import Span
 from meta.limits import MAX_EVALUATED
+from meta.tree import is_tuple
 
 MAX_DEPTH = 80
 """Nesting of calls, branches, let-bound values and tuples during conversion."""
@@ -161,9 +162,9 @@ class ExpressionEvaluator:
         """Field `index` of a tuple."""
         if isinstance(value, ValueChoice):
             return self.branches.distribute(value, lambda each: self.item(each, index, place), place)
-        if not isinstance(value, tuple) or not 0 <= index < len(value):  # pyright: ignore[reportUnknownArgumentType]
+        if not is_tuple(value) or not 0 <= index < len(value):
             raise RelayError("relay", located(place, f"field {index} of {describe(value)}"), "a field of a tuple")
-        return value[index]  # pyright: ignore[reportUnknownVariableType]
+        return value[index]
 
     # --- branches ----------------------------------------------------------------------------------------------------
 
@@ -272,9 +273,8 @@ def matches(pattern: ast.Pattern, value: Value, bound: dict[ast.Expr, Value], pl
         case ast.VarPattern():
             bound[pattern.var] = value
             return True
-        case ast.TuplePattern() if isinstance(value, tuple):
-            fields: tuple[Value, ...] = value  # pyright: ignore[reportUnknownVariableType]
-            return len(fields) == len(pattern.fields) and _all_match(pattern.fields, fields, bound, place)
+        case ast.TuplePattern() if is_tuple(value):
+            return len(value) == len(pattern.fields) and _all_match(pattern.fields, value, bound, place)
         case ast.ConstructorPattern():
             data = Data(value.name, ()) if isinstance(value, ast.ConstructorRef) else value
             if not isinstance(data, Data):

@@ -25,7 +25,7 @@ def fold(value: Symbol, builder: Builder) -> np.ndarray[Any, Any] | None:
     atom = value.atom
     if isinstance(atom, Constant):
         return np.asarray(to_array(atom.value))
-    order = _definitions(atom, builder)
+    order = _definitions(atom, builder) if isinstance(atom, Var) else None
     if order is None:
         return None
     values: dict[Atom, Any] = {}

@@ -16,6 +16,7 @@ from meta.frontend.relay.convert.values import OpaqueError, Value, identifier
 from meta.frontend.relay.errors import RelayError, UnsupportedError, located
 from meta.ir.type import TensorType, TupleType, Type, tensor_type
 from meta.tracing.symbol import Symbol
+from meta.tree import is_tuple
 
 Bindings = Mapping[str, "Dim | Type"]
 """Sizes and types of type parameters, by name."""
@@ -89,8 +90,8 @@ def value_type(value: Value) -> Type:
     """The type of a tensor or of nested tuples of them. Raises OpaqueError for anything else."""
     if isinstance(value, Symbol):
         return value.type
-    if isinstance(value, tuple):
-        return TupleType(tuple(map(value_type, value)))  # pyright: ignore[reportUnknownArgumentType]
+    if is_tuple(value):
+        return TupleType(tuple(map(value_type, value)))
     raise OpaqueError(value)
 
 
