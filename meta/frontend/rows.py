@@ -41,10 +41,11 @@ class RowTable(Generic[R]):
         self._loaded = False
 
     def row(self, *names: str, since: int = 1, **options: Any) -> Callable[[F], F]:
-        """Enter the decorated function for the operators called `names`, from version `since` on."""
+        """Enter the decorated function for the operators called `names`, by default as the function is, from version
+        `since` on."""
 
         def enter(function: F) -> F:
-            self.enter(dict.fromkeys(names, function), since, **options)
+            self.enter(dict.fromkeys(names or (function.__name__,), function), since, **options)
             return function
 
         return enter

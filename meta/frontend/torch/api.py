@@ -8,7 +8,6 @@ from typing import Any
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.frontend.examination import Examination
-from meta.frontend.torch import aten
 from meta.frontend.torch.errors import TorchProgramError
 from meta.frontend.torch.exported import Exported, decomposed, is_dense, read_program
 from meta.frontend.torch.graph import operators
@@ -64,7 +63,7 @@ def _model(program: Source, device: Device) -> ExportedModel:
         if not hasattr(program, "run_decompositions") or not is_dense(program):
             raise
         try:
-            simple = decomposed(program, aten.stays_whole)
+            simple = decomposed(program)
         except Exception as failure:
             error.details = f"torch.export cannot decompose it either: {type(failure).__name__}: {failure}"[:500]
             raise error from failure

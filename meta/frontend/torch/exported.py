@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from meta.dim import is_name
+from meta.frontend.torch import aten
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.fx import dtype_of as dtype_of
 from meta.frontend.torch.fx import read_graph
@@ -59,20 +60,13 @@ class Exported:
     bounds: Mapping[str, tuple[int, int | None]]
 
 
-def decomposed(program: Any, keep: Any) -> Any:
-    """A program after torch's decompositions, in which writes are results.
-
-    keep: name of an operator of ATen -> whether it stays whole. `scaled_dot_product_attention` always does: torch
-    cannot decompose it in every program."""
+def decomposed(program: Any) -> Any:
+    """A program after torch's decompositions of what the table lacks, in which writes are results."""
     import warnings
 
     from torch.export import default_decompositions
 
-    table = default_decompositions()
-    for operator in list(table):
-        name = operator.name().partition("::")[2].partition(".")[0]
-        if name == "scaled_dot_product_attention" or keep(name):
-            table.pop(operator)
+    table = aten.without_rows(default_decompositions())
     with warnings.catch_warnings():  # of torch's own tracing, about nothing that the caller did
         warnings.simplefilter("ignore")
         return program.run_decompositions(table)

@@ -18,6 +18,7 @@ from meta.frontend.relay.convert.call import converters
 from meta.frontend.relay.ops import one_to_one
 from meta.frontend.rows import RowTable
 from meta.frontend.torch import aten
+from meta.frontend.torch.aten._row import table as aten_table
 from meta.op.decomposition import all_decompositions
 from meta.op.registry import names
 
@@ -117,6 +118,13 @@ def test_rows_of_onnx_are_operators_of_the_standard() -> None:
         assert row.attributes <= shared[row.function.__code__], row.name
 
 
-def test_families_of_aten_share_no_name() -> None:
-    families = aten._table.families()
-    assert sum(map(len, families.values())) == len(aten.rows()) > 300
+def test_operators_of_aten_have_one_row() -> None:
+    assert len(aten.names()) > 300
+    with pytest.raises(AssertionError, match="addmm"):
+        aten_table.row("addmm")(len)
+
+
+def test_rows_are_called_as_their_functions_where_no_name_is_given() -> None:
+    table = RowTable("meta.frontend.relax.ops")
+    table.row()(len)
+    assert table.rows() == {"len": len}

@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache, reduce
-from typing import Any, Literal, TypeVar
+from typing import Any, Literal
 
 import meta
 from meta import dtype as dtypes
 from meta.errors import ArgumentError
+from meta.frontend.rows import Function, RowTable
 from meta.schema._dsl import TensorLike
-
-F = TypeVar("F", bound=Callable[..., Any])
 
 RENAMES: Mapping[str, tuple[str, ...]] = {
     "self": ("x", "x1"), "input": ("x",), "other": ("x2", "like"), "dim": ("axis", "axes"), "dims": ("axis", "axes"),
@@ -61,7 +60,7 @@ class Direct:
     function: str
     renames: Mapping[str, str] = field(default_factory=dict[str, str])
 
-    def resolve(self) -> Callable[..., Any]:
+    def resolve(self) -> Function:
         """The function. Raises AttributeError if it does not exist."""
         return reduce(getattr, self.function.split("."), meta)
 
@@ -82,8 +81,14 @@ class Direct:
         return function(*bound.args, **bound.kwargs)
 
 
-Row = str | Direct | Callable[..., Any]
-Rows = dict[str, Row]
+@dataclass(frozen=True, slots=True)
+class AtenRow:
+    """How an operator is computed.
+
+    function: takes ATen's arguments.  whole: whether the operator stays whole where torch decomposes a program."""
+
+    function: Function
+    whole: bool = True
 
 
 def direct(function: str, /, **renames: str) -> Direct:
@@ -91,25 +96,23 @@ def direct(function: str, /, **renames: str) -> Direct:
     return Direct(function, renames)
 
 
-def same(*names: str) -> Rows:
+def same(*names: str) -> dict[str, str]:
     """Rows of functions that have ATen's names in meta as well."""
     return {name: name for name in names}
 
 
-def into(table: Rows, *names: str) -> Callable[[F], F]:
-    """Enter the decorated function into `table` under `names`, or under its own name."""
+table = RowTable("meta.frontend.torch.aten", lambda name, since, function, **options: AtenRow(function, **options))
+"""Rows by ATen's base name. All overloads share one row."""
+row = table.row
 
-    def enter(function: F) -> F:
-        for name in names or (function.__name__,):
-            assert name not in table, name
-            table[name] = function
-        return function
 
-    return enter
+def rows(functions: Mapping[str, str | Function], *, whole: bool = True) -> None:
+    """Enter a function for each operator; a name means the function of meta with ATen's order of arguments."""
+    table.enter({name: Direct(f) if isinstance(f, str) else f for name, f in functions.items()}, whole=whole)
 
 
 @cache
-def _signature(function: Callable[..., Any]) -> inspect.Signature:
+def _signature(function: Function) -> inspect.Signature:
     return inspect.signature(function)
 
 
@@ -125,18 +128,17 @@ def check_operands(name: str, operands: tuple[Any, ...]) -> None:
         raise ArgumentError(name, f"the first operand is {operands[0]!r}", "a tensor", "use meta.array(x)")
 
 
-def runnable(name: str, row: Row, strict: bool = False) -> Callable[..., Any]:
-    """A row as a function of ATen's arguments: placement is dropped; dtypes and devices of torch become meta's.
+def runnable(name: str, function: Function, strict: bool = False) -> Function:
+    """A row's function for arguments of torch: placement is dropped; dtypes and devices of torch become meta's.
 
     strict: raise ArgumentError for a number where ATen's operator `name` takes tensors."""
-    target = Direct(row) if isinstance(row, str) else row
-    checked = strict and (isinstance(target, Direct) or next(iter(inspect.signature(target).parameters), "") == "self")
+    checked = strict and (isinstance(function, Direct) or next(iter(_signature(function).parameters), "") == "self")
 
     def run(*args: Any, **kwargs: Any) -> Any:
         if checked:
             check_operands(name, args)
         keywords = {name: _plain(value) for name, value in kwargs.items() if name not in PLACEMENT}
-        return target(*map(_plain, args), **keywords)
+        return function(*map(_plain, args), **keywords)
 
     return run
 

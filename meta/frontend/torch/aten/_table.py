@@ -1,50 +1,54 @@
-"""The rows of all families."""
+"""The look-ups of the table: rows by ATen's base name, and what torch still has to decompose."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from functools import cache
-from importlib import import_module
-from pkgutil import iter_modules
-from types import MappingProxyType
-from typing import Any
+from typing import Protocol, TypeVar
 
-from meta.frontend.torch.aten._row import Row, Rows, runnable
-
-_PACKAGE = "meta.frontend.torch.aten"
+from meta.frontend.rows import Function
+from meta.frontend.torch.aten._row import runnable, table
 
 
-@cache
-def families() -> Mapping[str, Mapping[str, Row]]:
-    """The rows of each family, by the name of its module."""
-    names = [name for _, name, _ in iter_modules(import_module(_PACKAGE).__path__) if not name.startswith("_")]
-    return MappingProxyType({name: import_module(f"{_PACKAGE}.{name}").ROWS for name in names})
+class Overload(Protocol):
+    """An overload of an operator of torch. name: "aten::add.Tensor"."""
+
+    def name(self) -> str: ...
 
 
-@cache
-def rows() -> Mapping[str, Row]:
-    """All rows, by ATen's base name."""
-    table: Rows = {}
-    for family in families().values():
-        table.update(family)
-    return MappingProxyType(table)
+AnyOverload = TypeVar("AnyOverload", bound=Overload)
+
+
+def rows() -> Mapping[str, Function]:
+    """The functions of all rows, by ATen's base name."""
+    return {name: row.function for name, row in table.rows().items()}
 
 
 def names() -> list[str]:
     """ATen's names that the table has, sorted."""
-    return sorted(rows())
+    return table.names()
 
 
 def stays_whole(name: str) -> bool:
     """Whether an operator stays whole where torch decomposes a program: what the table has, but for recurrent layers.
     It has only one kind of overload of these, and torch's own choices of kernels are those that decompose them."""
-    return name in rows() and name not in families()["recurrent"]
+    row = table.find(name)
+    return row is not None and row.whole
+
+
+def without_rows(decompositions: Mapping[AnyOverload, Function]) -> dict[AnyOverload, Function]:
+    """A table of torch's decompositions without the operators that stay whole, written in place or not."""
+    return {
+        overload: function
+        for overload, function in decompositions.items()
+        if not stays_whole(overload.name().partition("::")[2].partition(".")[0].removesuffix("_"))
+    }
 
 
 @cache
-def find(name: str, strict: bool = False) -> Callable[..., Any] | None:
+def find(name: str, strict: bool = False) -> Function | None:
     """The function of ATen's arguments for the operator with this base name, None if the table lacks it.
 
     strict: refuse numbers in place of tensors, as torch's functions of that name do; graphs have them there."""
-    row = rows().get(name)
-    return None if row is None else runnable(name, row, strict)
+    row = table.find(name)
+    return None if row is None else runnable(name, row.function, strict)

@@ -6,10 +6,10 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into, same
+from meta.frontend.torch.aten._row import direct, row, rows, same
 from meta.frontend.torch.aten._values import in_dtype
 
-ROWS: Rows = {
+rows({
     **same("celu", "gelu", "glu", "hardshrink", "hardsigmoid", "hardswish", "mish", "prelu", "relu", "relu6", "selu",
            "silu", "softshrink", "threshold"),
     "leaky_relu": direct("leaky_relu", negative_slope="alpha"), "log_sigmoid": "logsigmoid",
@@ -31,17 +31,17 @@ ROWS: Rows = {
     "log_sigmoid_forward": lambda self: (meta.logsigmoid(self), meta.exp(meta.negative(meta.abs(self)))),
     "rrelu": lambda self, lower=1 / 8, upper=1 / 3, training=False:
         meta.rrelu(self, meta.random.next_key(self.device) if training else None, lower, upper),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def hardtanh(self: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
     if min_val > max_val:
         raise ArgumentError("hardtanh", f"min_val is {min_val}, max_val {max_val}", "min_val up to max_val")
     return meta.hardtanh(self, min_val, max_val)
 
 
-@into(ROWS)
+@row()
 def elu(self: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
     if scale == 1 and input_scale == 1:
         return meta.elu(self, alpha)

@@ -13,21 +13,21 @@ from typing import Any
 import meta
 from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype
 from meta.functional.attention import masked_scores, shared_heads
 
-ROWS: Rows = {
+rows({
     "_scaled_dot_product_flash_attention_for_cpu":
         lambda query, key, value, dropout_p=0.0, is_causal=False, *, attn_mask=None, scale=None:
             _attended(query, key, value, attn_mask, is_causal, scale, dropout_p),
     "_scaled_dot_product_flash_attention_for_cpu_backward":
         lambda grad_out, query, key, value, out, logsumexp, dropout_p, is_causal, *, attn_mask=None, scale=None:
             _gradients(grad_out, query, key, value, out, logsumexp, attn_mask, is_causal, scale, dropout_p)[:3],
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def scaled_dot_product_attention(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
     scale: float | None = None, enable_gqa: bool = False,
@@ -98,7 +98,7 @@ def _nothing(like: Any, dtype: str = "int64") -> Any:
     return meta.zeros((), dtype, like.device)
 
 
-@into(ROWS)
+@row()
 def _scaled_dot_product_flash_attention(
     query: Any, key: Any, value: Any, dropout_p: float = 0.0, is_causal: bool = False, return_debug_mask: bool = False,
     *, scale: float | None = None,
@@ -109,7 +109,7 @@ def _scaled_dot_product_flash_attention(
     return y, lse, None, None, query.shape[-2], key.shape[-2], empty, empty, _nothing(query, query.dtype)
 
 
-@into(ROWS)
+@row()
 def _scaled_dot_product_flash_attention_backward(
     grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any,
     max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *,
@@ -118,7 +118,7 @@ def _scaled_dot_product_flash_attention_backward(
     return _gradients(grad_out, query, key, value, out, logsumexp, None, is_causal, scale, dropout_p)[:3]
 
 
-@into(ROWS)
+@row()
 def _scaled_dot_product_efficient_attention(
     query: Any, key: Any, value: Any, attn_bias: Any, compute_log_sumexp: bool, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None,
@@ -127,7 +127,7 @@ def _scaled_dot_product_efficient_attention(
     return y, lse, _nothing(query), _nothing(query)
 
 
-@into(ROWS)
+@row()
 def _scaled_dot_product_efficient_attention_backward(
     grad_out_: Any, query: Any, key: Any, value: Any, attn_bias: Any, out: Any, logsumexp: Any, philox_seed: Any,
     philox_offset: Any, dropout_p: float, grad_input_mask: Sequence[bool], is_causal: bool = False, *,
@@ -138,7 +138,7 @@ def _scaled_dot_product_efficient_attention_backward(
     return tuple(g if is_needed else None for g, is_needed in zip((*gradients, bias), grad_input_mask, strict=True))
 
 
-@into(ROWS)
+@row()
 def _scaled_dot_product_attention_math(
     query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
     dropout_mask: Any = None, *, scale: float | None = None, enable_gqa: bool = False,
@@ -153,7 +153,7 @@ def _scaled_dot_product_attention_math(
     return tuple(in_dtype(x, query.dtype) for x in (meta.matmul(weights, in_dtype(v, weights.dtype)), weights))
 
 
-@into(ROWS)
+@row()
 def _transformer_encoder_layer_fwd(
     src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any, proj_bias: Any,
     use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
@@ -184,7 +184,7 @@ def _transformer_encoder_layer_fwd(
     return x
 
 
-@into(ROWS)
+@row()
 def _safe_softmax(self: Any, dim: int, dtype: Any = None) -> Any:
     """softmax, 0 along lines whose elements are all -inf."""
     x = in_dtype(self, dtype)

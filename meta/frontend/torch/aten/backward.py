@@ -7,7 +7,7 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into, reduction_name
+from meta.frontend.torch.aten._row import reduction_name, row, rows
 
 
 def pullback(function: Callable[..., Any], xs: Sequence[Any], dy: Any) -> tuple[Any, ...]:
@@ -57,7 +57,7 @@ def _gradient_row(name: str) -> Callable[..., Any]:
     return backward
 
 
-ROWS: Rows = {
+rows({
     **{f"{name}_backward": _gradient_row(name) for name in (
         "binary_cross_entropy", "glu", "hardshrink", "huber_loss", "logit", "mish", "multi_margin_loss",
         "soft_margin_loss", "softplus", "softshrink",
@@ -81,10 +81,10 @@ ROWS: Rows = {
         meta.smooth_l1_loss_dx(self, target, grad_output, reduction_name(reduction), beta),
     "tanh_backward": lambda grad_output, output: meta.tanh_dx(output, grad_output),
     "threshold_backward": lambda grad_output, self, threshold: meta.threshold_dx(self, grad_output, threshold),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS, "nll_loss_backward", "nll_loss2d_backward")
+@row("nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_backward(
     grad_output: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
 ) -> Any:
@@ -95,7 +95,7 @@ def nll_loss_backward(
     return meta.nll_loss_dx(grad_output, target, weight, self.shape, kind, ignore_index)
 
 
-@into(ROWS)
+@row()
 def elu_backward(
     grad_output: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: Any
 ) -> Any:
@@ -105,7 +105,7 @@ def elu_backward(
     return meta.where(meta.greater(self_or_result, 0), grad_output * scale, grad_output * slope)
 
 
-@into(ROWS)
+@row()
 def embedding_dense_backward(
     grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
@@ -120,13 +120,13 @@ def embedding_dense_backward(
     return meta.embedding_dx(dy, indices, num_weights)
 
 
-@into(ROWS)
+@row()
 def _prelu_kernel_backward(grad_output: Any, self: Any, weight: Any) -> Any:
     positive = meta.greater(self, 0)
     return meta.where(positive, grad_output, grad_output * weight), meta.where(positive, 0, grad_output * self)
 
 
-@into(ROWS)
+@row()
 def rrelu_with_noise_backward(
     grad_output: Any, self: Any, noise: Any, lower: Any, upper: Any, training: bool, self_is_result: bool
 ) -> Any:
@@ -136,7 +136,7 @@ def rrelu_with_noise_backward(
     return meta.leaky_relu_dx(self, grad_output, (lower + upper) / 2)
 
 
-@into(ROWS)
+@row()
 def _ctc_loss_backward(
     grad: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, neg_log_likelihood: Any,
     log_alpha: Any, blank: int, zero_infinity: bool = False,

@@ -9,7 +9,7 @@ from typing import Any
 
 import meta
 from meta.dtype import accumulation_dtype, promote
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.backward import forward, pullback
 
@@ -77,7 +77,7 @@ _RESIZED = (
     "_upsample_bilinear2d_aa", "_upsample_bicubic2d_aa",
 )  # fmt: skip
 
-ROWS: Rows = {
+rows({
     **{f"{name}_backward": _view(name) for name in ("diagonal", "select", "slice")},
     **{f"{name}_backward": _resized(name) for name in _RESIZED},
     **{f"reflection_pad{rank}d_backward": _padding("reflect") for rank in (1, 2, 3)},
@@ -89,10 +89,10 @@ ROWS: Rows = {
     "max_pool3d_with_indices_backward": _at_indices(3),
     "_cdist_backward": lambda grad, x1, x2, p, cdist: pullback(lambda x: forward("cdist")(x, x2, p), (x1,), grad)[0],
     "_pdist_backward": lambda grad, self, p, pdist: pullback(lambda x: forward("pdist")(x, p), (self,), grad)[0],
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def unfold_backward(grad_in: Any, input_sizes: Any, dim: int, size: int, step: int) -> Any:
     """The sums of overlapping windows. ATen broadcasts windows that all rows share, as `istft` has them."""
     windows = [*input_sizes, size]
@@ -103,7 +103,7 @@ def unfold_backward(grad_in: Any, input_sizes: Any, dim: int, size: int, step: i
     return _moved("unfold", grad_in, input_sizes, dim, size, step)
 
 
-@into(ROWS)
+@row()
 def masked_scatter_backward(grad_output: Any, mask: Any, sizes: Any) -> Any:
     """The gradients at the places of the mask, in order, then zeros."""
     source = meta.zeros(tuple(sizes), grad_output.dtype, grad_output.device)
@@ -115,7 +115,7 @@ def _masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
     return tuple(g if is_needed else None for g, is_needed in zip(gradients, mask, strict=True))
 
 
-@into(ROWS)
+@row()
 def convolution_backward(
     grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
     transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
@@ -132,7 +132,7 @@ def _channels(x: Any) -> Any:
     return meta.sum(x, tuple(i for i in range(x.ndim) if i != 1))
 
 
-@into(ROWS)
+@row()
 def native_layer_norm_backward(
     grad_out: Any, input: Any, normalized_shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
     output_mask: Sequence[bool],
@@ -146,7 +146,7 @@ def native_layer_norm_backward(
     return _masked(meta.layer_norm_train_dxwb(grad_out, input, weight, mean, rstd, axes), output_mask)
 
 
-@into(ROWS)
+@row()
 def native_group_norm_backward(
     grad_out: Any, input: Any, mean: Any, rstd: Any, weight: Any, N: int, C: int, HxW: int, group: int,
     output_mask: Sequence[bool],
@@ -163,7 +163,7 @@ def native_group_norm_backward(
     return _masked(gradients, output_mask)
 
 
-@into(ROWS)
+@row()
 def native_batch_norm_backward(
     grad_out: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any, save_invstd: Any,
     train: bool, eps: float, output_mask: Sequence[bool],
@@ -183,7 +183,7 @@ def native_batch_norm_backward(
     return _masked((dx, in_dtype(dw, kind), in_dtype(db, kind)), output_mask)
 
 
-@into(ROWS)
+@row()
 def batch_norm_backward(
     grad_out: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any, save_var: Any,
     update: bool, eps: float, output_mask: Sequence[bool], reserve: Any,
@@ -192,7 +192,7 @@ def batch_norm_backward(
     return native_batch_norm_backward(grad_out, input, weight, *moments, update, eps, output_mask)
 
 
-@into(ROWS, "grid_sampler_2d_backward", "grid_sampler_3d_backward")
+@row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
 def grid_sampler_backward(
     grad_output: Any, input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool,
     output_mask: Sequence[bool],

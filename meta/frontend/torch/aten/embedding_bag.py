@@ -6,15 +6,14 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row
 from meta.frontend.torch.aten._values import in_dtype
 from meta.functional.embedding import bags_of, row_counts
 
-ROWS: Rows = {}
 _MODES: tuple[Any, ...] = ("sum", "mean", "max")
 
 
-@into(ROWS, "_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
+@row("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def _embedding_bag(
     weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
     per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int | None = -1,
@@ -56,7 +55,7 @@ def _largest_rows(weight: Any, indices: Any, bags: Any, out: Any, counts: Any) -
     return meta.take(meta.concatenate([indices, meta.zeros((1,), indices.dtype, weight.device)], 0), first, 0)
 
 
-@into(ROWS)
+@row()
 def _embedding_bag_backward(
     grad: Any, indices: Any, offsets: Any, offset2bag: Any, bag_size: Any, maximum_indices: Any, num_weights: Any,
     scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Any, padding_idx: int = -1,
@@ -69,7 +68,7 @@ def _embedding_bag_backward(
     )  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def _embedding_bag_dense_backward(
     grad: Any, indices: Any, offset2bag: Any, bag_size: Any, maximum_indices: Any, num_weights: Any,
     scale_grad_by_freq: bool, mode: int, per_sample_weights: Any, padding_idx: int = -1,
@@ -91,7 +90,7 @@ def _embedding_bag_dense_backward(
     return meta.embedding_dx(rows, indices, num_weights)
 
 
-@into(ROWS)
+@row()
 def _embedding_bag_per_sample_weights_backward(
     grad: Any, weight: Any, indices: Any, offsets: Any, offset2bag: Any, mode: int, padding_idx: int = -1
 ) -> Any:

@@ -7,11 +7,11 @@ from typing import Any
 import meta
 from meta.dtype import accumulation_dtype, real_dtype
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 from meta.frontend.torch.aten._values import in_dtype
 from meta.op.grad.support import adjoint
 
-ROWS: Rows = {
+rows({
     "cholesky": "linalg.cholesky", "det": "det", "inverse": "linalg.inv", "linalg_cholesky": "linalg.cholesky",
     "linalg_cholesky_ex": "cholesky_ex", "linalg_det": direct("det", A="x"), "linalg_inv": direct("linalg.inv", A="x"),
     "linalg_inv_ex": direct("inv_ex", A="x"), "linalg_lu": direct("linalg.lu", A="x"),
@@ -34,10 +34,10 @@ ROWS: Rows = {
     "linalg_pinv": lambda self, rcond=None, hermitian=False, *, atol=None, rtol=None:
         meta.linalg.pinv(self, atol, rtol if rcond is None else rcond, hermitian),
     "pinverse": lambda self, rcond=1e-15: meta.linalg.pinv(self, rtol=rcond),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS, "matrix_exp", "linalg_matrix_exp")
+@row("matrix_exp", "linalg_matrix_exp")
 def matrix_exp(self: Any) -> Any:
     wide = accumulation_dtype(self.dtype) if self.dtype in ("float16", "bfloat16") else self.dtype
     return in_dtype(meta.matrix_exp(in_dtype(self, wide)), self.dtype)
@@ -49,7 +49,7 @@ def _reads_upper(UPLO: str) -> bool:
     return UPLO.upper() == "U"
 
 
-@into(ROWS)
+@row()
 def _linalg_eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
     upper = _reads_upper(UPLO)
     if compute_v:
@@ -62,13 +62,13 @@ def _factors(x: Any) -> Any:
     return meta.lu_factor_ex(meta.stop_gradient(x))[:2]
 
 
-@into(ROWS)
+@row()
 def _linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
     solution, info = meta.linalg.solve_ex(A, B, left=left, check_errors=check_errors)
     return solution, *_factors(A), info
 
 
-@into(ROWS)
+@row()
 def linalg_householder_product(input: Any, tau: Any) -> Any:
     """The first columns of a product of reflections I - tau v v^H, whose vectors v are the columns below a diagonal of
     ones."""
@@ -86,13 +86,13 @@ def linalg_householder_product(input: Any, tau: Any) -> Any:
     return out
 
 
-@into(ROWS)
+@row()
 def linalg_svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     _require_no_driver("svd", driver)
     return meta.svd(A, full_matrices)
 
 
-@into(ROWS)
+@row()
 def _linalg_svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     if compute_uv:
         return linalg_svd(A, full_matrices, driver=driver)
@@ -100,7 +100,7 @@ def _linalg_svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *,
     return nothing, linalg_svdvals(A, driver=driver), nothing
 
 
-@into(ROWS)
+@row()
 def linalg_svdvals(A: Any, *, driver: str | None = None) -> Any:
     _require_no_driver("svdvals", driver)
     return meta.linalg.svdvals(A)
@@ -112,7 +112,7 @@ def _require_no_driver(name: str, driver: str | None) -> None:
         raise ArgumentError(name, f"driver is {driver!r}", "None, the default of the library")
 
 
-@into(ROWS)
+@row()
 def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
     if compute_uv:
         u, s, vh = meta.svd(self, not some)
@@ -122,7 +122,7 @@ def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
     return empty[0], meta.linalg.svdvals(self), empty[1]
 
 
-@into(ROWS)
+@row()
 def cholesky_inverse(self: Any, upper: bool = False) -> Any:
     factor = _with_whole_gradient(self, upper)
     return _solved(meta.eye(self.shape[-1], None, self.dtype, self.device), factor, upper)
@@ -142,7 +142,7 @@ def _solved(b: Any, factor: Any, upper: bool) -> Any:
     return meta.solve_ex(second, meta.solve_ex(first, b)[0])[0]
 
 
-@into(ROWS)
+@row()
 def triangular_solve(
     self: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Any, Any]:
@@ -153,7 +153,7 @@ def triangular_solve(
 _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
-@into(ROWS)
+@row()
 def linalg_lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """LAPACK's drivers return different parts: "gels" no rank, "gelsy" no residuals, and neither singular values."""
     driver_name = driver or "gelsy"

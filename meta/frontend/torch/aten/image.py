@@ -8,16 +8,18 @@ from typing import Any
 
 import meta
 from meta.errors import ArgumentError, NotSupportedError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 
-ROWS: Rows = {
-    "channel_shuffle": "channel_shuffle",
-    "native_channel_shuffle": "channel_shuffle",
-    "pixel_shuffle": direct("pixel_shuffle", upscale_factor="factor"),
-    "pixel_unshuffle": direct("pixel_unshuffle", downscale_factor="factor"),
-    "im2col": "im2col",
-    "col2im": "col2im",
-}
+rows(
+    {
+        "channel_shuffle": "channel_shuffle",
+        "native_channel_shuffle": "channel_shuffle",
+        "pixel_shuffle": direct("pixel_shuffle", upscale_factor="factor"),
+        "pixel_unshuffle": direct("pixel_unshuffle", downscale_factor="factor"),
+        "im2col": "im2col",
+        "col2im": "col2im",
+    }
+)
 
 
 def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Callable[..., Any]:
@@ -62,19 +64,19 @@ def _scales(scales: Sequence[Any], keywords: dict[str, Any]) -> tuple[Any, ...]:
 
 
 for _rank, _linear in enumerate(("linear", "bilinear", "trilinear"), 1):
-    into(ROWS, f"upsample_nearest{_rank}d")(_upsample("nearest"))
-    into(ROWS, f"_upsample_nearest_exact{_rank}d")(_upsample("nearest-exact"))
-    into(ROWS, f"upsample_{_linear}{_rank}d")(_upsample(_linear, aligns=True))
-into(ROWS, "upsample_bicubic2d")(_upsample("bicubic", aligns=True))
-into(ROWS, "_upsample_bilinear2d_aa")(_upsample("bilinear", aligns=True, antialias=True))
-into(ROWS, "_upsample_bicubic2d_aa")(_upsample("bicubic", aligns=True, antialias=True))
+    row(f"upsample_nearest{_rank}d")(_upsample("nearest"))
+    row(f"_upsample_nearest_exact{_rank}d")(_upsample("nearest-exact"))
+    row(f"upsample_{_linear}{_rank}d")(_upsample(_linear, aligns=True))
+row("upsample_bicubic2d")(_upsample("bicubic", aligns=True))
+row("_upsample_bilinear2d_aa")(_upsample("bilinear", aligns=True, antialias=True))
+row("_upsample_bicubic2d_aa")(_upsample("bicubic", aligns=True, antialias=True))
 
 
 _INTERPOLATION = ("bilinear", "nearest", "bicubic")
 _PADDING = ("zeros", "border", "reflection")
 
 
-@into(ROWS, "grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
+@row("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
 def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
     """The grid's coordinates are its last axis, unlike in `meta.grid_sample`."""
     if interpolation_mode not in range(3) or padding_mode not in range(3):
@@ -84,7 +86,7 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
     return meta.grid_sample(input, meta.moveaxis(grid, -1, 1), method, padding, align_corners)
 
 
-@into(ROWS)
+@row()
 def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
     """The places (n, *spatial, axes) that maps (n, axes, axes + 1) take a grid to, with coordinates from -1 to 1 at the
     centres of the outermost elements, or at their edges without `align_corners`; the last axis of the grid first."""

@@ -9,12 +9,12 @@ import meta
 from meta.dim import is_static
 from meta.dtype import is_complex, is_unsigned
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 from meta.frontend.torch.aten._values import bounds, in_dtype, position, scaled, sliced_places
 from meta.functional.embedding import rows_of
 
 _SRC = {"source": "src"}
-ROWS: Rows = {
+rows({
     "index_copy": direct("index_copy", **_SRC),
     "index_fill": "index_fill",
     "index_reduce": direct("index_reduce", reduce="reduction", **_SRC),
@@ -30,10 +30,10 @@ ROWS: Rows = {
     **dict.fromkeys(("nonzero", "argwhere"),
         lambda self: meta.argwhere(meta.not_equal(self, 0) if is_complex(self.dtype) else self)),
     "embedding_renorm": direct("embedding_renorm", self="weight"),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def scatter(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
     modes: dict[Any, Any] = {None: "update", "add": "sum", "multiply": "prod"}
     if reduce not in modes:
@@ -41,7 +41,7 @@ def scatter(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = No
     return meta.scatter(self, dim, index, value if src is None else src, modes[reduce])
 
 
-@into(ROWS)
+@row()
 def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     value, axis = in_dtype(src, self.dtype), position(dim, self.ndim)
     if is_static((self.shape[axis], index)):
@@ -50,7 +50,7 @@ def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
     return meta.index_copy(self, axis, place, meta.expand_dims(value, axis))
 
 
-@into(ROWS)
+@row()
 def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     value, axis = in_dtype(src, self.dtype), position(dim, self.ndim)
     size = self.shape[axis]
@@ -62,7 +62,7 @@ def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any
     return meta.index_copy(self, axis, sliced_places(first, last, step, self.device), value)
 
 
-@into(ROWS)
+@row()
 def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Any:
     """For a single tensor: the positions 0, 1, ..., each repeated so often."""
     if repeats is None:
@@ -70,7 +70,7 @@ def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *,
     return meta.repeat_interleave(self, repeats, dim)
 
 
-@into(ROWS)
+@row()
 def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
     """A 0-d tensor counts as a vector of one element if the other tensor is a vector; without indices the result is
     empty."""
@@ -82,7 +82,7 @@ def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any
     return meta.reshape(meta.gather(x, dim, where), index.shape)
 
 
-@into(ROWS)
+@row()
 def index_select(self: Any, dim: int, index: Any) -> Any:
     """A 0-d tensor is its own transpose."""
     x, where = (t if t.ndim else meta.reshape(t, (1,)) for t in (self, index))
@@ -90,7 +90,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
     return picked if self.ndim else meta.reshape(picked, ())
 
 
-@into(ROWS, "index_put", "_unsafe_index_put")
+@row("index_put", "_unsafe_index_put")
 def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
     """A mask of a program, whose number of true elements is unknown, chooses between the values and the old ones."""
     masks = [i for i in indices if i is not None and i.dtype == "bool"]
@@ -110,14 +110,14 @@ def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) ->
     return meta.where(wide, self + new if accumulate else new, self)
 
 
-@into(ROWS)
+@row()
 def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -> Any:
     if is_unsigned(source.dtype):
         return meta.index_add(self, dim, index, scaled(source, alpha))
     return meta.index_add(self, dim, index, source, alpha)
 
 
-@into(ROWS)
+@row()
 def embedding(
     weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Any:
@@ -126,7 +126,7 @@ def embedding(
     return rows_of(weight, indices, None if padding_idx < 0 else padding_idx, scale_grad_by_freq)
 
 
-@into(ROWS)
+@row()
 def one_hot(self: Any, num_classes: int = -1) -> Any:
     if self.dtype != "int64":
         raise ArgumentError("one_hot", f"x is {self.dtype}", "int64")

@@ -10,11 +10,11 @@ from meta.device import device as parse_device
 from meta.dim import SymDim
 from meta.dtype import canonical, is_complex, is_int
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
 from meta.functional.sequences import spaced
 
-ROWS: Rows = {
+rows({
     **dict.fromkeys(("zeros", "empty"),
         lambda size, *, dtype=None, device=None: meta.zeros(tuple(size), dtype or "float32", device or "cpu")),
     "ones": lambda size, *, dtype=None, device=None: meta.ones(tuple(size), dtype or "float32", device or "cpu"),
@@ -40,24 +40,24 @@ ROWS: Rows = {
     "eye": lambda n, m=None, *, dtype=None, device=None: meta.eye(n, m, dtype or "float32", device or "cpu"),
     "type_as": lambda self, other: _placed(in_dtype(self, other.dtype), other.device),
     "item": lambda self: self.item(),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Any:
     if dtype is not None and is_int(canonical(dtype)) and isinstance(s, int):
         return in_dtype(meta.full((), s, "int64", device or "cpu"), dtype)  # wraps around
     return meta.full((), s, dtype or "float32", device or "cpu")
 
 
-@into(ROWS)
+@row()
 def fill(self: Any, value: Any) -> Any:
     if is_tensor(value):
         return meta.broadcast_to(in_dtype(value, self.dtype), self.shape)
     return meta.full_like(self, value)
 
 
-@into(ROWS)
+@row()
 def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None) -> Any:
     first, last = (0, start) if end is None else (start, end)
     if not any(isinstance(x, SymDim) for x in (first, last, step)) and (last - first) * step < 0:
@@ -81,7 +81,7 @@ def _integer_range(first: Any, last: Any, step: Any, dtype: str, device: Any) ->
     return in_dtype(meta.arange(whole, whole + count * distance, distance, "int64", device), dtype)
 
 
-@into(ROWS)
+@row()
 def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None) -> Any:
     """For an integer dtype ATen also cuts off the fractions of the ends."""
     if dtype is not None and is_int(canonical(dtype)):
@@ -91,7 +91,7 @@ def linspace(start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any
     return meta.linspace(start, end, steps, dtype or "float32", device or "cpu")
 
 
-@into(ROWS)
+@row()
 def logspace(start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None) -> Any:
     """For an integer dtype ATen also cuts off the fractions of the ends if there are several elements."""
     if steps != 1 and dtype is not None and is_int(canonical(dtype)):
@@ -128,7 +128,7 @@ def _spaced(name: str, start: Any, end: Any, steps: int, device: Any) -> Any:
     return meta.complex(real, imaginary)
 
 
-@into(ROWS, "to", "_to_copy")
+@row("to", "_to_copy")
 def to(self: Any, dtype: Any = None, device: Any = None, copy: bool = False, other: Any = None) -> Any:
     """`dtype` may be a device, or a tensor whose dtype and device are meant, as in ATen's overloads."""
     if is_tensor(dtype):

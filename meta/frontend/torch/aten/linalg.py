@@ -7,10 +7,10 @@ from typing import Any
 import meta
 from meta.dtype import is_inexact, promote
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 from meta.frontend.torch.aten._values import axes, in_dtype
 
-ROWS: Rows = {
+rows({
     "addmm": direct("addmm", mat1="x1", mat2="x2"), "addr": direct("addr", vec1="x1", vec2="x2"),
     "bmm": direct("bmm", self="x1", mat2="x2"),
     "chain_matmul": direct("linalg.multi_dot", matrices="xs"),
@@ -39,7 +39,7 @@ ROWS: Rows = {
     "frobenius_norm": lambda self, dim, keepdim=False: meta.linalg.vector_norm(self, 2, axes(dim), keepdim),
     "nuclear_norm": lambda self, dim=(-2, -1), keepdim=False: meta.linalg.matrix_norm(self, "nuc", dim, keepdim),
     **dict.fromkeys(("cdist", "_cdist_forward"), lambda x1, x2, p=2, compute_mode=None: meta.cdist(x1, x2, p)),
-}  # fmt: skip
+})  # fmt: skip
 
 
 def _factors(x: Any, *factors: Any) -> tuple[Any, ...]:
@@ -47,26 +47,26 @@ def _factors(x: Any, *factors: Any) -> tuple[Any, ...]:
     return factors if is_inexact(x.dtype) else tuple(int(factor) for factor in factors)
 
 
-@into(ROWS)
+@row()
 def cross(self: Any, other: Any, dim: int | None = None) -> Any:
     """Without `dim` along the first axis of size 3."""
     axis = next((i for i, size in enumerate(self.shape) if size == 3), -1) if dim is None else dim
     return meta.cross(self, other, axis)
 
 
-@into(ROWS)
+@row()
 def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
     powers = meta.linalg.vander(x, N)
     return powers if increasing else meta.flip(powers, (-1,))
 
 
-@into(ROWS)
+@row()
 def cov(self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
     dtype = self.dtype if aweights is None else promote(self.dtype, aweights.dtype)
     return meta.cov(in_dtype(self, dtype), correction, fweights, aweights)
 
 
-@into(ROWS)
+@row()
 def norm(self: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     """A number is the order of a vector norm, of all elements along the axes; the names are the same as in
     torch.norm."""
@@ -75,7 +75,7 @@ def norm(self: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype
     return meta.linalg.vector_norm(self, 2 if p in (None, "fro") else p, axes(dim), keepdim, dtype)
 
 
-@into(ROWS)
+@row()
 def linalg_matrix_rank(
     self: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
 ) -> Any:
@@ -118,7 +118,7 @@ def sums_by_group(x: Any, w: Any, ends: Any) -> Any:
 _BY_RANKS = {(2, 3): rows_by_group, (3, 2): columns_by_group, (2, 2): sums_by_group}
 
 
-@into(ROWS)
+@row()
 def _grouped_mm(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
     """`torch.nn.functional.grouped_mm`: of two stacks, the products of their matrices; else `offs` has the ends of the
     groups of rows, of columns, or of the axis that is summed."""

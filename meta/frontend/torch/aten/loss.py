@@ -7,11 +7,11 @@ from typing import Any
 import meta
 from meta.dtype import is_complex, is_float
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into, reduction_name, same
+from meta.frontend.torch.aten._row import direct, reduction_name, row, rows, same
 
 _PAIRED = {"input1": "x1", "input2": "x2"}
 
-ROWS: Rows = {
+rows({
     **same(
         "binary_cross_entropy", "binary_cross_entropy_with_logits", "hinge_embedding_loss", "huber_loss", "kl_div",
         "mse_loss", "multi_margin_loss", "multilabel_margin_loss", "nll_loss", "poisson_nll_loss", "soft_margin_loss",
@@ -21,10 +21,10 @@ ROWS: Rows = {
     "ctc_loss": direct("ctc_loss", log_probs="x", targets="target"),
     "margin_ranking_loss": direct("margin_ranking_loss", **_PAIRED), "nll_loss2d": "nll_loss",
     "nll_loss_nd": "nll_loss",
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def l1_loss(self: Any, target: Any, reduction: int = 1) -> Any:
     if is_complex(self.dtype) or is_complex(target.dtype):
         distance = meta.abs(self - target)
@@ -32,14 +32,14 @@ def l1_loss(self: Any, target: Any, reduction: int = 1) -> Any:
     return meta.l1_loss(self, target, reduction_name(reduction))
 
 
-@into(ROWS)
+@row()
 def smooth_l1_loss(self: Any, target: Any, reduction: int = 1, beta: float = 1.0) -> Any:
     if beta < 0:
         raise ArgumentError("smooth_l1_loss", f"beta is {beta}", "0 or more")
     return meta.smooth_l1_loss(self, target, reduction_name(reduction), beta)
 
 
-@into(ROWS)
+@row()
 def cross_entropy_loss(
     self: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100,
     label_smoothing: float = 0.0,
@@ -49,7 +49,7 @@ def cross_entropy_loss(
     return meta.cross_entropy(self, target, weight, reduction_name(reduction), ignore_index, label_smoothing)
 
 
-@into(ROWS, "nll_loss_forward", "nll_loss2d_forward")
+@row("nll_loss_forward", "nll_loss2d_forward")
 def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
     """The loss, and the sum of the weights of all targets that count: 0 without a reduction."""
     out = meta.nll_loss(self, target, weight, reduction_name(reduction), ignore_index)
@@ -61,7 +61,7 @@ def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore
     return out, meta.sum(meta.where(counts, meta.take(weight, meta.where(counts, target, 0), 0), 0))
 
 
-@into(ROWS)
+@row()
 def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
     """The loss, and which classes are targets: those before the first negative one."""
     listed = meta.cumprod(meta.cast(meta.greater_equal(target, 0), self.dtype), -1)

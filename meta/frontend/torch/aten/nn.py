@@ -8,14 +8,14 @@ from typing import Any
 import meta
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 from meta.frontend.torch.aten._values import per_axis
 
-ROWS: Rows = {
+rows({
     "bilinear": direct("bilinear", input1="x1", input2="x2", weight="w"),
     "cosine_similarity": "cosine_similarity", "pairwise_distance": "pairwise_distance",
     "constant_pad_nd": lambda self, pad, value=0: _padded(self, pad, "constant", value),
-}  # fmt: skip
+})  # fmt: skip
 
 
 def _of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -112,11 +112,11 @@ def _check_extra(extra: tuple[int, ...], stride: tuple[int, ...], dilation: tupl
 
 for _rank, _names in enumerate((("conv1d", "conv_transpose1d"), ("conv2d", "conv_transpose2d"),
                                 ("conv3d", "conv_transpose3d")), 1):  # fmt: skip
-    into(ROWS, _names[0])(_convolution(_rank))
-    into(ROWS, _names[1])(_transposed(_rank))
+    row(_names[0])(_convolution(_rank))
+    row(_names[1])(_transposed(_rank))
 
 
-@into(ROWS)
+@row()
 def convolution(
     input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
     output_padding: Any, groups: int,
@@ -127,7 +127,7 @@ def convolution(
     return _convolution(rank)(input, weight, bias, stride, padding, dilation, groups)
 
 
-@into(ROWS)
+@row()
 def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     if weight.ndim == 2 and not is_complex(input.dtype) and not is_complex(weight.dtype):
         return meta.dense(input, weight, bias)
@@ -135,7 +135,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
     return out if bias is None else out + bias
 
 
-@into(ROWS)
+@row()
 def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
@@ -151,8 +151,8 @@ def _bordered(mode: str) -> Callable[..., Any]:
 
 
 for _rank in (1, 2, 3):
-    into(ROWS, f"reflection_pad{_rank}d")(_bordered("reflect"))
-    into(ROWS, f"replication_pad{_rank}d")(_bordered("edge"))
+    row(f"reflection_pad{_rank}d")(_bordered("reflect"))
+    row(f"replication_pad{_rank}d")(_bordered("edge"))
 
 
 def _padded(x: Any, pad: Sequence[int], mode: Any, value: Any) -> Any:

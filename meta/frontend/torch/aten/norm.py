@@ -8,9 +8,9 @@ from typing import Any
 import meta
 from meta.dtype import accumulation_dtype, is_complex, real_dtype
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row, rows
 
-ROWS: Rows = {
+rows({
     "layer_norm": lambda input, normalized_shape, weight=None, bias=None, eps=1e-5, cudnn_enable=True:
         meta.layer_norm(input, weight, bias, _last(input, normalized_shape), eps),
     "group_norm": lambda input, num_groups, weight=None, bias=None, eps=1e-5, cudnn_enabled=True:
@@ -21,7 +21,7 @@ ROWS: Rows = {
     "_batch_norm_no_update": lambda input, *moments, **settings:
         (*_native_batch_norm_legit_no_training(input, *moments, **settings), _reserve(input)),
     "_weight_norm": lambda v, g, dim=0: _weight_norm_interface(v, g, dim)[0],
-}  # fmt: skip
+})  # fmt: skip
 
 
 def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
@@ -32,7 +32,7 @@ def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
     return tuple(range(-len(shape), 0))
 
 
-@into(ROWS)
+@row()
 def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
     """For complex numbers ATen takes the mean of their squares, which are complex."""
     axes = _last(input, normalized_shape)
@@ -55,7 +55,7 @@ def _trained(x: Any, weight: Any, bias: Any, mean: Any, var: Any, momentum: floa
     return out, *(meta.cast(_detached(statistic), saved) for statistic in batch), new_mean, new_var
 
 
-@into(ROWS)
+@row()
 def batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float,
     eps: float, cudnn_enabled: bool = False,
@@ -68,7 +68,7 @@ def batch_norm(
     return native_batch_norm(input, weight, bias, running_mean, running_var, training, momentum, eps)[0]
 
 
-@into(ROWS)
+@row()
 def instance_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, use_input_stats: bool, momentum: float,
     eps: float, cudnn_enabled: bool = False,
@@ -94,7 +94,7 @@ def _statistics(x: Any, *parameters: Any) -> str:
     return accumulation_dtype(x.dtype) if is_mixed else x.dtype
 
 
-@into(ROWS)
+@row()
 def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
     """The result, and mean and reciprocal deviation of each row, which have no gradient."""
     kind, axes = _statistics(input, weight, bias), _last(input, normalized_shape)
@@ -102,7 +102,7 @@ def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, 
     return y, *(meta.cast(_detached(statistic), kind) for statistic in statistics)
 
 
-@into(ROWS)
+@row()
 def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> Any:
     """The result, and mean and reciprocal deviation of each group."""
     wide = meta.cast(input, accumulation_dtype(input.dtype))
@@ -113,7 +113,7 @@ def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: i
     return out, meta.cast(mean, kind), meta.cast(deviation, kind)
 
 
-@into(ROWS, "native_batch_norm", "_native_batch_norm_legit")
+@row("native_batch_norm", "_native_batch_norm_legit")
 def native_batch_norm(
     input: Any, weight: Any, bias: Any, running_mean: Any = None, running_var: Any = None, training: Any = True,
     momentum: Any = 0.1, eps: Any = 1e-5,
@@ -131,7 +131,7 @@ def native_batch_norm(
     return tuple(out)
 
 
-@into(ROWS)
+@row()
 def _native_batch_norm_legit_no_training(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
@@ -140,7 +140,7 @@ def _native_batch_norm_legit_no_training(
     return out, nothing, nothing
 
 
-@into(ROWS)
+@row()
 def _native_batch_norm_legit_functional(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, training: bool, momentum: float, eps: float
 ) -> Any:
@@ -151,7 +151,7 @@ def _native_batch_norm_legit_functional(
     return _trained(input, weight, bias, meta.copy(running_mean), meta.copy(running_var), momentum, eps)
 
 
-@into(ROWS)
+@row()
 def _batch_norm_with_update_functional(
     input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
 ) -> Any:
@@ -170,7 +170,7 @@ def _other_axes(x: Any, dim: int) -> tuple[int, ...]:
     return tuple(i for i in range(x.ndim) if i != dim % x.ndim)
 
 
-@into(ROWS)
+@row()
 def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
     """v with slices of the norms g along an axis, and the norms that v has (T. Salimans, D. Kingma, "Weight
     Normalization", 2016)."""
@@ -180,7 +180,7 @@ def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
     return meta.cast(meta.cast(v, wide) * (slices / norm), v.dtype), meta.reshape(norm, g.shape)
 
 
-@into(ROWS)
+@row()
 def _weight_norm_interface_backward(grad_w: Any, saved_v: Any, saved_g: Any, saved_norms: Any, dim: int) -> Any:
     """The gradients of v and g."""
     wide = saved_norms.dtype

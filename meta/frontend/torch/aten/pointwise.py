@@ -9,10 +9,10 @@ import meta
 from meta.dim import SymDim
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into, same
+from meta.frontend.torch.aten._row import direct, row, rows, same
 from meta.frontend.torch.aten._values import is_tensor, scaled_sum
 
-ROWS: Rows = {
+rows({
     **same(
         "abs", "acos", "acosh", "allclose", "asin", "asinh", "atan", "atan2", "atanh", "bitwise_and", "bitwise_not",
         "bitwise_or", "bitwise_xor", "ceil", "copysign", "cos", "cosh", "deg2rad", "digamma", "erf", "erfc", "erfinv",
@@ -48,10 +48,10 @@ ROWS: Rows = {
     # Overloads put the order first or, as a method, last.
     **dict.fromkeys(("polygamma", "special_polygamma"),
         lambda n, self: meta.polygamma(n, self) if isinstance(n, int) else meta.polygamma(self, n)),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS, "div", "divide")
+@row("div", "divide")
 def div(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     functions = {None: meta.divide, "trunc": meta.trunc_divide, "floor": meta.floor_divide}
     if rounding_mode not in functions:
@@ -59,7 +59,7 @@ def div(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
     return functions[rounding_mode](self, other)
 
 
-@into(ROWS, "clamp", "clip")
+@row("clamp", "clip")
 def clamp(self: Any, min: Any = None, max: Any = None) -> Any:
     """NaN where a bound is NaN, and `max` where `min` exceeds it."""
     if min is None and max is None:
@@ -71,14 +71,14 @@ def clamp(self: Any, min: Any = None, max: Any = None) -> Any:
     return out if max is None else meta.minimum(out, max)
 
 
-@into(ROWS)
+@row()
 def where(condition: Any, self: Any = None, other: Any = None) -> Any:
     if self is None and other is None:
         return meta.nonzero(condition)
     return meta.where(condition, self, other)
 
 
-@into(ROWS, "sinc", "special_sinc")
+@row("sinc", "special_sinc")
 def sinc(self: Any) -> Any:
     if not is_complex(self.dtype):
         return meta.sinc(self)
@@ -87,7 +87,7 @@ def sinc(self: Any) -> Any:
     return meta.where(at_zero, 1.0, meta.sin(angle) / meta.where(at_zero, 1.0, angle))
 
 
-@into(ROWS)
+@row()
 def logaddexp(self: Any, other: Any) -> Any:
     """The complex number with the larger real part is taken out, so that no exponential overflows."""
     if not is_complex(self.dtype) and not is_complex(other.dtype):
@@ -100,14 +100,14 @@ def logaddexp(self: Any, other: Any) -> Any:
     return larger + meta.log1p(meta.exp(difference))
 
 
-@into(ROWS)
+@row()
 def heaviside(self: Any, values: Any) -> Any:
     if self.dtype != values.dtype:
         raise ArgumentError("heaviside", f"self is {self.dtype}, values is {values.dtype}", "one dtype for both")
     return meta.heaviside(self, values)
 
 
-@into(ROWS)
+@row()
 def lerp(self: Any, end: Any, weight: Any) -> Any:
     others = [end.dtype, *([weight.dtype] if is_tensor(weight) else [])]
     if any(dtype != self.dtype for dtype in others):

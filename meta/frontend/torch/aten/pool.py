@@ -8,10 +8,8 @@ from typing import Any
 import meta
 from meta.dtype import is_int
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row
 from meta.frontend.torch.aten._values import per_axis
-
-ROWS: Rows = {}
 
 
 def _batched(rank: int, function: Callable[[Any], Any], x: Any) -> Any:
@@ -94,16 +92,16 @@ def _adaptive(rank: int, largest: bool) -> Callable[..., Any]:
 
 
 for _rank in (1, 2, 3):
-    into(ROWS, f"avg_pool{_rank}d")(_average(_rank))
-    into(ROWS, f"max_pool{_rank}d")(_maximum(_rank, indices=False))
-    into(ROWS, f"max_pool{_rank}d_with_indices")(_maximum(_rank, indices=True))
-    into(ROWS, f"adaptive_avg_pool{_rank}d")(_adaptive(_rank, largest=False))
-    into(ROWS, f"adaptive_max_pool{_rank}d")(_adaptive(_rank, largest=True))
-for _rank in (2, 3):
-    ROWS[f"_adaptive_avg_pool{_rank}d"] = ROWS[f"adaptive_avg_pool{_rank}d"]
+    row(f"avg_pool{_rank}d")(_average(_rank))
+    row(f"max_pool{_rank}d")(_maximum(_rank, indices=False))
+    row(f"max_pool{_rank}d_with_indices")(_maximum(_rank, indices=True))
+    row(f"adaptive_avg_pool{_rank}d", *(f"_adaptive_avg_pool{r}d" for r in (2, 3) if r == _rank))(
+        _adaptive(_rank, largest=False)
+    )
+    row(f"adaptive_max_pool{_rank}d")(_adaptive(_rank, largest=True))
 
 
-@into(ROWS)
+@row()
 def max_pool2d_with_indices_backward(
     grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
     indices: Any,
@@ -137,5 +135,5 @@ def _fractional(rank: int) -> Callable[..., Any]:
 
 
 for _rank in (2, 3):
-    into(ROWS, f"max_unpool{_rank}d")(_unpool(_rank))
-    into(ROWS, f"fractional_max_pool{_rank}d")(_fractional(_rank))
+    row(f"max_unpool{_rank}d")(_unpool(_rank))
+    row(f"fractional_max_pool{_rank}d")(_fractional(_rank))

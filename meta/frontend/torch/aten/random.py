@@ -9,10 +9,10 @@ from typing import Any
 import meta
 from meta.dtype import canonical, int_range, is_complex, is_float, real_dtype, significand_bits
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
 
-ROWS: Rows = {
+rows({
     "rand": lambda size, *, dtype=None, device=None:
         _uniform(size, 0.0, 1.0, canonical(dtype or "float32"), device or "cpu"),
     "rand_like": lambda self, *, dtype=None, device=None:
@@ -37,7 +37,7 @@ ROWS: Rows = {
         in_dtype(meta.argsort(meta.random.uniform((n,), dtype="float64", device=device or "cpu")), dtype or "int64"),
     "native_dropout_backward": lambda grad_output, mask, scale:
         meta.multiply(grad_output, meta.multiply(meta.cast(mask, grad_output.dtype), scale)),
-}  # fmt: skip
+})  # fmt: skip
 
 
 def _uniform(shape: Sequence[Any], low: float, high: float, dtype: Any, device: Any) -> Any:
@@ -56,7 +56,7 @@ def _drawn(draw: Any, shape: Sequence[Any], first: float, second: float, dtype: 
     return meta.view_as_complex(draw((*shape, 2), first, second, real_dtype(dtype), device))
 
 
-@into(ROWS)
+@row()
 def randint(low: Any, high: Any, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     """`randint(high, size)` starts at 0."""
     first, last, shape = (0, low, high) if size is None else (low, high, size)
@@ -64,13 +64,13 @@ def randint(low: Any, high: Any, size: Any = None, *, dtype: Any = None, device:
     return meta.cast(drawn, dtype) if dtype else drawn
 
 
-@into(ROWS)
+@row()
 def randint_like(self: Any, low: Any, high: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     first, last = (0, low) if high is None else (low, high)
     return randint(first, last, self.shape, dtype=dtype or self.dtype, device=device or self.device)
 
 
-@into(ROWS)
+@row()
 def random(self: Any, *ends: Any, **named: Any) -> Any:
     """Integers, as elements of the dtype of `self`. ends: `to`, or `from` and `to`, which is not included; without
     `to`, up to the largest integer, or the largest up to which a floating dtype has all integers."""
@@ -82,14 +82,14 @@ def random(self: Any, *ends: Any, **named: Any) -> Any:
     return meta.cast(drawn, self.dtype)
 
 
-@into(ROWS)
+@row()
 def cauchy(self: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
     if sigma <= 0:
         raise ArgumentError("cauchy", f"sigma is {sigma}", "a positive number")
     return meta.tan((_uniform(self.shape, 0.0, 1.0, self.dtype, self.device) - 0.5) * math.pi) * sigma + median
 
 
-@into(ROWS)
+@row()
 def geometric(self: Any, p: float) -> Any:
     """The number of trials up to the first success: logarithms of uniform numbers, rounded up."""
     if not 0 < p < 1:
@@ -98,14 +98,14 @@ def geometric(self: Any, p: float) -> Any:
     return in_dtype(meta.maximum(meta.ceil(meta.log1p(-drawn) / math.log1p(-p)), 1.0), self.dtype)
 
 
-@into(ROWS)
+@row()
 def log_normal(self: Any, mean: float = 1.0, std: float = 2.0) -> Any:
     if std <= 0:
         raise ArgumentError("log_normal", f"std is {std}", "a positive number")
     return meta.exp(meta.random.normal(self.shape, mean, std, self.dtype, self.device))
 
 
-@into(ROWS)
+@row()
 def rrelu_with_noise_functional(
     self: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Any:
@@ -117,7 +117,7 @@ def rrelu_with_noise_functional(
     return self * slopes, slopes
 
 
-@into(ROWS)
+@row()
 def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, device: Any = None) -> Any:
     """Normal numbers from two numbers and a size; or from tensors, whose elements are means and deviations."""
     if size is not None:
@@ -129,14 +129,14 @@ def normal(mean: Any, std: Any = 1.0, size: Any = None, *, dtype: Any = None, de
     return _normal(shape, 0.0, 1.0, like.dtype, like.device) * std + mean
 
 
-@into(ROWS, "_sample_dirichlet")
+@row("_sample_dirichlet")
 def sample_dirichlet(self: Any) -> Any:
     """Numbers of gamma distributions, divided by their sum."""
     drawn = meta.random.standard_gamma(self)
     return drawn / meta.sum(drawn, -1, True)
 
 
-@into(ROWS)
+@row()
 def dropout(input: Any, p: float, train: bool) -> Any:
     if not train or p == 0 or not input.size:
         return input if 0 <= p <= 1 else meta.dropout(input, meta.random.next_key(input.device), p)[0]
@@ -145,7 +145,7 @@ def dropout(input: Any, p: float, train: bool) -> Any:
     return meta.dropout(input, meta.random.next_key(input.device), p)[0]
 
 
-@into(ROWS)
+@row()
 def native_dropout(input: Any, p: float, train: bool | None) -> Any:
     if train is False:
         return input, meta.ones_like(input, "bool")
@@ -154,7 +154,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
 
 
 def _channels(name: str) -> None:
-    @into(ROWS, name)
+    @row(name)
     def dropout(input: Any, p: float, train: bool) -> Any:
         if not 0 <= p <= 1:
             raise ArgumentError(name, f"p is {p}", "a probability from 0 to 1")

@@ -7,11 +7,11 @@ from typing import Any
 
 import meta
 from meta.errors import NotSupportedError
-from meta.frontend.torch.aten._row import Rows
+from meta.frontend.torch.aten._row import rows
 from meta.frontend.torch.aten.backward import forward
 from meta.nn.recurrent import Step, gru_step, lstm_step, recurrent_layers, relu_step, tanh_step
 
-ROWS: Rows = {
+rows({
     # The hidden states, and the last hidden and cell states.
     "lstm": lambda input, hx, params, *rest: _layers(lstm_step, input, hx, params, *rest),
     "gru": lambda input, hx, params, *rest: _layers(gru_step, input, (hx,), params, *rest),
@@ -22,7 +22,7 @@ ROWS: Rows = {
     "gru_cell": lambda input, hx, *weights, **biases: _step(gru_step, input, (hx,), *weights, **biases)[0],
     "rnn_tanh_cell": lambda input, hx, *weights, **biases: _step(tanh_step, input, (hx,), *weights, **biases)[0],
     "rnn_relu_cell": lambda input, hx, *weights, **biases: _step(relu_step, input, (hx,), *weights, **biases)[0],
-}  # fmt: skip
+}, whole=False)  # fmt: skip
 
 
 def _layers(

@@ -10,7 +10,7 @@ import meta
 from meta.dim import is_static, product
 from meta.dtype import is_complex, is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into, same
+from meta.frontend.torch.aten._row import row, rows, same
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
 from meta.frontend.torch.aten.pointwise import logaddexp
 from meta.frontend.torch.aten.shape import meta_slice
@@ -37,7 +37,7 @@ def _extremum(pairwise: Any, reduced: Any, with_indices: Any) -> Callable[..., A
     return run
 
 
-ROWS: Rows = {
+rows({
     **same("aminmax", "argmax", "argmin", "cummax", "cummin", "cumulative_trapezoid", "trapezoid"),
     "_is_all_true": "all", "_is_any_true": "any", "trapz": "trapezoid",
     "sum": lambda self, dim=None, keepdim=False, *, dtype=None:
@@ -62,17 +62,17 @@ ROWS: Rows = {
         (std(self, dim, unbiased, keepdim, correction=correction), _mean(self, dim, keepdim)),
     "gradient": lambda self, *, spacing=None, dim=None, edge_order=1:
         meta.gradient(self, 1 if spacing is None else spacing, dim, edge_order),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Any:
     if not is_inexact(dtype or self.dtype):
         raise ArgumentError("mean", f"x is {self.dtype}, dtype {dtype}", "a floating or complex dtype", "pass dtype")
     return meta.mean(in_dtype(self, dtype), axes(dim), keepdim)
 
 
-@into(ROWS, "logsumexp", "special_logsumexp")
+@row("logsumexp", "special_logsumexp")
 def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
     if not is_complex(self.dtype):
         return meta.logsumexp(self, axes(dim), keepdim)
@@ -81,7 +81,7 @@ def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
     return out if keepdim else meta.sum(out, axes(dim))  # of single elements
 
 
-@into(ROWS)
+@row()
 def logcumsumexp(self: Any, dim: int) -> Any:
     if not is_complex(self.dtype):
         return meta.logcumsumexp(self, dim)
@@ -121,7 +121,7 @@ def _largest_real(x: Any, axes: Any) -> Any:
     return meta.where(meta.isfinite(largest), largest, 0.0)
 
 
-@into(ROWS)
+@row()
 def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
     axis, lost = _spread(dim, unbiased, correction)
     if isinstance(lost, int):
@@ -132,7 +132,7 @@ def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False,
     return meta.multiply(meta.var(self, axis, 0, keepdim), count / rest if rest > 0 else float("inf"))
 
 
-@into(ROWS)
+@row()
 def std(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
     axis, lost = _spread(dim, unbiased, correction)
     if isinstance(lost, int):
@@ -156,7 +156,7 @@ def _mean(x: Any, dim: Any, keepdim: bool) -> Any:
     return meta.mean(x, None if isinstance(dim, bool) else axes(dim), keepdim)
 
 
-@into(ROWS)
+@row()
 def diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
     axis = position(dim, self.ndim)
     parts = [x for x in (prepend, self, append) if x is not None]

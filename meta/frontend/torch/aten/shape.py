@@ -9,12 +9,12 @@ import meta
 from meta.dim import is_static
 from meta.dtype import is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into, same
+from meta.frontend.torch.aten._row import direct, row, rows, same
 from meta.frontend.torch.aten._values import bounds, in_dtype, is_tensor, position, sliced_places
 
 _SECTIONS = dict.fromkeys(("indices", "sections", "tensor_indices_or_sections"), "indices_or_sections")
 
-ROWS: Rows = {
+rows({
     **same(
         "atleast_1d", "atleast_2d", "atleast_3d", "broadcast_to", "chunk", "column_stack", "diagflat", "dstack",
         "expand", "expand_as", "flatten", "flip", "fliplr", "flipud", "hstack", "moveaxis", "narrow", "ravel",
@@ -45,10 +45,10 @@ ROWS: Rows = {
     "block_diag": lambda tensors: meta.block_diag(*tensors),
     "cartesian_prod": lambda tensors: meta.cartesian_prod(*tensors),
     "meshgrid": lambda tensors, **indexing: meta.meshgrid(*tensors, **indexing),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
     """Sums of integers and booleans are int64; without a sum the dtype stays."""
     if tuple(size) == tuple(self.shape) and self.ndim:
@@ -56,21 +56,21 @@ def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
     return meta.sum_to_size(self if is_inexact(self.dtype) else in_dtype(self, "int64"), size)
 
 
-@into(ROWS, "t", "t_copy")
+@row("t", "t_copy")
 def t(self: Any) -> Any:
     if self.ndim > 2:
         raise ArgumentError("t", f"x has {self.ndim} axes", "at most 2", "use permute")
     return meta.transpose(self)
 
 
-@into(ROWS, "mT")
+@row("mT")
 def matrix_transpose(self: Any) -> Any:
     if self.ndim < 2:
         raise ArgumentError("mT", f"x has {self.ndim} axes", "at least 2")
     return meta.swap_axis(self, -1, -2)
 
 
-@into(ROWS, "squeeze", "squeeze_copy")
+@row("squeeze", "squeeze_copy")
 def squeeze(self: Any, dim: Any = None) -> Any:
     """Axes of other sizes than 1 stay."""
     if dim is None:
@@ -82,7 +82,7 @@ def squeeze(self: Any, dim: Any = None) -> Any:
     return meta.squeeze(self, ones) if ones else meta.copy(self)
 
 
-@into(ROWS, "cat", "concatenate")
+@row("cat", "concatenate")
 def cat(tensors: Sequence[Any], dim: int = 0) -> Any:
     """Empty tensors of one axis are left out; dtypes are promoted."""
     for x in tensors:
@@ -104,7 +104,7 @@ def _promoted(tensors: Sequence[Any]) -> str | None:
     return dtype
 
 
-@into(ROWS, "split", "split_copy", "unsafe_split")
+@row("split", "split_copy", "unsafe_split")
 def split(self: Any, split_size: Any, dim: int = 0) -> Any:
     if isinstance(split_size, (list, tuple)):
         return meta.split_with_sizes(self, split_size, dim)
@@ -125,7 +125,7 @@ def _cut(x: Any, places: Sequence[int], axis: int) -> tuple[Any, ...]:
     return tuple(meta.split(x, list(places), axis)) if len(places) else (meta.copy(x),)
 
 
-@into(ROWS, "slice", "slice_copy")
+@row("slice", "slice_copy")
 def meta_slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
     if self.ndim == 0 or step < 1:
         raise ArgumentError("slice", f"step {step} on {self.ndim} axes", "a positive step and at least one axis")
@@ -140,7 +140,7 @@ def meta_slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step
     return meta.take(self, sliced_places(first, last, step, self.device), axis)
 
 
-@into(ROWS, "select", "select_copy")
+@row("select", "select_copy")
 def select(self: Any, dim: int, index: Any) -> Any:
     if self.ndim == 0:
         raise ArgumentError("select", "x is 0-d", "at least one axis")
@@ -152,14 +152,14 @@ def select(self: Any, dim: int, index: Any) -> Any:
     return meta.take(self, meta.full((), first, "int64", self.device), axis)
 
 
-@into(ROWS)
+@row()
 def roll(self: Any, shifts: Any, dims: Any = ()) -> Any:
     if dims == () or dims == []:
         return meta.reshape(meta.roll(meta.reshape(self, (-1,)), shifts, 0), self.shape)
     return meta.roll(self, shifts, dims)
 
 
-@into(ROWS)
+@row()
 def repeat(self: Any, repeats: Sequence[int]) -> Any:
     if len(repeats) < self.ndim:
         raise ArgumentError("repeat", f"{len(repeats)} repeats for {self.ndim} axes", "one for each axis")
@@ -172,7 +172,7 @@ def _same(x: Any, *dims: int) -> Any:
     return meta.copy(x)
 
 
-@into(ROWS)
+@row()
 def pad_sequence(
     sequences: Sequence[Any], batch_first: bool = False, padding_value: float = 0.0, padding_side: str = "right"
 ) -> Any:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 import meta
-from meta.frontend.torch.aten._row import Rows, into, same
+from meta.frontend.torch.aten._row import row, rows, same
 
-ROWS: Rows = {
+rows({
     **same("bincount", "histc", "kthvalue", "median", "mode", "nanmedian", "nanquantile", "quantile"),
     "argsort": lambda self, dim=-1, descending=False, *, stable=None: meta.argsort(self, dim, descending),
     "msort": lambda self: meta.sort(self, 0),
@@ -21,16 +21,16 @@ ROWS: Rows = {
     "_unique2": lambda self, sorted=True, return_inverse=False, return_counts=False: unique_dim(self, None),
     "unique_dim_consecutive": lambda self, dim, return_inverse=False, return_counts=False:
         meta.unique_consecutive(self, dim),
-}  # fmt: skip
+})  # fmt: skip
 
 
-@into(ROWS)
+@row()
 def sort(self: Any, dim: Any = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     order = meta.argsort(self, dim, descending)
     return (meta.gather(self, dim, order) if self.ndim else meta.copy(self)), order
 
 
-@into(ROWS)
+@row()
 def searchsorted(
     sorted_sequence: Any, self: Any, *, out_int32: bool = False, right: bool = False, side: Any = None,
     sorter: Any = None,
@@ -38,7 +38,7 @@ def searchsorted(
     return meta.searchsorted(sorted_sequence, self, right, side, sorter, "int32" if out_int32 else "int64")
 
 
-@into(ROWS, "unique_dim")
+@row("unique_dim")
 def unique_dim(
     self: Any, dim: int | None, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
@@ -46,7 +46,7 @@ def unique_dim(
     return values, inverse if dim is not None else meta.reshape(inverse, self.shape), counts
 
 
-@into(ROWS)
+@row()
 def unique_consecutive(
     self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:

@@ -10,7 +10,7 @@ import numpy as np
 import meta
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, direct, into
+from meta.frontend.torch.aten._row import direct, row, rows
 from meta.frontend.torch.aten.backward import forward
 
 _TRANSFORMS = ("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "hfftn", "ifft", "ifft2", "ifftn",
@@ -19,7 +19,7 @@ _TRANSFORMS = ("fft", "fft2", "fftfreq", "fftn", "fftshift", "hfft", "hfft2", "h
 _SCALES: tuple[Any, ...] = ("none", "root", "size")
 """Names of the scales that ATen numbers."""
 
-ROWS: Rows = {
+rows({
     **{f"fft_{name}": f"fft.{name}" for name in _TRANSFORMS},
     "angle": "angle", "complex": direct("complex", real="re", imag="im"), "conj": "conj", "conj_physical": "conj",
     "_conj": "conj", "_conj_physical": "conj", "imag": "imag", "isreal": "isreal", "linalg_eig": "eig",
@@ -32,7 +32,7 @@ ROWS: Rows = {
     "linalg_eigvals": lambda self: meta.eig(self)[0],
     # The conjugate transpose of matrices.
     **dict.fromkeys(("mH", "adjoint", "matrix_H"), lambda self: meta.conj(meta.swap_axis(self, -2, -1))),
-}  # fmt: skip
+})  # fmt: skip
 _Shape = Callable[[int], "np.ndarray[Any, Any]"]
 """The symmetric window of a number of points, in float64."""
 
@@ -50,12 +50,12 @@ def _plain_window(shape: _Shape) -> Callable[..., Any]:
     return row
 
 
-into(ROWS, "hann_window")(_plain_window(np.hanning))
-into(ROWS, "bartlett_window")(_plain_window(np.bartlett))
-into(ROWS, "blackman_window")(_plain_window(np.blackman))
+row("hann_window")(_plain_window(np.hanning))
+row("bartlett_window")(_plain_window(np.bartlett))
+row("blackman_window")(_plain_window(np.blackman))
 
 
-@into(ROWS)
+@row()
 def hamming_window(
     window_length: int, periodic: bool = True, alpha: float = 0.54, beta: float = 0.46, *, dtype: Any = None,
     device: Any = None,
@@ -66,14 +66,14 @@ def hamming_window(
     return _window(shape, window_length, periodic, dtype, device)
 
 
-@into(ROWS)
+@row()
 def kaiser_window(
     window_length: int, periodic: bool = True, beta: float = 12.0, *, dtype: Any = None, device: Any = None
 ) -> Any:
     return _window(lambda count: np.kaiser(count, beta), window_length, periodic, dtype, device)
 
 
-@into(ROWS)
+@row()
 def stft(
     self: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
     normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
@@ -102,7 +102,7 @@ def _weights(window: Any, width: int, n_fft: int, dtype: str, device: Any) -> An
     return meta.pad(weights, (left, n_fft - width - left)) if width < n_fft else weights
 
 
-@into(ROWS)
+@row()
 def istft(
     self: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
     center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,

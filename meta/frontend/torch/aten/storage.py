@@ -11,10 +11,10 @@ import meta
 from meta.dim import is_static, product
 from meta.dtype import int_range, is_inexact
 from meta.errors import ArgumentError
-from meta.frontend.torch.aten._row import Rows, into
+from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype
 
-ROWS: Rows = {
+rows({
     "lift": "copy", "lift_fresh": "copy",
     # The values of `src` with shape and dtype of `self`.
     "copy": lambda self, src, non_blocking=False: meta.broadcast_to(in_dtype(src, self.dtype), self.shape),
@@ -23,13 +23,13 @@ ROWS: Rows = {
         lambda size, order, *, dtype=None, device=None: meta.zeros(tuple(size), dtype or "float32", device or "cpu")),
     "new_empty_strided": lambda self, size, stride, *, dtype=None, device=None:
         meta.zeros(tuple(size), dtype or self.dtype, device or self.device),
-}  # fmt: skip
+})  # fmt: skip
 
 BY_STRIDES = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 """Rows that read the memory of a tensor: right for tensors that are contiguous in torch, which their callers check."""
 
 
-@into(ROWS, "as_strided", "as_strided_copy")
+@row("as_strided", "as_strided_copy")
 def as_strided(self: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
     """Elements of the memory of a tensor that is contiguous and at the beginning of its storage in torch.
 
@@ -57,7 +57,7 @@ def resized(memory: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any
     return as_strided(memory, size, stride, offset)
 
 
-@into(ROWS)
+@row()
 def as_strided_scatter(
     self: Any, src: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
 ) -> Any:

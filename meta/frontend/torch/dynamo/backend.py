@@ -88,11 +88,7 @@ def _parameter_names(module: GraphModule) -> list[str]:
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
     """Torch's decompositions into core ATen operators, of what the table of ATen's operators lacks."""
-    return {
-        target: function
-        for target, function in core_aten_decompositions().items()
-        if not aten.stays_whole(target.name().partition("::")[2].partition(".")[0].removesuffix("_"))
-    }
+    return aten.without_rows(core_aten_decompositions())
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

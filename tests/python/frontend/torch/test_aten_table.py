@@ -6,7 +6,6 @@ import inspect
 import math
 import subprocess
 import sys
-from collections import Counter
 from typing import Any
 
 import numpy as np
@@ -16,7 +15,6 @@ import torch
 import meta
 from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend.torch import aten
-from meta.frontend.torch.aten import _table
 from meta.frontend.torch.aten._row import NUMBER_FIRST, PLACEMENT, TENSOR_PAIRS, Direct, direct, runnable
 
 _OUTPUTS = {"out", "out0", "out1", "indices", "values", "grad_input"}
@@ -49,21 +47,21 @@ def _problem(row: Any, schema: Any) -> str:
     return ""
 
 
-def test_no_operator_is_in_two_families() -> None:
-    counts = Counter(name for rows in _table.families().values() for name in rows)
-    assert [name for name, count in counts.items() if count > 1] == []
-    assert len(counts) == len(aten.rows()) > 300
-
-
-@pytest.mark.parametrize("family", sorted(_table.families()))
-def test_rows_fit_an_overload(family: str) -> None:
+def test_rows_fit_an_overload() -> None:
     problems: dict[str, list[str]] = {}
-    for name, row in _table.families()[family].items():
+    for name, row in aten.rows().items():
         assert hasattr(torch.ops.aten, name), f"{name} is not an operator of ATen"
-        mismatches = [_problem(Direct(row) if isinstance(row, str) else row, schema) for schema in _schemas(name)]
+        mismatches = [_problem(row, schema) for schema in _schemas(name)]
         if "" not in mismatches:
             problems[name] = mismatches
     assert problems == {}
+
+
+def test_torch_decomposes_what_the_table_lacks_and_recurrent_layers() -> None:
+    table = torch.export.default_decompositions()
+    kept = {operator.name().removeprefix("aten::").partition(".")[0] for operator in aten.without_rows(table)}
+    assert kept >= {"lstm", "gru_cell"}
+    assert not kept & {"scaled_dot_product_attention", "hardswish", "hardswish_", "layer_norm"}
 
 
 def test_a_row_in_another_order_is_noticed() -> None:

@@ -33,7 +33,7 @@ def rows() -> Iterator[tuple[str, Op, dict[str, Any]]]:
     """(ATen's base name, the operator of meta that it is, the first entry of torch's table)."""
     operators = names()
     for name, row in aten.rows().items():
-        function = row if isinstance(row, str) else row.function if isinstance(row, Direct) else ""
+        function = row.function if isinstance(row, Direct) else ""
         if function in operators and name in entries() and "dispatch" not in entries()[name][0]:
             yield name, get(function), entries()[name][0]
 
