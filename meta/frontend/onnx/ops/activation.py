@@ -41,14 +41,6 @@ def hard_sigmoid(node: Node, X: Any, *, alpha: float = 0.2, beta: float = 0.5) -
     return meta.clip(meta.add(meta.multiply(X, alpha), beta), 0.0, 1.0)
 
 
-@row("Swish", since=24)
-def swish(node: Node, X: Any, *, alpha: float = 1.0) -> Any:
-    return meta.silu(X) if alpha == 1.0 else meta.multiply(X, meta.sigmoid(meta.multiply(X, alpha)))
-
-
-row("SwiGLU", since=28)(lambda node, A, B, *, alpha=1.0: meta.multiply(swish(node, A, alpha=alpha), B))
-
-
 # --- along an axis ---------------------------------------------------------------------------------------------------
 
 

@@ -31,11 +31,6 @@ def cast(node: Node, input: Any, *, to: int, saturate: int = 1, round_mode: str 
     return cast_to(node, input, dtype_of("Cast", to))
 
 
-@row("CastLike", since=15, raw=True)
-def cast_like(node: Node, input: Any, target_type: Any, *, saturate: int = 1, round_mode: str = "up") -> Any:
-    return cast_to(node, input, "int64" if target_type.dtype == object else str(target_type.dtype))
-
-
 @row("BitCast", since=26, constants=("input",))
 def bit_cast(node: Node, input: Any, *, to: int) -> Any:
     """The same bits as another dtype of the same size, for values that are known."""

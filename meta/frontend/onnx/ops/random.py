@@ -62,7 +62,7 @@ def random_uniform_like(
 
 @row("Bernoulli", since=15, folds=False)
 def bernoulli(node: Node, input: Any, *, dtype: int | None = None, seed: float | None = None) -> Any:
-    """1 with the probability that the input says."""
+    """1 with the probability that the input says. ONNX's function for this operator gives 0 with it."""
     kind = input.dtype if dtype is None else dtype_of("Bernoulli", dtype)
     draws = meta.random.uniform(input.shape, generator=_generator(seed))
     return meta.cast(meta.less(draws, as_dtype(input, "float32")), kind)

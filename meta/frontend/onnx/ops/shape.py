@@ -303,18 +303,6 @@ def pad_1(
     return _padded(data, tuple(pads or paddings), value, _checked_mode(mode))
 
 
-@row("CenterCropPad", since=18, constants=("shape",))
-def center_crop_pad(node: Node, input_data: Any, shape: Any, *, axes: Any = None) -> Any:
-    """Cut or padded with zeros at both ends alike; of an odd difference the end has more."""
-    target_axes = axes_of("CenterCropPad", range(input_data.ndim) if axes is None else axes, input_data.ndim)
-    pads = [0] * (2 * input_data.ndim)
-    for axis, size in zip(target_axes, ints(shape), strict=True):
-        more = size - input_data.shape[axis]
-        before = more // 2 if more >= 0 else -(-more // 2)
-        pads[axis], pads[input_data.ndim + axis] = before, more - before
-    return _padded(input_data, tuple(pads), 0.0, "constant")
-
-
 # --- blocks ----------------------------------------------------------------------------------------------------------
 
 

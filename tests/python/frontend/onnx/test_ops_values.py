@@ -174,3 +174,19 @@ def test_edges_agree_with_onnxruntime(name: str) -> None:
     model = parsed(body, opset)
     program = from_onnx(model)
     check(program, model, *inputs)
+
+
+def test_operators_that_onnx_defines_by_functions_run_as_these() -> None:
+    model = parsed("""main (float[N, 4] x) => (float[3, 2] y, int64[n] z, float[a, b] w) {
+        size = Constant<value_ints=[3, 2]>()
+        y = CenterCropPad(x, size)
+        sizes = Shape(x)
+        numbers = CastLike(sizes, x)
+        z = CastLike(numbers, size)
+        w = Swish<alpha=2.0>(x)
+    }""", opset=24)  # fmt: skip
+    x = np.linspace(-2, 3, 16).astype("float32").reshape(4, 4)
+    y, z, w = from_onnx(model)(x)
+    np.testing.assert_array_equal(y.numpy(), x[:3, 1:3])
+    assert z.tolist() == [4, 4]
+    np.testing.assert_allclose(w.numpy(), x / (1 + np.exp(-2 * x)), rtol=1e-6)
