@@ -38,6 +38,12 @@ class OperatorUse:
         """The places that are numbers of lines."""
         return tuple(place for place in self.places if isinstance(place, int))
 
+    @property
+    def location(self) -> str | None:
+        """The place of the first use, None unless it is `file:line`."""
+        first = str(self.places[0]) if self.places else ""
+        return first if _FILE_AND_LINE.search(first) else None
+
     def where(self, most: int = _SHOWN) -> str:
         """`lines 4, 9, 12`, `node conv1` or `model.py:4`; at most `most` places."""
         if not self.places:
@@ -129,10 +135,10 @@ class UnsupportedProgramError(NotSupportedError):
     problems: what else cannot be converted, each with its place."""
 
     def __init__(
-        self, *parts: str, remedy: str = "", operators: Mapping[str, int] | None = None, problems: Sequence[str] = (),
-        location: str | None = None,
+        self, subject: str, problem: str, expected: str = "", remedy: str = "", *,
+        operators: Mapping[str, int] | None = None, problems: Sequence[str] = (), location: str | None = None,
     ) -> None:  # fmt: skip
-        super().__init__(*parts, remedy=remedy, details=problem_lines(problems), location=location)
+        super().__init__(subject, problem, expected, remedy, details=problem_lines(problems), location=location)
         self.operators: Mapping[str, int] = operators or {}
         self.problems = tuple(problems) if problems or self.operators else (problem_text(self),)
 

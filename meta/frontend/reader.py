@@ -1,4 +1,4 @@
-"""The skeleton of a reader: what the readers of ONNX, Relax and Relay do alike with a program of another system.
+"""The skeleton of a reader: what all readers do alike with a program of another system.
 
 Each reader has its own functions that list the operators of a program and convert it. The rest is here: everything that
 is not supported is refused at once, a program is examined by converting it, and converted programs are finished in one
@@ -7,15 +7,15 @@ way.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterable, Sequence
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.dim import Dim, find, unify
-from meta.errors import ArgumentError, MetaError, NotSupportedError
+from meta.errors import ArgumentError, MetaError, NotSupportedError, did_you_mean
 from meta.frontend.examination import (
     Examination,
     OperatorUse,
@@ -27,6 +27,8 @@ from meta.ir.module import Module
 from meta.ir.verifier import verify_once
 from meta.passes.composites import composites
 from meta.passes.place import place
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -70,7 +72,7 @@ class Reader:
         if missing:
             raise self.unsupported(
                 self.subject, missing_operators(missing), remedy=self.remedy, problems=problems,
-                operators={use.name: use.count for use in missing},
+                operators={use.name: use.count for use in missing}, location=missing[0].location,
             )  # fmt: skip
         if len(others) == 1:
             raise others[0]
@@ -91,7 +93,21 @@ class Reader:
             return (problem_text(error),)
         return ()
 
-    def tied_sizes(self, convert: Callable[[], object]) -> dict[Any, Dim]:
+    def converted(self, convert: Callable[[Mapping[Any, Dim]], T]) -> T:
+        """A program, in which open sizes are one size where the operators require them to be equal.
+
+        convert: makes the program, given the size that each of some open sizes is equal to."""
+        try:
+            return convert({})
+        except self.unsupported:
+            raise
+        except self.error:
+            tied = self._tied_sizes(lambda: convert({}))
+            if not tied:
+                raise
+        return convert(tied)
+
+    def _tied_sizes(self, convert: Callable[[], object]) -> dict[Any, Dim]:
         """The open sizes that must be equal to another size for a program to be valid, with that size.
 
         An open size says less than the operators require. Empty if no equalities make the program valid."""
@@ -101,6 +117,15 @@ class Reader:
             except self.error:
                 return {}
             return {size: find(size, parent) for size in parent}
+
+    def check_names(self, argument: str, given: Iterable[str], names: Sequence[str], what: str) -> None:
+        """Raise ArgumentError for a name in an argument that is not one of `names`.
+
+        what: how the name is related to the program, as "is not a parameter of @main"."""
+        for name in given:
+            if name not in names:
+                problem, allowed = f"{argument} has '{name}', which {what}", f"one of {', '.join(names)}"
+                raise ArgumentError(self.subject, problem, allowed, did_you_mean(name, names))
 
 
 @contextmanager

@@ -8,7 +8,6 @@ from typing import Any
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.dim import Dim
-from meta.errors import ArgumentError, did_you_mean
 from meta.frontend.examination import Examination
 from meta.frontend.onnx.errors import UndecidedError
 from meta.frontend.onnx.model import OnnxModel
@@ -96,7 +95,4 @@ def _check_names(program: SourceProgram, constants: Mapping[str, Any], shapes: M
         ("constants", constants, [*inputs, *program.graph.initializers]),
         ("shapes", shapes, inputs),
     ):
-        unknown = [name for name in mapping if name not in names]
-        if unknown:
-            problem = f"{argument} has '{unknown[0]}', which the model does not have"
-            raise ArgumentError("onnx", problem, f"one of {', '.join(names)}", did_you_mean(unknown[0], names))
+        READER.check_names(argument, mapping, names, "the model does not have")

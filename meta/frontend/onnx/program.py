@@ -108,15 +108,9 @@ class OnnxProgram:
         """The program for inputs of the declared types, with symbolic sizes for open dimensions. Sizes that the
         operators require to be equal become one."""
         types = [input_type(v, CPU, self._shapes.get(v.name)) for v in self._values]
-        try:
-            return self.record(*types)
-        except (UndecidedError, UnsupportedError):
-            raise
-        except OnnxError:
-            tied = READER.tied_sizes(lambda: self.record(*types))
-            if not tied:
-                raise
-        return self.record(*(t.with_shape(tuple(tied.get(d, d) for d in t.shape)) for t in types))
+        return READER.converted(
+            lambda tied: self.record(*(t.with_shape(tuple(tied.get(d, d) for d in t.shape)) for t in types))
+        )
 
     @property
     def module(self) -> Module:

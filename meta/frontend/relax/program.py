@@ -70,19 +70,8 @@ def convert(program: RelaxProgram, params: Arrays, shapes: Shapes, functions: Fu
     Raises UnsupportedError for what cannot be converted, all of it at once, RelaxError for invalid programs, and
     ArgumentError for params and shapes that do not fit."""
     for argument, mapping in (("params", params), ("shapes", shapes)):
-        unknown = [name for name in mapping if name not in program.names]
-        if unknown:
-            problem = f"{argument} has '{unknown[0]}', which is not a parameter of @{program.entry}"
-            raise ArgumentError("relax", problem, ", ".join(program.names), did_you_mean(unknown[0], program.names))
-    try:
-        return _converted(program, params, shapes, functions, {})
-    except UnsupportedError:
-        raise
-    except RelaxError:
-        tied = READER.tied_sizes(lambda: _converted(program, params, shapes, functions, {}))
-        if not tied:
-            raise
-    return _converted(program, params, shapes, functions, tied)
+        READER.check_names(argument, mapping, program.names, f"is not a parameter of @{program.entry}")
+    return READER.converted(lambda tied: _converted(program, params, shapes, functions, tied))
 
 
 def _converted(

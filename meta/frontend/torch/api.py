@@ -10,8 +10,8 @@ from meta.device import device as parse_device
 from meta.frontend.examination import Examination
 from meta.frontend.torch.errors import TorchProgramError
 from meta.frontend.torch.exported import Exported, decomposed, is_dense, read_program
-from meta.frontend.torch.graph import operators
 from meta.frontend.torch.model import ExportedModel
+from meta.frontend.torch.operators import READER, operators
 
 Source = Any
 """A `torch.export.ExportedProgram`, or a path to a `.pt2` file."""
@@ -46,14 +46,8 @@ def examine(program: Source) -> Examination:
 
     An operator that is not supported may still be one that torch decomposes: `from_exported` then does that first."""
     read = _read(program, CPU)
-    uses, problems = operators(read.graph), ()
-    if all(use.supported for use in uses):
-        try:
-            _checked(read, CPU)
-        except TorchProgramError as error:
-            problems = (error.summary.removeprefix("[torch] "),)
     name = os.path.basename(os.fspath(program)) if isinstance(program, (str, os.PathLike)) else "<exported>"
-    return Examination(name, uses, problems)
+    return READER.examination(name, operators(read.graph), lambda: _checked(read, CPU))
 
 
 def _model(program: Source, device: Device) -> ExportedModel:

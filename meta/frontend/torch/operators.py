@@ -11,13 +11,14 @@ from typing import Any
 import meta
 from meta.dim import Dim, SymDim, product
 from meta.errors import RegistryError
-from meta.frontend.examination import OperatorUse, missing_operators, operator_uses
+from meta.frontend.examination import OperatorUse, operator_uses
+from meta.frontend.reader import Reader
 from meta.frontend.torch import aten
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.indexing import fill_diagonal
 from meta.frontend.torch.aten.storage import BY_STRIDES
 from meta.frontend.torch.control_flow import HIGHER_ORDER
-from meta.frontend.torch.errors import UnsupportedError
+from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.nodes import Graph, GraphNode, subgraphs
 from meta.frontend.torch.sizes import modulo, power
 from meta.frontend.torch.twins import find_twin
@@ -240,6 +241,12 @@ OVERLOADS: Mapping[str, Function] = {
 # --- support ---------------------------------------------------------------------------------------------------------
 
 
+READER = Reader(
+    "torch", TorchProgramError, UnsupportedError, "calls",
+    "give a custom operator of torch a twin: meta.frontend.torch.twin",
+)  # fmt: skip
+
+
 def operators(graph: Graph, fallback: Fallback | None = None) -> tuple[OperatorUse, ...]:
     """The operators that a graph and its subgraphs call, by name, with the lines of the user's code, as `file:line`, or
     the names of nodes where there is none. Nothing is converted."""
@@ -266,14 +273,4 @@ def _all_nodes(graph: Graph) -> Sequence[GraphNode]:
 
 def check_operators(graph: Graph, fallback: Fallback | None = None) -> None:
     """Raise UnsupportedError with every operator of a graph that meta lacks."""
-    missing = [use for use in operators(graph, fallback) if not use.supported]
-    if not missing:
-        return
-    first = str(missing[0].places[0])
-    raise UnsupportedError(
-        "torch",
-        missing_operators(missing),
-        remedy="give a custom operator of torch a twin: meta.frontend.torch.twin",
-        operators={use.name: use.count for use in missing},
-        location=first if ":" in first else None,
-    )
+    READER.check_supported(operators(graph, fallback), ())

@@ -71,13 +71,7 @@ def convert(
         {sizes[name]: shape for name, shape in (shapes or {}).items()},
         source,
     )
-    try:
-        return _converted(request, {})
-    except RelayError:
-        tied = READER.tied_sizes(lambda: _converted(request, {})) if _has_open_sizes(request) else {}
-        if not tied:
-            raise
-    return _converted(request, tied)
+    return READER.converted(lambda tied: _converted(request, tied))
 
 
 def _converted(request: _Request, tied: Mapping[SymDim, Dim]) -> ConvertedProgram:
@@ -182,18 +176,6 @@ def _check_result(main: ast.RelayFunction, value: Value) -> None:
         return
     problem = located(main.place, f"@main declares the result {main.result} and computes {value_type(value)!r}")
     raise RelayError("relay", problem, "a program whose types are right")
-
-
-# --- open sizes ------------------------------------------------------------------------------------------------------
-
-
-def _has_open_sizes(request: _Request) -> bool:
-    params = [p for p in request.main.params if p.name not in request.shapes]
-    try:
-        types = [t for p in params for t in leaf_types(convert_type(p.type, p.place, p.name))]
-    except RelayError:
-        return False
-    return any(not t.is_static for t in types if isinstance(t, TensorType))
 
 
 def _with_tied_sizes(kind: Type, tied: Mapping[SymDim, Dim]) -> Type:

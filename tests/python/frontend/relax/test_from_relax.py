@@ -147,7 +147,7 @@ def test_other_entries_and_conditionals(module):
         from_relax(module, entry="man")
     with pytest.raises(ArgumentError, match=r"the program is a builtins.str; expected a tvm.IRModule"):
         from_relax("module")
-    with pytest.raises(ArgumentError, match=r"params has 'v', which is not a parameter of @main; expected x, w"):
+    with pytest.raises(ArgumentError, match=r"params has 'v', which is not a parameter of @main; expected one of x, w"):
         from_relax(module, {"v": 1})
 
 
