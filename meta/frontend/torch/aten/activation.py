@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta.dtype import Number
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows, same
 from meta.frontend.torch.aten._values import in_dtype
@@ -42,7 +43,7 @@ def hardtanh(self: Any, min_val: Any = -1, max_val: Any = 1) -> Any:
 
 
 @row()
-def elu(self: Any, alpha: Any = 1, scale: Any = 1, input_scale: Any = 1) -> Any:
+def elu(self: Any, alpha: Any = 1, scale: Number = 1, input_scale: Number = 1) -> Any:
     if scale == 1 and input_scale == 1:
         return meta.elu(self, alpha)
     return meta.where(meta.greater(self, 0), self * scale, meta.expm1(self * input_scale) * (alpha * scale))

@@ -11,6 +11,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row, rows
@@ -29,8 +30,8 @@ rows({
 
 @row()
 def scaled_dot_product_attention(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False, *,
-    scale: float | None = None, enable_gqa: bool = False,
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
     seed = meta.random.next_key(query.device) if dropout_p else None
     return meta.attention(query, key, value, attn_mask, is_causal, scale, dropout_p, seed, enable_gqa)
@@ -55,7 +56,7 @@ def _scores(q: Any, k: Any, mask: Any, causal: bool, scale: float | None) -> Any
     return masked_scores(meta.matmul(q, k, transpose_b=True) * _factor(q, scale), mask, causal)
 
 
-def _factor(q: Any, scale: float | None) -> Any:
+def _factor(q: Tensor, scale: float | None) -> Any:
     return 1 / math.sqrt(q.shape[-1]) if scale is None else scale
 
 
@@ -111,8 +112,8 @@ def _scaled_dot_product_flash_attention(
 
 @row()
 def _scaled_dot_product_flash_attention_backward(
-    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Any, cum_seq_k: Any,
-    max_q: Any, max_k: Any, dropout_p: float, is_causal: bool, philox_seed: Any, philox_offset: Any, *,
+    grad_out: Any, query: Any, key: Any, value: Any, out: Any, logsumexp: Any, cum_seq_q: Tensor, cum_seq_k: Tensor,
+    max_q: int, max_k: int, dropout_p: float, is_causal: bool, philox_seed: Tensor, philox_offset: Tensor, *,
     scale: float | None = None,
 ) -> Any:  # fmt: skip
     return _gradients(grad_out, query, key, value, out, logsumexp, None, is_causal, scale, dropout_p)[:3]
@@ -129,9 +130,9 @@ def _scaled_dot_product_efficient_attention(
 
 @row()
 def _scaled_dot_product_efficient_attention_backward(
-    grad_out_: Any, query: Any, key: Any, value: Any, attn_bias: Any, out: Any, logsumexp: Any, philox_seed: Any,
-    philox_offset: Any, dropout_p: float, grad_input_mask: Sequence[bool], is_causal: bool = False, *,
-    scale: float | None = None,
+    grad_out_: Tensor, query: Tensor, key: Tensor, value: Tensor, attn_bias: Tensor, out: Tensor, logsumexp: Tensor,
+    philox_seed: Tensor, philox_offset: Tensor, dropout_p: float, grad_input_mask: Sequence[bool],
+    is_causal: bool = False, *, scale: float | None = None,
 ) -> Any:  # fmt: skip
     *gradients, ds = _gradients(grad_out_, query, key, value, out, logsumexp, attn_bias, is_causal, scale, dropout_p)
     bias = None if ds is None else in_dtype(meta.sum_to_size(ds, attn_bias.shape), attn_bias.dtype)
@@ -140,8 +141,9 @@ def _scaled_dot_product_efficient_attention_backward(
 
 @row()
 def _scaled_dot_product_attention_math(
-    query: Any, key: Any, value: Any, attn_mask: Any = None, dropout_p: float = 0.0, is_causal: bool = False,
-    dropout_mask: Any = None, *, scale: float | None = None, enable_gqa: bool = False,
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, dropout_mask: Tensor | None = None, *, scale: float | None = None,
+    enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
     """Output and weights. `dropout_mask` holds the weights that are kept."""
     k, v = (shared_heads(query, x) if enable_gqa else x for x in (key, value))
@@ -155,23 +157,23 @@ def _scaled_dot_product_attention_math(
 
 @row()
 def _transformer_encoder_layer_fwd(
-    src: Any, embed_dim: int, num_heads: int, qkv_weight: Any, qkv_bias: Any, proj_weight: Any, proj_bias: Any,
-    use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Any, norm_bias_1: Any, norm_weight_2: Any,
-    norm_bias_2: Any, ffn_weight_1: Any, ffn_bias_1: Any, ffn_weight_2: Any, ffn_bias_2: Any, mask: Any = None,
-    mask_type: int | None = None,
+    src: Tensor, embed_dim: int, num_heads: int, qkv_weight: Tensor, qkv_bias: Tensor, proj_weight: Tensor,
+    proj_bias: Tensor, use_gelu: bool, norm_first: bool, eps: float, norm_weight_1: Tensor, norm_bias_1: Tensor,
+    norm_weight_2: Tensor, norm_bias_2: Tensor, ffn_weight_1: Tensor, ffn_bias_1: Tensor, ffn_weight_2: Tensor,
+    ffn_bias_2: Tensor, mask: Tensor | None = None, mask_type: int | None = None,
 ) -> Any:  # fmt: skip
     """A layer of nn.TransformerEncoder in inference. src: (batch, tokens, features)."""
     if mask is not None:
         raise ArgumentError("attention", "a layer of a transformer has a mask", "none")
 
-    def attended(x: Any) -> Any:
+    def attended(x: Tensor) -> Any:
         batch, tokens, width = x.shape
         heads = meta.reshape(meta.dense(x, qkv_weight, qkv_bias), (batch, tokens, 3 * num_heads, width // num_heads))
         q, k, v = meta.split(meta.transpose(heads, (0, 2, 1, 3)), 3, 1)
         y = meta.transpose(meta.attention(q, k, v), (0, 2, 1, 3))
         return meta.dense(meta.reshape(y, (batch, tokens, width)), proj_weight, proj_bias)
 
-    def transformed(x: Any) -> Any:
+    def transformed(x: Tensor) -> Any:
         hidden = meta.dense(x, ffn_weight_1, ffn_bias_1)
         return meta.dense(meta.gelu(hidden) if use_gelu else meta.relu(hidden), ffn_weight_2, ffn_bias_2)
 

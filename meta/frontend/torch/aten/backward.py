@@ -6,6 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
+from meta.dtype import Number
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import reduction_name, row, rows
 
@@ -24,7 +26,7 @@ def pullback(function: Callable[..., Any], xs: Sequence[Any], dy: Any) -> tuple[
     return tuple(meta.zeros_like(x) if g is None else g for g, x in zip(gradients, xs, strict=True))
 
 
-def _source(x: Any) -> Any:
+def _source(x: Tensor) -> Any:
     """x as a tensor that requires a gradient, connected to x if that does."""
     if not isinstance(x, meta.NDArray) or x.requires_grad:
         return meta.reshape(x, x.shape)
@@ -43,7 +45,7 @@ def forward(name: str) -> Callable[..., Any]:
     return row
 
 
-def _gradient(name: str, dy: Any, x: Any, *args: Any, **keywords: Any) -> Any:
+def _gradient(name: str, dy: Tensor, x: Tensor, *args: Any, **keywords: Any) -> Any:
     """The gradient of x in the row of a forward operator. args, keywords: its further arguments."""
     return pullback(lambda x: forward(name)(x, *args, **keywords), (x,), dy)[0]
 
@@ -51,7 +53,7 @@ def _gradient(name: str, dy: Any, x: Any, *args: Any, **keywords: Any) -> Any:
 def _gradient_row(name: str) -> Callable[..., Any]:
     """The row of a backward operator that has the arguments of the forward operator after the gradient."""
 
-    def backward(grad_output: Any, self: Any, *args: Any, **keywords: Any) -> Any:
+    def backward(grad_output: Tensor, self: Tensor, *args: Any, **keywords: Any) -> Any:
         return _gradient(name, grad_output, self, *args, **keywords)
 
     return backward
@@ -86,8 +88,9 @@ rows({
 
 @row("nll_loss_backward", "nll_loss2d_backward")
 def nll_loss_backward(
-    grad_output: Any, self: Any, target: Any, weight: Any, reduction: int, ignore_index: int, total_weight: Any
-) -> Any:
+    grad_output: Tensor, self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int,
+    total_weight: Tensor,
+) -> Any:  # fmt: skip
     """The mean is over the weight that the forward operator returned, or that a caller passes in its place."""
     kind = reduction_name(reduction)
     if kind == "mean":
@@ -97,7 +100,7 @@ def nll_loss_backward(
 
 @row()
 def elu_backward(
-    grad_output: Any, alpha: Any, scale: Any, input_scale: Any, is_result: bool, self_or_result: Any
+    grad_output: Tensor, alpha: Number, scale: Number, input_scale: Number, is_result: bool, self_or_result: Tensor
 ) -> Any:
     if not is_result:
         return _gradient("elu", grad_output, self_or_result, alpha, scale, input_scale)
@@ -107,7 +110,7 @@ def elu_backward(
 
 @row()
 def embedding_dense_backward(
-    grad_output: Any, indices: Any, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
+    grad_output: Tensor, indices: Tensor, num_weights: int, padding_idx: int, scale_grad_by_freq: bool
 ) -> Any:
     dy = grad_output
     if scale_grad_by_freq:
@@ -121,14 +124,14 @@ def embedding_dense_backward(
 
 
 @row()
-def _prelu_kernel_backward(grad_output: Any, self: Any, weight: Any) -> Any:
+def _prelu_kernel_backward(grad_output: Tensor, self: Tensor, weight: Tensor) -> Any:
     positive = meta.greater(self, 0)
     return meta.where(positive, grad_output, grad_output * weight), meta.where(positive, 0, grad_output * self)
 
 
 @row()
 def rrelu_with_noise_backward(
-    grad_output: Any, self: Any, noise: Any, lower: Any, upper: Any, training: bool, self_is_result: bool
+    grad_output: Any, self: Any, noise: Tensor, lower: Any, upper: Any, training: bool, self_is_result: bool
 ) -> Any:
     """By the slopes that the forward drew when training, by their mean otherwise."""
     if training and upper - lower > 1e-6:
@@ -138,12 +141,13 @@ def rrelu_with_noise_backward(
 
 @row()
 def _ctc_loss_backward(
-    grad: Any, log_probs: Any, targets: Any, input_lengths: Any, target_lengths: Any, neg_log_likelihood: Any,
-    log_alpha: Any, blank: int, zero_infinity: bool = False,
+    grad: Tensor, log_probs: Tensor, targets: Tensor, input_lengths: Tensor | Sequence[int],
+    target_lengths: Tensor | Sequence[int], neg_log_likelihood: Tensor, log_alpha: Tensor, blank: int,
+    zero_infinity: bool = False,
 ) -> Any:  # fmt: skip
     """The gradient computes the forward variables itself."""
 
-    def losses(x: Any) -> Any:
+    def losses(x: Tensor) -> Any:
         return meta.ctc_loss(x, targets, input_lengths, target_lengths, blank, "none", zero_infinity)
 
     return pullback(losses, (log_probs,), grad)[0]

@@ -8,13 +8,14 @@ from functools import reduce
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype, promote
 from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype
 from meta.frontend.torch.aten.backward import forward, pullback
 
 
-def _moved(name: str, dy: Any, sizes: Sequence[Any], *args: Any, **keywords: Any) -> Any:
+def _moved(name: str, dy: Tensor, sizes: Sequence[Any], *args: Any, **keywords: Any) -> Any:
     """The gradient of a row that only moves elements, which depends only on the sizes of its argument."""
     x = meta.zeros(tuple(sizes), dy.dtype, dy.device)
     return pullback(lambda x: forward(name)(x, *args, **keywords), (x,), dy)[0]
@@ -23,7 +24,7 @@ def _moved(name: str, dy: Any, sizes: Sequence[Any], *args: Any, **keywords: Any
 def _view(name: str) -> Callable[..., Any]:
     """The row of a view's gradient. args: as of the view."""
 
-    def backward(grad_output: Any, input_sizes: Any, *args: Any, **keywords: Any) -> Any:
+    def backward(grad_output: Tensor, input_sizes: Sequence[int], *args: Any, **keywords: Any) -> Any:
         return _moved(name, grad_output, input_sizes, *args, **keywords)
 
     return backward
@@ -36,7 +37,7 @@ def _padding(mode: str) -> Callable[..., Any]:
 def _average(rank: int) -> Callable[..., Any]:
     """args: the window, as of the pooling."""
 
-    def backward(grad_output: Any, self: Any, *args: Any, **keywords: Any) -> Any:
+    def backward(grad_output: Tensor, self: Tensor, *args: Any, **keywords: Any) -> Any:
         return _moved(f"avg_pool{rank}d", grad_output, self.shape, *args, **keywords)
 
     return backward
@@ -51,7 +52,7 @@ def _adaptive_average(rank: int) -> Callable[..., Any]:
 def _at_indices(rank: int) -> Callable[..., Any]:
     """Gradients added at the places that pooling picked: positions in the flattened image, its last argument."""
 
-    def place(grad_output: Any, self: Any, *window: Any, indices: Any = None) -> Any:
+    def place(grad_output: Tensor, self: Tensor, *window: Any, indices: Tensor | None = None) -> Any:
         lead = grad_output.shape[: grad_output.ndim - rank]
         image, picked = (math.prod(x.shape[-rank:]) for x in (self, grad_output))
         flat = meta.zeros((*lead, image), grad_output.dtype, grad_output.device)
@@ -93,7 +94,7 @@ rows({
 
 
 @row()
-def unfold_backward(grad_in: Any, input_sizes: Any, dim: int, size: int, step: int) -> Any:
+def unfold_backward(grad_in: Tensor, input_sizes: Sequence[int], dim: int, size: int, step: int) -> Any:
     """The sums of overlapping windows. ATen broadcasts windows that all rows share, as `istft` has them."""
     windows = [*input_sizes, size]
     if input_sizes:
@@ -104,7 +105,7 @@ def unfold_backward(grad_in: Any, input_sizes: Any, dim: int, size: int, step: i
 
 
 @row()
-def masked_scatter_backward(grad_output: Any, mask: Any, sizes: Any) -> Any:
+def masked_scatter_backward(grad_output: Tensor, mask: Tensor, sizes: Sequence[int]) -> Any:
     """The gradients at the places of the mask, in order, then zeros."""
     source = meta.zeros(tuple(sizes), grad_output.dtype, grad_output.device)
     x = meta.zeros_like(grad_output)
@@ -117,25 +118,26 @@ def _masked(gradients: Sequence[Any], mask: Sequence[bool]) -> tuple[Any, ...]:
 
 @row()
 def convolution_backward(
-    grad_output: Any, input: Any, weight: Any, bias_sizes: Any, stride: Any, padding: Any, dilation: Any,
-    transposed: bool, output_padding: Any, groups: int, output_mask: Sequence[bool],
+    grad_output: Tensor, input: Tensor, weight: Tensor, bias_sizes: Sequence[int] | None, stride: Sequence[int],
+    padding: Sequence[int], dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
+    output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    def convolve(x: Any, w: Any) -> Any:
+    def convolve(x: Tensor, w: Tensor) -> Any:
         return forward("convolution")(x, w, None, stride, padding, dilation, transposed, output_padding, groups)
 
     dx, dw = pullback(convolve, (input, weight), grad_output)
     return _masked((dx, dw, _channels(grad_output)), output_mask)
 
 
-def _channels(x: Any) -> Any:
+def _channels(x: Tensor) -> Any:
     """The sum over all axes but the second."""
     return meta.sum(x, tuple(i for i in range(x.ndim) if i != 1))
 
 
 @row()
 def native_layer_norm_backward(
-    grad_out: Any, input: Any, normalized_shape: Any, mean: Any, rstd: Any, weight: Any, bias: Any,
-    output_mask: Sequence[bool],
+    grad_out: Tensor, input: Tensor, normalized_shape: Sequence[int], mean: Tensor, rstd: Tensor, weight: Tensor | None,
+    bias: Tensor | None, output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     """By the forward's statistics. Mixed operands are computed in the widest dtype."""
     if len({t.dtype for t in (grad_out, input, weight) if t is not None}) > 1:
@@ -148,8 +150,8 @@ def native_layer_norm_backward(
 
 @row()
 def native_group_norm_backward(
-    grad_out: Any, input: Any, mean: Any, rstd: Any, weight: Any, N: int, C: int, HxW: int, group: int,
-    output_mask: Sequence[bool],
+    grad_out: Tensor, input: Tensor, mean: Tensor, rstd: Tensor, weight: Tensor | None, N: int, C: int, HxW: int,
+    group: int, output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
     grouped = (N, group, C // group * HxW)
     moments = [meta.reshape(m, (N, group, 1)) for m in (mean, rstd)]
@@ -185,8 +187,9 @@ def native_batch_norm_backward(
 
 @row()
 def batch_norm_backward(
-    grad_out: Any, input: Any, weight: Any, running_mean: Any, running_var: Any, save_mean: Any, save_var: Any,
-    update: bool, eps: float, output_mask: Sequence[bool], reserve: Any,
+    grad_out: Tensor, input: Tensor, weight: Tensor, running_mean: Tensor | None, running_var: Tensor | None,
+    save_mean: Tensor | None, save_var: Tensor | None, update: bool, eps: float, output_mask: Sequence[bool],
+    reserve: Tensor,
 ) -> Any:  # fmt: skip
     moments = (running_mean, running_var, save_mean, save_var)
     return native_batch_norm_backward(grad_out, input, weight, *moments, update, eps, output_mask)
@@ -194,10 +197,10 @@ def batch_norm_backward(
 
 @row("grid_sampler_2d_backward", "grid_sampler_3d_backward")
 def grid_sampler_backward(
-    grad_output: Any, input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool,
+    grad_output: Tensor, input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool,
     output_mask: Sequence[bool],
 ) -> Any:  # fmt: skip
-    def sample(x: Any, where: Any) -> Any:
+    def sample(x: Tensor, where: Any) -> Any:
         return forward("grid_sampler")(x, where, interpolation_mode, padding_mode, align_corners)
 
     return _masked(pullback(sample, (input, grid), grad_output), output_mask)

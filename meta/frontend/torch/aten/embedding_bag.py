@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row
 from meta.frontend.torch.aten._values import in_dtype
@@ -15,8 +16,9 @@ _MODES: tuple[Any, ...] = ("sum", "mean", "max")
 
 @row("_embedding_bag", "_embedding_bag_forward_only", "embedding_bag")
 def _embedding_bag(
-    weight: Any, indices: Any, offsets: Any, scale_grad_by_freq: bool = False, mode: int = 0, sparse: bool = False,
-    per_sample_weights: Any = None, include_last_offset: bool = False, padding_idx: int | None = -1,
+    weight: Tensor, indices: Tensor, offsets: Tensor, scale_grad_by_freq: bool = False, mode: int = 0,
+    sparse: bool = False, per_sample_weights: Tensor | None = None, include_last_offset: bool = False,
+    padding_idx: int | None = -1,
 ) -> Any:  # fmt: skip
     """The result, the bag of each index, the number of rows in each bag, and for maxima the rows that they are of."""
     if mode not in range(len(_MODES)):
@@ -37,13 +39,13 @@ def _embedding_bag(
     return out, bags, sizes, in_dtype(_largest_rows(weight, indices, bags, out, counts), offsets.dtype)
 
 
-def _counted(indices: Any, padding_idx: int | None) -> Any:
+def _counted(indices: Tensor, padding_idx: int | None) -> Any:
     if padding_idx is None:
         return meta.ones_like(indices, "bool")
     return meta.not_equal(indices, padding_idx)
 
 
-def _largest_rows(weight: Any, indices: Any, bags: Any, out: Any, counts: Any) -> Any:
+def _largest_rows(weight: Tensor, indices: Tensor, bags: Any, out: Tensor, counts: Any) -> Any:
     """The row of the first maximum in each bag and feature, 0 in bags without rows."""
     n = indices.shape[0]
     position = meta.expand_dims(meta.arange(0, n, 1, "int64", weight.device), 1)
@@ -57,8 +59,9 @@ def _largest_rows(weight: Any, indices: Any, bags: Any, out: Any, counts: Any) -
 
 @row()
 def _embedding_bag_backward(
-    grad: Any, indices: Any, offsets: Any, offset2bag: Any, bag_size: Any, maximum_indices: Any, num_weights: Any,
-    scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Any, padding_idx: int = -1,
+    grad: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor,
+    num_weights: int, scale_grad_by_freq: bool, mode: int, sparse: bool, per_sample_weights: Tensor | None,
+    padding_idx: int = -1,
 ) -> Any:  # fmt: skip
     """The bags by the offsets: the forward operator gives none for plain sums."""
     bags = bags_of(indices, offsets, False)[0]
@@ -70,8 +73,8 @@ def _embedding_bag_backward(
 
 @row()
 def _embedding_bag_dense_backward(
-    grad: Any, indices: Any, offset2bag: Any, bag_size: Any, maximum_indices: Any, num_weights: Any,
-    scale_grad_by_freq: bool, mode: int, per_sample_weights: Any, padding_idx: int = -1,
+    grad: Tensor, indices: Tensor, offset2bag: Tensor, bag_size: Tensor, maximum_indices: Tensor, num_weights: int,
+    scale_grad_by_freq: bool, mode: int, per_sample_weights: Tensor | None, padding_idx: int = -1,
 ) -> Any:  # fmt: skip
     if _MODES[mode] == "max":
         used = meta.where(meta.expand_dims(meta.greater(bag_size, 0), 1), grad, 0)
@@ -92,7 +95,7 @@ def _embedding_bag_dense_backward(
 
 @row()
 def _embedding_bag_per_sample_weights_backward(
-    grad: Any, weight: Any, indices: Any, offsets: Any, offset2bag: Any, mode: int, padding_idx: int = -1
+    grad: Tensor, weight: Tensor, indices: Tensor, offsets: Tensor, offset2bag: Tensor, mode: int, padding_idx: int = -1
 ) -> Any:
     if _MODES[mode] != "sum":
         raise ArgumentError("embedding_bag", f"per_sample_weights with mode {mode}", "0 (sum)")

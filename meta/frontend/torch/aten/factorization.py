@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows
@@ -38,7 +39,7 @@ rows({
 
 
 @row("matrix_exp", "linalg_matrix_exp")
-def matrix_exp(self: Any) -> Any:
+def matrix_exp(self: Tensor) -> Any:
     wide = accumulation_dtype(self.dtype) if self.dtype in ("float16", "bfloat16") else self.dtype
     return in_dtype(meta.matrix_exp(in_dtype(self, wide)), self.dtype)
 
@@ -50,26 +51,26 @@ def _reads_upper(UPLO: str) -> bool:
 
 
 @row()
-def _linalg_eigh(A: Any, UPLO: str = "L", compute_v: bool = True) -> Any:
+def _linalg_eigh(A: Tensor, UPLO: str = "L", compute_v: bool = True) -> Any:
     upper = _reads_upper(UPLO)
     if compute_v:
         return meta.eigh(A, upper)
     return meta.linalg.eigvalsh(A, upper), meta.zeros((0,), A.dtype, A.device)
 
 
-def _factors(x: Any) -> Any:
+def _factors(x: Tensor) -> Any:
     """The LU factors and pivots that ATen keeps for the gradient. meta's gradients compute their own."""
     return meta.lu_factor_ex(meta.stop_gradient(x))[:2]
 
 
 @row()
-def _linalg_solve_ex(A: Any, B: Any, *, left: bool = True, check_errors: bool = False) -> Any:
+def _linalg_solve_ex(A: Tensor, B: Tensor, *, left: bool = True, check_errors: bool = False) -> Any:
     solution, info = meta.linalg.solve_ex(A, B, left=left, check_errors=check_errors)
     return solution, *_factors(A), info
 
 
 @row()
-def linalg_householder_product(input: Any, tau: Any) -> Any:
+def linalg_householder_product(input: Tensor, tau: Tensor) -> Any:
     """The first columns of a product of reflections I - tau v v^H, whose vectors v are the columns below a diagonal of
     ones."""
     *batch, m, n = input.shape
@@ -87,13 +88,13 @@ def linalg_householder_product(input: Any, tau: Any) -> Any:
 
 
 @row()
-def linalg_svd(A: Any, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+def linalg_svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
     _require_no_driver("svd", driver)
     return meta.svd(A, full_matrices)
 
 
 @row()
-def _linalg_svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
+def _linalg_svd(A: Tensor, full_matrices: bool = False, compute_uv: bool = True, *, driver: str | None = None) -> Any:
     if compute_uv:
         return linalg_svd(A, full_matrices, driver=driver)
     nothing = meta.zeros((0,), A.dtype, A.device)
@@ -101,7 +102,7 @@ def _linalg_svd(A: Any, full_matrices: bool = False, compute_uv: bool = True, *,
 
 
 @row()
-def linalg_svdvals(A: Any, *, driver: str | None = None) -> Any:
+def linalg_svdvals(A: Tensor, *, driver: str | None = None) -> Any:
     _require_no_driver("svdvals", driver)
     return meta.linalg.svdvals(A)
 
@@ -113,7 +114,7 @@ def _require_no_driver(name: str, driver: str | None) -> None:
 
 
 @row()
-def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
+def svd(self: Tensor, some: bool = True, compute_uv: bool = True) -> Any:
     if compute_uv:
         u, s, vh = meta.svd(self, not some)
         return u, s, adjoint(vh)
@@ -123,7 +124,7 @@ def svd(self: Any, some: bool = True, compute_uv: bool = True) -> Any:
 
 
 @row()
-def cholesky_inverse(self: Any, upper: bool = False) -> Any:
+def cholesky_inverse(self: Tensor, upper: bool = False) -> Any:
     factor = _with_whole_gradient(self, upper)
     return _solved(meta.eye(self.shape[-1], None, self.dtype, self.device), factor, upper)
 
@@ -136,7 +137,7 @@ def _with_whole_gradient(factor: Any, upper: bool) -> Any:
     return meta.stop_gradient(triangle) + (factor - meta.stop_gradient(factor))
 
 
-def _solved(b: Any, factor: Any, upper: bool) -> Any:
+def _solved(b: Tensor, factor: Any, upper: bool) -> Any:
     turned = adjoint(factor)
     first, second = (turned, factor) if upper else (factor, turned)
     return meta.solve_ex(second, meta.solve_ex(first, b)[0])[0]
@@ -144,7 +145,7 @@ def _solved(b: Any, factor: Any, upper: bool) -> Any:
 
 @row()
 def triangular_solve(
-    self: Any, A: Any, upper: bool = True, transpose: bool = False, unitriangular: bool = False
+    self: Tensor, A: Tensor, upper: bool = True, transpose: bool = False, unitriangular: bool = False
 ) -> tuple[Any, Any]:
     a, is_upper = (meta.swap_axis(A, -2, -1), not upper) if transpose else (A, upper)
     return meta.solve_triangular(a, self, is_upper, unitriangular), A
@@ -154,7 +155,7 @@ _DRIVERS = ("gels", "gelsy", "gelsd", "gelss")
 
 
 @row()
-def linalg_lstsq(self: Any, b: Any, rcond: float | None = None, *, driver: str | None = None) -> Any:
+def linalg_lstsq(self: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
     """LAPACK's drivers return different parts: "gels" no rank, "gelsy" no residuals, and neither singular values."""
     driver_name = driver or "gelsy"
     if driver_name not in _DRIVERS:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import ArgumentError, NotSupportedError
 from meta.frontend.torch.aten._row import direct, row, rows
 
@@ -25,7 +26,7 @@ rows(
 def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Callable[..., Any]:
     """The row of a mode: with `align_corners` after the sizes if it `aligns`, and then scales for all axes."""
 
-    def run(x: Any, output_size: Any, align_corners: bool, scales: Sequence[float | None]) -> Any:
+    def run(x: Tensor, output_size: Any, align_corners: bool, scales: Sequence[float | None]) -> Any:
         spatial = x.shape[2:]
         has_scales = len(scales) == len(spatial) and all(s is not None for s in scales)
         factors: Any = tuple(scales)
@@ -42,7 +43,7 @@ def _upsample(mode: Any, aligns: bool = False, antialias: bool = False) -> Calla
     return lambda self, output_size, *scales, **named: run(self, output_size, False, _scales(scales, named))
 
 
-def _cropped(x: Any, size: tuple[int, ...], factors: tuple[float, ...], mode: Any, antialias: bool) -> Any:
+def _cropped(x: Tensor, size: tuple[int, ...], factors: tuple[float, ...], mode: Any, antialias: bool) -> Any:
     """The first elements of a resized image: the factors alone decide where an element is read."""
     if any(n > whole for n, whole in zip(size, _sizes(x.shape[2:], factors), strict=True)):
         problem = f"the size is {size}, with scales {factors} of an operand of shape {x.shape}"
@@ -77,7 +78,7 @@ _PADDING = ("zeros", "border", "reflection")
 
 
 @row("grid_sampler", "grid_sampler_2d", "grid_sampler_3d")
-def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
+def grid_sampler(input: Tensor, grid: Tensor, interpolation_mode: int, padding_mode: int, align_corners: bool) -> Any:
     """The grid's coordinates are its last axis, unlike in `meta.grid_sample`."""
     if interpolation_mode not in range(3) or padding_mode not in range(3):
         problem = f"the modes are {interpolation_mode} and {padding_mode}"
@@ -87,7 +88,7 @@ def grid_sampler(input: Any, grid: Any, interpolation_mode: int, padding_mode: i
 
 
 @row()
-def affine_grid_generator(theta: Any, size: Sequence[int], align_corners: bool) -> Any:
+def affine_grid_generator(theta: Tensor, size: Sequence[int], align_corners: bool) -> Any:
     """The places (n, *spatial, axes) that maps (n, axes, axes + 1) take a grid to, with coordinates from -1 to 1 at the
     centres of the outermost elements, or at their edges without `align_corners`; the last axis of the grid first."""
     spatial = tuple(size[2:])

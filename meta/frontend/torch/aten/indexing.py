@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import reduce
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import is_static
 from meta.dtype import is_complex, is_unsigned
 from meta.errors import ArgumentError
@@ -42,7 +44,7 @@ def scatter(self: Any, dim: int, index: Any, src: Any = None, *, value: Any = No
 
 
 @row()
-def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
+def select_scatter(self: Tensor, src: Tensor, dim: int, index: int) -> Any:
     value, axis = in_dtype(src, self.dtype), position(dim, self.ndim)
     if is_static((self.shape[axis], index)):
         return meta.select_scatter(self, value, axis, index)
@@ -51,7 +53,9 @@ def select_scatter(self: Any, src: Any, dim: int, index: int) -> Any:
 
 
 @row()
-def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def slice_scatter(
+    self: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Any:
     value, axis = in_dtype(src, self.dtype), position(dim, self.ndim)
     size = self.shape[axis]
     if is_static((size, start or 0, end or 0)):
@@ -63,7 +67,9 @@ def slice_scatter(self: Any, src: Any, dim: int = 0, start: Any = None, end: Any
 
 
 @row()
-def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Any:
+def repeat_interleave(
+    self: Tensor, repeats: Tensor | int | None = None, dim: int | None = None, *, output_size: int | None = None
+) -> Any:
     """For a single tensor: the positions 0, 1, ..., each repeated so often."""
     if repeats is None:
         return meta.repeat_interleave(meta.arange(0, self.shape[0], 1, self.dtype, self.device), self)
@@ -71,7 +77,7 @@ def repeat_interleave(self: Any, repeats: Any = None, dim: int | None = None, *,
 
 
 @row()
-def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any:
+def gather(self: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Any:
     """A 0-d tensor counts as a vector of one element if the other tensor is a vector; without indices the result is
     empty."""
     if self.ndim == index.ndim:
@@ -83,7 +89,7 @@ def gather(self: Any, dim: int, index: Any, *, sparse_grad: bool = False) -> Any
 
 
 @row()
-def index_select(self: Any, dim: int, index: Any) -> Any:
+def index_select(self: Tensor, dim: int, index: Tensor) -> Any:
     """A 0-d tensor is its own transpose."""
     x, where = (t if t.ndim else meta.reshape(t, (1,)) for t in (self, index))
     picked = meta.index_select(x, dim, where)
@@ -91,7 +97,7 @@ def index_select(self: Any, dim: int, index: Any) -> Any:
 
 
 @row("index_put", "_unsafe_index_put")
-def index_put(self: Any, indices: Any, values: Any, accumulate: bool = False) -> Any:
+def index_put(self: Tensor, indices: Sequence[Tensor | None], values: Tensor, accumulate: bool = False) -> Any:
     """A mask of a program, whose number of true elements is unknown, chooses between the values and the old ones."""
     masks = [i for i in indices if i is not None and i.dtype == "bool"]
     if isinstance(self, meta.NDArray) or not masks:
@@ -119,7 +125,7 @@ def index_add(self: Any, dim: int, index: Any, source: Any, *, alpha: Any = 1) -
 
 @row()
 def embedding(
-    weight: Any, indices: Any, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
+    weight: Tensor, indices: Tensor, padding_idx: int = -1, scale_grad_by_freq: bool = False, sparse: bool = False
 ) -> Any:
     if weight.ndim != 2:
         raise ArgumentError("embedding", f"weight has shape {weight.shape}", "(rows, features)")
@@ -127,7 +133,7 @@ def embedding(
 
 
 @row()
-def one_hot(self: Any, num_classes: int = -1) -> Any:
+def one_hot(self: Tensor, num_classes: int = -1) -> Any:
     if self.dtype != "int64":
         raise ArgumentError("one_hot", f"x is {self.dtype}", "int64")
     count = num_classes
@@ -138,7 +144,7 @@ def one_hot(self: Any, num_classes: int = -1) -> Any:
     return meta.one_hot(self, count, "int64")
 
 
-def fill_diagonal(self: Any, fill_value: Any, wrap: bool = False) -> Any:
+def fill_diagonal(self: Tensor, fill_value: Any, wrap: bool = False) -> Any:
     """x with `fill_value` where all positions are equal; with `wrap`, the diagonal of a matrix with more rows than
     columns begins again after each square and a row. ATen only has it in place."""
     if self.ndim < 2 or (self.ndim > 2 and len(set(self.shape)) > 1):

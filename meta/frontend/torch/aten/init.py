@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 import meta
+from meta.device import Device
 from meta.device import device as parse_device
 from meta.dim import SymDim
-from meta.dtype import canonical, is_complex, is_int
+from meta.dtype import Number, canonical, is_complex, is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row, rows
 from meta.frontend.torch.aten._values import in_dtype, is_tensor
@@ -44,7 +45,7 @@ rows({
 
 
 @row()
-def scalar_tensor(s: Any, *, dtype: Any = None, device: Any = None) -> Any:
+def scalar_tensor(s: Number, *, dtype: str | None = None, device: Device | str | None = None) -> Any:
     if dtype is not None and is_int(canonical(dtype)) and isinstance(s, int):
         return in_dtype(meta.full((), s, "int64", device or "cpu"), dtype)  # wraps around
     return meta.full((), s, dtype or "float32", device or "cpu")
@@ -67,7 +68,7 @@ def arange(start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, dev
     return meta.arange(start, end, step, dtype, device or "cpu")
 
 
-def _integer_range(first: Any, last: Any, step: Any, dtype: str, device: Any) -> Any:
+def _integer_range(first: Any, last: Any, step: Any, dtype: str, device: Device | str) -> Any:
     """ATen cuts off fractions, for int64 before it counts the elements. Numbers that the dtype does not hold wrap
     around."""
     if any(isinstance(x, SymDim) for x in (first, last, step)):

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_inexact, promote
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows
@@ -42,26 +43,26 @@ rows({
 })  # fmt: skip
 
 
-def _factors(x: Any, *factors: Any) -> tuple[Any, ...]:
+def _factors(x: Tensor, *factors: Any) -> tuple[Any, ...]:
     """The factors of a sum of products: ATen cuts off their fractions for integers."""
     return factors if is_inexact(x.dtype) else tuple(int(factor) for factor in factors)
 
 
 @row()
-def cross(self: Any, other: Any, dim: int | None = None) -> Any:
+def cross(self: Tensor, other: Tensor, dim: int | None = None) -> Any:
     """Without `dim` along the first axis of size 3."""
     axis = next((i for i, size in enumerate(self.shape) if size == 3), -1) if dim is None else dim
     return meta.cross(self, other, axis)
 
 
 @row()
-def vander(x: Any, N: int | None = None, increasing: bool = False) -> Any:
+def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Any:
     powers = meta.linalg.vander(x, N)
     return powers if increasing else meta.flip(powers, (-1,))
 
 
 @row()
-def cov(self: Any, *, correction: int = 1, fweights: Any = None, aweights: Any = None) -> Any:
+def cov(self: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Any:
     dtype = self.dtype if aweights is None else promote(self.dtype, aweights.dtype)
     return meta.cov(in_dtype(self, dtype), correction, fweights, aweights)
 
@@ -77,8 +78,9 @@ def norm(self: Any, p: Any = 2, dim: Any = None, keepdim: bool = False, *, dtype
 
 @row()
 def linalg_matrix_rank(
-    self: Any, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None
-) -> Any:
+    self: Tensor, tol: Tensor | float | None = None, hermitian: bool = False, *, atol: Tensor | float | None = None,
+    rtol: Tensor | float | None = None,
+) -> Any:  # fmt: skip
     if tol is not None:
         atol, rtol = tol, 0.0
     return meta.linalg.matrix_rank(self, atol, rtol, hermitian)
@@ -96,19 +98,19 @@ def _members(ends: Any, count: Any) -> Any:
     return meta.logical_and(after, meta.less(positions, meta.expand_dims(ends, 1)))
 
 
-def rows_by_group(x: Any, w: Any, ends: Any) -> Any:
+def rows_by_group(x: Tensor, w: Tensor, ends: Any) -> Any:
     """Rows (n, k) times the matrix of their group, w (groups, k, m): (n, m). Rows behind the last group are 0."""
     products = meta.matmul(meta.expand_dims(x, 0), w)
     return meta.sum(meta.where(meta.expand_dims(_members(ends, x.shape[0]), 2), products, 0), 0)
 
 
-def columns_by_group(x: Any, w: Any, ends: Any) -> Any:
+def columns_by_group(x: Tensor, w: Tensor, ends: Any) -> Any:
     """The matrix of the group of each column, x (groups, n, k), times the columns of w (k, m): (n, m)."""
     products = meta.matmul(x, meta.expand_dims(w, 0))
     return meta.sum(meta.where(meta.expand_dims(_members(ends, w.shape[1]), 1), products, 0), 0)
 
 
-def sums_by_group(x: Any, w: Any, ends: Any) -> Any:
+def sums_by_group(x: Tensor, w: Tensor, ends: Any) -> Any:
     """The products x (n, k) and w (k, m) of the part of k in each group: (groups, n, m)."""
     members = _members(ends, x.shape[1])
     parts = meta.where(meta.expand_dims(members, 1), x, 0), meta.where(meta.expand_dims(members, 2), w, 0)
@@ -119,7 +121,9 @@ _BY_RANKS = {(2, 3): rows_by_group, (3, 2): columns_by_group, (2, 2): sums_by_gr
 
 
 @row()
-def _grouped_mm(self: Any, mat2: Any, offs: Any = None, bias: Any = None, out_dtype: Any = None) -> Any:
+def _grouped_mm(
+    self: Tensor, mat2: Tensor, offs: Tensor | None = None, bias: Tensor | None = None, out_dtype: str | None = None
+) -> Any:
     """`torch.nn.functional.grouped_mm`: of two stacks, the products of their matrices; else `offs` has the ends of the
     groups of rows, of columns, or of the axis that is summed."""
     if bias is not None:

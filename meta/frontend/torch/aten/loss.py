@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_complex, is_float
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, reduction_name, row, rows, same
@@ -25,7 +26,7 @@ rows({
 
 
 @row()
-def l1_loss(self: Any, target: Any, reduction: int = 1) -> Any:
+def l1_loss(self: Tensor, target: Tensor, reduction: int = 1) -> Any:
     if is_complex(self.dtype) or is_complex(target.dtype):
         distance = meta.abs(self - target)
         return meta.l1_loss(distance, meta.zeros_like(distance), reduction_name(reduction))
@@ -33,7 +34,7 @@ def l1_loss(self: Any, target: Any, reduction: int = 1) -> Any:
 
 
 @row()
-def smooth_l1_loss(self: Any, target: Any, reduction: int = 1, beta: float = 1.0) -> Any:
+def smooth_l1_loss(self: Tensor, target: Tensor, reduction: int = 1, beta: float = 1.0) -> Any:
     if beta < 0:
         raise ArgumentError("smooth_l1_loss", f"beta is {beta}", "0 or more")
     return meta.smooth_l1_loss(self, target, reduction_name(reduction), beta)
@@ -41,7 +42,7 @@ def smooth_l1_loss(self: Any, target: Any, reduction: int = 1, beta: float = 1.0
 
 @row()
 def cross_entropy_loss(
-    self: Any, target: Any, weight: Any = None, reduction: int = 1, ignore_index: int = -100,
+    self: Tensor, target: Tensor, weight: Tensor | None = None, reduction: int = 1, ignore_index: int = -100,
     label_smoothing: float = 0.0,
 ) -> Any:  # fmt: skip
     if is_float(target.dtype):
@@ -50,7 +51,7 @@ def cross_entropy_loss(
 
 
 @row("nll_loss_forward", "nll_loss2d_forward")
-def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore_index: int) -> Any:
+def nll_loss_forward(self: Tensor, target: Tensor, weight: Tensor | None, reduction: int, ignore_index: int) -> Any:
     """The loss, and the sum of the weights of all targets that count: 0 without a reduction."""
     out = meta.nll_loss(self, target, weight, reduction_name(reduction), ignore_index)
     if not reduction:
@@ -62,7 +63,7 @@ def nll_loss_forward(self: Any, target: Any, weight: Any, reduction: int, ignore
 
 
 @row()
-def multilabel_margin_loss_forward(self: Any, target: Any, reduction: int) -> Any:
+def multilabel_margin_loss_forward(self: Tensor, target: Tensor, reduction: int) -> Any:
     """The loss, and which classes are targets: those before the first negative one."""
     listed = meta.cumprod(meta.cast(meta.greater_equal(target, 0), self.dtype), -1)
     places = meta.maximum(target, 0)

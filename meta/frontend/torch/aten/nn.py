@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows
@@ -21,7 +22,7 @@ rows({
 def _of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
     """A function that is linear in its first two arguments, extended to complex ones."""
 
-    def run(x: Any, weight: Any, *rest: Any) -> Any:
+    def run(x: Tensor, weight: Tensor, *rest: Any) -> Any:
         if not is_complex(x.dtype) and not is_complex(weight.dtype):
             return function(x, weight, *rest)
         real, imaginary = meta.real(x), meta.imag(x)
@@ -34,7 +35,7 @@ def _of_parts(function: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def _with_bias(x: Any, bias: Any) -> Any:
+def _with_bias(x: Tensor, bias: Tensor | None) -> Any:
     """x with a number added to each channel."""
     if bias is None:
         return x
@@ -47,12 +48,12 @@ def _convolution(rank: int) -> Callable[..., Any]:
     function = _of_parts((meta.conv1d, meta.conv2d, meta.conv3d)[rank - 1])
 
     def convolution(
-        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, dilation: Any = 1, groups: int = 1
-    ) -> Any:
+        input: Tensor, weight: Tensor, bias: Any = None, stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] | str = 0, dilation: int | Sequence[int] = 1, groups: int = 1,
+    ) -> Any:  # fmt: skip
         steps, spread = per_axis(stride, rank), per_axis(dilation, rank)
-        x, width = input, padding
-        if isinstance(padding, str):
-            x, width = _named_padding(x, weight, padding, steps, spread)
+        named = isinstance(padding, str)
+        x, width = _named_padding(input, weight, padding, steps, spread) if named else (input, padding)
         batched = x.ndim == rank + 2
         x = x if batched else meta.expand_dims(x, 0)
         out = function(x, weight, steps, per_axis(width, rank), spread, groups)
@@ -63,7 +64,7 @@ def _convolution(rank: int) -> Callable[..., Any]:
 
 
 def _named_padding(
-    x: Any, weight: Any, padding: str, stride: Sequence[int], dilation: Sequence[int]
+    x: Tensor, weight: Tensor, padding: str, stride: Sequence[int], dilation: Sequence[int]
 ) -> tuple[Any, Sequence[int]]:
     """x and the width of its symmetric padding. Uneven padding for "same" puts the further element at the end."""
     rank = len(stride)
@@ -83,8 +84,9 @@ def _transposed(rank: int) -> Callable[..., Any]:
     function = _of_parts((meta.conv1d_transpose, meta.conv2d_transpose, meta.conv3d_transpose)[rank - 1])
 
     def convolution(
-        input: Any, weight: Any, bias: Any = None, stride: Any = 1, padding: Any = 0, output_padding: Any = 0,
-        groups: int = 1, dilation: Any = 1,
+        input: Tensor, weight: Tensor, bias: Any = None, stride: int | Sequence[int] = 1,
+        padding: int | Sequence[int] = 0, output_padding: int | Sequence[int] = 0, groups: int = 1,
+        dilation: int | Sequence[int] = 1,
     ) -> Any:  # fmt: skip
         batched = input.ndim == rank + 2
         x = input if batched else meta.expand_dims(input, 0)
@@ -118,8 +120,8 @@ for _rank, _names in enumerate((("conv1d", "conv_transpose1d"), ("conv2d", "conv
 
 @row()
 def convolution(
-    input: Any, weight: Any, bias: Any, stride: Any, padding: Any, dilation: Any, transposed: bool,
-    output_padding: Any, groups: int,
+    input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int], padding: Sequence[int],
+    dilation: Sequence[int], transposed: bool, output_padding: Sequence[int], groups: int,
 ) -> Any:  # fmt: skip
     rank = weight.ndim - 2
     if transposed:
@@ -128,7 +130,7 @@ def convolution(
 
 
 @row()
-def linear(input: Any, weight: Any, bias: Any = None) -> Any:
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Any:
     if weight.ndim == 2 and not is_complex(input.dtype) and not is_complex(weight.dtype):
         return meta.dense(input, weight, bias)
     out = meta.matmul(input, weight, transpose_b=weight.ndim > 1)
@@ -136,7 +138,7 @@ def linear(input: Any, weight: Any, bias: Any = None) -> Any:
 
 
 @row()
-def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None) -> Any:
+def pad(self: Tensor, pad: Sequence[int], mode: str = "constant", value: float | None = None) -> Any:
     modes = {"constant": "constant", "reflect": "reflect", "replicate": "edge", "circular": "wrap"}
     if mode not in modes:
         raise ArgumentError("pad", f"mode is {mode!r}", f"one of {', '.join(modes)}")
@@ -144,7 +146,7 @@ def pad(self: Any, pad: Sequence[int], mode: str = "constant", value: Any = None
 
 
 def _bordered(mode: str) -> Callable[..., Any]:
-    def padded(self: Any, padding: Sequence[int]) -> Any:
+    def padded(self: Tensor, padding: Sequence[int]) -> Any:
         return _padded(self, padding, mode, 0)
 
     return padded
@@ -155,7 +157,7 @@ for _rank in (1, 2, 3):
     row(f"replication_pad{_rank}d")(_bordered("edge"))
 
 
-def _padded(x: Any, pad: Sequence[int], mode: Any, value: Any) -> Any:
+def _padded(x: Tensor, pad: Sequence[int], mode: Any, value: Any) -> Any:
     """x with two widths for each of the last axes, the last first."""
     if len(pad) % 2 or len(pad) > 2 * x.ndim:
         raise ArgumentError("pad", f"{len(pad)} widths for {x.ndim} axes", "two for each of the last axes")

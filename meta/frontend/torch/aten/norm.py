@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype, is_complex, real_dtype
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row, rows
@@ -24,7 +25,7 @@ rows({
 })  # fmt: skip
 
 
-def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
+def _last(x: Tensor, shape: Sequence[int]) -> tuple[int, ...]:
     """The axes that normalized_shape names. Raises ArgumentError unless they are the last of x."""
     shape = (shape,) if isinstance(shape, int) else tuple(shape)
     if not shape or tuple(x.shape[-len(shape) :]) != shape:
@@ -33,7 +34,9 @@ def _last(x: Any, shape: Sequence[int]) -> tuple[int, ...]:
 
 
 @row()
-def rms_norm(input: Any, normalized_shape: Sequence[int], weight: Any = None, eps: float | None = None) -> Any:
+def rms_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None
+) -> Any:
     """For complex numbers ATen takes the mean of their squares, which are complex."""
     axes = _last(input, normalized_shape)
     small = {"float64": 2.0**-52, "float32": 2.0**-23, "float16": 2.0**-10, "bfloat16": 2.0**-7}
@@ -84,7 +87,7 @@ def instance_norm(
     return meta.instance_norm(input, weight, bias, eps)
 
 
-def _detached(x: Any) -> Any:
+def _detached(x: Tensor) -> Any:
     return meta.stop_gradient(x)
 
 
@@ -95,7 +98,9 @@ def _statistics(x: Any, *parameters: Any) -> str:
 
 
 @row()
-def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, bias: Any, eps: float) -> Any:
+def native_layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None, bias: Tensor | None, eps: float
+) -> Any:
     """The result, and mean and reciprocal deviation of each row, which have no gradient."""
     kind, axes = _statistics(input, weight, bias), _last(input, normalized_shape)
     y, *statistics = meta.layer_norm_train(input, weight, bias, axes, eps)
@@ -103,7 +108,9 @@ def native_layer_norm(input: Any, normalized_shape: Sequence[int], weight: Any, 
 
 
 @row()
-def native_group_norm(input: Any, weight: Any, bias: Any, N: int, C: int, HxW: int, group: int, eps: float) -> Any:
+def native_group_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, N: int, C: int, HxW: int, group: int, eps: float
+) -> Any:
     """The result, and mean and reciprocal deviation of each group."""
     wide = meta.cast(input, accumulation_dtype(input.dtype))
     flat = meta.reshape(wide, (N, group, C // group * HxW))
@@ -133,8 +140,9 @@ def native_batch_norm(
 
 @row()
 def _native_batch_norm_legit_no_training(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> Any:
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    momentum: float, eps: float,
+) -> Any:  # fmt: skip
     out = meta.batch_norm_infer(input, running_mean, running_var, weight, bias, eps)
     nothing = meta.zeros((0,), _statistics(input, weight, bias), input.device)
     return out, nothing, nothing
@@ -153,8 +161,9 @@ def _native_batch_norm_legit_functional(
 
 @row()
 def _batch_norm_with_update_functional(
-    input: Any, weight: Any, bias: Any, running_mean: Any, running_var: Any, momentum: float, eps: float
-) -> Any:
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor, running_var: Tensor,
+    momentum: float, eps: float,
+) -> Any:  # fmt: skip
     """As _batch_norm_with_update, with the new running statistics as further results."""
     *out, new_mean, new_var = _native_batch_norm_legit_functional(
         input, weight, bias, running_mean, running_var, True, momentum, eps
@@ -162,16 +171,16 @@ def _batch_norm_with_update_functional(
     return *out, _reserve(input), new_mean, new_var
 
 
-def _reserve(x: Any) -> Any:
+def _reserve(x: Tensor) -> Any:
     return meta.zeros((0,), "uint8", x.device)
 
 
-def _other_axes(x: Any, dim: int) -> tuple[int, ...]:
+def _other_axes(x: Tensor, dim: int) -> tuple[int, ...]:
     return tuple(i for i in range(x.ndim) if i != dim % x.ndim)
 
 
 @row()
-def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
+def _weight_norm_interface(v: Tensor, g: Tensor, dim: int = 0) -> Any:
     """v with slices of the norms g along an axis, and the norms that v has (T. Salimans, D. Kingma, "Weight
     Normalization", 2016)."""
     wide = accumulation_dtype(v.dtype)
@@ -181,7 +190,9 @@ def _weight_norm_interface(v: Any, g: Any, dim: int = 0) -> Any:
 
 
 @row()
-def _weight_norm_interface_backward(grad_w: Any, saved_v: Any, saved_g: Any, saved_norms: Any, dim: int) -> Any:
+def _weight_norm_interface_backward(
+    grad_w: Tensor, saved_v: Tensor, saved_g: Tensor, saved_norms: Tensor, dim: int
+) -> Any:
     """The gradients of v and g."""
     wide = saved_norms.dtype
     dw, v, g = (meta.cast(x, wide) for x in (grad_w, saved_v, saved_g))

@@ -6,8 +6,9 @@ import math
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import SymDim
-from meta.dtype import is_complex
+from meta.dtype import Number, is_complex
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows, same
 from meta.frontend.torch.aten._values import is_tensor, scaled_sum
@@ -52,7 +53,7 @@ rows({
 
 
 @row("div", "divide")
-def div(self: Any, other: Any, *, rounding_mode: str | None = None) -> Any:
+def div(self: Tensor, other: Tensor | Number, *, rounding_mode: str | None = None) -> Any:
     functions = {None: meta.divide, "trunc": meta.trunc_divide, "floor": meta.floor_divide}
     if rounding_mode not in functions:
         raise ArgumentError("div", f"rounding_mode is {rounding_mode!r}", "None, 'trunc' or 'floor'")
@@ -79,7 +80,7 @@ def where(condition: Any, self: Any = None, other: Any = None) -> Any:
 
 
 @row("sinc", "special_sinc")
-def sinc(self: Any) -> Any:
+def sinc(self: Tensor) -> Any:
     if not is_complex(self.dtype):
         return meta.sinc(self)
     angle = self * math.pi
@@ -88,7 +89,7 @@ def sinc(self: Any) -> Any:
 
 
 @row()
-def logaddexp(self: Any, other: Any) -> Any:
+def logaddexp(self: Tensor, other: Tensor) -> Any:
     """The complex number with the larger real part is taken out, so that no exponential overflows."""
     if not is_complex(self.dtype) and not is_complex(other.dtype):
         return meta.logaddexp(self, other)
@@ -101,7 +102,7 @@ def logaddexp(self: Any, other: Any) -> Any:
 
 
 @row()
-def heaviside(self: Any, values: Any) -> Any:
+def heaviside(self: Tensor, values: Tensor) -> Any:
     if self.dtype != values.dtype:
         raise ArgumentError("heaviside", f"self is {self.dtype}, values is {values.dtype}", "one dtype for both")
     return meta.heaviside(self, values)

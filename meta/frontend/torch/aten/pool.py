@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_int
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row
 from meta.frontend.torch.aten._values import per_axis
 
 
-def _batched(rank: int, function: Callable[[Any], Any], x: Any) -> Any:
+def _batched(rank: int, function: Callable[[Any], Any], x: Tensor) -> Any:
     """`function` of x with a batch axis, which its results lose again if x has none."""
     if x.ndim == rank + 2:
         return function(x)
@@ -22,7 +23,7 @@ def _batched(rank: int, function: Callable[[Any], Any], x: Any) -> Any:
     return tuple(meta.squeeze(y, 0) for y in out) if isinstance(out, tuple) else meta.squeeze(out, 0)
 
 
-def _int64(out: Any) -> Any:
+def _int64(out: Tensor | tuple[Tensor, Tensor]) -> Tensor | tuple[Tensor, Tensor]:
     """Values and positions, with positions as ATen has them; only values, unchanged."""
     return (out[0], meta.cast(out[1], "int64")) if isinstance(out, tuple) else out
 
@@ -32,14 +33,15 @@ def _average(rank: int) -> Callable[..., Any]:
     total = (meta.sum_pool1d, meta.sum_pool2d, meta.sum_pool3d)[rank - 1]
 
     def avg_pool(
-        self: Any, kernel_size: Any, stride: Any = (), padding: Any = 0, ceil_mode: bool = False,
-        count_include_pad: bool = True, divisor_override: int | None = None,
+        self: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int] = (),
+        padding: int | Sequence[int] = 0, ceil_mode: bool = False, count_include_pad: bool = True,
+        divisor_override: int | None = None,
     ) -> Any:  # fmt: skip
         kernel, steps, width = _window(rank, kernel_size, stride, padding)
         if divisor_override == 0:
             raise ArgumentError("avg_pool", "divisor_override is 0", "another number")
 
-        def pool(x: Any) -> Any:
+        def pool(x: Tensor) -> Any:
             if divisor_override is None:
                 return function(x, kernel, steps, width, (1,) * rank, ceil_mode, count_include_pad)
             sums = total(x, kernel, steps, width, ceil_mode)
@@ -103,8 +105,8 @@ for _rank in (1, 2, 3):
 
 @row()
 def max_pool2d_with_indices_backward(
-    grad_output: Any, self: Any, kernel_size: Any, stride: Any, padding: Any, dilation: Any, ceil_mode: bool,
-    indices: Any,
+    grad_output: Tensor, self: Tensor, kernel_size: int | Sequence[int], stride: int | Sequence[int],
+    padding: int | Sequence[int], dilation: int | Sequence[int], ceil_mode: bool, indices: Tensor,
 ) -> Any:  # fmt: skip
     if self.ndim == 3:
         dy, x, places = (meta.expand_dims(t, 0) for t in (grad_output, self, indices))
@@ -117,7 +119,10 @@ def max_pool2d_with_indices_backward(
 def _unpool(rank: int) -> Callable[..., Any]:
     function = (meta.max_unpool2d, meta.max_unpool3d)[rank - 2]
 
-    def max_unpool(self: Any, indices: Any, output_size: Any, stride: Any = None, padding: Any = None) -> Any:
+    def max_unpool(
+        self: Tensor, indices: Tensor, output_size: Any, stride: int | Sequence[int] | None = None,
+        padding: int | Sequence[int] | None = None,
+    ) -> Any:  # fmt: skip
         sizes = tuple(output_size)
         kernel = tuple(out - n + 1 for out, n in zip(sizes, self.shape[-rank:], strict=True))
         return function(self, indices, kernel, 1, 0, sizes)  # the window whose steps of 1 give the sizes
@@ -128,7 +133,9 @@ def _unpool(rank: int) -> Callable[..., Any]:
 def _fractional(rank: int) -> Callable[..., Any]:
     function = (meta.fractional_max_pool2d, meta.fractional_max_pool3d)[rank - 2]
 
-    def fractional_max_pool(self: Any, kernel_size: Any, output_size: Any, random_samples: Any) -> Any:
+    def fractional_max_pool(
+        self: Tensor, kernel_size: int | Sequence[int], output_size: int | Sequence[int], random_samples: Tensor
+    ) -> Any:
         return function(self, random_samples, per_axis(kernel_size, rank), per_axis(output_size, rank))
 
     return fractional_max_pool

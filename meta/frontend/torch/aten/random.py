@@ -7,6 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
+from meta.device import Device
 from meta.dtype import canonical, int_range, is_complex, is_float, real_dtype, significand_bits
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows
@@ -40,7 +42,7 @@ rows({
 })  # fmt: skip
 
 
-def _uniform(shape: Sequence[Any], low: float, high: float, dtype: Any, device: Any) -> Any:
+def _uniform(shape: Sequence[Any], low: float, high: float, dtype: str, device: Device | str) -> Any:
     """Both parts of complex numbers are drawn."""
     return _drawn(meta.random.uniform, shape, low, high, dtype, device)
 
@@ -50,7 +52,7 @@ def _normal(shape: Sequence[Any], mean: float, std: float, dtype: Any, device: A
     return _drawn(meta.random.normal, shape, mean, std / math.sqrt(2) if is_complex(dtype) else std, dtype, device)
 
 
-def _drawn(draw: Any, shape: Sequence[Any], first: float, second: float, dtype: Any, device: Any) -> Any:
+def _drawn(draw: Any, shape: Sequence[Any], first: float, second: float, dtype: str, device: Device | str) -> Any:
     if not is_complex(dtype):
         return draw(tuple(shape), first, second, dtype, device)
     return meta.view_as_complex(draw((*shape, 2), first, second, real_dtype(dtype), device))
@@ -71,7 +73,7 @@ def randint_like(self: Any, low: Any, high: Any = None, *, dtype: Any = None, de
 
 
 @row()
-def random(self: Any, *ends: Any, **named: Any) -> Any:
+def random(self: Tensor, *ends: Any, **named: Any) -> Any:
     """Integers, as elements of the dtype of `self`. ends: `to`, or `from` and `to`, which is not included; without
     `to`, up to the largest integer, or the largest up to which a floating dtype has all integers."""
     first, last = (0, *ends) if len(ends) == 1 else ends or (0, None)
@@ -83,14 +85,14 @@ def random(self: Any, *ends: Any, **named: Any) -> Any:
 
 
 @row()
-def cauchy(self: Any, median: float = 0.0, sigma: float = 1.0) -> Any:
+def cauchy(self: Tensor, median: float = 0.0, sigma: float = 1.0) -> Any:
     if sigma <= 0:
         raise ArgumentError("cauchy", f"sigma is {sigma}", "a positive number")
     return meta.tan((_uniform(self.shape, 0.0, 1.0, self.dtype, self.device) - 0.5) * math.pi) * sigma + median
 
 
 @row()
-def geometric(self: Any, p: float) -> Any:
+def geometric(self: Tensor, p: float) -> Any:
     """The number of trials up to the first success: logarithms of uniform numbers, rounded up."""
     if not 0 < p < 1:
         raise ArgumentError("geometric", f"p is {p}", "a number between 0 and 1")
@@ -99,7 +101,7 @@ def geometric(self: Any, p: float) -> Any:
 
 
 @row()
-def log_normal(self: Any, mean: float = 1.0, std: float = 2.0) -> Any:
+def log_normal(self: Tensor, mean: float = 1.0, std: float = 2.0) -> Any:
     if std <= 0:
         raise ArgumentError("log_normal", f"std is {std}", "a positive number")
     return meta.exp(meta.random.normal(self.shape, mean, std, self.dtype, self.device))
@@ -107,7 +109,7 @@ def log_normal(self: Any, mean: float = 1.0, std: float = 2.0) -> Any:
 
 @row()
 def rrelu_with_noise_functional(
-    self: Any, noise: Any, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
+    self: Tensor, noise: Tensor, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False
 ) -> Any:
     """The result, and the slopes that were drawn, 1 where x is positive."""
     if not training:
@@ -137,7 +139,7 @@ def sample_dirichlet(self: Any) -> Any:
 
 
 @row()
-def dropout(input: Any, p: float, train: bool) -> Any:
+def dropout(input: Tensor, p: float, train: bool) -> Any:
     if not train or p == 0 or not input.size:
         return input if 0 <= p <= 1 else meta.dropout(input, meta.random.next_key(input.device), p)[0]
     if p == 1:
@@ -146,7 +148,7 @@ def dropout(input: Any, p: float, train: bool) -> Any:
 
 
 @row()
-def native_dropout(input: Any, p: float, train: bool | None) -> Any:
+def native_dropout(input: Tensor, p: float, train: bool | None) -> Any:
     if train is False:
         return input, meta.ones_like(input, "bool")
     out, mask = meta.dropout(input, meta.random.next_key(input.device), p)
@@ -155,7 +157,7 @@ def native_dropout(input: Any, p: float, train: bool | None) -> Any:
 
 def _channels(name: str) -> None:
     @row(name)
-    def dropout(input: Any, p: float, train: bool) -> Any:
+    def dropout(input: Tensor, p: float, train: bool) -> Any:
         if not 0 <= p <= 1:
             raise ArgumentError(name, f"p is {p}", "a probability from 0 to 1")
         if not train or p == 0:

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import NotSupportedError
 from meta.frontend.torch.aten._row import rows
 from meta.frontend.torch.aten.backward import forward
@@ -26,7 +27,7 @@ rows({
 
 
 def _layers(
-    step: Step, x: Any, states: Sequence[Any], params: Any, has_biases: Any, num_layers: int, dropout: float,
+    step: Step, x: Tensor, states: Sequence[Any], params: Any, has_biases: Any, num_layers: int, dropout: float,
     train: bool, bidirectional: bool, batch_first: bool = False,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The hidden states, and the last states.
@@ -71,7 +72,7 @@ def _projected(step: Step) -> Step:
 
 
 def _step(
-    step: Step, input: Any, states: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
+    step: Step, input: Tensor, states: Sequence[Any], w_ih: Any, w_hh: Any, b_ih: Any = None, b_hh: Any = None
 ) -> tuple[Any, ...]:
     """The states after one step."""
     return tuple(step(tuple(states), meta.dense(input, w_ih, b_ih), w_hh, b_hh))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import is_static, product
-from meta.dtype import is_complex, is_inexact
+from meta.dtype import Number, is_complex, is_inexact
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import row, rows, same
 from meta.frontend.torch.aten._values import axes, in_dtype, is_tensor, position
@@ -29,7 +30,7 @@ def _logical(function: Callable[..., Any]) -> Callable[..., Any]:
 def _extremum(pairwise: Any, reduced: Any, with_indices: Any) -> Callable[..., Any]:
     """The extremes of two tensors, of all elements, or along an axis with their positions."""
 
-    def run(self: Any, dim: Any = None, keepdim: bool = False) -> Any:
+    def run(self: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
         if is_tensor(dim):
             return pairwise(self, dim)
         return reduced(self) if dim is None else with_indices(self, dim, keepdim)
@@ -73,7 +74,7 @@ def mean(self: Any, dim: Any = None, keepdim: bool = False, *, dtype: Any = None
 
 
 @row("logsumexp", "special_logsumexp")
-def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
+def logsumexp(self: Tensor, dim: int | Sequence[int], keepdim: bool = False) -> Any:
     if not is_complex(self.dtype):
         return meta.logsumexp(self, axes(dim), keepdim)
     largest = _largest_real(self, axes(dim))
@@ -82,7 +83,7 @@ def logsumexp(self: Any, dim: Any, keepdim: bool = False) -> Any:
 
 
 @row()
-def logcumsumexp(self: Any, dim: int) -> Any:
+def logcumsumexp(self: Tensor, dim: int) -> Any:
     if not is_complex(self.dtype):
         return meta.logcumsumexp(self, dim)
     axis = position(dim, self.ndim)
@@ -98,7 +99,7 @@ def logcumsumexp(self: Any, dim: int) -> Any:
     return out + _turns(self, out, axis) * (math.tau * 1j) if size > 1 else out
 
 
-def _turns(x: Any, out: Any, axis: int) -> Any:
+def _turns(x: Tensor, out: Tensor, axis: int) -> Any:
     """How many turns the imaginary parts of `out`, logarithms of cumulative sums, are behind torch's. Adding element by
     element, torch takes a logarithm within a quarter turn of the term with the larger real part: of the new element, or
     of the sum before it."""
@@ -115,14 +116,17 @@ def _turns(x: Any, out: Any, axis: int) -> Any:
     return from_sum + meta.take_along_dim(from_element - from_sum, last, axis)
 
 
-def _largest_real(x: Any, axes: Any) -> Any:
+def _largest_real(x: Tensor, axes: Any) -> Any:
     """The largest real part along axes, 0 where it is infinite: subtracted from exponents, so that none overflows."""
     largest = meta.stop_gradient(meta.max(meta.real(x), axes, keepdims=True))
     return meta.where(meta.isfinite(largest), largest, 0.0)
 
 
 @row()
-def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+def var(
+    self: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool = True, keepdim: bool = False, *,
+    correction: Number | None = None,
+) -> Any:  # fmt: skip
     axis, lost = _spread(dim, unbiased, correction)
     if isinstance(lost, int):
         return meta.var(self, axis, lost, keepdim)
@@ -133,7 +137,10 @@ def var(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False,
 
 
 @row()
-def std(self: Any, dim: Any = None, unbiased: Any = True, keepdim: bool = False, *, correction: Any = None) -> Any:
+def std(
+    self: Tensor, dim: int | Sequence[int] | None = None, unbiased: bool = True, keepdim: bool = False, *,
+    correction: Number | None = None,
+) -> Any:  # fmt: skip
     axis, lost = _spread(dim, unbiased, correction)
     if isinstance(lost, int):
         return meta.std(self, axis, lost, keepdim)
@@ -152,12 +159,12 @@ def _spread(dim: Any, unbiased: Any, correction: Any) -> tuple[Any, Any]:
     return axes(dim), int(lost) if lost == int(lost) else lost
 
 
-def _mean(x: Any, dim: Any, keepdim: bool) -> Any:
+def _mean(x: Tensor, dim: Any, keepdim: bool) -> Any:
     return meta.mean(x, None if isinstance(dim, bool) else axes(dim), keepdim)
 
 
 @row()
-def diff(self: Any, n: int = 1, dim: int = -1, prepend: Any = None, append: Any = None) -> Any:
+def diff(self: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Any:
     axis = position(dim, self.ndim)
     parts = [x for x in (prepend, self, append) if x is not None]
     if is_static(x.shape[axis] for x in parts):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import is_static
 from meta.dtype import is_inexact
 from meta.errors import ArgumentError
@@ -49,7 +50,7 @@ rows({
 
 
 @row()
-def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
+def sum_to_size(self: Tensor, size: Sequence[Any]) -> Any:
     """Sums of integers and booleans are int64; without a sum the dtype stays."""
     if tuple(size) == tuple(self.shape) and self.ndim:
         return self
@@ -57,14 +58,14 @@ def sum_to_size(self: Any, size: Sequence[Any]) -> Any:
 
 
 @row("t", "t_copy")
-def t(self: Any) -> Any:
+def t(self: Tensor) -> Any:
     if self.ndim > 2:
         raise ArgumentError("t", f"x has {self.ndim} axes", "at most 2", "use permute")
     return meta.transpose(self)
 
 
 @row("mT")
-def matrix_transpose(self: Any) -> Any:
+def matrix_transpose(self: Tensor) -> Any:
     if self.ndim < 2:
         raise ArgumentError("mT", f"x has {self.ndim} axes", "at least 2")
     return meta.swap_axis(self, -1, -2)
@@ -121,12 +122,12 @@ def split(self: Any, split_size: Any, dim: int = 0) -> Any:
     return _cut(self, range(split_size, size, split_size) if split_size else (), axis)
 
 
-def _cut(x: Any, places: Sequence[int], axis: int) -> tuple[Any, ...]:
+def _cut(x: Tensor, places: Sequence[int], axis: int) -> tuple[Any, ...]:
     return tuple(meta.split(x, list(places), axis)) if len(places) else (meta.copy(x),)
 
 
 @row("slice", "slice_copy")
-def meta_slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step: int = 1) -> Any:
+def meta_slice(self: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Any:
     if self.ndim == 0 or step < 1:
         raise ArgumentError("slice", f"step {step} on {self.ndim} axes", "a positive step and at least one axis")
     axis = position(dim, self.ndim)
@@ -141,7 +142,7 @@ def meta_slice(self: Any, dim: int = 0, start: Any = None, end: Any = None, step
 
 
 @row("select", "select_copy")
-def select(self: Any, dim: int, index: Any) -> Any:
+def select(self: Tensor, dim: int, index: Any) -> Any:
     if self.ndim == 0:
         raise ArgumentError("select", "x is 0-d", "at least one axis")
     axis = position(dim, self.ndim)
@@ -153,20 +154,20 @@ def select(self: Any, dim: int, index: Any) -> Any:
 
 
 @row()
-def roll(self: Any, shifts: Any, dims: Any = ()) -> Any:
+def roll(self: Tensor, shifts: int | Sequence[int], dims: int | Sequence[int] = ()) -> Any:
     if dims == () or dims == []:
         return meta.reshape(meta.roll(meta.reshape(self, (-1,)), shifts, 0), self.shape)
     return meta.roll(self, shifts, dims)
 
 
 @row()
-def repeat(self: Any, repeats: Sequence[int]) -> Any:
+def repeat(self: Tensor, repeats: Sequence[int]) -> Any:
     if len(repeats) < self.ndim:
         raise ArgumentError("repeat", f"{len(repeats)} repeats for {self.ndim} axes", "one for each axis")
     return meta.tile(self, repeats) if len(repeats) else meta.copy(self)
 
 
-def _same(x: Any, *dims: int) -> Any:
+def _same(x: Tensor, *dims: int) -> Any:
     for dim in dims:
         position(dim, 0)
     return meta.copy(x)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.torch.aten._row import row, rows, same
 
 rows({
@@ -25,7 +26,7 @@ rows({
 
 
 @row()
-def sort(self: Any, dim: Any = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
+def sort(self: Tensor, dim: int = -1, descending: bool = False, *, stable: bool | None = None) -> Any:
     order = meta.argsort(self, dim, descending)
     return (meta.gather(self, dim, order) if self.ndim else meta.copy(self)), order
 
@@ -40,7 +41,7 @@ def searchsorted(
 
 @row("unique_dim")
 def unique_dim(
-    self: Any, dim: int | None, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
+    self: Tensor, dim: int | None, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False
 ) -> Any:
     values, inverse, counts = meta.unique(self, dim)
     return values, inverse if dim is not None else meta.reshape(inverse, self.shape), counts
@@ -48,7 +49,7 @@ def unique_dim(
 
 @row()
 def unique_consecutive(
-    self: Any, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+    self: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
 ) -> Any:
     values, inverse, counts = meta.unique_consecutive(self, dim)
     return values, inverse if dim is not None else meta.reshape(inverse, self.shape), counts

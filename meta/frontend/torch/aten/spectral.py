@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
+from meta.device import Device
 from meta.dtype import is_complex
 from meta.errors import ArgumentError
 from meta.frontend.torch.aten._row import direct, row, rows
@@ -44,7 +46,9 @@ def _window(shape: _Shape, window_length: int, periodic: bool, dtype: Any, devic
 
 
 def _plain_window(shape: _Shape) -> Callable[..., Any]:
-    def row(window_length: int, periodic: bool = True, *, dtype: Any = None, device: Any = None) -> Any:
+    def row(
+        window_length: int, periodic: bool = True, *, dtype: str | None = None, device: Device | str | None = None
+    ) -> Any:
         return _window(shape, window_length, periodic, dtype, device)
 
     return row
@@ -75,9 +79,9 @@ def kaiser_window(
 
 @row()
 def stft(
-    self: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
-    normalized: bool = False, onesided: bool | None = None, return_complex: bool | None = None,
-    align_to_window: bool | None = None,
+    self: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, normalized: bool = False, onesided: bool | None = None,
+    return_complex: bool | None = None, align_to_window: bool | None = None,
 ) -> Any:  # fmt: skip
     """Spectra (batch, frequencies, frames) of frames of `n_fft` samples, without padding at the ends, which the Python
     function of torch adds before."""
@@ -95,7 +99,7 @@ def stft(
     return spectra if return_complex is not False else meta.view_as_real(spectra)
 
 
-def _weights(window: Any, width: int, n_fft: int, dtype: str, device: Any) -> Any:
+def _weights(window: Any, width: int, n_fft: int, dtype: str, device: Device | str) -> Any:
     """The weights of the samples of a frame. window: of `width` samples in its middle, None: ones."""
     weights = meta.ones((width,), dtype, device) if window is None else window
     left = (n_fft - width) // 2
@@ -104,9 +108,9 @@ def _weights(window: Any, width: int, n_fft: int, dtype: str, device: Any) -> An
 
 @row()
 def istft(
-    self: Any, n_fft: int, hop_length: int | None = None, win_length: int | None = None, window: Any = None,
-    center: bool = True, normalized: bool = False, onesided: bool | None = None, length: int | None = None,
-    return_complex: bool = False,
+    self: Tensor, n_fft: int, hop_length: int | None = None, win_length: int | None = None,
+    window: Tensor | None = None, center: bool = True, normalized: bool = False, onesided: bool | None = None,
+    length: int | None = None, return_complex: bool = False,
 ) -> Any:  # fmt: skip
     """Signals of least squares (D. Griffin and J. Lim, 1984): the sums of overlapping frames times their windows, over
     the sums of the windows' squares. Where those are 0, torch raises an error and the result is not finite."""

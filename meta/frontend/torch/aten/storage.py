@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import is_static, product
 from meta.dtype import int_range, is_inexact
 from meta.errors import ArgumentError
@@ -30,7 +31,7 @@ BY_STRIDES = frozenset({"as_strided", "as_strided_copy", "as_strided_scatter"})
 
 
 @row("as_strided", "as_strided_copy")
-def as_strided(self: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None) -> Any:
+def as_strided(self: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: int | None = None) -> Any:
     """Elements of the memory of a tensor that is contiguous and at the beginning of its storage in torch.
 
     Raises ArgumentError for elements outside, and for symbolic sizes unless the elements follow one another."""
@@ -59,7 +60,7 @@ def resized(memory: Any, size: Sequence[Any], stride: Sequence[Any], offset: Any
 
 @row()
 def as_strided_scatter(
-    self: Any, src: Any, size: Sequence[Any], stride: Sequence[Any], storage_offset: Any = None
+    self: Tensor, src: Tensor, size: Sequence[Any], stride: Sequence[Any], storage_offset: int | None = None
 ) -> Any:
     """`self` with `src` in the place of `as_strided(self, size, stride, storage_offset)`, on the same condition."""
     offset, count = storage_offset or 0, product(size)
@@ -101,6 +102,6 @@ def _places(name: str, size: Sequence[Any], stride: Sequence[Any], offset: Any) 
     return places
 
 
-def _check_bounds(x: Any, last: int) -> None:
+def _check_bounds(x: Tensor, last: int) -> None:
     if isinstance(x.size, int) and last >= max(x.size, 1):
         raise ArgumentError("as_strided", f"the last element is {last}", f"less than {x.size}, the elements of x")
