@@ -10,6 +10,7 @@ from typing import Any, Protocol
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import Dim, is_static
 from meta.dtype import canonical, to_numpy
 from meta.eager.ndarray import NDArray, asarray
@@ -94,7 +95,7 @@ def number(value: Any, what: str) -> Any:
     return item.item() if isinstance(item, np.generic) else item
 
 
-def static(op: str, x: Any, what: str = "the input") -> tuple[int, ...]:
+def static(op: str, x: Tensor, what: str = "the input") -> tuple[int, ...]:
     """The shape of a tensor without symbolic sizes. Raises NotSupportedError for others."""
     if not is_static(x.shape):
         raise NotSupportedError(op, f"{what} has the symbolic shape {x.shape}", "known sizes")
@@ -106,7 +107,7 @@ def row_shape(size: Any, axis: int, rank: int) -> tuple[Any, ...]:
     return tuple(size if i == axis else 1 for i in range(rank))
 
 
-def wide(x: Any) -> Any:
+def wide(x: Tensor) -> Any:
     """Halves in float32, others as they are."""
     return meta.cast(x, "float32") if x.dtype in ("float16", "bfloat16") else x
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import Dim
 from meta.errors import NotSupportedError, TypeInferenceError
 
@@ -75,7 +76,7 @@ def _same(op: str, window: Window, spatial: Sequence[Dim], auto_pad: str) -> tup
     return tuple(pads)
 
 
-def padded(x: Any, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Any:
+def padded(x: Tensor, pads: Sequence[tuple[int, int]], value: float = 0.0) -> Any:
     """x with elements added at both ends of its spatial axes, which come after batch and channels."""
     if not any(map(any, pads)):
         return x

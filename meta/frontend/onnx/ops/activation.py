@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.onnx.ops._row import Node, refuse, row, rows
 from meta.frontend.onnx.ops._values import axis_of, number
 
@@ -27,7 +28,7 @@ _SELU = (1.67326319217681884765625, 1.05070102214813232421875)
 
 
 @row("Selu")
-def selu(node: Node, X: Any, *, alpha: float = _SELU[0], gamma: float = _SELU[1]) -> Any:
+def selu(node: Node, X: Tensor, *, alpha: float = _SELU[0], gamma: float = _SELU[1]) -> Any:
     """gamma * (x where x > 0, otherwise alpha * (exp(x) - 1)). The defaults before opset 6 were rounded further."""
     if math.isclose(alpha, _SELU[0], rel_tol=1e-7) and math.isclose(gamma, _SELU[1], rel_tol=1e-7):
         return meta.selu(X)
@@ -35,7 +36,7 @@ def selu(node: Node, X: Any, *, alpha: float = _SELU[0], gamma: float = _SELU[1]
 
 
 @row("HardSigmoid")
-def hard_sigmoid(node: Node, X: Any, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
+def hard_sigmoid(node: Node, X: Tensor, *, alpha: float = 0.2, beta: float = 0.5) -> Any:
     if math.isclose(alpha, 1 / 6, rel_tol=1e-6) and beta == 0.5:
         return meta.hardsigmoid(X)
     return meta.clip(meta.add(meta.multiply(X, alpha), beta), 0.0, 1.0)
@@ -44,7 +45,7 @@ def hard_sigmoid(node: Node, X: Any, *, alpha: float = 0.2, beta: float = 0.5) -
 # --- along an axis ---------------------------------------------------------------------------------------------------
 
 
-def _flattened(function: Callable[..., Any], x: Any, axis: int) -> Any:
+def _flattened(function: Callable[..., Any], x: Tensor, axis: int) -> Any:
     """A function along all axes from `axis` on, as operators before opset 13 apply it."""
     axis = axis % x.ndim if x.ndim and axis != x.ndim else axis
     if axis == x.ndim - 1:
@@ -65,7 +66,7 @@ rows({
 }, since=13)  # fmt: skip
 
 
-def _hardmax(x: Any, axis: int) -> Any:
+def _hardmax(x: Tensor, axis: int) -> Any:
     return meta.one_hot(meta.argmax(x, axis), x.shape[axis], x.dtype, axis)
 
 
@@ -73,7 +74,7 @@ def _hardmax(x: Any, axis: int) -> Any:
 
 
 @row("Dropout", since=12, constants=("ratio", "training_mode"), folds=False)
-def dropout(node: Node, data: Any, ratio: Any = None, training_mode: Any = None, *, seed: int | None = None) -> Any:
+def dropout(node: Node, data: Tensor, ratio: Any = None, training_mode: Any = None, *, seed: int | None = None) -> Any:
     """Data and mask; unless training, the data as they are. The draws are meta's own."""
     p = 0.5 if ratio is None else float(number(ratio, "ratio"))
     if training_mode is None or not bool(number(training_mode, "training_mode")) or p == 0.0:
@@ -81,7 +82,7 @@ def dropout(node: Node, data: Any, ratio: Any = None, training_mode: Any = None,
     return _dropped(data, p, seed)
 
 
-def _dropped(data: Any, p: float, seed: int | None) -> Any:
+def _dropped(data: Tensor, p: float, seed: int | None) -> Any:
     generator = None if seed is None else meta.random.Generator(int(seed))
     draws = meta.random.uniform(data.shape, generator=generator)
     mask = meta.greater_equal(draws, p)
@@ -90,13 +91,13 @@ def _dropped(data: Any, p: float, seed: int | None) -> Any:
 
 
 @row("Dropout", since=7)
-def dropout_7(node: Node, data: Any, *, ratio: float = 0.5) -> Any:
+def dropout_7(node: Node, data: Tensor, *, ratio: float = 0.5) -> Any:
     """For inference only."""
     return data, meta.ones_like(data, "bool" if node.version >= 10 else data.dtype)
 
 
 @row("Dropout")
-def dropout_1(node: Node, data: Any, *, ratio: float = 0.5, is_test: int = 0) -> Any:
+def dropout_1(node: Node, data: Tensor, *, ratio: float = 0.5, is_test: int = 0) -> Any:
     if not is_test:
         refuse(node, "is_test is 0", "1", "convert the model to opset 13")
     return data, meta.ones_like(data)

@@ -7,13 +7,14 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import dtype_of
 from meta.functional._checks import as_dtype
 
 
-def _heads(x: Any, count: int | None) -> Any:
+def _heads(x: Tensor, count: int | None) -> Any:
     """(batch, length, heads * features) as (batch, heads, length, features)."""
     if x.ndim == 4:
         return x
@@ -24,7 +25,7 @@ def _heads(x: Any, count: int | None) -> Any:
     return meta.transpose(split, (0, 2, 1, 3))
 
 
-def _joined(x: Any) -> Any:
+def _joined(x: Tensor) -> Any:
     """(batch, heads, length, features) as (batch, length, heads * features)."""
     y = meta.transpose(x, (0, 2, 1, 3))
     return meta.reshape(y, (*y.shape[:2], y.shape[2] * y.shape[3]))
@@ -49,7 +50,7 @@ class _Mask:
         return added if self.allowed is None else meta.where(self.allowed, added, meta.full_like(added, -math.inf))
 
 
-def _given_mask(mask: Any, keys: Any) -> _Mask:
+def _given_mask(mask: Tensor | None, keys: Any) -> _Mask:
     """The mask of the node, extended to all keys: those past its end are hidden."""
     if mask is None:
         return _Mask(None, None)
@@ -77,8 +78,8 @@ def _visible(queries: Any, keys: Any, offset: Any, left: int, right: int) -> Any
 
 @row("Attention", since=23)
 def attention(
-    node: Node, Q: Any, K: Any, V: Any, attn_mask: Any = None, past_key: Any = None, past_value: Any = None,
-    nonpad_kv_seqlen: Any = None, *, is_causal: int = 0, kv_num_heads: int | None = None,
+    node: Node, Q: Tensor, K: Tensor, V: Tensor, attn_mask: Any = None, past_key: Any = None, past_value: Any = None,
+    nonpad_kv_seqlen: Tensor | None = None, *, is_causal: int = 0, kv_num_heads: int | None = None,
     q_num_heads: int | None = None, qk_matmul_output_mode: int = 0, scale: float | None = None, softcap: float = 0.0,
     softmax_precision: int | None = None, left_window_size: int = -1, right_window_size: int = -1,
 ) -> Any:  # fmt: skip
@@ -108,20 +109,20 @@ def attention(
     return (y if Q.ndim == 4 else _joined(y)), k, v, scores
 
 
-def _scores(q: Any, k: Any, scale: float | None) -> Any:
+def _scores(q: Tensor, k: Tensor, scale: float | None) -> Any:
     """q @ k^T * scale; each operand is multiplied by the root of the scale."""
     root = math.sqrt(1 / math.sqrt(q.shape[-1]) if scale is None else scale)
     return meta.matmul(meta.multiply(q, root), meta.multiply(k, root), transpose_b=True)
 
 
-def _shared(q: Any, x: Any) -> Any:
+def _shared(q: Tensor, x: Tensor) -> Any:
     """Keys or values, repeated for the heads of q that share them."""
     times = q.shape[1] // x.shape[1]
     return x if times == 1 else meta.repeat(x, times, 1)
 
 
 def _by_steps(
-    q: Any, k: Any, v: Any, mask: _Mask, scale: float | None, softcap: float, precision: str | None, mode: int
+    q: Tensor, k: Tensor, v: Tensor, mask: _Mask, scale: float | None, softcap: float, precision: str | None, mode: int
 ) -> tuple[Any, Any]:
     """Attention with its scores: 0 as they are, 1 after the cap, 2 after the mask, 3 after softmax."""
     stages = [_scores(q, _shared(q, k), scale)]
@@ -148,8 +149,8 @@ def _by_steps(
 
 @row("ai.onnx.preview::FlexAttention")
 def flex_attention(
-    node: Node, Q: Any, K: Any, V: Any, *, score_mod: Any = None, prob_mod: Any = None, scale: float | None = None,
-    softmax_precision: int | None = None,
+    node: Node, Q: Tensor, K: Tensor, V: Tensor, *, score_mod: Any = None, prob_mod: Any = None,
+    scale: float | None = None, softmax_precision: int | None = None,
 ) -> Any:  # fmt: skip
     """Attention whose scores and probabilities subgraphs change."""
     if score_mod is None and prob_mod is None and softmax_precision is None:
@@ -170,8 +171,8 @@ def flex_attention(
 
 @row("RotaryEmbedding", since=23)
 def rotary_embedding(
-    node: Node, X: Any, cos_cache: Any, sin_cache: Any, position_ids: Any = None, *, interleaved: int = 0,
-    num_heads: int | None = None, rotary_embedding_dim: int = 0,
+    node: Node, X: Tensor, cos_cache: Tensor, sin_cache: Tensor, position_ids: Tensor | None = None, *,
+    interleaved: int = 0, num_heads: int | None = None, rotary_embedding_dim: int = 0,
 ) -> Any:  # fmt: skip
     """Pairs of features turned by the angles of their positions (J. Su et al., "RoFormer", 2021). Pairs are neighbours
     if interleaved, otherwise of the first and the second half. The features past rotary_embedding_dim stay."""
@@ -232,7 +233,7 @@ def linear_attention(
     factor = scale or 1 / math.sqrt(size)
     shared = q_num_heads // kv_num_heads
 
-    def step(state: Any, x: Any) -> Any:
+    def step(state: Any, x: Tensor) -> Any:
         if gated:
             state = meta.multiply(state, meta.expand_dims(meta.exp(x["g"]), 3))
         update = x["v"]

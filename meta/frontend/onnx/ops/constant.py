@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,8 +12,9 @@ from meta.frontend.onnx.ops._row import Node, refuse, row
 
 @row("Constant", raw=True)
 def constant(
-    node: Node, *, value: Any = None, value_float: Any = None, value_floats: Any = None, value_int: Any = None,
-    value_ints: Any = None, value_string: Any = None, value_strings: Any = None, sparse_value: Any = None,
+    node: Node, *, value: Any = None, value_float: float | None = None, value_floats: Sequence[float] | None = None,
+    value_int: int | None = None, value_ints: Sequence[int] | None = None, value_string: str | None = None,
+    value_strings: Sequence[str] | None = None, sparse_value: Any = None,
 ) -> Any:  # fmt: skip
     attributes = {
         "value": None if value is None else np.asarray(value),

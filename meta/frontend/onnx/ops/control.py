@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.frontend.onnx.errors import OnnxError, UndecidedError
@@ -207,7 +208,7 @@ def _undecided(node: Node, problem: str) -> UndecidedError:
     return UndecidedError("onnx", f"{node.name}: {problem}", "what constants and shapes decide", remedy=remedy)
 
 
-def _oriented(x: Any, backward: int) -> Any:
+def _oriented(x: Tensor, backward: int) -> Any:
     return meta.flip(x, 0) if backward else x
 
 

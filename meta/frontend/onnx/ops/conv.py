@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.frontend._by_rank import CONV, CONV_TRANSPOSE
 from meta.frontend.onnx.ops._row import Node, refuse, row
@@ -14,7 +16,7 @@ from meta.frontend.onnx.ops._windows import Window, padded, window_of
 from meta.frontend.onnx.ops.matrix import shifted
 
 
-def spatial_rank(node: Node, x: Any, most: int = 3) -> int:
+def spatial_rank(node: Node, x: Tensor, most: int = 3) -> int:
     rank = x.ndim - 2
     if not 1 <= rank <= most:
         refuse(node, f"an input of {x.ndim} axes", f"3 to {most + 2}")
@@ -25,7 +27,7 @@ def biased(y: Any, bias: Any) -> Any:
     return y if bias is None else meta.bias_add(y, bias, 1)
 
 
-def convolved(node: Node, x: Any, w: Any, window: Window, group: int) -> Any:
+def convolved(node: Node, x: Tensor, w: Tensor, window: Window, group: int) -> Any:
     if any(p < 0 for p in window.padding):
         x, window = padded(x, window.pads), replace(window, pads=((0, 0),) * window.rank)
     function = CONV[spatial_rank(node, x)]
@@ -34,15 +36,16 @@ def convolved(node: Node, x: Any, w: Any, window: Window, group: int) -> Any:
 
 @row("Conv")
 def conv(
-    node: Node, X: Any, W: Any, B: Any = None, *, kernel_shape: Any = None, strides: Any = None, dilations: Any = None,
-    pads: Any = None, auto_pad: str = "NOTSET", group: int = 1,
+    node: Node, X: Any, W: Any, B: Any = None, *, kernel_shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET", group: int = 1,
 ) -> Any:  # fmt: skip
     _check_kernel("Conv", kernel_shape, W)
     window = window_of("Conv", X.shape[2:], W.shape[2:], strides, dilations, pads, auto_pad)
     return biased(convolved(node, X, W, window, group), B)
 
 
-def _check_kernel(op: str, kernel_shape: Any, w: Any) -> None:
+def _check_kernel(op: str, kernel_shape: Any, w: Tensor) -> None:
     if kernel_shape and tuple(kernel_shape) != tuple(w.shape[2:]):
         raise TypeInferenceError(op, f"kernel_shape is {tuple(kernel_shape)} for weights of shape {w.shape}",
                                  f"{tuple(w.shape[2:])}")  # fmt: skip
@@ -52,7 +55,7 @@ def _check_kernel(op: str, kernel_shape: Any, w: Any) -> None:
 
 
 def _transposed_pads(
-    x: Any, window: Window, extra: tuple[int, ...], shape: Any, auto_pad: str
+    x: Tensor, window: Window, extra: tuple[int, ...], shape: Any, auto_pad: str
 ) -> tuple[tuple[int, int], ...]:
     """The elements cut off the full result at both ends: pads, or those beyond an output shape."""
     full = [s * (n - 1) + e for s, n, e in zip(window.strides, x.shape[2:], window.extents, strict=True)]
@@ -94,8 +97,9 @@ def conv_transpose(
 
 @row("ConvInteger", since=10)
 def conv_integer(
-    node: Node, x: Any, w: Any, x_zero_point: Any = None, w_zero_point: Any = None, *, kernel_shape: Any = None,
-    strides: Any = None, dilations: Any = None, pads: Any = None, auto_pad: str = "NOTSET", group: int = 1,
+    node: Node, x: Tensor, w: Tensor, x_zero_point: Tensor | None = None, w_zero_point: Tensor | None = None, *,
+    kernel_shape: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, auto_pad: str = "NOTSET", group: int = 1,
 ) -> Any:  # fmt: skip
     """Zero points of the weights belong to all of them or to one output channel each. Pads are the zero point."""
     _check_kernel("ConvInteger", kernel_shape, w)
@@ -103,7 +107,7 @@ def conv_integer(
     return convolved(node, shifted(x, x_zero_point), shifted(w, along_first(w_zero_point, w)), window, group)
 
 
-def along_first(value: Any, w: Any) -> Any:
+def along_first(value: Any, w: Tensor) -> Any:
     """A number for each output channel, shaped to broadcast with the weights."""
     if value is None or value.ndim == 0 or value.shape[0] == 1:
         return value if value is None else meta.reshape(value, ())
@@ -115,7 +119,7 @@ def along_first(value: Any, w: Any) -> Any:
 
 @row("CausalConvWithState", since=27)
 def causal_conv_with_state(
-    node: Node, input: Any, weight: Any, bias: Any = None, past_state: Any = None, *, activation: str = "none"
+    node: Node, input: Any, weight: Any, bias: Any = None, past_state: Tensor | None = None, *, activation: str = "none"
 ) -> Any:  # fmt: skip
     """A depthwise convolution of the past and present steps, and the last kernel - 1 steps."""
     if activation not in ("none", "silu", "swish"):

@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import maximum, minimum, truncated_quotient
 from meta.dtype import is_float, itemsize
 from meta.errors import TypeInferenceError
@@ -23,7 +24,7 @@ _FOLDED = frozenset({"abs", "ceil", "floor", "negative", "sqrt"})
 
 
 def _unary(function: Callable[[Any], Any]) -> Callable[..., Any]:
-    def convert(node: Node, X: Any) -> Any:
+    def convert(node: Node, X: Tensor) -> Any:
         return function(X)
 
     return convert
@@ -40,12 +41,12 @@ row("Softplus")(_unary(meta.softplus))
 # --- two operands ----------------------------------------------------------------------------------------------------
 
 
-def _same_dtype(op: str, a: Any, b: Any) -> None:
+def _same_dtype(op: str, a: Tensor, b: Tensor) -> None:
     if a.dtype != b.dtype:
         raise TypeInferenceError(op, f"the operands are {a.dtype} and {b.dtype}", "equal dtypes")
 
 
-def _aligned(a: Any, b: Any, broadcast: int, axis: int | None) -> Any:
+def _aligned(a: Tensor, b: Tensor, broadcast: int, axis: int | None) -> Any:
     """The second operand of an operator before opset 7, whose axes begin at `axis` of the first."""
     if not broadcast or axis is None or not b.ndim:
         return b
@@ -54,18 +55,18 @@ def _aligned(a: Any, b: Any, broadcast: int, axis: int | None) -> Any:
 
 
 def _binary(name: str, function: Callable[[Any, Any], Any], fold: Callable[..., Any] | None = None) -> None:
-    def convert(node: Node, A: Any, B: Any) -> Any:
+    def convert(node: Node, A: Tensor, B: Tensor) -> Any:
         _same_dtype(node.op_type, A, B)
         return function(A, B)
 
-    def convert_old(node: Node, A: Any, B: Any, *, broadcast: int = 0, axis: int | None = None) -> Any:
+    def convert_old(node: Node, A: Tensor, B: Tensor, *, broadcast: int = 0, axis: int | None = None) -> Any:
         return convert(node, A, _aligned(A, B, broadcast, axis))
 
     row(name, since=7, fold=fold)(convert)
     row(name)(convert_old)
 
 
-def _divide(a: Any, b: Any) -> Any:
+def _divide(a: Tensor, b: Tensor) -> Any:
     return meta.divide(a, b) if is_float(a.dtype) else meta.trunc_divide(a, b)
 
 
@@ -94,7 +95,7 @@ _binary("Div", _divide, _divided)
 
 
 @row("Pow", since=7)
-def power(node: Node, X: Any, Y: Any) -> Any:
+def power(node: Node, X: Tensor, Y: Tensor) -> Any:
     """The result has the dtype of the base."""
     if is_float(X.dtype):
         return meta.power(X, as_dtype(Y, X.dtype))
@@ -107,7 +108,7 @@ row("Pow")(lambda node, X, Y, *, broadcast=0, axis=None: power(node, X, _aligned
 
 
 @row("Mod", since=10, fold=lambda a, b, fmod=0: np.fmod(a, b) if fmod else np.mod(a, b))
-def mod(node: Node, A: Any, B: Any, *, fmod: int = 0) -> Any:
+def mod(node: Node, A: Tensor, B: Tensor, *, fmod: int = 0) -> Any:
     """The remainder with the sign of the divisor; with fmod, with the sign of the dividend, as in C."""
     _same_dtype("Mod", A, B)
     if not fmod:
@@ -116,7 +117,7 @@ def mod(node: Node, A: Any, B: Any, *, fmod: int = 0) -> Any:
 
 
 @row("BitShift", since=11)
-def bit_shift(node: Node, X: Any, Y: Any, *, direction: str) -> Any:
+def bit_shift(node: Node, X: Tensor, Y: Tensor, *, direction: str) -> Any:
     """Shifts by the number of bits or more give 0; right shifts fill with the sign."""
     _same_dtype("BitShift", X, Y)
     if direction not in ("LEFT", "RIGHT"):
@@ -135,13 +136,13 @@ def bit_shift(node: Node, X: Any, Y: Any, *, direction: str) -> Any:
 
 
 @row("Where", since=9, fold=lambda c, x, y: np.where(c.astype(bool), x, y))
-def where(node: Node, condition: Any, X: Any, Y: Any) -> Any:
+def where(node: Node, condition: Tensor, X: Tensor, Y: Tensor) -> Any:
     _same_dtype("Where", X, Y)
     return meta.where(condition, X, Y)
 
 
 @row("PRelu")
-def prelu(node: Node, X: Any, slope: Any) -> Any:
+def prelu(node: Node, X: Tensor, slope: Tensor) -> Any:
     """Before opset 7 a slope of one axis belongs to the channels."""
     _same_dtype("PRelu", X, slope)
     if node.version < 7 and slope.ndim == 1 and slope.shape[0] != 1 and X.ndim > 1:
@@ -207,7 +208,7 @@ row("Clip")(
 
 
 @row("IsInf", since=10)
-def isinf(node: Node, X: Any, *, detect_negative: int = 1, detect_positive: int = 1) -> Any:
+def isinf(node: Node, X: Tensor, *, detect_negative: int = 1, detect_positive: int = 1) -> Any:
     if detect_negative and detect_positive:
         return meta.isinf(X)
     if detect_negative:
@@ -216,7 +217,7 @@ def isinf(node: Node, X: Any, *, detect_negative: int = 1, detect_positive: int 
 
 
 @row("Shrink", since=9)
-def shrink(node: Node, input: Any, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
+def shrink(node: Node, input: Tensor, *, bias: float = 0.0, lambd: float = 0.5) -> Any:
     if is_float(input.dtype) and bias in (0.0, lambd):
         return (meta.softshrink if bias else meta.hardshrink)(input, lambd)
     x = wide(input) if is_float(input.dtype) else meta.cast(input, "float32")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import axis_of, is_host, number, row_shape, sizes, tensor
@@ -40,19 +41,19 @@ def gather(node: Node, data: Any, indices: Any, *, axis: int = 0) -> Any:
 
 
 @row("GatherElements", since=11)
-def gather_elements(node: Node, data: Any, indices: Any, *, axis: int = 0) -> Any:
+def gather_elements(node: Node, data: Tensor, indices: Tensor, *, axis: int = 0) -> Any:
     place = axis_of("GatherElements", axis, data.ndim)
     return meta.gather(data, place, from_front(indices, data.shape[place]))
 
 
-def _tuples_from_front(indices: Any, extents: tuple[Any, ...]) -> Any:
+def _tuples_from_front(indices: Tensor, extents: tuple[Any, ...]) -> Any:
     """Index tuples along the last axis of `indices`, counted from the front, along a first axis, as meta has them."""
     ends = tensor(sizes(extents))
     return meta.moveaxis(meta.where(meta.less(indices, 0), meta.add(indices, ends), indices), -1, 0)
 
 
 @row("GatherND", since=11)
-def gather_nd(node: Node, data: Any, indices: Any, *, batch_dims: int = 0) -> Any:
+def gather_nd(node: Node, data: Tensor, indices: Tensor, *, batch_dims: int = 0) -> Any:
     count = indices.shape[-1]
     extents = data.shape[batch_dims : batch_dims + count]
     return meta.gather_nd(data, _tuples_from_front(as_dtype(indices, "int64"), extents), batch_dims)
@@ -69,7 +70,7 @@ def _reduction(op: str, name: str) -> Any:
 
 @row("ScatterElements", "Scatter", since=9)
 def scatter_elements(
-    node: Node, data: Any, indices: Any, updates: Any, *, axis: int = 0, reduction: str = "none"
+    node: Node, data: Tensor, indices: Tensor, updates: Tensor, *, axis: int = 0, reduction: str = "none"
 ) -> Any:
     place = axis_of("ScatterElements", axis, data.ndim)
     positions = from_front(indices, data.shape[place])
@@ -77,15 +78,16 @@ def scatter_elements(
 
 
 @row("ScatterND", since=11)
-def scatter_nd(node: Node, data: Any, indices: Any, updates: Any, *, reduction: str = "none") -> Any:
+def scatter_nd(node: Node, data: Tensor, indices: Tensor, updates: Tensor, *, reduction: str = "none") -> Any:
     positions = _tuples_from_front(as_dtype(indices, "int64"), data.shape[: indices.shape[-1]])
     return meta.scatter_nd(data, positions, updates, _reduction("ScatterND", reduction))
 
 
 @row("TensorScatter", since=24)
 def tensor_scatter(
-    node: Node, past_cache: Any, update: Any, write_indices: Any = None, *, axis: int = -2, mode: str = "linear"
-) -> Any:
+    node: Node, past_cache: Tensor, update: Tensor, write_indices: Tensor | None = None, *, axis: int = -2,
+    mode: str = "linear",
+) -> Any:  # fmt: skip
     """Each example of the batch is written from its own position on; circular positions begin again at 0."""
     place = axis_of("TensorScatter", axis, past_cache.ndim)
     if mode not in ("linear", "circular"):
@@ -103,7 +105,7 @@ def tensor_scatter(
 
 
 @row("OneHot", since=9, constants=("depth",))
-def one_hot(node: Node, indices: Any, depth: Any, values: Any, *, axis: int = -1) -> Any:
+def one_hot(node: Node, indices: Tensor, depth: Any, values: Tensor, *, axis: int = -1) -> Any:
     """Positions out of range give only off values."""
     size = int(number(depth, "depth"))
     place = axis_of("OneHot", axis, indices.ndim + 1)
@@ -117,13 +119,13 @@ def one_hot(node: Node, indices: Any, depth: Any, values: Any, *, axis: int = -1
 
 
 @row("NonZero", since=9)
-def nonzero(node: Node, X: Any) -> Any:
+def nonzero(node: Node, X: Tensor) -> Any:
     """(rank, number of elements): a 0-d input is a vector of one element, as in onnxruntime."""
     return meta.transpose(meta.argwhere(X if X.ndim else meta.reshape(X, (1,))), (1, 0))
 
 
 @row("Compress", since=9)
-def compress(node: Node, input: Any, condition: Any, *, axis: int | None = None) -> Any:
+def compress(node: Node, input: Tensor, condition: Tensor, *, axis: int | None = None) -> Any:
     """The slices, or elements of the flattened input, where the condition holds; it may be shorter than the axis."""
     place = 0 if axis is None else axis_of("Compress", axis, input.ndim)
     x = meta.reshape(input, (-1,)) if axis is None else input
@@ -131,7 +133,7 @@ def compress(node: Node, input: Any, condition: Any, *, axis: int | None = None)
 
 
 @row("Unique", since=11)
-def unique(node: Node, X: Any, *, axis: int | None = None, sorted: int = 1) -> Any:
+def unique(node: Node, X: Tensor, *, axis: int | None = None, sorted: int = 1) -> Any:
     """Values, and of each value its first position, of each position its value, and counts."""
     node.constant(X, "X")  # the number of values
     x = meta.reshape(X, (-1,)) if axis is None else X
@@ -151,7 +153,7 @@ def unique(node: Node, X: Any, *, axis: int | None = None, sorted: int = 1) -> A
 
 
 @row("TopK", since=10, constants=("K",))
-def topk(node: Node, X: Any, K: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
+def topk(node: Node, X: Tensor, K: Any, *, axis: int = -1, largest: int = 1, sorted: int = 1) -> Any:
     values, positions = meta.topk(X, int(number(K, "K")), axis_of("TopK", axis, X.ndim), bool(largest))
     return values, as_dtype(positions, "int64")
 
@@ -161,7 +163,7 @@ row("TopK")(lambda node, X, *, k, axis=-1: topk(node, X, np.array(k), axis=axis)
 
 @row("ReverseSequence", since=10)
 def reverse_sequence(
-    node: Node, input: Any, sequence_lens: Any, *, batch_axis: int = 1, time_axis: int = 0
+    node: Node, input: Tensor, sequence_lens: Tensor, *, batch_axis: int = 1, time_axis: int = 0
 ) -> Any:  # fmt: skip
     """Each example with its first steps, as many as its length, in reverse."""
     batch, time = (axis_of("ReverseSequence", a, input.ndim) for a in (batch_axis, time_axis))
@@ -169,14 +171,14 @@ def reverse_sequence(
 
 
 @row("Trilu", since=14, constants=("k",))
-def trilu(node: Node, input: Any, k: Any = None, *, upper: int = 1) -> Any:
+def trilu(node: Node, input: Tensor, k: Any = None, *, upper: int = 1) -> Any:
     offset = 0 if k is None else int(number(k, "k"))
     return (meta.triu if upper else meta.tril)(input, offset)
 
 
 @row("NonMaxSuppression", since=10, constants=("max_output_boxes_per_class", "iou_threshold", "score_threshold"))
 def non_max_suppression(
-    node: Node, boxes: Any, scores: Any, max_output_boxes_per_class: Any = None, iou_threshold: Any = None,
+    node: Node, boxes: Tensor, scores: Tensor, max_output_boxes_per_class: Any = None, iou_threshold: Any = None,
     score_threshold: Any = None, *, center_point_box: int = 0,
 ) -> Any:  # fmt: skip
     """(batch, class, box) of the boxes that are kept, by class and falling score; at most so many of a class."""
@@ -196,7 +198,7 @@ def non_max_suppression(
     return meta.stack([meta.floor_divide(rows, classes), meta.mod(rows, classes), boxes_selected], 1)
 
 
-def _corners(boxes: Any, centred: bool) -> Any:
+def _corners(boxes: Tensor, centred: bool) -> Any:
     """Boxes as their lower and upper corners."""
     a, b, c, d = meta.split(boxes, 4, 2)
     if centred:

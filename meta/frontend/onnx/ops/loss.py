@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.onnx.ops._row import Node, row
 
 _NEVER = -(2**31)
@@ -13,7 +14,8 @@ _NEVER = -(2**31)
 
 @row("NegativeLogLikelihoodLoss", since=12)
 def negative_log_likelihood(
-    node: Node, input: Any, target: Any, weight: Any = None, *, reduction: str = "mean", ignore_index: int | None = None
+    node: Node, input: Tensor, target: Tensor, weight: Tensor | None = None, *, reduction: str = "mean",
+    ignore_index: int | None = None,
 ) -> Any:  # fmt: skip
     """input: (batch, classes, ...), logarithms of probabilities.  target: (batch, ...)."""
     return _by_classes(meta.nll_loss, input, target, weight, reduction, ignore_index)
@@ -31,5 +33,5 @@ def softmax_cross_entropy(
     return loss, meta.log_softmax(scores, 1)
 
 
-def _by_classes(function: Any, x: Any, target: Any, weight: Any, reduction: str, ignored: int | None) -> Any:
+def _by_classes(function: Any, x: Tensor, target: Tensor, weight: Any, reduction: str, ignored: int | None) -> Any:
     return function(x, target, weight, reduction, _NEVER if ignored is None else ignored)

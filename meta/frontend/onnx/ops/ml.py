@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_float
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
@@ -19,7 +20,7 @@ _DOMAIN = "ai.onnx.ml"
 
 
 @row(f"{_DOMAIN}::ArrayFeatureExtractor")
-def array_feature_extractor(node: Node, X: Any, Y: Any) -> Any:
+def array_feature_extractor(node: Node, X: Tensor, Y: Tensor) -> Any:
     """Elements of the last axis; of one axis, as a row."""
     out = meta.take(X, meta.reshape(Y, (-1,)), X.ndim - 1)
     return meta.reshape(out, (1, -1)) if X.ndim == 1 else out
@@ -29,7 +30,7 @@ row(f"{_DOMAIN}::Binarizer")(lambda node, X, *, threshold=0.0: meta.cast(meta.gr
 
 
 @row(f"{_DOMAIN}::FeatureVectorizer")
-def feature_vectorizer(node: Node, *X: Any, inputdimensions: Any = ()) -> Any:
+def feature_vectorizer(node: Node, *X: Any, inputdimensions: Sequence[int] = ()) -> Any:
     parts: list[Any] = []
     for i, x in enumerate(X):
         rows = x if x.ndim == 2 else meta.expand_dims(x, 0)
@@ -43,7 +44,7 @@ def feature_vectorizer(node: Node, *X: Any, inputdimensions: Any = ()) -> Any:
 
 @row(f"{_DOMAIN}::Imputer")
 def imputer(
-    node: Node, X: Any, *, imputed_value_floats: Any = (), imputed_value_int64s: Any = (),
+    node: Node, X: Tensor, *, imputed_value_floats: Sequence[float] = (), imputed_value_int64s: Sequence[int] = (),
     replaced_value_float: float = 0.0, replaced_value_int64: int = 0,
 ) -> Any:  # fmt: skip
     """A replaced value of NaN replaces every NaN."""
@@ -54,7 +55,7 @@ def imputer(
 
 
 @row(f"{_DOMAIN}::Scaler")
-def scaler(node: Node, X: Any, *, offset: Any = (), scale: Any = ()) -> Any:
+def scaler(node: Node, X: Tensor, *, offset: Sequence[float] = (), scale: Sequence[float] = ()) -> Any:
     """(x - offset) * scale, of all columns or of each."""
     x = as_dtype(X, "float32")
     x = meta.subtract(x, meta.array(np.asarray(offset, "float32"))) if len(offset) else x
@@ -62,7 +63,9 @@ def scaler(node: Node, X: Any, *, offset: Any = (), scale: Any = ()) -> Any:
 
 
 @row(f"{_DOMAIN}::OneHotEncoder")
-def one_hot_encoder(node: Node, X: Any, *, cats_int64s: Any = (), cats_strings: Any = (), zeros: int = 1) -> Any:
+def one_hot_encoder(
+    node: Node, X: Tensor, *, cats_int64s: Sequence[int] = (), cats_strings: Sequence[str] = (), zeros: int = 1
+) -> Any:
     if cats_strings or not zeros:
         refuse(node, "categories are text, or others are errors", "cats_int64s and zeros=1")
     table = meta.array(np.asarray(cats_int64s, "int64"))
@@ -71,10 +74,11 @@ def one_hot_encoder(node: Node, X: Any, *, cats_int64s: Any = (), cats_strings: 
 
 @row(f"{_DOMAIN}::LabelEncoder", since=2)
 def label_encoder(
-    node: Node, X: Any, *, keys_int64s: Any = None, keys_floats: Any = None, keys_tensor: Any = None,
-    keys_strings: Any = None, values_int64s: Any = None, values_floats: Any = None, values_tensor: Any = None,
-    values_strings: Any = None, default_int64: int = -1, default_float: float = -0.0, default_tensor: Any = None,
-    default_string: str = "_Unused",
+    node: Node, X: Tensor, *, keys_int64s: Sequence[int] | None = None, keys_floats: Sequence[float] | None = None,
+    keys_tensor: Any = None, keys_strings: Sequence[str] | None = None, values_int64s: Sequence[int] | None = None,
+    values_floats: Sequence[float] | None = None, values_tensor: Any = None,
+    values_strings: Sequence[str] | None = None, default_int64: int = -1, default_float: float = -0.0,
+    default_tensor: Any = None, default_string: str = "_Unused",
 ) -> Any:  # fmt: skip
     """The value of each key; the last one of equal keys."""
     keys = _first_present({"int64": keys_int64s, "float32": keys_floats, "": keys_tensor})
@@ -102,15 +106,16 @@ def _first_present(lists: dict[str, Any]) -> Any:
 
 @row(f"{_DOMAIN}::LinearRegressor")
 def linear_regressor(
-    node: Node, X: Any, *, coefficients: Any = (), intercepts: Any = (), targets: int = 1, post_transform: str = "NONE"
-) -> Any:
+    node: Node, X: Tensor, *, coefficients: Sequence[float] = (), intercepts: Sequence[float] = (), targets: int = 1,
+    post_transform: str = "NONE",
+) -> Any:  # fmt: skip
     w = np.asarray(coefficients, "float32").reshape(targets, -1)
     y = meta.dense(as_dtype(X, "float32"), meta.array(w))
     y = meta.add(y, meta.array(np.asarray(intercepts, "float32"))) if len(intercepts) else y
     return _post_transformed(node, y, post_transform)
 
 
-def _softmax_of_nonzero(y: Any) -> Any:
+def _softmax_of_nonzero(y: Tensor) -> Any:
     """Softmax over the scores that are not 0; the others stay 0."""
     zero = meta.equal(y, 0.0)
     e = meta.where(zero, meta.zeros_like(y), meta.exp(meta.subtract(y, meta.max(y, -1, True))))
@@ -124,7 +129,7 @@ _TRANSFORMS: dict[str, Callable[[Any], Any]] = {
 }  # fmt: skip
 
 
-def _post_transformed(node: Node, y: Any, name: str) -> Any:
+def _post_transformed(node: Node, y: Tensor, name: str) -> Any:
     if name not in _TRANSFORMS:
         refuse(node, f"post_transform is {name!r}", ", ".join(_TRANSFORMS))
     return _TRANSFORMS[name](y)
@@ -141,10 +146,11 @@ _MEMBER = 6
 
 @row(f"{_DOMAIN}::TreeEnsemble", since=5)
 def tree_ensemble(
-    node: Node, X: Any, *, nodes_featureids: Any, nodes_modes: Any, nodes_splits: Any, nodes_truenodeids: Any,
-    nodes_falsenodeids: Any, nodes_trueleafs: Any, nodes_falseleafs: Any, leaf_targetids: Any, leaf_weights: Any,
-    tree_roots: Any, n_targets: int = 1, aggregate_function: int = 1, post_transform: int = 0,
-    nodes_missing_value_tracks_true: Any = (), nodes_hitrates: Any = None, membership_values: Any = None,
+    node: Node, X: Tensor, *, nodes_featureids: Sequence[int], nodes_modes: Any, nodes_splits: Any,
+    nodes_truenodeids: Sequence[int], nodes_falsenodeids: Sequence[int], nodes_trueleafs: Sequence[int],
+    nodes_falseleafs: Sequence[int], leaf_targetids: Sequence[int], leaf_weights: Any, tree_roots: Sequence[int],
+    n_targets: int = 1, aggregate_function: int = 1, post_transform: int = 0,
+    nodes_missing_value_tracks_true: Sequence[int] = (), nodes_hitrates: Any = None, membership_values: Any = None,
 ) -> Any:  # fmt: skip
     """Sums, means, minima or maxima of the weights of the leaves that each row reaches, for each target."""
     inner = len(nodes_featureids)
@@ -192,7 +198,7 @@ class _Test:
         self._missing = meta.array(np.concatenate([flags, np.zeros(leaves, bool)]))
         self._members = _sets(self._modes, members, leaves, kind)
 
-    def __call__(self, values: Any, places: Any) -> Any:
+    def __call__(self, values: Tensor, places: Any) -> Any:
         mode, split = meta.take(self._mode, places, 0), meta.take(self._split, places, 0)
         out = meta.logical_and(meta.isnan(values), meta.take(self._missing, places, 0))
         for number in sorted(set(self._modes.tolist())):

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_int
 from meta.frontend.onnx.ops._row import Node, refuse, row
 
@@ -16,8 +18,9 @@ _MOST = 1 << 24
 
 @row("TfIdfVectorizer")
 def tf_idf_vectorizer(
-    node: Node, X: Any, *, mode: str, ngram_counts: Any, ngram_indexes: Any, max_skip_count: int, max_gram_length: int,
-    min_gram_length: int, pool_int64s: Any = (), pool_strings: Any = (), weights: Any = (),
+    node: Node, X: Tensor, *, mode: str, ngram_counts: Sequence[int], ngram_indexes: Sequence[int], max_skip_count: int,
+    max_gram_length: int, min_gram_length: int, pool_int64s: Sequence[int] = (), pool_strings: Sequence[str] = (),
+    weights: Sequence[float] = (),
 ) -> Any:  # fmt: skip
     """For each row the number of each n-gram of a pool, with 0 to `max_skip_count` elements between its own. Pools of
     text are refused."""

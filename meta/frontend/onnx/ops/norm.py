@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
@@ -22,7 +24,7 @@ def _wants(node: Node, position: int) -> bool:
 
 @row("BatchNormalization", since=14)
 def batch_normalization(
-    node: Node, X: Any, scale: Any, B: Any, input_mean: Any, input_var: Any, *, epsilon: float = 1e-5,
+    node: Node, X: Tensor, scale: Tensor, B: Tensor, input_mean: Tensor, input_var: Tensor, *, epsilon: float = 1e-5,
     momentum: float = 0.9, training_mode: int = 0,
 ) -> Any:  # fmt: skip
     """In training by the batch's statistics; the running ones then keep the share `momentum` of the old values. The
@@ -40,7 +42,7 @@ def batch_normalization(
     return y, *running
 
 
-def _by_statistics(x: Any, scale: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+def _by_statistics(x: Tensor, scale: Any, bias: Tensor, mean: Tensor, var: Tensor, eps: float) -> Any:
     if scale.dtype == mean.dtype == x.dtype:
         return meta.batch_norm_infer(x, mean, var, scale, bias, eps)
     wide = [as_dtype(v, "float32") for v in (x, mean, var, scale, bias)]
@@ -49,8 +51,8 @@ def _by_statistics(x: Any, scale: Any, bias: Any, mean: Any, var: Any, eps: floa
 
 @row("BatchNormalization", since=7)
 def batch_normalization_7(
-    node: Node, X: Any, scale: Any, B: Any, mean: Any, var: Any, *, epsilon: float = 1e-5, momentum: float = 0.9,
-    spatial: int = 1,
+    node: Node, X: Tensor, scale: Tensor, B: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
+    momentum: float = 0.9, spatial: int = 1,
 ) -> Any:  # fmt: skip
     """For inference: the statistics of a training batch are outputs that are refused."""
     if any(node.outputs[1:]):
@@ -60,15 +62,15 @@ def batch_normalization_7(
     return _by_statistics(X, scale, B, mean, var, epsilon)
 
 
-def _by_element(x: Any, scale: Any, bias: Any, mean: Any, var: Any, eps: float) -> Any:
+def _by_element(x: Tensor, scale: Any, bias: Tensor, mean: Tensor, var: Tensor, eps: float) -> Any:
     normal = meta.multiply(meta.subtract(x, mean), meta.rsqrt(meta.add(var, eps)))
     return meta.add(meta.multiply(normal, scale), bias)
 
 
 @row("BatchNormalization")
 def batch_normalization_1(
-    node: Node, X: Any, scale: Any, B: Any, mean: Any, var: Any, *, epsilon: float = 1e-5, momentum: float = 0.9,
-    spatial: int = 1, is_test: int = 0, consumed_inputs: Any = None,
+    node: Node, X: Tensor, scale: Tensor, B: Tensor, mean: Tensor, var: Tensor, *, epsilon: float = 1e-5,
+    momentum: float = 0.9, spatial: int = 1, is_test: int = 0, consumed_inputs: Sequence[int] | None = None,
 ) -> Any:  # fmt: skip
     if not is_test:
         refuse(node, "is_test is 0", "1", "convert the model to opset 15")
@@ -85,14 +87,16 @@ row("InstanceNormalization")(
 
 @row("GroupNormalization", since=21)
 def group_normalization(
-    node: Node, X: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
+    node: Node, X: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:
     """Halves are normalised in float32 by meta, whatever stash_type is."""
     return meta.group_norm(X, num_groups, scale, bias, epsilon)
 
 
 @row("GroupNormalization", since=18)
-def group_normalization_18(node: Node, X: Any, scale: Any, bias: Any, *, num_groups: int, epsilon: float = 1e-5) -> Any:
+def group_normalization_18(
+    node: Node, X: Tensor, scale: Tensor, bias: Tensor, *, num_groups: int, epsilon: float = 1e-5
+) -> Any:
     """Scale and bias of a whole group."""
     each = X.shape[1] // num_groups
     return meta.group_norm(X, num_groups, meta.repeat(scale, each, 0), meta.repeat(bias, each, 0), epsilon)
@@ -100,8 +104,9 @@ def group_normalization_18(node: Node, X: Any, scale: Any, bias: Any, *, num_gro
 
 @row("LayerNormalization", since=17)
 def layer_normalization(
-    node: Node, X: Any, Scale: Any, B: Any = None, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
-) -> Any:
+    node: Node, X: Tensor, Scale: Tensor, B: Tensor | None = None, *, axis: int = -1, epsilon: float = 1e-5,
+    stash_type: int = 1,
+) -> Any:  # fmt: skip
     """The result, and mean and reciprocal deviation of each row in the precision of stash_type."""
     first = axis_of("LayerNormalization", axis, X.ndim)
     axes = tuple(range(first, X.ndim))
@@ -120,7 +125,7 @@ def layer_normalization(
 
 @row("RMSNormalization", since=23)
 def rms_normalization(
-    node: Node, X: Any, scale: Any, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
+    node: Node, X: Tensor, scale: Tensor, *, axis: int = -1, epsilon: float = 1e-5, stash_type: int = 1
 ) -> Any:
     first = axis_of("RMSNormalization", axis, X.ndim)
     axes = tuple(range(first, X.ndim))
@@ -130,7 +135,7 @@ def rms_normalization(
 
 
 @row("MeanVarianceNormalization", since=9)
-def mean_variance_normalization(node: Node, X: Any, *, axes: Any = (0, 2, 3)) -> Any:
+def mean_variance_normalization(node: Node, X: Tensor, *, axes: Sequence[int] = (0, 2, 3)) -> Any:
     """(x - mean) / (deviation + 1e-9), with the deviation as the root of a difference of means."""
     norm_axes = axes_of("MeanVarianceNormalization", axes, X.ndim)
     centred = meta.subtract(X, meta.mean(X, norm_axes, True))
@@ -139,7 +144,7 @@ def mean_variance_normalization(node: Node, X: Any, *, axes: Any = (0, 2, 3)) ->
 
 
 @row("LpNormalization")
-def lp_normalization(node: Node, input: Any, *, axis: int = -1, p: int = 2) -> Any:
+def lp_normalization(node: Node, input: Tensor, *, axis: int = -1, p: int = 2) -> Any:
     """Slices whose norm is 0 stay 0."""
     if p not in (1, 2):
         raise TypeInferenceError("LpNormalization", f"p is {p}", "1 or 2")
@@ -153,7 +158,7 @@ def lp_normalization(node: Node, input: Any, *, axis: int = -1, p: int = 2) -> A
 
 
 @row("LRN")
-def lrn(node: Node, X: Any, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
+def lrn(node: Node, X: Tensor, *, size: int, alpha: float = 1e-4, beta: float = 0.75, bias: float = 1.0) -> Any:
     """x / (bias + alpha / size * sum of squares of neighbouring channels) ** beta; of an even size one more follows."""
     square = meta.multiply(X, X)
     before = (size - 1) // 2

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.frontend.onnx.ops._row import Node, refuse, row, rows
 from meta.frontend.onnx.ops._values import ints, static
@@ -29,8 +31,9 @@ def _shape(node: Node, window: Window, ceil_mode: int, auto_pad: str) -> tuple[A
 
 @row("AveragePool")
 def average_pool(
-    node: Node, X: Any, *, kernel_shape: Any, strides: Any = None, pads: Any = None, auto_pad: str = "NOTSET",
-    ceil_mode: int = 0, dilations: Any = None, count_include_pad: int = 0,
+    node: Node, X: Tensor, *, kernel_shape: Sequence[int], strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None, count_include_pad: int = 0,
 ) -> Any:  # fmt: skip
     window = window_of("AveragePool", X.shape[2:], kernel_shape, strides, dilations, pads, auto_pad)
     function = _AVERAGE[spatial_rank(node, X) - 1]
@@ -57,11 +60,11 @@ def lp_pool(
     return _root(meta.multiply(means, float(np.prod(kernel))), p)
 
 
-def _power(x: Any, p: int) -> Any:
+def _power(x: Tensor, p: int) -> Any:
     return meta.abs(x) if p == 1 else meta.multiply(x, x) if p == 2 else meta.power(meta.abs(x), float(p))
 
 
-def _root(x: Any, p: int) -> Any:
+def _root(x: Tensor, p: int) -> Any:
     return x if p == 1 else meta.sqrt(x) if p == 2 else meta.power(x, 1.0 / p)
 
 
@@ -70,8 +73,9 @@ def _root(x: Any, p: int) -> Any:
 
 @row("MaxPool")
 def max_pool(
-    node: Node, X: Any, *, kernel_shape: Any, strides: Any = None, pads: Any = None, auto_pad: str = "NOTSET",
-    ceil_mode: int = 0, dilations: Any = None, storage_order: int = 0,
+    node: Node, X: Tensor, *, kernel_shape: Sequence[int], strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, auto_pad: str = "NOTSET", ceil_mode: int = 0,
+    dilations: Sequence[int] | None = None, storage_order: int = 0,
 ) -> Any:  # fmt: skip
     """Maxima of windows, and where they are in the flattened input, counted in rows or columns of each image."""
     rank = spatial_rank(node, X)
@@ -83,7 +87,7 @@ def max_pool(
     return values, _flat_places(places, X, bool(storage_order))
 
 
-def _flat_places(places: Any, x: Any, by_columns: bool) -> Any:
+def _flat_places(places: Any, x: Tensor, by_columns: bool) -> Any:
     """Positions in the whole flattened input of positions in its images."""
     flat, sizes = as_dtype(places, "int64"), tuple(x.shape[2:])
     if by_columns:
@@ -104,7 +108,8 @@ def _by_columns(flat: Any, sizes: tuple[Any, ...]) -> Any:
 
 @row("MaxUnpool", since=9, constants=("output_shape",))
 def max_unpool(
-    node: Node, X: Any, I: Any, output_shape: Any = None, *, kernel_shape: Any, strides: Any = None, pads: Any = None  # noqa: E741
+    node: Node, X: Tensor, I: Tensor, output_shape: Any = None, *, kernel_shape: Sequence[int],  # noqa: E741
+    strides: Sequence[int] | None = None, pads: Sequence[int] | None = None,
 ) -> Any:  # fmt: skip
     """Values at their positions among zeros. Positions count in the shape that the window gives; a given shape is
     filled up with zeros at the end."""
@@ -126,7 +131,7 @@ def max_unpool(
 # --- whole images ----------------------------------------------------------------------------------------------------
 
 
-def _spatial(x: Any) -> tuple[int, ...]:
+def _spatial(x: Tensor) -> tuple[int, ...]:
     return tuple(range(2, x.ndim))
 
 
@@ -142,8 +147,8 @@ rows({
 
 @row("Col2Im", since=18, constants=("image_shape", "block_shape"))
 def col2im(
-    node: Node, input: Any, image_shape: Any, block_shape: Any, *, strides: Any = None, pads: Any = None,
-    dilations: Any = None,
+    node: Node, input: Tensor, image_shape: Any, block_shape: Any, *, strides: Sequence[int] | None = None,
+    pads: Sequence[int] | None = None, dilations: Sequence[int] | None = None,
 ) -> Any:  # fmt: skip
     """(batch, channels * block, windows) -> images, in which elements of overlapping windows are added."""
     image, block = ints(image_shape), ints(block_shape)
@@ -169,7 +174,9 @@ def col2im(
 
 
 @row("MaxRoiPool")
-def max_roi_pool(node: Node, X: Any, rois: Any, *, pooled_shape: Any, spatial_scale: float = 1.0) -> Any:
+def max_roi_pool(
+    node: Node, X: Tensor, rois: Tensor, *, pooled_shape: Sequence[int], spatial_scale: float = 1.0
+) -> Any:
     """Maxima of the bins of boxes, whose corners are rounded to elements: (boxes, channels, height, width).
 
     rois: (boxes, 5): image, and corners x1, y1, x2, y2, which belong to the box."""
@@ -182,7 +189,7 @@ def max_roi_pool(node: Node, X: Any, rois: Any, *, pooled_shape: Any, spatial_sc
     return out
 
 
-def _bin_maxima(x: Any, axis: int, first: Any, last: Any, bins: int) -> Any:
+def _bin_maxima(x: Tensor, axis: int, first: Any, last: Any, bins: int) -> Any:
     """x (boxes, ...) with the axis replaced by maxima of `bins` equal parts of [first, last]; empty parts are 0."""
     size = x.shape[axis]
     each = meta.divide(meta.maximum(meta.add(meta.subtract(last, first), 1.0), 1.0), float(bins))

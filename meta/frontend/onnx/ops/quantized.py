@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_int
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
@@ -17,7 +19,7 @@ from meta.frontend.onnx.ops.matrix import per_row, shifted
 from meta.functional._checks import as_dtype
 
 
-def _spread(value: Any, x: Any, axis: int, block_size: int) -> Any:
+def _spread(value: Any, x: Tensor, axis: int, block_size: int) -> Any:
     """A scale or zero point, of all elements, of each element of an axis or of each block along it, to broadcast."""
     if value is None or value.ndim == 0:
         return value
@@ -34,7 +36,7 @@ def _spread(value: Any, x: Any, axis: int, block_size: int) -> Any:
     return meta.reshape(value, row_shape(value.shape[0], axis, x.ndim))
 
 
-def _axis(node: Node, x: Any, scale: Any, axis: int) -> int:
+def _axis(node: Node, x: Tensor, scale: Any, axis: int) -> int:
     """The axis of scales; of a single one it does not matter, and may be out of range."""
     is_single = scale.ndim == 0 or (scale.ndim == 1 and scale.shape[0] == 1 and not -x.ndim <= axis < x.ndim)
     return 0 if is_single else axis_of(node.op_type, axis, x.ndim)
@@ -52,7 +54,7 @@ def quantized(x: Any, zero: Any, dtype: str) -> Any:
 
 @row("QuantizeLinear", since=10)
 def quantize_linear(
-    node: Node, x: Any, y_scale: Any, y_zero_point: Any = None, *, axis: int = 1, block_size: int = 0,
+    node: Node, x: Tensor, y_scale: Tensor, y_zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     output_dtype: int = 0, precision: int = 0, saturate: int = 1,
 ) -> Any:  # fmt: skip
     """saturate is for floats of 8 bits, which are refused."""
@@ -70,7 +72,7 @@ def quantize_linear(
 
 @row("DequantizeLinear", since=10)
 def dequantize_linear(
-    node: Node, x: Any, x_scale: Any, x_zero_point: Any = None, *, axis: int = 1, block_size: int = 0,
+    node: Node, x: Tensor, x_scale: Tensor, x_zero_point: Tensor | None = None, *, axis: int = 1, block_size: int = 0,
     output_dtype: int = 0,
 ) -> Any:  # fmt: skip
     dtype = dtype_of("DequantizeLinear", output_dtype) if output_dtype else x_scale.dtype
@@ -80,7 +82,7 @@ def dequantize_linear(
 
 
 @row("DynamicQuantizeLinear", since=11)
-def dynamic_quantize_linear(node: Node, x: Any) -> Any:
+def dynamic_quantize_linear(node: Node, x: Tensor) -> Any:
     """The range of x, with 0 in it, on 0 to 255; result, scale and zero point."""
     low, high = meta.minimum(meta.min(x), 0.0), meta.maximum(meta.max(x), 0.0)
     scale = meta.divide(meta.subtract(high, low), 255.0)
@@ -89,22 +91,15 @@ def dynamic_quantize_linear(node: Node, x: Any) -> Any:
     return quantized(meta.divide(x, divisor), zero, "uint8"), scale, zero
 
 
-def _rescaled(x: Any, ratio: Any, zero: Any, dtype: str) -> Any:
+def _rescaled(x: Tensor, ratio: Any, zero: Any, dtype: str) -> Any:
     return quantized(meta.multiply(meta.cast(x, "float32"), as_dtype(ratio, "float32")), zero, dtype)
 
 
 @row("QLinearMatMul", since=10)
 def qlinear_matmul(
-    node: Node,
-    a: Any,
-    a_scale: Any,
-    a_zero_point: Any,
-    b: Any,
-    b_scale: Any,
-    b_zero_point: Any,
-    y_scale: Any,
-    y_zero_point: Any,
-) -> Any:
+    node: Node, a: Tensor, a_scale: Tensor, a_zero_point: Tensor, b: Tensor, b_scale: Tensor, b_zero_point: Tensor,
+    y_scale: Tensor, y_zero_point: Tensor,
+) -> Any:  # fmt: skip
     """Products in 32 bits. Scales and zero points belong to all elements, to the rows of a or the columns of b."""
     product = meta.matmul(shifted(a, per_row(a_zero_point, a)), shifted(b, b_zero_point))
     scales = [as_dtype(s, "float32") for s in (per_row(a_scale, a), b_scale, per_row(y_scale, a))]
@@ -114,9 +109,10 @@ def qlinear_matmul(
 
 @row("QLinearConv", since=10)
 def qlinear_conv(
-    node: Node, x: Any, x_scale: Any, x_zero_point: Any, w: Any, w_scale: Any, w_zero_point: Any, y_scale: Any,
-    y_zero_point: Any, B: Any = None, *, kernel_shape: Any = None, strides: Any = None, dilations: Any = None,
-    pads: Any = None, auto_pad: str = "NOTSET", group: int = 1,
+    node: Node, x: Tensor, x_scale: Tensor, x_zero_point: Tensor, w: Tensor, w_scale: Tensor, w_zero_point: Tensor,
+    y_scale: Tensor, y_zero_point: Tensor, B: Tensor | None = None, *, kernel_shape: Sequence[int] | None = None,
+    strides: Sequence[int] | None = None, dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None,
+    auto_pad: str = "NOTSET", group: int = 1,
 ) -> Any:  # fmt: skip
     """Products in 32 bits. Scales and zero points of the weights belong to all or to an output channel each."""
     window = window_of("QLinearConv", x.shape[2:], w.shape[2:], strides, dilations, pads, auto_pad)

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_float
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import dtype_of, ints
@@ -24,15 +26,16 @@ def _dtype(node: Node, number: int | None, default: str) -> str:
 
 @row("RandomNormal", folds=False)
 def random_normal(
-    node: Node, *, shape: Any, dtype: int = 1, mean: float = 0.0, scale: float = 1.0, seed: float | None = None
-) -> Any:
+    node: Node, *, shape: Sequence[int], dtype: int = 1, mean: float = 0.0, scale: float = 1.0,
+    seed: float | None = None,
+) -> Any:  # fmt: skip
     kind = _dtype(node, dtype, "float32")
     return meta.random.normal(ints(shape), mean, scale, kind, generator=_generator(seed))
 
 
 @row("RandomUniform", folds=False)
 def random_uniform(
-    node: Node, *, shape: Any, dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: float | None = None
+    node: Node, *, shape: Sequence[int], dtype: int = 1, low: float = 0.0, high: float = 1.0, seed: float | None = None
 ) -> Any:
     kind = _dtype(node, dtype, "float32")
     return meta.random.uniform(ints(shape), low, high, kind, generator=_generator(seed))
@@ -40,28 +43,24 @@ def random_uniform(
 
 @row("RandomNormalLike", folds=False)
 def random_normal_like(
-    node: Node,
-    input: Any,
-    *,
-    dtype: int | None = None,
-    mean: float = 0.0,
-    scale: float = 1.0,
+    node: Node, input: Tensor, *, dtype: int | None = None, mean: float = 0.0, scale: float = 1.0,
     seed: float | None = None,
-) -> Any:
+) -> Any:  # fmt: skip
     kind = _dtype(node, dtype, input.dtype)
     return meta.random.normal(input.shape, mean, scale, kind, generator=_generator(seed))
 
 
 @row("RandomUniformLike", folds=False)
 def random_uniform_like(
-    node: Node, input: Any, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0, seed: float | None = None
-) -> Any:
+    node: Node, input: Tensor, *, dtype: int | None = None, low: float = 0.0, high: float = 1.0,
+    seed: float | None = None,
+) -> Any:  # fmt: skip
     kind = _dtype(node, dtype, input.dtype)
     return meta.random.uniform(input.shape, low, high, kind, generator=_generator(seed))
 
 
 @row("Bernoulli", since=15, folds=False)
-def bernoulli(node: Node, input: Any, *, dtype: int | None = None, seed: float | None = None) -> Any:
+def bernoulli(node: Node, input: Tensor, *, dtype: int | None = None, seed: float | None = None) -> Any:
     """1 with the probability that the input says. ONNX's function for this operator gives 0 with it."""
     kind = input.dtype if dtype is None else dtype_of("Bernoulli", dtype)
     draws = meta.random.uniform(input.shape, generator=_generator(seed))
@@ -69,7 +68,7 @@ def bernoulli(node: Node, input: Any, *, dtype: int | None = None, seed: float |
 
 
 @row("Multinomial", since=7, folds=False)
-def multinomial(node: Node, input: Any, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Any:
+def multinomial(node: Node, input: Tensor, *, dtype: int = 6, sample_size: int = 1, seed: float | None = None) -> Any:
     """Classes drawn by logarithms of probabilities up to a constant, (batch, classes) -> (batch, sample_size): the
     largest of the logarithms and Gumbel noise (E. Gumbel, 1954)."""
     batch, classes = input.shape

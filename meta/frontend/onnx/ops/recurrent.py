@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.functional._checks import as_dtype
@@ -14,7 +15,7 @@ from meta.functional._checks import as_dtype
 Activation = Callable[[Any], Any]
 
 
-def _thresholded(x: Any, alpha: float, _: float) -> Any:
+def _thresholded(x: Tensor, alpha: float, _: float) -> Any:
     return meta.where(meta.greater_equal(x, alpha), x, meta.zeros_like(x))
 
 
@@ -83,7 +84,7 @@ class _RecurrentLayer:
 
 
 def _layer(
-    node: Node, x: Any, w: Any, r: Any, b: Any, lengths: Any, names: Sequence[str], default: Sequence[str],
+    node: Node, x: Tensor, w: Tensor, r: Any, b: Any, lengths: Any, names: Sequence[str], default: Sequence[str],
     alphas: Any, betas: Any, clip: float | None, direction: str, layout: int,
 ) -> _RecurrentLayer:  # fmt: skip
     directions = {"forward": ("forward",), "reverse": ("reverse",), "bidirectional": ("forward", "reverse")}
@@ -128,7 +129,7 @@ def _scanned(layer: _RecurrentLayer, step: Any, inputs: Any, start: tuple[Any, .
     """The last states and all results. Steps past the end of an example keep its state and give 0."""
     if layer.lengths is None:
 
-        def whole(carry: Any, x: Any) -> Any:
+        def whole(carry: Any, x: Tensor) -> Any:
             new = step(carry, x)
             return new, new[0]
 
@@ -159,9 +160,10 @@ def _projected(layer: _RecurrentLayer, direction: int, *biases: Any) -> Any:
 
 @row("RNN", since=7)
 def rnn(
-    node: Node, X: Any, W: Any, R: Any, B: Any = None, sequence_lens: Any = None, initial_h: Any = None, *,
-    activations: Any = (), activation_alpha: Any = (), activation_beta: Any = (), clip: float | None = None,
-    direction: str = "forward", hidden_size: int | None = None, layout: int = 0,
+    node: Node, X: Tensor, W: Tensor, R: Tensor, B: Tensor | None = None, sequence_lens: Tensor | None = None,
+    initial_h: Tensor | None = None, *, activations: Sequence[str] = (), activation_alpha: Sequence[float] = (),
+    activation_beta: Sequence[float] = (), clip: float | None = None, direction: str = "forward",
+    hidden_size: int | None = None, layout: int = 0,
 ) -> Any:  # fmt: skip
     """h = f(x @ W^T + h @ R^T + biases)."""
     layer = _layer(node, X, W, R, B, sequence_lens, activations, ("Tanh",), activation_alpha, activation_beta, clip,
@@ -176,7 +178,7 @@ def rnn(
 
 @row("GRU", since=7)
 def gru(
-    node: Node, X: Any, W: Any, R: Any, B: Any = None, sequence_lens: Any = None, initial_h: Any = None, *,
+    node: Node, X: Any, W: Any, R: Any, B: Any = None, sequence_lens: Any = None, initial_h: Tensor | None = None, *,
     activations: Any = (), activation_alpha: Any = (), activation_beta: Any = (), clip: float | None = None,
     direction: str = "forward", hidden_size: int | None = None, layout: int = 0, linear_before_reset: int = 0,
 ) -> Any:  # fmt: skip
@@ -191,7 +193,7 @@ def gru(
         bias = layer.biases(i)[1]
         bias = None if bias is None else meta.split(bias, (2 * size,), 0)[1]
 
-        def advance(carry: Any, x: Any) -> Any:
+        def advance(carry: Any, x: Tensor) -> Any:
             (h,) = carry
             xz, xr, xh = meta.split(x, 3, 1)
             hz, hr = meta.split(meta.matmul(h, gates, transpose_b=True), 2, 1)
@@ -230,7 +232,7 @@ def lstm(
         (f, g, h), (_, r) = layer.activations[i], layer.weights(i)
         peepholes = (None, None, None) if P is None else meta.split(meta.select(P, 0, i), 3, 0)
 
-        def seen(gate: Any, cell: Any, weight: Any) -> Any:
+        def seen(gate: Any, cell: Any, weight: Tensor | None) -> Any:
             return gate if weight is None else meta.add(gate, meta.multiply(weight, cell))
 
         def advance(carry: Any, x: Any) -> Any:

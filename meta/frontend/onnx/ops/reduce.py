@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import int_range, is_float
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import axes_of, axis_of, ints, number, value_of
@@ -24,7 +25,7 @@ def _kept(function: Callable[..., Any]) -> Reduction:
 def _in_floats(function: Callable[..., Any]) -> Reduction:
     """A reduction that is computed in float64 for integers."""
 
-    def reduce(x: Any, axes: Any, keep: bool) -> Any:
+    def reduce(x: Tensor, axes: Any, keep: bool) -> Any:
         y = x if is_float(x.dtype) else meta.cast(x, "float64")
         return as_dtype(function(y, axes, keep), x.dtype)
 
@@ -41,7 +42,7 @@ def _end(dtype: str, largest: bool) -> Any:
 def _extreme(function: Callable[..., Any], largest: bool) -> Reduction:
     """An extreme, which is an infinity, or the end of the range, where there is nothing."""
 
-    def reduce(x: Any, axes: Any, keep: bool) -> Any:
+    def reduce(x: Tensor, axes: Any, keep: bool) -> Any:
         if x.dtype == "bool":
             return (meta.any if largest else meta.all)(x, axes, keep)
         if not any(isinstance(n, int) and n == 0 for n in x.shape):
@@ -51,11 +52,11 @@ def _extreme(function: Callable[..., Any], largest: bool) -> Reduction:
     return reduce
 
 
-def _integer_mean(x: Any, axes: Any, keep: bool) -> Any:
+def _integer_mean(x: Tensor, axes: Any, keep: bool) -> Any:
     return as_dtype(meta.trunc(meta.mean(meta.cast(x, "float64"), axes, keep)), x.dtype)
 
 
-def _mean(x: Any, axes: Any, keep: bool) -> Any:
+def _mean(x: Tensor, axes: Any, keep: bool) -> Any:
     return meta.mean(x, axes, keep) if is_float(x.dtype) else _integer_mean(x, axes, keep)
 
 
@@ -88,7 +89,7 @@ _ELEMENTWISE: dict[str, Callable[[Any], Any]] = {
 """The function of each element that a reduction along no axes computes, if it is not the identity."""
 
 
-def _reduced(name: str, x: Any, axes: tuple[int, ...] | None, keep: bool) -> Any:
+def _reduced(name: str, x: Tensor, axes: tuple[int, ...] | None, keep: bool) -> Any:
     if axes == ():
         return _ELEMENTWISE[name](x) if name in _ELEMENTWISE else x
     return _REDUCTIONS[name](x, axes, keep)
@@ -114,12 +115,12 @@ def _fold(name: str) -> Callable[..., Any] | None:
 
 
 def _register(name: str) -> None:
-    def convert(node: Node, data: Any, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
+    def convert(node: Node, data: Tensor, axes: Any = None, *, keepdims: int = 1, noop_with_empty_axes: int = 0) -> Any:
         requested = None if axes is None else axes_of(name, value_of(node, axes, "axes"), data.ndim)
         reduced_axes = requested or (() if noop_with_empty_axes else None)
         return _reduced(name, data, reduced_axes, bool(keepdims))
 
-    def convert_old(node: Node, data: Any, *, axes: Any = None, keepdims: int = 1) -> Any:
+    def convert_old(node: Node, data: Tensor, *, axes: Sequence[int] | None = None, keepdims: int = 1) -> Any:
         return _reduced(name, data, axes_of(name, axes, data.ndim) if axes else None, bool(keepdims))
 
     row(name, since=_INPUT_SINCE.get(name, 18), constants=("axes",), fold=_fold(name))(convert)
@@ -134,7 +135,7 @@ for _name in _REDUCTIONS:
 
 
 def _position(name: str, function: Callable[..., Any]) -> None:
-    def convert(node: Node, data: Any, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
+    def convert(node: Node, data: Tensor, *, axis: int = 0, keepdims: int = 1, select_last_index: int = 0) -> Any:
         axis = axis_of(name, axis, data.ndim)
         if not select_last_index:
             return as_dtype(function(data, axis, bool(keepdims)), "int64")
@@ -152,12 +153,12 @@ _position("ArgMin", meta.argmin)
 
 
 @row("CumSum", since=11, constants=("axis",))
-def cumsum(node: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+def cumsum(node: Node, x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
     place = axis_of("CumSum", number(axis, "axis"), x.ndim)
     return as_dtype(meta.cumsum(x, place, bool(exclusive), bool(reverse)), x.dtype)
 
 
 @row("CumProd", since=26, constants=("axis",))
-def cumprod(node: Node, x: Any, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
+def cumprod(node: Node, x: Tensor, axis: Any, *, exclusive: int = 0, reverse: int = 0) -> Any:
     place = axis_of("CumProd", number(axis, "axis"), x.ndim)
     return as_dtype(meta.cumprod(x, place, bool(exclusive), bool(reverse)), x.dtype)

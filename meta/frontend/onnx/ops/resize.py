@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import Dim
 from meta.dtype import is_float, is_int
 from meta.errors import TypeInferenceError
@@ -56,7 +57,7 @@ def _scaled(node: Node, size: Dim, scale: float) -> Dim:
     return size * int(scale)
 
 
-def _from_sizes(x: Any, resized_axes: Sequence[int], sizes: Sequence[Any], policy: str) -> list[tuple[Any, Any]]:
+def _from_sizes(x: Tensor, resized_axes: Sequence[int], sizes: Sequence[Any], policy: str) -> list[tuple[Any, Any]]:
     """(size, scale) of each axis. Unless stretched, the ratio of all is the smallest or the largest."""
     ratios = [
         new / x.shape[axis] if isinstance(x.shape[axis], int) else None
@@ -73,10 +74,10 @@ def _from_sizes(x: Any, resized_axes: Sequence[int], sizes: Sequence[Any], polic
 
 @row("Resize", since=11, constants=("roi", "scales", "sizes"))
 def resize(
-    node: Node, X: Any, roi: Any = None, scales: Any = None, sizes: Any = None, *, mode: str = "nearest",
+    node: Node, X: Tensor, roi: Any = None, scales: Any = None, sizes: Any = None, *, mode: str = "nearest",
     coordinate_transformation_mode: str = "half_pixel", nearest_mode: str = "round_prefer_floor",
     cubic_coeff_a: float = -0.75, exclude_outside: int = 0, extrapolation_value: float = 0.0, antialias: int = 0,
-    axes: Any = None, keep_aspect_ratio_policy: str = "stretch",
+    axes: Sequence[int] | None = None, keep_aspect_ratio_policy: str = "stretch",
 ) -> Any:  # fmt: skip
     if mode not in ("nearest", "linear", "cubic"):
         refuse(node, f"mode is {mode!r}", "nearest, linear or cubic")
@@ -125,7 +126,7 @@ def _resized(node: Node, x: Any, axes: list[_Axis], method: _Method) -> Any:
     return meta.cast(meta.clip(meta.round(y), float(limits.min), float(limits.max)), x.dtype)
 
 
-def _has_operator(x: Any, axes: list[_Axis], method: _Method) -> bool:
+def _has_operator(x: Tensor, axes: list[_Axis], method: _Method) -> bool:
     """Whether an operator of meta does the same: spatial axes, and positions by the ratio of the sizes."""
     plain = not method.antialias and not method.exclude_outside and method.coordinates in _DIRECT
     dtype = is_float(x.dtype) or method.mode == "nearest"
@@ -173,7 +174,7 @@ def _outside(a: _Axis, positions: Any, method: _Method) -> Any:
     return outside if outside.any() else None
 
 
-def _filled(y: Any, a: _Axis, outside: Any, value: float) -> Any:
+def _filled(y: Tensor, a: _Axis, outside: Any, value: float) -> Any:
     if outside is None:
         return y
     mask = meta.array(outside.reshape([-1 if i == a.axis else 1 for i in range(y.ndim)]))
@@ -197,7 +198,7 @@ def _nearest(node: Node, x: Any, a: _Axis, method: _Method) -> Any:
     return _filled(y, a, _outside(a, positions, method), method.extrapolation)
 
 
-def _weighted(node: Node, x: Any, a: _Axis, method: _Method) -> Any:
+def _weighted(node: Node, x: Tensor, a: _Axis, method: _Method) -> Any:
     """The product with a matrix (new size, old size) of weights along one axis."""
     positions = _positions(node, a, method.coordinates)
     matrix = meta.array(_weights(a, positions, method).astype("float64" if x.dtype == "float64" else "float32"))
@@ -237,7 +238,7 @@ def _cubic(distance: Any, a: float) -> Any:
 
 
 @row("Resize", "Upsample", since=9, constants=("scales",))
-def upsample(node: Node, X: Any, scales: Any, *, mode: str = "nearest") -> Any:
+def upsample(node: Node, X: Tensor, scales: Any, *, mode: str = "nearest") -> Any:
     """Positions are divided by the scales, and rounded down for the nearest."""
     modes = {"nearest": "nearest", "linear": "linear", "bilinear": "linear"}
     if mode not in modes:
@@ -247,5 +248,5 @@ def upsample(node: Node, X: Any, scales: Any, *, mode: str = "nearest") -> Any:
 
 
 @row("Upsample", since=7)
-def upsample_7(node: Node, X: Any, *, scales: Any, mode: str = "nearest") -> Any:
+def upsample_7(node: Node, X: Tensor, *, scales: Sequence[float], mode: str = "nearest") -> Any:
     return upsample(node, X, np.asarray(scales, "float64"), mode=mode)

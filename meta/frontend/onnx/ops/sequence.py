@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.onnx.errors import OnnxError
 from meta.frontend.onnx.ops._row import MAX_UNROLLED, Node, refuse, row
 from meta.frontend.onnx.ops._values import axis_of, tensor, value_of
@@ -56,7 +57,7 @@ def split_to_sequence(node: Node, input: Any, split: Any = None, *, axis: int = 
     return _equal_parts(node, x, step, place)
 
 
-def _equal_parts(node: Node, x: Any, step: int, axis: int) -> list[Any]:
+def _equal_parts(node: Node, x: Tensor, step: int, axis: int) -> list[Any]:
     """Parts of `step` elements along an axis; the last one may have fewer."""
     size = x.shape[axis]
     count = -(-size // step)
@@ -65,7 +66,7 @@ def _equal_parts(node: Node, x: Any, step: int, axis: int) -> list[Any]:
     return _parts(node, x, [min(step, size - start) for start in range(0, size, step)], axis)
 
 
-def _parts(node: Node, x: Any, sizes: list[int], axis: int) -> list[Any]:
+def _parts(node: Node, x: Tensor, sizes: list[int], axis: int) -> list[Any]:
     """Parts of these sizes along an axis."""
     if min(sizes, default=0) < 0 or sum(sizes) != x.shape[axis]:
         raise OnnxError("onnx", f"{node.name}: parts of {sizes} of {x.shape[axis]} elements", "their sum")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import Dim, is_static, product
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
@@ -73,7 +75,7 @@ def _fold_reshape(data: Any, shape: Any, *, allowzero: int = 0) -> Any:
 
 
 @row("Reshape", since=5, constants=("shape",), fold=_fold_reshape)
-def reshape(node: Node, data: Any, shape: Any, *, allowzero: int = 0) -> Any:
+def reshape(node: Node, data: Tensor, shape: Any, *, allowzero: int = 0) -> Any:
     return meta.reshape(data, _new_shape(data.shape, shape, allowzero))
 
 
@@ -83,48 +85,48 @@ row("Reshape")(lambda node, data, *, shape=(): meta.reshape(data, _new_shape(dat
 @row(
     "Flatten", fold=lambda x, axis=1: x.reshape(math.prod(x.shape[:axis]), -1 if x.size else math.prod(x.shape[axis:]))
 )
-def flatten(node: Node, input: Any, *, axis: int = 1) -> Any:
+def flatten(node: Node, input: Tensor, *, axis: int = 1) -> Any:
     if not -input.ndim <= axis <= input.ndim:
         axis_of("Flatten", axis, input.ndim)
     place = axis + input.ndim if axis < 0 else axis
     return meta.reshape(input, (product(input.shape[:place]), product(input.shape[place:])))
 
 
-def _squeezed(x: Any, axes: Any) -> tuple[int, ...]:
+def _squeezed(x: Tensor, axes: Any) -> tuple[int, ...]:
     if axes is None:
         return tuple(i for i, n in enumerate(x.shape) if isinstance(n, int) and n == 1)
     return axes_of("Squeeze", axes, x.ndim)
 
 
 @row("Squeeze", since=13, constants=("axes",), fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
-def squeeze(node: Node, data: Any, axes: Any = None) -> Any:
+def squeeze(node: Node, data: Tensor, axes: Any = None) -> Any:
     squeezed_axes = _squeezed(data, axes)
     return meta.squeeze(data, squeezed_axes) if squeezed_axes else data
 
 
 @row("Squeeze", fold=lambda x, axes=None: np.squeeze(x, _squeezed(x, axes)))
-def squeeze_1(node: Node, data: Any, *, axes: Any = None) -> Any:
+def squeeze_1(node: Node, data: Tensor, *, axes: Sequence[int] | None = None) -> Any:
     return squeeze(node, data, axes)
 
 
-def _unsqueezed(x: Any, axes: Any) -> tuple[int, ...]:
+def _unsqueezed(x: Tensor, axes: Any) -> tuple[int, ...]:
     positions = ints(axes)
     return tuple(sorted(axes_of("Unsqueeze", positions, x.ndim + len(positions))))
 
 
 @row("Unsqueeze", since=13, constants=("axes",), fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
-def unsqueeze(node: Node, data: Any, axes: Any) -> Any:
+def unsqueeze(node: Node, data: Tensor, axes: Any) -> Any:
     new_axes = _unsqueezed(data, axes)
     return meta.expand_dims(data, new_axes) if new_axes else data
 
 
 @row("Unsqueeze", fold=lambda x, axes: np.expand_dims(x, _unsqueezed(x, axes)))
-def unsqueeze_1(node: Node, data: Any, *, axes: Any) -> Any:
+def unsqueeze_1(node: Node, data: Tensor, *, axes: Sequence[int]) -> Any:
     return unsqueeze(node, data, axes)
 
 
 @row("Transpose", fold=transposed_constant)
-def transpose(node: Node, data: Any, *, perm: Any = None) -> Any:
+def transpose(node: Node, data: Tensor, *, perm: Sequence[int] | None = None) -> Any:
     order = tuple(perm) if perm is not None else tuple(reversed(range(data.ndim)))
     return data if order == tuple(range(data.ndim)) else meta.transpose(data, order)
 
@@ -159,7 +161,7 @@ def _fold_tile(x: Any, repeats: Any) -> Any:
 
 
 @row("Tile", since=6, constants=("repeats",), fold=_fold_tile)
-def tile(node: Node, input: Any, repeats: Any) -> Any:
+def tile(node: Node, input: Tensor, repeats: Any) -> Any:
     return meta.tile(input, ints(repeats))
 
 
@@ -203,7 +205,7 @@ def split(node: Node, input: Any, split: Any = None, *, axis: int = 0, num_outpu
 
 
 @row("Split", since=2, raw=True)
-def split_2(node: Node, input: Any, *, axis: int = 0, split: Any = None) -> Any:
+def split_2(node: Node, input: Any, *, axis: int = 0, split: Sequence[int] | None = None) -> Any:
     return _split(input, axis, split, len(node.outputs))
 
 
@@ -261,7 +263,7 @@ row("Slice", raw=True)(lambda node, data, *, starts, ends, axes=None: _sliced(da
 # --- padding ---------------------------------------------------------------------------------------------------------
 
 
-def _padded(x: Any, pads: tuple[int, ...], value: float, mode: str) -> Any:
+def _padded(x: Tensor, pads: tuple[int, ...], value: float, mode: str) -> Any:
     """Negative pads cut off, which comes first, as in the definition by indices."""
     before, after = pads[: x.ndim], pads[x.ndim :]
     if mode == "constant" and not is_static(x.shape):
@@ -283,7 +285,7 @@ def _checked_mode(mode: str) -> str:
 
 @row("Pad", since=11, constants=("pads", "constant_value", "axes"))
 def pad(
-    node: Node, data: Any, pads: Any, constant_value: Any = None, axes: Any = None, *, mode: str = "constant"
+    node: Node, data: Tensor, pads: Any, constant_value: Any = None, axes: Any = None, *, mode: str = "constant"
 ) -> Any:
     pad_axes = axes_of("Pad", range(data.ndim) if axes is None else axes, data.ndim)
     amounts = ints(pads)
@@ -298,8 +300,9 @@ def pad(
 
 @row("Pad")
 def pad_1(
-    node: Node, data: Any, *, pads: Any = (), paddings: Any = (), mode: str = "constant", value: float = 0.0
-) -> Any:
+    node: Node, data: Tensor, *, pads: Sequence[int] = (), paddings: Sequence[int] = (), mode: str = "constant",
+    value: float = 0.0,
+) -> Any:  # fmt: skip
     return _padded(data, tuple(pads or paddings), value, _checked_mode(mode))
 
 
@@ -307,7 +310,7 @@ def pad_1(
 
 
 @row("DepthToSpace")
-def depth_to_space(node: Node, input: Any, *, blocksize: int, mode: str = "DCR") -> Any:
+def depth_to_space(node: Node, input: Tensor, *, blocksize: int, mode: str = "DCR") -> Any:
     b = blocksize
     n, c, h, w = input.shape
     if mode == "CRD":
@@ -318,7 +321,7 @@ def depth_to_space(node: Node, input: Any, *, blocksize: int, mode: str = "DCR")
 
 
 @row("SpaceToDepth")
-def space_to_depth(node: Node, input: Any, *, blocksize: int, mode: str = "DCR") -> Any:
+def space_to_depth(node: Node, input: Tensor, *, blocksize: int, mode: str = "DCR") -> Any:
     b = blocksize
     n, c, h, w = input.shape
     order = (0, 3, 5, 1, 2, 4) if mode == "DCR" else (0, 1, 3, 5, 2, 4)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
 from meta.frontend.onnx.ops._values import axis_of, dtype_of, host_dtype, number, wide
@@ -15,7 +16,7 @@ from meta.functional._checks import as_dtype
 from meta.limits import MAX_FOLDED
 
 
-def _complex(x: Any) -> Any:
+def _complex(x: Tensor) -> Any:
     """(..., 1) or (..., 2) as real or complex numbers (...)."""
     if x.shape[-1] not in (1, 2):
         raise TypeInferenceError(
@@ -24,7 +25,7 @@ def _complex(x: Any) -> Any:
     return meta.squeeze(x, -1) if x.shape[-1] == 1 else meta.view_as_complex(x)
 
 
-def _transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) -> Any:
+def _transformed(x: Tensor, length: Any, axis: int, inverse: int, onesided: int) -> Any:
     axis = axis_of("DFT", axis, x.ndim)
     n = None if length is None else int(number(length, "dft_length"))
     signal = _complex(wide(x))
@@ -38,7 +39,7 @@ def _transformed(x: Any, length: Any, axis: int, inverse: int, onesided: int) ->
 
 @row("DFT", since=20, constants=("dft_length", "axis"))
 def dft(
-    node: Node, input: Any, dft_length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0
+    node: Node, input: Tensor, dft_length: Any = None, axis: Any = None, *, inverse: int = 0, onesided: int = 0
 ) -> Any:
     """input: (..., 1) or (..., 2), real and imaginary parts. A longer dft_length adds zeros at the end."""
     place = -2 if axis is None else int(number(axis, "axis"))
@@ -47,15 +48,16 @@ def dft(
 
 @row("DFT", since=17, constants=("dft_length",))
 def dft_17(
-    node: Node, input: Any, dft_length: Any = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
+    node: Node, input: Tensor, dft_length: Any = None, *, axis: int = 1, inverse: int = 0, onesided: int = 0
 ) -> Any:
     return _transformed(input, dft_length, axis, inverse, onesided)
 
 
 @row("STFT", since=17, constants=("frame_step", "frame_length"))
 def stft(
-    node: Node, signal: Any, frame_step: Any, window: Any = None, frame_length: Any = None, *, onesided: int = 1
-) -> Any:
+    node: Node, signal: Tensor, frame_step: Any, window: Tensor | None = None, frame_length: Any = None, *,
+    onesided: int = 1,
+) -> Any:  # fmt: skip
     """Transforms of frames: (batch, length, 1 or 2) -> (batch, frames, bins, 2)."""
     length = signal.shape[1]
     if frame_length is not None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.errors import TypeInferenceError
 from meta.frontend.onnx.ops._row import Node, row
 
@@ -19,7 +20,7 @@ def _groups(node: Node, inputs: tuple[Any, ...], count: int) -> list[tuple[Any, 
     return list(zip(*(inputs[i * n : (i + 1) * n] for i in range(count)), strict=True))
 
 
-def _regular(x: Any, gradient: Any, coefficient: float) -> Any:
+def _regular(x: Tensor, gradient: Any, coefficient: float) -> Any:
     return meta.add(meta.multiply(x, coefficient), gradient) if coefficient else gradient
 
 
@@ -30,7 +31,7 @@ def _in_runs(results: list[tuple[Any, ...]]) -> tuple[Any, ...]:
 
 @row(f"{_DOMAIN}::Adagrad")
 def adagrad(
-    node: Node, R: Any, T: Any, *inputs: Any, decay_factor: float = 0.0, epsilon: float = 1e-6,
+    node: Node, R: Tensor, T: Tensor, *inputs: Any, decay_factor: float = 0.0, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0,
 ) -> Any:  # fmt: skip
     """J. Duchi et al., 2011. The rate is R / (1 + T * decay_factor)."""
@@ -46,7 +47,7 @@ def adagrad(
 
 @row(f"{_DOMAIN}::Adam")
 def adam(
-    node: Node, R: Any, T: Any, *inputs: Any, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
+    node: Node, R: Tensor, T: Tensor, *inputs: Any, alpha: float = 0.9, beta: float = 0.999, epsilon: float = 1e-6,
     norm_coefficient: float = 0.0, norm_coefficient_post: float = 0.0,
 ) -> Any:  # fmt: skip
     """D. Kingma and J. Ba, 2014. The rate is corrected for the start, unless T is 0."""
@@ -67,7 +68,7 @@ def adam(
 
 @row(f"{_DOMAIN}::Momentum")
 def momentum(
-    node: Node, R: Any, T: Any, *inputs: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
+    node: Node, R: Tensor, T: Tensor, *inputs: Any, alpha: float, beta: float, mode: str, norm_coefficient: float
 ) -> Any:
     """alpha keeps the velocity, beta weighs the gradient from the second step on."""
     if mode not in ("standard", "nesterov"):

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.frontend.onnx.ops._row import Node, refuse, row
 from meta.frontend.onnx.ops._values import ints, static
@@ -20,7 +22,7 @@ _MODES = {"linear": "bilinear", "bilinear": "bilinear", "nearest": "nearest", "c
 
 @row("GridSample", since=16)
 def grid_sample(
-    node: Node, X: Any, grid: Any, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
+    node: Node, X: Tensor, grid: Tensor, *, mode: str = "linear", padding_mode: str = "zeros", align_corners: int = 0
 ) -> Any:
     """grid: (batch, *places, spatial axes), the last spatial axis first."""
     if mode not in _MODES:
@@ -30,7 +32,7 @@ def grid_sample(
 
 
 @row("AffineGrid", since=20, constants=("size",))
-def affine_grid(node: Node, theta: Any, size: Any, *, align_corners: int = 0) -> Any:
+def affine_grid(node: Node, theta: Tensor, size: Any, *, align_corners: int = 0) -> Any:
     """Positions (batch, *spatial, axes) to which an affine map takes the positions of the result."""
     spatial = ints(size)[2:]
     lines = [_centres(n, bool(align_corners)) for n in spatial]
@@ -51,7 +53,7 @@ def _centres(size: int, align_corners: bool) -> np.ndarray[Any, Any]:
 
 @row("RoiAlign", since=16)
 def roi_align(
-    node: Node, X: Any, rois: Any, batch_indices: Any, *, output_height: int = 1, output_width: int = 1,
+    node: Node, X: Tensor, rois: Tensor, batch_indices: Tensor, *, output_height: int = 1, output_width: int = 1,
     sampling_ratio: int = 0, spatial_scale: float = 1.0, mode: str = "avg",
     coordinate_transformation_mode: str = "half_pixel",
 ) -> Any:  # fmt: skip
@@ -76,7 +78,7 @@ def roi_align(
 
 @row("RoiAlign", since=10)
 def roi_align_10(
-    node: Node, X: Any, rois: Any, batch_indices: Any, *, output_height: int = 1, output_width: int = 1,
+    node: Node, X: Tensor, rois: Tensor, batch_indices: Tensor, *, output_height: int = 1, output_width: int = 1,
     sampling_ratio: int = 0, spatial_scale: float = 1.0, mode: str = "avg",
 ) -> Any:  # fmt: skip
     return roi_align(
@@ -151,8 +153,9 @@ def _maximum_of_samples(images: Any, rows: tuple[Any, Any, Any], columns: tuple[
 
 @row("DeformConv", since=19)
 def deform_conv(
-    node: Node, X: Any, W: Any, offset: Any, B: Any = None, mask: Any = None, *, kernel_shape: Any = None,
-    strides: Any = None, dilations: Any = None, pads: Any = None, group: int = 1, offset_group: int = 1,
+    node: Node, X: Any, W: Any, offset: Tensor, B: Any = None, mask: Tensor | None = None, *,
+    kernel_shape: Sequence[int] | None = None, strides: Sequence[int] | None = None,
+    dilations: Sequence[int] | None = None, pads: Sequence[int] | None = None, group: int = 1, offset_group: int = 1,
 ) -> Any:  # fmt: skip
     """A convolution whose taps are moved by offsets and weighted by a mask (J. Dai et al., 2017; X. Zhu et al., 2018).
 

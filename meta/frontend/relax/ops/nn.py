@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import int_range
 from meta.frontend._by_rank import CONV_TRANSPOSE
 from meta.frontend.relax.ops._table import row, rows, shared, tensor
@@ -84,7 +85,7 @@ def batch_norm(call: OpCall) -> Any:
     return (y, _moved(mean, batch_mean, momentum), _moved(var, batch_var, momentum))
 
 
-def _moved(old: Any, new: Any, momentum: float) -> Any:
+def _moved(old: Tensor, new: Tensor, momentum: float) -> Any:
     return meta.add(meta.multiply(old, 1 - momentum), meta.multiply(new, momentum))
 
 
@@ -123,7 +124,7 @@ def instance_norm(call: OpCall) -> Any:
     return _affine(call, y, gamma, beta, axis)
 
 
-def _affine(call: OpCall, y: Any, gamma: Any, beta: Any, axis: int) -> Any:
+def _affine(call: OpCall, y: Tensor, gamma: Any, beta: Any, axis: int) -> Any:
     shape = tuple(d if i == axis else 1 for i, d in enumerate(y.shape))
     if call.flag("scale", True):
         y = meta.multiply(y, meta.reshape(gamma, shape))
@@ -176,7 +177,7 @@ def dequantize(call: OpCall) -> Any:
     return as_dtype(meta.multiply(meta.cast(wide, "float32"), meta.cast(_along(scale, x, axis), "float32")), dtype)
 
 
-def _along(value: Any, x: Any, axis: int) -> Any:
+def _along(value: Any, x: Tensor, axis: int) -> Any:
     """A scale or a zero point of x, or of each element of an axis, shaped to broadcast."""
     if value.size == 1:
         return meta.reshape(value, ())

@@ -55,14 +55,9 @@ class OpCall:
     __slots__ = ("_read", "args", "attrs", "builder", "name", "place", "shapes")
 
     def __init__(
-        self,
-        name: str,
-        args: tuple[Any, ...],
-        attrs: ast.Attributes,
-        place: ast.Place,
-        builder: Builder,
+        self, name: str, args: tuple[Any, ...], attrs: ast.Attributes, place: ast.Place, builder: Builder,
         shapes: dict[Any, tuple[Any, ...]] | None = None,
-    ) -> None:
+    ) -> None:  # fmt: skip
         self.name = name
         self.args = args
         self.attrs: Mapping[str, Any] = attrs

@@ -6,6 +6,7 @@ import re
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall
 
 SPATIAL_LAYOUTS = {1: "NCW", 2: "NCHW", 3: "NCDHW"}
@@ -19,7 +20,7 @@ def spatial_rank(call: OpCall) -> int:
     return int(next(c for c in call.name if c in "123"))
 
 
-def permuted(x: Any, source: str, target: str) -> Any:
+def permuted(x: Tensor, source: str, target: str) -> Any:
     """x with its axes, named by `source`, in the order of `target`."""
     return x if source == target else meta.transpose(x, tuple(source.index(letter) for letter in target))
 
@@ -28,7 +29,7 @@ def is_permutation(source: str, target: str) -> bool:
     return sorted(source) == sorted(target) and len(set(source)) == len(source)
 
 
-def convert_layout(call: OpCall, x: Any, source: str, target: str) -> Any:
+def convert_layout(call: OpCall, x: Tensor, source: str, target: str) -> Any:
     """x from one layout into another. Raises NotSupportedError where elements would have to be padded."""
     if is_permutation(source, target) and len(source) == x.ndim:
         return permuted(x, source, target)
@@ -47,7 +48,7 @@ def _parts(call: OpCall, layout: str) -> list[tuple[str, int]]:
     return [(c.upper(), int(n) if n else 0) for n, c in parts]
 
 
-def _merged(x: Any, parts: list[tuple[str, int]], plain: str) -> Any:
+def _merged(x: Tensor, parts: list[tuple[str, int]], plain: str) -> Any:
     """x with blocks merged into their axes, in the order of `plain`."""
     order: list[int] = []
     shape: list[Any] = []
@@ -63,7 +64,7 @@ def _merged(x: Any, parts: list[tuple[str, int]], plain: str) -> Any:
     return moved if tuple(shape) == moved.shape else meta.reshape(moved, tuple(shape))
 
 
-def _split(call: OpCall, x: Any, plain: str, parts: list[tuple[str, int]]) -> Any:
+def _split(call: OpCall, x: Tensor, plain: str, parts: list[tuple[str, int]]) -> Any:
     """x, whose axes `plain` names, in a layout with blocks."""
     shape: list[Any] = []
     places: dict[tuple[str, int], int] = {}

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_float, is_int
 from meta.frontend.relay.convert.call import OpCall, converter, operand, operands
 
@@ -31,7 +32,7 @@ def fixed_point_multiply(call: OpCall) -> Any:
     return fixed_point(call, x, call.int("multiplier"), call.int("shift"))
 
 
-def fixed_point(call: OpCall, x: Any, multiplier: int, shift: int) -> Any:
+def fixed_point(call: OpCall, x: Tensor, multiplier: int, shift: int) -> Any:
     if not is_int(x.dtype):
         call.refuse(f"the dtype {x.dtype}", "integers")
     wide = meta.cast(x, "int64")

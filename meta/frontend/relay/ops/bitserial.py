@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_int, itemsize
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import permuted
@@ -27,7 +28,7 @@ def _bits(call: OpCall, name: str, default: int = 1) -> int:
     return bits
 
 
-def _lowest(call: OpCall, x: Any, bits: int) -> Any:
+def _lowest(call: OpCall, x: Tensor, bits: int) -> Any:
     """The lowest bits of integers, int32."""
     if not is_int(x.dtype):
         call.refuse(f"the dtype {x.dtype}", "integers")
@@ -72,7 +73,7 @@ def _unpacked(packed: Any, axis: int, bit_axis: int) -> Any:
     return meta.reshape(moved, (*shape[:axis], shape[axis] * width, *shape[axis + 2 :]))
 
 
-def _kernel(call: OpCall, w: Any, bits: int) -> Any:
+def _kernel(call: OpCall, w: Tensor, bits: int) -> Any:
     """The numbers that a kernel of `bits` bits represents."""
     return meta.subtract(meta.multiply(w, 2), (1 << bits) - 1) if call.flag("unipolar", True) else w
 

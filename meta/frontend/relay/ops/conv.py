@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import category, is_int, itemsize
 from meta.frontend._by_rank import AXES, CONV, CONV_TRANSPOSE
 from meta.frontend.relay.convert.call import OpCall, converter
@@ -23,7 +24,7 @@ def widened(call: OpCall, *tensors: Any) -> tuple[Any, ...]:
     return tuple(meta.cast(t, out) for t in tensors)
 
 
-def _check_kernel_size(call: OpCall, w: Any, layout: str) -> None:
+def _check_kernel_size(call: OpCall, w: Tensor, layout: str) -> None:
     """Check kernel_size against the shape of the kernel."""
     size = call.axes("kernel_size")
     actual = tuple(w.shape[layout.index(c)] for c in AXES[len(layout) - 2])
@@ -44,7 +45,7 @@ def conv(call: OpCall) -> Any:
     return convolved(call, *widened(call, x, w))
 
 
-def convolved(call: OpCall, x: Any, w: Any) -> Any:
+def convolved(call: OpCall, x: Tensor, w: Tensor) -> Any:
     """The convolution that the attributes describe, of operands in the layouts of the attributes."""
     rank = spatial_rank(call)
     axes = AXES[rank]
@@ -67,14 +68,14 @@ def convolved(call: OpCall, x: Any, w: Any) -> Any:
     return convert_layout(call, y, plain, out_layout)
 
 
-def _depthwise(x: Any, w: Any, groups: int) -> Any:
+def _depthwise(x: Tensor, w: Tensor, groups: int) -> Any:
     """Kernels of depthwise convolutions, (channels, multiplier, ...) in Relay, as (channels * multiplier, 1, ...)."""
     if groups > 1 and groups == x.shape[1] == w.shape[0] and w.shape[1] != 1:
         return meta.reshape(w, (w.shape[0] * w.shape[1], 1, *w.shape[2:]))
     return w
 
 
-def _transpose_layout(call: OpCall, channels: Any, w: Any, axes: str) -> str:
+def _transpose_layout(call: OpCall, channels: Any, w: Tensor, axes: str) -> str:
     """The layout of the kernel of a transposed convolution of a tensor with that number of channels.
 
     With one and three spatial axes Relay swaps O and I. With two it did so before 2022: a kernel that fits only with O
@@ -94,7 +95,7 @@ def conv_transpose(call: OpCall) -> Any:
     return transposed(call, *widened(call, x, w))
 
 
-def transposed(call: OpCall, x: Any, w: Any) -> Any:
+def transposed(call: OpCall, x: Tensor, w: Tensor) -> Any:
     """The transposed convolution that the attributes describe, of operands in the layouts of the attributes."""
     rank = spatial_rank(call)
     axes = AXES[rank]
@@ -160,7 +161,7 @@ def batch_matmul(call: OpCall) -> Any:
     return product(x, y, call.flag("transpose_a"), call.flag("transpose_b"))
 
 
-def product(x: Any, w: Any, transpose_a: bool = False, transpose_b: bool = False) -> Any:
+def product(x: Tensor, w: Tensor, transpose_a: bool = False, transpose_b: bool = False) -> Any:
     """The matrix product; `dense` for a layer: a matrix of weights, transposed."""
     if not transpose_a and transpose_b and w.ndim == 2 and not is_int(x.dtype):
         return meta.dense(x, w)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.tensor_layout import SPATIAL_LAYOUTS, convert_layout, spatial_rank
 from meta.functional._checks import as_dtype
@@ -34,7 +35,7 @@ def resize(call: OpCall) -> Any:
 
 
 def resized(
-    call: OpCall, x: Any, size: tuple[int, ...], method: str, mode: str, rounding: str, alpha: float, rank: int
+    call: OpCall, x: Tensor, size: tuple[int, ...], method: str, mode: str, rounding: str, alpha: float, rank: int
 ) -> Any:
     """x at another size, in the layout of the call."""
     plain = SPATIAL_LAYOUTS[rank]

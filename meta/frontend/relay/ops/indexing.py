@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import WHOLE, product
 from meta.dtype import is_float, is_int
 from meta.frontend.relay.convert.call import OpCall, converter
@@ -34,7 +35,7 @@ def dyn_strided_slice(call: OpCall) -> Any:
                   call.axes("axes"))  # fmt: skip
 
 
-def sliced(call: OpCall, x: Any, begin: Any, end: Any, strides: Any, axes: tuple[int, ...] | None) -> Any:
+def sliced(call: OpCall, x: Tensor, begin: Any, end: Any, strides: Any, axes: tuple[int, ...] | None) -> Any:
     """x[begin:end:strides] along `axes` (the leading axes by default). With slice_mode "size", `end` has sizes, -1 for
     the rest of the axis, and strides are ignored."""
     mode = call.only("slice_mode", "end", "size")
@@ -102,7 +103,7 @@ def take(call: OpCall) -> Any:
     return _take_batched(x, indices, int(axis) % x.ndim, mode, batch % x.ndim)
 
 
-def _take_batched(x: Any, indices: Any, axis: int, mode: str, batch: int) -> Any:
+def _take_batched(x: Tensor, indices: Tensor, axis: int, mode: str, batch: int) -> Any:
     """`take` from a table of the rows of all batches, by indices plus the first row of their batch."""
     size, lead = x.shape[axis], x.shape[:batch]
     count = int(product(lead))
@@ -128,7 +129,7 @@ def gather(call: OpCall) -> Any:
     return meta.gather(x, call.int("axis"), indices)
 
 
-def _from_end(indices: Any, size: Any) -> Any:
+def _from_end(indices: Tensor, size: Any) -> Any:
     """Indices, with negative ones counted from the end."""
     return meta.where(meta.less(indices, 0), meta.add(indices, size), indices)
 
@@ -175,7 +176,7 @@ def scatter(call: OpCall) -> Any:
     return meta.scatter_elements(x, axis, indices, src, reduction)
 
 
-def _scattered_mean(x: Any, axis: int, indices: Any, src: Any) -> Any:
+def _scattered_mean(x: Tensor, axis: int, indices: Tensor, src: Tensor) -> Any:
     """The mean of each element of x and all values scattered to it."""
     total = meta.scatter_elements(x, axis, indices, src, "add")
     count = meta.scatter_elements(meta.ones_like(x), axis, indices, meta.ones_like(src), "add")
@@ -224,7 +225,7 @@ def unravel_index(call: OpCall) -> Any:
     return meta.stack(rows, 0)
 
 
-def _unravelled(indices: Any, shape: Any) -> Any:
+def _unravelled(indices: Tensor, shape: Any) -> Any:
     """`unravel_index` for a shape that the program computes."""
     strides = row_major_strides(shape)
     column = (shape.shape[0], *(1,) * indices.ndim)

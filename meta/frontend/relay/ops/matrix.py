@@ -5,10 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, converter
 
 
-def _row_and_column(x: Any) -> tuple[Any, Any]:
+def _row_and_column(x: Tensor) -> tuple[Any, Any]:
     """The row (rows, 1) and the column (columns,) of each element of matrices."""
     rows, columns = x.shape[-2:]
     return meta.expand_dims(meta.arange(0, rows, 1, "int64"), (1,)), meta.arange(0, columns, 1, "int64")
@@ -39,7 +40,7 @@ def matrix_set_diag(call: OpCall) -> Any:
     return meta.where(in_band, spread, x)
 
 
-def _length(x: Any, index: Any) -> Any:
+def _length(x: Tensor, index: Tensor) -> Any:
     """The number of elements of diagonals."""
     rows, columns = x.shape[-2:]
     return meta.minimum(meta.add(meta.minimum(index, 0), rows), meta.subtract(columns, meta.maximum(index, 0)))

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, converter, rows
 
 _MAX_NEIGHBOURS = 255
@@ -59,7 +60,7 @@ def layer_norm(call: OpCall) -> Any:
     return meta.layer_norm(x, gamma if scale else None, beta if center else None, (axis,), eps)
 
 
-def _affine(call: OpCall, y: Any, gamma: Any, beta: Any, shape: tuple[Any, ...]) -> Any:
+def _affine(call: OpCall, y: Tensor, gamma: Any, beta: Any, shape: tuple[Any, ...]) -> Any:
     if call.flag("scale", True):
         y = meta.multiply(y, meta.reshape(gamma, shape))
     return meta.add(y, meta.reshape(beta, shape)) if call.flag("center", True) else y
@@ -129,7 +130,7 @@ def pad(call: OpCall) -> Any:
     return _padded_with(x, width, fill[0]) if value is None else meta.pad(x, width, value)
 
 
-def _padded_with(x: Any, width: tuple[int, ...], value: Any) -> Any:
+def _padded_with(x: Tensor, width: tuple[int, ...], value: Any) -> Any:
     """Padding with a value that the program computes."""
     inside = meta.pad(meta.ones_like(x, "bool"), width, False)
     return meta.where(inside, meta.pad(x, width, 0), meta.cast(value, x.dtype))

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.tensor_layout import convert_layout, permuted
@@ -27,7 +28,7 @@ def _sides(padding: tuple[int, ...]) -> tuple[int, int, int, int]:
     return a[0], a[1], a[2], a[3]
 
 
-def _bordered(x: Any, padding: tuple[int, ...], value: float) -> Any:
+def _bordered(x: Tensor, padding: tuple[int, ...], value: float) -> Any:
     top, left, bottom, right = _sides(padding)
     width = (0, 0, 0, 0, top, bottom, left, right)
     return meta.pad(x, width, value) if any(width) else x
@@ -38,7 +39,7 @@ def _positions(starts: NDArray[Any], offsets: NDArray[Any]) -> Any:
     return constant(starts[:, None] + offsets)
 
 
-def _windows(x: Any, starts: _Pair, offsets: _Pair) -> Any:
+def _windows(x: Tensor, starts: _Pair, offsets: _Pair) -> Any:
     """x[n, c, start + offset] along both spatial axes: (n, c, starts, offsets, starts, offsets)."""
     index = [_positions(s, o) for s, o in zip(starts, offsets, strict=True)]
     return meta.take(meta.take(x, index[0], 2), index[1], 4)

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.dtype import is_float
 from meta.frontend.relay.convert.call import OpCall, constant, converter
@@ -48,7 +49,9 @@ def _padding(call: OpCall, rank: int) -> tuple[int, ...]:
     return padding * (2 * rank) if len(padding) == 1 else padding * 2 if len(padding) == rank else padding
 
 
-def _padded(x: Any, padding: tuple[int, ...], kernel: Any, dilation: Any, value: float) -> tuple[Any, tuple[int, ...]]:
+def _padded(
+    x: Tensor, padding: tuple[int, ...], kernel: Any, dilation: Any, value: float
+) -> tuple[Any, tuple[int, ...]]:
     """x and the padding left to the operator. Operators reject windows inside the padding; then x is padded first."""
     rank = len(kernel)
     spans = [(k - 1) * d + 1 for k, d in zip(kernel, dilation, strict=True)]

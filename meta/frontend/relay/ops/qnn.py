@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.folding import fold
 from meta.frontend.relay.convert.tensor_layout import convert_layout
@@ -35,7 +36,7 @@ def _along(call: OpCall, value: Any, subject: str, x: Any, axis: int, constant_o
     return np.reshape(folded, _row(x, axis, folded.size))
 
 
-def _row(x: Any, axis: int, size: int) -> tuple[int, ...]:
+def _row(x: Tensor, axis: int, size: int) -> tuple[int, ...]:
     return tuple(size if i == axis % x.ndim else 1 for i in range(x.ndim))
 
 
@@ -83,11 +84,11 @@ def _may_shift(zero: Any) -> bool:
     return isinstance(zero, Symbol) or bool(zero.any())
 
 
-def _dequantized(x: Any, scale: Any, zero: Any) -> Any:
+def _dequantized(x: Tensor, scale: Any, zero: Any) -> Any:
     return meta.multiply(meta.cast(_shifted(x, zero), "float32"), _scalar_or_tensor(scale, "float32"))
 
 
-def _shifted(x: Any, zero: Any) -> Any:
+def _shifted(x: Tensor, zero: Any) -> Any:
     """x - zero point, in 32 bits."""
     wide = as_dtype(x, "int32")
     return meta.subtract(wide, _scalar_or_tensor(zero, "int32")) if _may_shift(zero) else wide

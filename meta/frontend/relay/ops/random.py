@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.convert.type_mapping import dtype_of
 
@@ -29,7 +30,7 @@ def _word(value: int) -> Any:
     return constant(np.asarray([value], "uint64"))
 
 
-def _words(call: OpCall, key: Any) -> list[Any]:
+def _words(call: OpCall, key: Tensor) -> list[Any]:
     """The words of a state, each (1,)."""
     if key.shape != (10,) or key.dtype != "uint64":
         call.refuse(f"a key {key.type!r}", "10 words of uint64")
@@ -55,7 +56,7 @@ def _threefry(key: list[Any], counter: list[Any], count: int) -> list[Any]:
     return x
 
 
-def _mixed(a: Any, b: Any, rotation: int) -> tuple[Any, Any]:
+def _mixed(a: Tensor, b: Tensor, rotation: int) -> tuple[Any, Any]:
     total = meta.add(a, b)
     turned = meta.bitwise_or(meta.left_shift(b, _word(rotation)), meta.right_shift(b, _word(64 - rotation)))
     return total, meta.bitwise_xor(total, turned)
@@ -78,11 +79,11 @@ def _with_one(words: list[Any]) -> list[Any]:
     return [meta.bitwise_or(words[4], words[8]), meta.bitwise_or(words[5], words[9])]
 
 
-def _select(condition: Any, then: list[Any], otherwise: list[Any]) -> list[Any]:
+def _select(condition: Tensor, then: list[Any], otherwise: list[Any]) -> list[Any]:
     return [meta.where(condition, a, b) for a, b in zip(then, otherwise, strict=True)]
 
 
-def _generated(call: OpCall, key: Any, shape: tuple[int, ...]) -> tuple[Any, Any]:
+def _generated(call: OpCall, key: Tensor, shape: tuple[int, ...]) -> tuple[Any, Any]:
     """The next state, and random words of a shape."""
     call.check_size(*shape)
     count = math.prod(shape)
@@ -118,7 +119,7 @@ def threefry_split(call: OpCall) -> Any:
     return meta.concatenate(left, 0), meta.concatenate(right, 0)
 
 
-def _uniform(call: OpCall, key: Any, shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
+def _uniform(call: OpCall, key: Tensor, shape: tuple[int, ...], dtype: str) -> tuple[Any, Any]:
     """The next state, and numbers from 0 to 1: the highest bits of random words as a fraction."""
     if dtype not in _FRACTION:
         call.refuse(f"out_dtype is {dtype}", " or ".join(_FRACTION))

@@ -6,6 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, converter
 from meta.frontend.relay.convert.tensor_layout import permuted
 from meta.frontend.relay.ops.conv import product
@@ -19,7 +20,7 @@ def _rows(indptr: Any, count: int) -> Any:
     return meta.sum(meta.cast(meta.less_equal(ends, position), "int64"), (0,))
 
 
-def _dense(call: OpCall, data: Any, indices: Any, indptr: Any, columns: int) -> Any:
+def _dense(call: OpCall, data: Tensor, indices: Tensor, indptr: Any, columns: int) -> Any:
     """The matrix as a dense tensor."""
     if data.ndim not in (1, 3):
         call.refuse(f"elements of shape {data.shape}", "shape (n,), or (n, rows, columns) for blocks")

@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import SymDim, is_static, product
 from meta.errors import TypeInferenceError
 from meta.frontend.relay.convert.call import OpCall, constant, converter, rows
@@ -42,7 +43,7 @@ def reverse_reshape(call: OpCall) -> Any:
     return meta.reshape(x, tuple(reversed(shape)))
 
 
-def reshaped(call: OpCall, x: Any, newshape: tuple[int, ...], allow_zero: bool = False) -> Any:
+def reshaped(call: OpCall, x: Tensor, newshape: tuple[int, ...], allow_zero: bool = False) -> Any:
     shape = new_shape(call, x.shape, newshape, allow_zero)
     return x if shape == x.shape else meta.reshape(x, shape)
 
@@ -134,7 +135,7 @@ def dyn_expand_dims(call: OpCall) -> Any:
     return expanded(x, int(call.number(axis, "axis")), call.int("num_newaxis", 1))
 
 
-def expanded(x: Any, axis: int, count: int) -> Any:
+def expanded(x: Tensor, axis: int, count: int) -> Any:
     if not count:
         return x
     if not 0 < count <= _MAX_AXES:

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dtype import int_range, is_float
 from meta.frontend.relay.convert.call import OpCall, converter, rows
 from meta.frontend.relay.convert.type_mapping import dtype_of
@@ -21,7 +22,7 @@ def rounding(call: OpCall) -> Any:
     return function(x) if is_float(x.dtype) else x
 
 
-def rounded(x: Any) -> Any:
+def rounded(x: Tensor) -> Any:
     """The nearest integer, halves away from zero (`llvm.round`); meta's `round` rounds halves to even."""
     whole = meta.trunc(x)
     return meta.where(meta.greater_equal(meta.abs(meta.subtract(x, whole)), 0.5), meta.add(whole, meta.sign(x)), whole)
@@ -66,7 +67,7 @@ def clip(call: OpCall) -> Any:
     return clipped(x, low, high)
 
 
-def clipped(x: Any, low: float, high: float) -> Any:
+def clipped(x: Tensor, low: float, high: float) -> Any:
     """x between two bounds, which are rounded towards zero and limited to its range if it is an integer tensor."""
     if is_float(x.dtype):
         return meta.clip(x, low, high)

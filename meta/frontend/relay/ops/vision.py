@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 import meta
+from meta._generated.methods import Tensor
 from meta.frontend.relay.convert.call import OpCall, constant, converter
 from meta.frontend.relay.ops.detection import at_least
 from meta.frontend.relay.ops.unary import rounded
@@ -87,7 +88,7 @@ def get_valid_counts(call: OpCall) -> Any:
     return count, boxes, index
 
 
-def _column(x: Any, index: int) -> Any:
+def _column(x: Tensor, index: int) -> Any:
     """x[:, :, index]"""
     return meta.squeeze(meta.strided_slice(x, (0, 0, index), (*x.shape[:2], index + 1)), (2,))
 
@@ -135,7 +136,7 @@ def _ranked(score: Any, valid: Any, top: int) -> Any:
     return meta.where(meta.less(rank, top), score, 0)
 
 
-def _apart(boxes: Any, kind: Any) -> Any:
+def _apart(boxes: Tensor, kind: Any) -> Any:
     """Boxes moved so that boxes of different classes do not overlap."""
     span = meta.add(meta.subtract(meta.max(boxes), meta.min(boxes)), 1.0)
     return meta.add(boxes, meta.expand_dims(meta.multiply(kind, span), 2))
