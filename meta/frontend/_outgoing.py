@@ -65,7 +65,7 @@ class Outgoing:
 
 
 def outgoing(
-    subject: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None = None, *, params_as_inputs: bool = False
+    subject: str, what: object, args: Sequence[Any], dynamic: Dynamic | None = None, *, params_as_inputs: bool = False
 ) -> Outgoing:
     """The program of a Module, or of a call of a Model or of a traced function with `args`.
 
@@ -117,7 +117,7 @@ def refuse_loops(subject: str, module: Module) -> None:
         )
 
 
-def _recorded(subject: str, what: Any, args: Sequence[Any], dynamic: Dynamic | None) -> tracing.Record:
+def _recorded(subject: str, what: object, args: Sequence[Any], dynamic: Dynamic | None) -> tracing.Record:
     if isinstance(what, Module):
         if args:
             raise ArgumentError(subject, f"{len(args)} example inputs are given for a Module", "none: it has types")

@@ -40,7 +40,7 @@ class RowTable(Generic[R]):
         self._rows: dict[str, dict[int, R]] = {}
         self._loaded = False
 
-    def row(self, *names: str, since: int = 1, **options: Any) -> Callable[[F], F]:
+    def row(self, *names: str, since: int = 1, **options: object) -> Callable[[F], F]:
         """Enter the decorated function for the operators called `names`, by default as the function is, from version
         `since` on."""
 
@@ -50,7 +50,7 @@ class RowTable(Generic[R]):
 
         return enter
 
-    def enter(self, functions: Mapping[str, Function], since: int = 1, **options: Any) -> None:
+    def enter(self, functions: Mapping[str, Function], since: int = 1, **options: object) -> None:
         """Enter a function for each operator. An operator has one row for a version."""
         for name, function in functions.items():
             versions = self._rows.get(name, {})

@@ -148,7 +148,7 @@ class Converter:
         if condition is UNCONVERTED:
             return condition
 
-        def branch(body: Any) -> Callable[[], Any]:
+        def branch(body: object) -> Callable[[], Any]:
             return lambda: self.value(body, frame.copy())
 
         return self.branches.select(condition, branch(node.true_branch), branch(node.false_branch), _NOWHERE)
@@ -209,7 +209,7 @@ class Converter:
         return self.guarded(name, self.operator, node, name, args, frame)
 
     def guarded(
-        self, name: str, convert: Callable[..., Any], node: Any, what: Any, args: Any, frame: FunctionFrame
+        self, name: str, convert: Callable[..., Any], node: Any, what: object, args: Any, frame: FunctionFrame
     ) -> Any:
         """A call whose operands have values. One that is not supported is listed in `unsupported`."""
         if any(leaf is UNCONVERTED for leaf in leaves_of(tuple(args))):

@@ -29,7 +29,7 @@ from meta.vm.lower.translate import Lowering, Scope
 _SUBJECT: Final = "to_relax"
 
 
-def to_relax(what: Any, *args: Any, dynamic: Dynamic | None = None, params_as_inputs: bool = False) -> Any:
+def to_relax(what: object, *args: object, dynamic: Dynamic | None = None, params_as_inputs: bool = False) -> Any:
     """A program as an IRModule of Relax, which plain TVM compiles and runs: `tvm.compile(to_relax(model, x), "llvm")`.
 
     what: a Model, a traced function with example arguments `args` (arrays or TensorTypes), or a Module.

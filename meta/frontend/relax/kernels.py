@@ -42,7 +42,7 @@ class TirKernel:
         return self.buffers[self.inputs :]
 
 
-def call_kernel(name: str, function: Any, args: Sequence[Any], results: Sequence[TensorType]) -> Any:
+def call_kernel(name: str, function: object, args: Sequence[Any], results: Sequence[TensorType]) -> Any:
     """A call of a PrimFunc on tensors and integers; a tensor, or a tuple for several results.
 
     Raises UnsupportedError for parameters that are neither buffers nor integers, and for another number of them."""
@@ -92,7 +92,7 @@ def _operator(name: str, kernel: TirKernel) -> Any:
     return getattr(getattr(meta.ops, NAMESPACE), full.partition("::")[2])
 
 
-def _doc(parameter: Any) -> str:
+def _doc(parameter: object) -> str:
     return f"Parameter {variable_name(parameter)} of the kernel."
 
 

@@ -111,7 +111,7 @@ def _check_supported(program: RelaxProgram, converter: Converter) -> None:
     READER.check_supported(uses, converter.unsupported.values())
 
 
-def _check_result(program: RelaxProgram, value: Any) -> None:
+def _check_result(program: RelaxProgram, value: object) -> None:
     try:
         leaves(value)
     except OpaqueError as error:
@@ -217,7 +217,7 @@ class _MainParameters:
             raise self._free(name, name)
         return Shape(self._size_of_tensor(name, dim_of(d, self.sizes)) for d in kind.values)
 
-    def _number(self, name: str, number: Any, param: Any) -> Any:
+    def _number(self, name: str, number: object, param: object) -> Any:
         if number is not None:
             return number
         if key(param) not in self.sizes:
@@ -254,11 +254,11 @@ def _extents(kind: Any) -> list[Any]:
     return list(kind.values or ()) if type(kind).__name__ == "ShapeType" else []
 
 
-def _is_variable(expression: Any) -> bool:
+def _is_variable(expression: object) -> bool:
     return type(expression).__name__ == "Var"
 
 
-def _variables(expression: Any) -> list[Any]:
+def _variables(expression: object) -> list[Any]:
     """The variables of an integer expression."""
     if _is_variable(expression):
         return [expression]

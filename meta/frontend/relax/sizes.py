@@ -77,12 +77,12 @@ _FUNCTIONS: dict[str, Callable[[Dim, Dim], Dim]] = {
 }
 
 
-def key(variable: Any) -> int:
+def key(variable: object) -> int:
     """The key of a variable of TVM: `==` of two makes an expression, so that they cannot be keys."""
     return hash(variable)
 
 
-def size_name(variable: Any, sizes: Mapping[Any, Dim]) -> Dim:
+def size_name(variable: object, sizes: Mapping[Any, Dim]) -> Dim:
     """A new symbolic size of the variable's name; with a number where another size has that name."""
     name = variable_name(variable)
     name = name if is_name(name) else "n"

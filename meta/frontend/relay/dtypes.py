@@ -31,7 +31,7 @@ def is_dtype(name: str) -> bool:
     return _DTYPE.fullmatch(name) is not None
 
 
-def plain_attribute(value: Any) -> Any:
+def plain_attribute(value: object) -> Any:
     """`value` as an attribute, at every level: functions by name; other expressions and types become `ast.Opaque`.
 
     An expression that is not constant is also an argument of the call."""
@@ -44,6 +44,6 @@ def plain_attribute(value: Any) -> Any:
     return value.name if isinstance(value, ast.GlobalVar) else ast.Opaque(type(value).__name__)
 
 
-def none_if_empty(value: Any) -> Any:
+def none_if_empty(value: object) -> Any:
     """`value`, but None for the strings by which Relay writes an attribute that is not set."""
     return None if isinstance(value, str) and value in ("", "None") else value

@@ -69,7 +69,7 @@ class RelayModel(Model):
                 did_you_mean(unknown[0], names),
             )
 
-    def _add(self, name: str, var: Var, value: Any, moving: bool) -> None:
+    def _add(self, name: str, var: Var, value: object, moving: bool) -> None:
         array = self._owned(asarray(value, device=_device(var)))
         if isinstance(var.type, TensorType) and array.type is not var.type:
             raise ArgumentError(self.subject, f"'{name}' is {array.type!r}", f"{var.type!r}")
@@ -85,17 +85,17 @@ class RelayModel(Model):
         """An array that shares no memory with others."""
         return copy_of(array)
 
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
+    def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         super().to(device, dtype)
         if device is not None:
             self.module = place(device)(self.module)
         return self
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *inputs: object) -> Any:
         """The results of the network for its inputs: a tensor or nested tuples of them."""
         return self._run(inputs, training=self.momentum > 0)
 
-    def forward_infer(self, *inputs: Any) -> Any:
+    def forward_infer(self, *inputs: object) -> Any:
         return self._run(inputs, training=False)
 
     def _run(self, inputs: Sequence[Any], training: bool) -> Any:
@@ -175,10 +175,10 @@ class _Replay:
         elements = [d for i, d in enumerate(x.shape) if i != axis % x.ndim]
         return isinstance(mean, NDArray) and isinstance(var, NDArray) and any(d != 1 for d in elements)
 
-    def argument(self, arg: Any) -> Any:
+    def argument(self, arg: object) -> Any:
         return with_leaves(arg, [self._leaf(x) for x in leaves_of(arg)])
 
-    def _leaf(self, leaf: Any) -> Any:
+    def _leaf(self, leaf: object) -> Any:
         if isinstance(leaf, Constant):
             return asarray(to_array(leaf.value), leaf.type.dtype, leaf.type.device)
         if isinstance(leaf, SymDim):

@@ -94,7 +94,7 @@ def _opened(path: str) -> Generator[IO[bytes]]:
         raise RelayError("relay", f"cannot read {path}: {reason}", "a file of parameters") from error
 
 
-def _name(name: Any) -> str:
+def _name(name: object) -> str:
     if not isinstance(name, str):
         raise ArgumentError("relay", f"params has a key of class {type(name).__name__}", "names as keys")
     return name

@@ -194,7 +194,7 @@ class _Archive:
         return _ArchiveTensor(name, value, (kind, path, dtype, shape, strides, offset))
 
 
-def _static(sizes: Any, where: str) -> tuple[int, ...]:
+def _static(sizes: object, where: str) -> tuple[int, ...]:
     return tuple(integer(fields(size, where).get("as_int"), where) for size in list_of(sizes, where))
 
 

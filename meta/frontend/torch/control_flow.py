@@ -27,7 +27,7 @@ def _flag(predicate: Any) -> Any:
     return meta.reshape(predicate, ()) if hasattr(predicate, "shape") else predicate
 
 
-def _cond(run: RunGraph, predicate: Any, then: Graph, otherwise: Graph, operands: Sequence[Any] = ()) -> Any:
+def _cond(run: RunGraph, predicate: object, then: Graph, otherwise: Graph, operands: Sequence[Any] = ()) -> Any:
     return meta.cond(_flag(predicate), lambda: run(then, operands), lambda: run(otherwise, operands))
 
 

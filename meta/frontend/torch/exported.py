@@ -141,7 +141,7 @@ def unsupported_value(what: str, name: str, kind: str) -> UnsupportedError:
     return UnsupportedError("torch", f"the {what} '{name}' is a {kind.lower()}", "tensors and plain values")
 
 
-def _check_values(name: str, tensor: Any) -> None:
+def _check_values(name: str, tensor: object) -> None:
     """Raise UnsupportedError for a tensor without values, as torch.export makes of some transforms of torch.func."""
     import torch
     from torch._subclasses.fake_tensor import FakeTensor

@@ -128,7 +128,7 @@ class _FxReader:
         return plain_value(value, self.device)
 
 
-def _dtypes(value: Any) -> tuple[str | None, ...]:
+def _dtypes(value: object) -> tuple[str | None, ...]:
     """The dtype of each tensor among the fake results of a node; None for others, and for dtypes that meta lacks."""
     results: Any = value if isinstance(value, (tuple, list)) else (value,)
     names: list[str | None] = []
@@ -151,7 +151,7 @@ def _check_memory(node: Any) -> None:
                                "call x.contiguous() before x.as_strided(...)")  # fmt: skip
 
 
-def plain_value(value: Any, device: Device | str | None = None) -> Any:
+def plain_value(value: object, device: Device | str | None = None) -> Any:
     """An object of torch among the arguments as a plain value: a dtype or a device by name, None for a layout.
 
     Raises UnsupportedError for other objects and for dtypes that meta lacks."""

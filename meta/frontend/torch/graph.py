@@ -49,12 +49,9 @@ _MISFITS = (ArithmeticError, AssertionError, AttributeError, LookupError, TypeEr
 
 
 def convert(
-    graph: Any,
-    types: Sequence[Any] | None = None,
-    *,
-    device: Device | str | None = None,
+    graph: Any, types: Sequence[Any] | None = None, *, device: Device | str | None = None,
     fallback: Fallback | None = None,
-) -> tracing.Record:
+) -> tracing.Record:  # fmt: skip
     """A graph as a traced program, which `meta.vm.compile(record.module)` compiles.
 
     graph: an FX graph or GraphModule of ATen calls, or a Graph that `read_graph` gives.
@@ -232,13 +229,9 @@ class _Run:
             self.aliases[name] = alias
 
     def view(
-        self,
-        node: GraphNode,
-        function: Callable[..., Any],
-        args: tuple[Any, ...],
-        kwargs: Mapping[str, Any],
-        result: Any,
-    ) -> None:
+        self, node: GraphNode, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any],
+        result: object,
+    ) -> None:  # fmt: skip
         """Note whether the result of a node is a view of its first argument."""
         source = node.args[0] if node.args else next(iter(node.kwargs.values()), None)
         if not isinstance(source, Ref):
@@ -263,18 +256,18 @@ class _Run:
             return
         self.field(node.name, alias, step, result)
 
-    def field(self, name: str, alias: AliasedTensor, step: ViewStep | None, value: Any) -> None:
+    def field(self, name: str, alias: AliasedTensor, step: ViewStep | None, value: object) -> None:
         if step is not None:
             storage = alias.storage
             self.aliases[name] = AliasedTensor(storage, (*alias.steps, step), value, storage.version)
 
 
-def _has_other_dtype(value: Any, declared: Placeholder) -> bool:
+def _has_other_dtype(value: object, declared: Placeholder) -> bool:
     """Whether an input is a tensor of another dtype than in the capture, so that results also have other dtypes."""
     return isinstance(declared.type, TensorType) and _differs(value, declared.type.dtype)
 
 
-def _in_declared_dtypes(node: GraphNode, result: Any) -> Any:
+def _in_declared_dtypes(node: GraphNode, result: object) -> Any:
     """The results of a node in the dtypes that the graph declares. Raises UnsupportedError for a result of another
     kind, such as an integer for a float."""
     is_single = not isinstance(result, (tuple, list))

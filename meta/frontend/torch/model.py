@@ -117,7 +117,7 @@ class ExportedModel(Model):
         """The first name of a shared array; the name itself for others."""
         return next((first for first, names in self._names_of.items() if name in names), name)
 
-    def to(self, device: Device | str | None = None, dtype: Any = None) -> Self:
+    def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         super().to(device, dtype)
         for x in self.constants.values():
             move_in_place(x, device, dtype if is_float(x.dtype) else None)
@@ -130,13 +130,13 @@ class ExportedModel(Model):
     def forward(self) -> Any:
         """The program as a function with the signature of the exported module."""
 
-        def forward(*args: Any, **kwargs: Any) -> Any:
+        def forward(*args: object, **kwargs: object) -> Any:
             return self._run(args, kwargs)
 
         forward.__signature__ = self._signature
         return forward
 
-    def record(self, *args: Any, **kwargs: Any) -> tracing.Record:
+    def record(self, *args: object, **kwargs: object) -> tracing.Record:
         """Trace a call; the program's state is named as in torch. Without arguments: of the exported types."""
         if not args and not kwargs and self._inputs:
             args = self._example()
@@ -269,7 +269,7 @@ def _paths(tree: Tree, name: str) -> Iterator[str]:
         yield from _paths(child, f"{name}.{key}")
 
 
-def _matched(value: Any, tree: Tree, name: str) -> Iterator[Any]:
+def _matched(value: object, tree: Tree, name: str) -> Iterator[Any]:
     """The leaves of an argument of the structure `tree`. Raises ArgumentError for another structure."""
     if tree.kind == "leaf":
         yield value

@@ -85,7 +85,7 @@ def substituted(value: Any, get: Callable[[str], Any]) -> Any:
     return value
 
 
-def references(value: Any) -> Iterator[str]:
+def references(value: object) -> Iterator[str]:
     """The names that a nest of arguments refers to, those in subgraphs excluded: these see nothing of the graph."""
     if isinstance(value, Ref):
         yield value.name

@@ -189,7 +189,7 @@ PRIMS: Mapping[str, Function] = {"fma": lambda x, y, z: x * y + z}
 def _on_numbers(function: Function) -> Function:
     """A function of sizes for arguments from anywhere, whose cost and results are bounded. Raises UnsupportedError."""
 
-    def run(*args: Any) -> Any:
+    def run(*args: object) -> Any:
         for value in leaves_of(args):
             if not isinstance(value, (bool, int, float, SymDim)):
                 raise UnsupportedError("torch", f"arithmetic of a {type(value).__name__}", "sizes and numbers")

@@ -31,7 +31,7 @@ DTYPES: Mapping[int, str] = {
 
 
 def read_exported(
-    program: Any, values: Mapping[str, Any], shared: Mapping[str, Any], source: str, device: Device | None
+    program: object, values: Mapping[str, Any], shared: Mapping[str, Any], source: str, device: Device | None
 ) -> Exported:
     """The program, with tensors by name. source: the name of the file.  device: where all of it runs.
 
@@ -111,7 +111,7 @@ def _bounds(top: Mapping[str, Any], source: str) -> dict[str, tuple[int, int | N
 _STATE = {"parameter": "parameter_name", "buffer": "buffer_name", "tensor_constant": "tensor_constant_name"}
 
 
-def _input(kind: str, spec: Any, source: str) -> tuple[InputSpec, str]:
+def _input(kind: str, spec: object, source: str) -> tuple[InputSpec, str]:
     """The role of an input, and its name."""
     each = fields(spec, source)
     if kind in _STATE:
@@ -128,7 +128,7 @@ def _input(kind: str, spec: Any, source: str) -> tuple[InputSpec, str]:
     return InputSpec("user"), text(fields(value, source).get("as_name"), source) if tag.startswith("as_sym") else ""
 
 
-def _output(kind: str, spec: Any, source: str) -> OutputSpec:
+def _output(kind: str, spec: object, source: str) -> OutputSpec:
     each = fields(spec, source)
     if kind in ("user_output", "loss_output"):
         return OutputSpec("user")
@@ -139,7 +139,7 @@ def _output(kind: str, spec: Any, source: str) -> OutputSpec:
     raise unsupported_value("output", "?", kind)
 
 
-def _tensor_name(value: Any, where: str) -> str:
+def _tensor_name(value: object, where: str) -> str:
     return text(fields(value, where).get("name"), where)
 
 
@@ -156,7 +156,7 @@ class _SchemaReader:
         if depth > MAX_DEPTH:
             raise bad_file(source, f"graphs nest deeper than {MAX_DEPTH}")
 
-    def graph(self, value: Any, names: list[str] | None = None) -> Graph:
+    def graph(self, value: object, names: list[str] | None = None) -> Graph:
         """A graph. names: of its inputs, "" for plain values."""
         each = fields(value, self.source)
         self.tensors = fields(each.get("tensor_values"), self.source)
@@ -193,7 +193,7 @@ class _SchemaReader:
             if name not in values:
                 raise bad_file(self.source, f"the output '{name[:100]}' has no value")
 
-    def placeholder(self, position: int, arg: Any, name: str) -> Placeholder:
+    def placeholder(self, position: int, arg: object, name: str) -> Placeholder:
         where = f"{self.source}, input {position}"
         tag, value = union(arg, where)
         if tag == "as_tensor":
@@ -217,14 +217,14 @@ class _SchemaReader:
         except (DeviceError, TypeInferenceError) as error:
             raise bad_file(where, error.problem, error.expected) from error
 
-    def named_device(self, value: Any, where: str) -> str:
+    def named_device(self, value: object, where: str) -> str:
         each = fields(value, where)
         index = each.get("index")
         return str(
             self.device or text(each.get("type"), where) + ("" if index is None else f":{integer(index, where)}")
         )
 
-    def size(self, value: Any, where: str) -> Dim:
+    def size(self, value: object, where: str) -> Dim:
         tag, inner = union(value, where)
         if tag == "as_int":
             size = integer(inner, where)
@@ -238,7 +238,7 @@ class _SchemaReader:
 
     # --- nodes -------------------------------------------------------------------------------------------------------
 
-    def node(self, position: int, value: Any) -> GraphNode:
+    def node(self, position: int, value: object) -> GraphNode:
         each = fields(value, f"{self.source}, node {position}")
         label = str(each.get("name") or position)[:100]
         where = f"{self.source}, node '{label}'"
@@ -268,13 +268,13 @@ class _SchemaReader:
         dtypes = tuple(map(self.dtype, results or (first,)))
         return GraphNode(name, operator, tuple(args), kwargs, span, None, results, dtypes)
 
-    def dtype(self, result: Any) -> str | None:
+    def dtype(self, result: object) -> str | None:
         """The dtype of a node's result, None for a result other than a tensor."""
         described = self.tensors.get(result.name) if isinstance(result, Ref) else None
         number = described.get("dtype") if isinstance(described, dict) else None
         return DTYPES.get(number) if isinstance(number, int) else None
 
-    def output(self, value: Any, where: str) -> Any:
+    def output(self, value: object, where: str) -> Any:
         """The definition of a node: a Ref, a list of them, or None."""
         tag, inner = union(value, where)
         if tag == "as_tensor":
@@ -289,7 +289,7 @@ class _SchemaReader:
             return None
         raise UnsupportedError("torch", f"{where}: a result is a {tag[:80]}", "tensors and sizes")
 
-    def argument(self, value: Any, where: str) -> Any:
+    def argument(self, value: object, where: str) -> Any:
         """A nest of Refs, Graphs and plain values."""
         tag, inner = union(value, where)
         convert = _ARGUMENTS.get(tag)
@@ -311,7 +311,7 @@ def _operator(target: str) -> str:
     return target.removeprefix("torch.ops.").removeprefix("_") if not target.startswith("torch.ops.") else target[10:]
 
 
-def _bool(value: Any, where: str) -> bool:
+def _bool(value: object, where: str) -> bool:
     if not isinstance(value, bool):
         raise bad_file(where, f"a value is {repr(value)[:80]}", "true or false")
     return value
@@ -320,7 +320,7 @@ def _bool(value: Any, where: str) -> bool:
 _SPECIAL = {"Infinity": float("inf"), "-Infinity": float("-inf"), "NaN": float("nan")}
 
 
-def _float(value: Any, where: str) -> float:
+def _float(value: object, where: str) -> float:
     if isinstance(value, str) and value in _SPECIAL:
         return _SPECIAL[value]
     if isinstance(value, bool) or not isinstance(value, (int, float)) or abs(value) > 1.8e308:
@@ -328,25 +328,25 @@ def _float(value: Any, where: str) -> float:
     return float(value)
 
 
-def _symbolic(reader: _SchemaReader, value: Any, where: str) -> Any:
+def _symbolic(reader: _SchemaReader, value: object, where: str) -> Any:
     tag, inner = union(value, where)
     if tag == "as_name":
         return Ref(text(inner, where))
     return reader.argument({tag: inner}, where)
 
 
-def _dtype(value: Any, where: str) -> str:
+def _dtype(value: object, where: str) -> str:
     dtype = DTYPES.get(integer(value, where))
     if dtype is None:
         raise UnsupportedError("torch", f"{where}: the dtype number {value} is not supported", "dtypes of meta")
     return dtype
 
 
-def _graph(reader: _SchemaReader, value: Any, where: str) -> Graph:
+def _graph(reader: _SchemaReader, value: object, where: str) -> Graph:
     return _SchemaReader(reader.source, reader.device, reader.depth + 1).graph(fields(value, where).get("graph"))
 
 
-def _complex(value: Any, where: str) -> complex:
+def _complex(value: object, where: str) -> complex:
     parts = fields(value, where)
     return complex(_float(parts.get("real"), where), _float(parts.get("imag"), where))
 

@@ -48,7 +48,7 @@ def modulo(a: Dim, b: Dim) -> Dim:
     return a - (a // b) * b
 
 
-def power(base: Dim, exponent: Any) -> Any:
+def power(base: Dim, exponent: object) -> Any:
     """`base` to a constant, non-negative exponent; None for others."""
     if not isinstance(exponent, int) or not 0 <= exponent <= _MAX_EXPONENT:
         return None
@@ -84,7 +84,7 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
 """SymPy's and torch's classes of expressions."""
 
 
-def _unsupported(expression: Any) -> UnsupportedError:
+def _unsupported(expression: object) -> UnsupportedError:
     return UnsupportedError(
         "torch",
         f"a size is {str(expression)[:200]}",

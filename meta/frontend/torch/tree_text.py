@@ -24,7 +24,7 @@ def parse_tree(source: Any, where: str) -> Tree:
     return _tree(parsed[1], where, 0)
 
 
-def _tree(value: Any, where: str, depth: int) -> Tree:
+def _tree(value: object, where: str, depth: int) -> Tree:
     if depth > MAX_DEPTH:
         raise bad_file(where, f"a structure nests deeper than {MAX_DEPTH}")
     each = fields(value, where)
@@ -44,7 +44,7 @@ def _tree(value: Any, where: str, depth: int) -> Tree:
     return Tree("tuple", children)
 
 
-def _keys(context: Any, where: str) -> Sequence[Any] | None:
+def _keys(context: object, where: str) -> Sequence[Any] | None:
     """The keys of a mapping; None for other classes."""
     value = _json(context, where) if isinstance(context, str) else context
     if isinstance(value, dict):

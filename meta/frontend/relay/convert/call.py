@@ -89,20 +89,20 @@ class OpCall:
             raise TypeInferenceError(self.name, f"argument {index} is not a tuple of tensors")
         return fields
 
-    def constant(self, value: Any, subject: str) -> np.ndarray[Any, Any]:
+    def constant(self, value: object, subject: str) -> np.ndarray[Any, Any]:
         """The value of a constant tensor. Raises NotSupportedError, about `subject`, for other tensors."""
         folded = fold(value, self.builder) if isinstance(value, Symbol) else None
         if folded is None:
             self.refuse(f"{subject} is computed by the program", "a value that follows from constants and shapes")
         return folded
 
-    def ints(self, value: Any, subject: str) -> tuple[Any, ...]:
+    def ints(self, value: object, subject: str) -> tuple[Any, ...]:
         """The ints in a constant tensor of at most one axis, or the sizes in a tensor that holds a shape."""
         if isinstance(value, Symbol) and value.atom in self.shapes:
             return self.shapes[value.atom]
         return tuple(int(v) for v in self.constant(value, subject).ravel().tolist())
 
-    def number(self, value: Any, subject: str) -> Any:
+    def number(self, value: object, subject: str) -> Any:
         """The number in a constant tensor of one element."""
         folded = self.constant(value, subject)
         if folded.size != 1:
@@ -169,7 +169,7 @@ class OpCall:
             self.refuse(f"{name} is {value!r}", "numbers")
         return tuple(map(float, value)) or default
 
-    def only(self, name: str, *allowed: Any, default: Any = None) -> Any:
+    def only(self, name: str, *allowed: object, default: object = None) -> Any:
         """An attribute whose value is in `allowed`; the first is the default unless `default` is set."""
         value = self.get(name, allowed[0] if default is None else default)
         if value not in allowed:

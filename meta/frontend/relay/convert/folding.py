@@ -60,7 +60,7 @@ def _definitions(root: Var, builder: Builder) -> list[tuple[Var, Any]] | None:
     return list(order.items())
 
 
-def _is_small(kind: Any) -> bool:
+def _is_small(kind: object) -> bool:
     if isinstance(kind, TensorType):
         return kind.is_static and int(kind.size) <= _MAX_ELEMENTS
     return all(map(_is_small, getattr(kind, "fields", ())))

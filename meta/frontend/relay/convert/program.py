@@ -130,7 +130,7 @@ def _result(request: _Request, evaluator: ExpressionEvaluator, frame: Frame) -> 
 # --- parameters ------------------------------------------------------------------------------------------------------
 
 
-def _bound(param: ast.Var, value: Any) -> Symbol:
+def _bound(param: ast.Var, value: object) -> Symbol:
     """A parameter as a constant, checked against its declared type."""
     symbol = constant(np.asarray(value))
     if not isinstance(param.type, ast.UnknownType) and not fits(param.type, symbol.type):

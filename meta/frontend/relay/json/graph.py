@@ -88,7 +88,7 @@ class NodeGraph:
             raise self.error(f"{name} is {_shown(value)}", f"the number of one of {len(self.nodes)} nodes", index)
         return number
 
-    def as_reference(self, value: Any) -> int | None:
+    def as_reference(self, value: object) -> int | None:
         """The number of a node in the string `value`; None for other values."""
         if not isinstance(value, str) or len(value) > 12 or not value.isascii() or not value.isdigit():
             return None
@@ -182,6 +182,6 @@ class NodeGraph:
                     yield number
 
 
-def _shown(value: Any) -> str:
+def _shown(value: object) -> str:
     """A short form of a JSON value. Lists are not printed: they may nest too deep."""
     return repr(value)[:40] if isinstance(value, (str, int, float)) else type(value).__name__

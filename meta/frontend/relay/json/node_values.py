@@ -107,7 +107,7 @@ class ValueBuilder:
             raise self.graph.error(f"a Map with {len(keys)} keys and {len(values)} values", node=index)
         return dict(zip(keys, values, strict=True))
 
-    def _key(self, index: int, value: Any) -> str:
+    def _key(self, index: int, value: object) -> str:
         if isinstance(value, (ast.GlobalVar, ast.NamedType)):
             return value.name
         if not isinstance(value, (str, int, float)):

@@ -41,31 +41,31 @@ class JsonNode:
     def text(self, name: str) -> str:
         return self.graph.text(self.index, name)
 
-    def expr(self, value: Any) -> ast.Expr:
+    def expr(self, value: object) -> ast.Expr:
         return self.checked(value, ast.EXPRESSIONS, "an expression")
 
-    def exprs(self, value: Any) -> _Exprs:
+    def exprs(self, value: object) -> _Exprs:
         return tuple(self.expr(each) for each in self.items(value))
 
     def type(self, value: Any) -> ast.Type:
         return ast.UNKNOWN_TYPE if value is None else self.checked(value, ast.TYPES, "a type")
 
-    def types(self, value: Any) -> tuple[ast.Type, ...]:
+    def types(self, value: object) -> tuple[ast.Type, ...]:
         return tuple(self.type(each) for each in self.items(value))
 
-    def patterns(self, value: Any) -> tuple[ast.Pattern, ...]:
+    def patterns(self, value: object) -> tuple[ast.Pattern, ...]:
         return tuple(self.checked(each, ast.PATTERNS, "a pattern") for each in self.items(value))
 
-    def var(self, value: Any) -> ast.Var:
+    def var(self, value: object) -> ast.Var:
         return self.checked(value, ast.Var, "a variable")
 
     def items(self, value: Any) -> tuple[Any, ...]:
         return () if value is None else self.checked(value, tuple, "a list")
 
-    def mapping(self, value: Any) -> dict[str, Any]:
+    def mapping(self, value: object) -> dict[str, Any]:
         return {} if value is None else self.checked(value, dict, "a map")
 
-    def names(self, value: Any) -> tuple[str, ...]:
+    def names(self, value: object) -> tuple[str, ...]:
         return tuple(self.checked(each, ast.NamedType, "a type parameter").name for each in self.items(value))
 
 
@@ -88,7 +88,7 @@ def _node(names: str, *fields: str) -> Callable[[Callable[..., Any]], Callable[.
 
 
 @_node("IRModule relay.Module", "functions", "type_definitions")
-def _module(node: JsonNode, functions: Any, types: Any) -> ast.RelayProgram:
+def _module(node: JsonNode, functions: object, types: object) -> ast.RelayProgram:
     members = node.mapping(functions)
     for name, value in members.items():
         if not isinstance(value, ast.RelayFunction):
@@ -103,7 +103,7 @@ def _module(node: JsonNode, functions: Any, types: Any) -> ast.RelayProgram:
 
 
 @_node("relay.TypeData TypeData", "header", "type_vars", "constructors")
-def _type_data(node: JsonNode, header: Any, type_params: Any, constructors: Any) -> ast.TypeDefinition:
+def _type_data(node: JsonNode, header: object, type_params: object, constructors: object) -> ast.TypeDefinition:
     name: str = node.checked(header, ast.NamedType, "a name").name
     declared: list[ast.Constructor] = []
     for each in node.items(constructors):
@@ -113,7 +113,7 @@ def _type_data(node: JsonNode, header: Any, type_params: Any, constructors: Any)
 
 
 @_node("relay.Constructor Constructor", "inputs")
-def _constructor(node: JsonNode, fields: Any) -> ast.Expr:
+def _constructor(node: JsonNode, fields: object) -> ast.Expr:
     name = node.text("name_hint")
     node.constructors[node.index] = ast.Constructor(name, node.types(fields))
     return ast.ConstructorRef(name, node.place)
@@ -123,7 +123,7 @@ def _constructor(node: JsonNode, fields: Any) -> ast.Expr:
 
 
 @_node("relay.Var", "vid", "type_annotation")
-def _var(node: JsonNode, name: Any, annotation: Any) -> ast.Expr:
+def _var(node: JsonNode, name: object, annotation: object) -> ast.Expr:
     return ast.Var(name if isinstance(name, str) else node.text("name_hint"), node.type(annotation), node.place)
 
 
@@ -148,17 +148,17 @@ def _constant(node: JsonNode) -> ast.Expr:
 
 
 @_node("relay.Call", "op", "args", "attrs")
-def _call(node: JsonNode, op: Any, args: Any, attrs: Any) -> ast.Expr:
+def _call(node: JsonNode, op: object, args: object, attrs: object) -> ast.Expr:
     return ast.Call(node.expr(op), node.exprs(args), node.mapping(attrs), node.place)
 
 
 @_node("relay.Tuple", "fields")
-def _tuple(node: JsonNode, fields: Any) -> ast.Expr:
+def _tuple(node: JsonNode, fields: object) -> ast.Expr:
     return ast.Tuple(node.exprs(fields), node.place)
 
 
 @_node("relay.TupleGetItem", "tuple_value")
-def _field(node: JsonNode, value: Any) -> ast.Expr:
+def _field(node: JsonNode, value: object) -> ast.Expr:
     index = node.graph.integer(node.index, "index")
     if not 0 <= index < 10**9:
         raise node.error(f"field {index} of a tuple")
@@ -166,17 +166,19 @@ def _field(node: JsonNode, value: Any) -> ast.Expr:
 
 
 @_node("relay.Let", "var", "value", "body")
-def _let(node: JsonNode, var: Any, value: Any, body: Any) -> ast.Expr:
+def _let(node: JsonNode, var: Any, value: object, body: object) -> ast.Expr:
     return ast.Let(node.var(var), node.expr(value), node.expr(body), node.place)
 
 
 @_node("relay.If", "cond", "true_branch", "false_branch")
-def _if(node: JsonNode, condition: Any, then: Any, otherwise: Any) -> ast.Expr:
+def _if(node: JsonNode, condition: Any, then: object, otherwise: object) -> ast.Expr:
     return ast.If(node.expr(condition), node.expr(then), node.expr(otherwise), node.place)
 
 
 @_node("relay.Function", "params", "body", "ret_type", "type_params", "attrs")
-def _function(node: JsonNode, params: Any, body: Any, result: Any, type_params: Any, attrs: Any) -> ast.Expr:
+def _function(
+    node: JsonNode, params: object, body: object, result: object, type_params: object, attrs: object
+) -> ast.Expr:
     variables = tuple(node.var(each) for each in node.items(params))
     plain = {name: none_if_empty(plain_attribute(value)) for name, value in node.mapping(attrs).items()}
     return ast.RelayFunction(variables, node.expr(body), node.type(result), node.names(type_params), plain, node.place)
@@ -188,22 +190,22 @@ def _dict_attrs(node: JsonNode, values: Any) -> dict[str, Any]:
 
 
 @_node("relay.RefCreate", "value")
-def _ref_create(node: JsonNode, value: Any) -> ast.Expr:
+def _ref_create(node: JsonNode, value: object) -> ast.Expr:
     return ast.RefCreate(node.expr(value), node.place)
 
 
 @_node("relay.RefRead", "ref")
-def _ref_read(node: JsonNode, ref: Any) -> ast.Expr:
+def _ref_read(node: JsonNode, ref: object) -> ast.Expr:
     return ast.RefRead(node.expr(ref), node.place)
 
 
 @_node("relay.RefWrite", "ref", "value")
-def _ref_write(node: JsonNode, ref: Any, value: Any) -> ast.Expr:
+def _ref_write(node: JsonNode, ref: object, value: object) -> ast.Expr:
     return ast.RefWrite(node.expr(ref), node.expr(value), node.place)
 
 
 @_node("relay.Match", "data", "clauses")
-def _match(node: JsonNode, value: Any, clauses: Any) -> ast.Expr:
+def _match(node: JsonNode, value: object, clauses: object) -> ast.Expr:
     checked: list[tuple[ast.Pattern, ast.Expr]] = []
     for each in node.items(clauses):
         pair: _Clause = node.checked(each, _Clause, "clauses")
@@ -220,7 +222,7 @@ class _Clause:
 
 
 @_node("relay.Clause", "lhs", "rhs")
-def _clause(node: JsonNode, pattern: Any, body: Any) -> _Clause:
+def _clause(node: JsonNode, pattern: object, body: object) -> _Clause:
     return _Clause(node.checked(pattern, ast.PATTERNS, "a pattern"), node.expr(body))
 
 
@@ -235,12 +237,12 @@ def _variable_pattern(node: JsonNode, var: Any) -> ast.Pattern:
 
 
 @_node("relay.PatternTuple", "patterns")
-def _tuple_pattern(node: JsonNode, fields: Any) -> ast.Pattern:
+def _tuple_pattern(node: JsonNode, fields: object) -> ast.Pattern:
     return ast.TuplePattern(node.patterns(fields))
 
 
 @_node("relay.PatternConstructor", "constructor", "patterns")
-def _constructor_pattern(node: JsonNode, constructor: Any, fields: Any) -> ast.Pattern:
+def _constructor_pattern(node: JsonNode, constructor: object, fields: object) -> ast.Pattern:
     name: str = node.checked(constructor, ast.ConstructorRef, "a constructor").name
     return ast.ConstructorPattern(name, node.patterns(fields))
 
@@ -257,7 +259,7 @@ def _tensor(node: JsonNode, shape: Any) -> ast.Type:
     return ast.TensorType(tuple(_dimension(node, each) for each in dims), dtype)
 
 
-def _dimension(node: JsonNode, value: Any) -> int | str | None:
+def _dimension(node: JsonNode, value: object) -> int | str | None:
     if isinstance(value, ast.NamedType):
         return value.name
     if isinstance(value, bool) or (isinstance(value, int) and not 0 <= value <= MAX_DIMENSION):
@@ -266,17 +268,17 @@ def _dimension(node: JsonNode, value: Any) -> int | str | None:
 
 
 @_node("TupleType relay.TupleType", "fields")
-def _tuple_type(node: JsonNode, fields: Any) -> ast.Type:
+def _tuple_type(node: JsonNode, fields: object) -> ast.Type:
     return ast.TupleType(node.types(fields))
 
 
 @_node("FuncType relay.FuncType", "arg_types", "ret_type", "type_params")
-def _function_type(node: JsonNode, params: Any, result: Any, type_params: Any) -> ast.Type:
+def _function_type(node: JsonNode, params: object, result: object, type_params: object) -> ast.Type:
     return ast.FuncType(node.types(params), node.type(result), node.names(type_params))
 
 
 @_node("relay.RefType RelayRefType relay.RelayRefType", "value")
-def _ref_type(node: JsonNode, value: Any) -> ast.Type:
+def _ref_type(node: JsonNode, value: object) -> ast.Type:
     return ast.RefType(node.type(value))
 
 
@@ -286,7 +288,7 @@ def _type_name(node: JsonNode) -> ast.Type:
 
 
 @_node("TypeCall relay.TypeCall", "func", "args")
-def _type_call(node: JsonNode, head: Any, args: Any) -> ast.Type:
+def _type_call(node: JsonNode, head: object, args: object) -> ast.Type:
     return ast.NamedType(node.checked(head, ast.NamedType, "a name").name, node.types(args))
 
 

@@ -190,5 +190,5 @@ class Actions(ExpressionActions):
         return LetBinding(ast.Var("", place=place), children[0], place)
 
 
-def _expression_place(expr: Any) -> ast.Place:
+def _expression_place(expr: object) -> ast.Place:
     return getattr(expr, "place", ast.NOWHERE)

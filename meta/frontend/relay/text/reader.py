@@ -27,7 +27,7 @@ _OPTIONS: dict[str, Any] = {"parser": "lalr", "lexer": "contextual", "maybe_plac
 _SUFFIX = ".relay-grammar"
 
 
-def make_parser(transformer: Any) -> Any:
+def make_parser(transformer: object) -> Any:
     """A `lark.Lark` that calls the methods of `transformer` for the rules of the grammar, during the parse.
 
     lark computes the tables in 0.1 s and reads them in 0.01 s from the file that its option `cache` names. Only a
@@ -177,7 +177,7 @@ class _Forward:
 
 
 def _forward(method: Callable[[Actions, Any], Any]) -> Callable[[Any], Any]:
-    def forward(children: Any) -> Any:
+    def forward(children: object) -> Any:
         return method(_current.actions, children)
 
     return forward
