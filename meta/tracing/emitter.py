@@ -14,7 +14,7 @@ from meta.device import Device
 from meta.device import device as parse_device
 from meta.dim import SymDim, size_error
 from meta.dim_expressions import SizeNumber
-from meta.dtype import is_complex, real_dtype
+from meta.dtype import accumulation_dtype, is_complex, is_float, real_dtype
 from meta.eager.ndarray import NDArray
 from meta.errors import TraceError
 from meta.ir.builder import Builder
@@ -120,15 +120,24 @@ def recording(builder: Builder) -> Generator[Builder, None, None]:
             modes.grad_enabled, modes.autocast = before
 
 
-def emit_decomposition(builder: Builder, call: Call) -> Any:
+def emit_decomposition(builder: Builder, call: Call, *, wide: bool = False) -> Any:
     """Emit the decomposition of a call to `builder`. Returns the atom of its result, a tuple of them for an operator
-    with several; None if no decomposition covers the call."""
+    with several; None if no decomposition covers the call.
+
+    wide: half precisions are computed in float32, as kernels do; the casts are written for other dtypes as well, so
+    that mixed precision keeps the dtype."""
     decomposition = decompositions(call.op.family).get(call.op_name) if isinstance(call.op, Op) else None
     if decomposition is None:
         return None
+
+    def operand(leaf: Any) -> Any:
+        if not isinstance(leaf, (Var, Constant)):
+            return leaf
+        x = Symbol(leaf)
+        return meta.cast(x, accumulation_dtype(x.dtype)) if wide and decomposition.wide and is_float(x.dtype) else x
+
     with recording(builder):
-        leaves = [Symbol(leaf) if isinstance(leaf, (Var, Constant)) else leaf for leaf in leaves_of(call.args)]
-        results = decomposition.function(*with_leaves(call.args, leaves))
+        results = decomposition.function(*with_leaves(call.args, list(map(operand, leaves_of(call.args)))))
         if results is None:
             return None
         kinds: list[Any] = flat_types((call.type,))

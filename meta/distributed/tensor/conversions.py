@@ -34,8 +34,8 @@ class Conversions(ABC):
         self.builder = Builder(caller_spans=False)
         self.env: dict[Any, Value] = {}
         self.rank_atoms: dict[Any, Any] = {}
-        self.losses: dict[Any, Any] = {}
-        """Rows of losses: see `special`."""
+        self.gathers = 0
+        """How many values were gathered from their parts so far."""
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -91,6 +91,7 @@ class Conversions(ABC):
 
     def gathered(self, part: Any, placement: Sharded, kind: TensorType) -> Any:
         axis, blocks = placement.axis, placement.blocks
+        self.gathers += 1
         if blocks == 1:
             return self.emit("all_gather", part, axis, *self.group)
         shape = part.type.shape

@@ -9,7 +9,8 @@ The pass walks the program once and knows of each value where its elements are (
 sharded; what is computed from it is sharded, or a partial sum, as the rules of operators say (`rules`, `special`).
 Collectives are inserted where an operand is needed elsewhere than it is: an all_reduce of a partial sum, an all_gather
 of parts, a reduce_scatter where a sum is needed in parts. Gradients are computed in the same program, so the same rules
-place them. An operator without a rule computes with whole operands on every rank, which is always right.
+place them. An operator without a rule is decomposed (`meta.op.decomposition`), or else computes with whole operands on
+every rank, which is always right.
 
 Contract: the program's inputs and results keep their types and values; inputs are equal on all ranks of the group,
 except for those that are named local.
@@ -36,6 +37,7 @@ from meta.distributed.tensor.placement import (
     part_type,
 )
 from meta.distributed.tensor.rules import Axes, Typed, axes_of
+from meta.ir.builder import Builder
 from meta.ir.expr import (
     Atom,
     Binding,
@@ -51,10 +53,13 @@ from meta.ir.type import TensorType, TupleType, Type
 from meta.ir.visitor import free_vars, nested_blocks, substituted, walk
 from meta.op.grad.rule import rule_of
 from meta.op.registry import Op
+from meta.passes.cse import cse
 from meta.passes.dce import dce
 from meta.passes.manager import Pass
+from meta.tracing.emitter import emit_decomposition
 from meta.tracing.function_op import FunctionOp, forward_results
 from meta.tracing.loop_op import LoopOp
+from meta.tree import leaves_of, with_leaves
 
 _OWN_RESULTS = frozenset({"group_rank", "reduce_scatter", "all_to_all", "reduce_to", "send_receive"})
 """Collectives whose results differ by rank."""
@@ -66,7 +71,7 @@ def partition(module: Module, group: Group, local: Collection[Var]) -> Module:
     local: the parameters of main that differ by rank. See the module docstring."""
     functions = dict(module.functions)
     functions["main"] = Partitioner(group).function(module.main, local)
-    return dce(Module(functions))
+    return dce(cse(Module(functions)))  # a loss and its gradient share what their decompositions reduce
 
 
 def partition_pass(group: Group, local: Collection[Var]) -> Pass:
@@ -127,6 +132,8 @@ class Partitioner(Conversions):
         result = special.compute(self, op, args)
         if result is None and any(v.placement != REPLICATED for v in operands):
             result = self.linear(op, args, operands, source) or self.by_axes(op, args, operands, source)
+        if result is None and any(isinstance(v.placement, Sharded) for v in operands):
+            result = self.decomposed(op, args, source)
         return self.as_written(op, args, REPLICATED, source) if result is None else result
 
     def collective(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value:
@@ -182,6 +189,26 @@ class Partitioner(Conversions):
             if result is not None:
                 return result
         return None
+
+    def decomposed(self, op: Op, args: tuple[Any, ...], source: Call | None) -> Value | None:
+        """The decomposition of the call on parts; None if there is none, or if it gathers an operand, as the call
+        itself does."""
+        if source is not None and (source.attrs or source.dialect is not None):
+            return None
+
+        def variable(value: Distributed) -> Var:
+            var = Var("x", value.type)
+            self.env[var] = value
+            return var
+
+        steps = Builder(caller_spans=False)
+        results = emit_decomposition(steps, steps.call_expr(op, replaced(args, variable)), wide=True)
+        gathers = self.gathers
+        for binding in steps.bindings if results is not None else ():
+            self.env[binding.var] = self.bound(binding)
+            if self.gathers != gathers:
+                return None
+        return None if results is None else with_leaves(results, [self.operand(y) for y in leaves_of(results)])
 
     def typed(self, op: Op, args: tuple[Any, ...], operands: list[Distributed]) -> Typed:
         types = replaced(args, lambda value: value.type)

@@ -1,12 +1,10 @@
-"""Operators whose calls on parts are more than one call: changes of shape, random numbers, and what reads or sums along
-a sharded axis of classes.
+"""Operators whose calls on parts are more than one call: changes of shape, and reads along a sharded axis.
 
 A function here gets the partitioner, the operator and the arguments of a call, with values in the place of tensors. It
 returns the value of the call, or None where the general rules do."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -14,10 +12,9 @@ from typing import Any
 from meta.dim import Dim, product
 from meta.distributed.tensor.conversions import Conversions
 from meta.distributed.tensor.placement import REPLICATED, Distributed, Partial, Sharded, Value, divides, part_type
-from meta.dtype import HALVES
+from meta.dtype import is_float
 from meta.ir.type import TensorType
 from meta.op.registry import Op, get
-from meta.op.rules import class_axis
 
 
 def compute(p: Conversions, op: Op, args: tuple[Any, ...]) -> Value | None:
@@ -86,58 +83,56 @@ def _split(p: Conversions, x: Distributed, sections: Any, axis: int) -> Value | 
     return tuple(Distributed(kind, each, p.builder.get_item(parts, i)) for i in range(count))
 
 
-# --- products and random numbers -------------------------------------------------------------------------------------
-
-
 def _dense(p: Conversions, x: Distributed, w: Distributed, bias: Distributed | None) -> Value | None:
     """A bias is added once, to the sum of the ranks' products."""
-    contracted = _is_divided_along(x, x.type.ndim - 1) or _is_divided_along(w, 1)
-    if bias is None or not contracted:
+    axes = [getattr(value.placement, "axis", None) for value in (x, w)]
+    if bias is None or (axes[0] != x.type.ndim - 1 and axes[1] != 1):
         return None
     return p.compute("add", p.compute("dense", x, w, None), bias)
 
 
-def _is_divided_along(x: Distributed, axis: int) -> bool:
-    return isinstance(x.placement, Sharded) and x.placement.axis == axis
-
-
-def _dropout(p: Conversions, x: Distributed, key: Distributed, rate: float) -> Value | None:
-    """The mask that one process draws; each rank takes its part of it."""
-    if not isinstance(x.placement, Sharded):
-        return None
-    mask = p.compute("bernoulli", key, x.type.shape, 1 - rate, "bool")
-    return p.compute("dropout_dx", x, mask, rate), mask
-
-
-# --- tables whose rows are divided -----------------------------------------------------------------------------------
+# --- positions along a divided axis ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True, slots=True)
 class _Lookup:
-    """Positions in a table that is divided by rows among the ranks.
+    """Positions along an axis that is divided among the ranks.
 
-    row: positions among the rank's rows, 0 for rows of other ranks and -1 for positions outside of the table, which the
-        operator treats as such.  elsewhere: which positions are rows of other ranks."""
+    place: positions in the rank's part, 0 for those in other parts and -1 for those outside of the axis, which the
+        operator treats as such.  elsewhere: which positions are in other parts."""
 
-    row: Any
+    place: Any
     elsewhere: Any
 
     def masked(self, p: Conversions, x: Any) -> Any:
-        """Rows with zeros at positions of other ranks."""
+        """Elements read at these positions, with zeros for other parts."""
         new = tuple(range(self.elsewhere.type.ndim, x.type.ndim))
         elsewhere = p.emit("expand_dims", self.elsewhere, new) if new else self.elsewhere
         return p.emit("where", elsewhere, 0, x)
 
 
-def _lookup(p: Conversions, indices: Distributed, rows: int) -> _Lookup:
-    """rows: of the whole table."""
-    size = rows // p.ranks
+def _lookup(p: Conversions, indices: Distributed, count: int, blocks: int = 1) -> _Lookup:
+    """count: the size of the whole axis, which is divided in blocks."""
+    size = count // (blocks * p.ranks)
     place = p.emit("cast", p.whole(indices), "int64")
-    own = p.emit("subtract", place, p.emit("multiply", p.rank(indices.type), size))
-    valid = p.emit("logical_and", p.emit("greater_equal", place, 0), p.emit("less", place, rows))
+    block = p.emit("floor_divide", place, size * p.ranks) if blocks > 1 else None
+    inside = place if block is None else p.emit("subtract", place, p.emit("multiply", block, size * p.ranks))
+    own = p.emit("subtract", inside, p.emit("multiply", p.rank(indices.type), size))
+    valid = p.emit("logical_and", p.emit("greater_equal", place, 0), p.emit("less", place, count))
     is_local = p.emit("logical_and", p.emit("greater_equal", own, 0), p.emit("less", own, size))
     elsewhere = p.emit("logical_and", valid, p.emit("logical_not", is_local))
+    own = own if block is None else p.emit("add", own, p.emit("multiply", block, size))
     return _Lookup(p.emit("where", elsewhere, 0, p.emit("where", valid, own, -1)), elsewhere)
+
+
+def _gather(p: Conversions, x: Distributed, axis: int, indices: Distributed) -> Value | None:
+    """Each rank reads the elements that it has; positions outside of the axis give NaN on every rank."""
+    placement = x.placement
+    if not isinstance(placement, Sharded) or placement.axis != axis % x.type.ndim or not is_float(x.type.dtype):
+        return None
+    lookup = _lookup(p, indices, int(x.type.shape[placement.axis]), placement.blocks)
+    read = p.emit("gather", x.atoms[placement], axis, lookup.place)
+    return Distributed(x.type.with_shape(indices.type.shape), Partial("sum"), lookup.masked(p, read))
 
 
 def _embedding(p: Conversions, table: Distributed, indices: Distributed) -> Value | None:
@@ -145,7 +140,7 @@ def _embedding(p: Conversions, table: Distributed, indices: Distributed) -> Valu
     if table.placement != Sharded(0):
         return None
     lookup = _lookup(p, indices, int(table.type.shape[0]))
-    rows = p.emit("embedding", table.atoms[table.placement], lookup.row)
+    rows = p.emit("embedding", table.atoms[table.placement], lookup.place)
     kind = table.type.with_shape((*indices.type.shape, *table.type.shape[1:]))
     return Distributed(kind, Partial("sum"), lookup.masked(p, rows))
 
@@ -159,108 +154,13 @@ def _embedding_dx(p: Conversions, dy: Distributed, indices: Distributed, rows: i
 
     def own_rows() -> Any:
         lookup = _lookup(p, indices, rows)
-        return p.emit("embedding_dx", lookup.masked(p, p.whole(dy)), lookup.row, rows // p.ranks)
+        return p.emit("embedding_dx", lookup.masked(p, p.whole(dy)), lookup.place, rows // p.ranks)
 
     result.makers[Sharded(0)] = own_rows
     return result
 
 
-# --- cross entropy over divided classes ------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True, slots=True)
-class _Rows:
-    """The computations that a loss and its gradient share, with reductions over all ranks' classes.
-
-    shifted: logits minus the largest of the row.  powers: their exponentials.  total: sums of these, with an axis of
-    size 1.  hits: whether a class is the target.  counted: which targets are not ignored.  weight: of a row: 1, 0 if it
-    is ignored, NaN for an invalid target."""
-
-    axis: int
-    shifted: Value
-    powers: Value
-    total: Value
-    hits: Value
-    counted: Value
-    weight: Value
-
-    def share(self, p: Conversions, values: Value, reduction: str) -> Value:
-        """Values divided by the number of targets for the mean."""
-        return p.compute("divide", values, p.compute("sum", self.weight)) if reduction == "mean" else values
-
-
-def _loss_rows(p: Conversions, x: Distributed, target: Distributed, ignore_index: int) -> _Rows:
-    key = x, target, ignore_index
-    if key not in p.losses:
-        p.losses[key] = _new_loss_rows(p, x, target, ignore_index)
-    return p.losses[key]
-
-
-def _new_loss_rows(p: Conversions, x: Distributed, target: Distributed, ignore_index: int) -> _Rows:
-    assert isinstance(x.placement, Sharded)
-    axis, ndim, dtype = x.placement.axis, x.type.ndim, "float32" if x.type.dtype in HALVES else x.type.dtype
-    classes = int(x.type.shape[axis])
-    wide = p.compute("cast", x, dtype)  # mixed precision, which comes later, keeps it
-    shifted = p.compute("subtract", wide, p.compute("max", wide, (axis,), True))
-    powers = p.compute("exp", shifted)
-    numbers = p.emit("arange", 0, classes, 1, "int64", x.type.device)
-    part = Sharded(0, x.placement.blocks)
-    column = p.compute(
-        "reshape", Distributed(numbers.type, part, p.sliced(numbers, part)),
-        tuple(classes if i == axis else 1 for i in range(ndim)),
-    )  # fmt: skip
-    label = p.compute("cast", target, "int64")
-    is_label = p.compute("logical_and", p.compute("greater_equal", label, 0), p.compute("less", label, classes))
-    counted = p.compute("not_equal", label, ignore_index)
-    weight = p.compute("where", counted, p.compute("where", is_label, 1.0, math.nan), 0.0)
-    return _Rows(
-        axis, shifted, powers, p.compute("sum", powers, (axis,), True),
-        p.compute("equal", column, p.compute("expand_dims", label, (axis,))), counted,
-        p.compute("cast", weight, dtype),
-    )  # fmt: skip
-
-
-def _is_divided(x: Distributed, weight: Distributed | None, smoothing: float) -> bool:
-    """Whether the loss is one over divided classes, and neither weighted nor smoothed."""
-    return _is_divided_along(x, class_axis(x.type.ndim)) and weight is None and not smoothing
-
-
-def _cross_entropy(
-    p: Conversions, x: Distributed, target: Distributed, weight: Distributed | None, reduction: str, ignore_index: int,
-    smoothing: float,
-) -> Value | None:  # fmt: skip
-    """log(total) - shifted[target], by row."""
-    if not _is_divided(x, weight, smoothing):
-        return None
-    rows = _loss_rows(p, x, target, ignore_index)
-    picked = p.compute("sum", p.compute("where", rows.hits, rows.shifted, 0), (rows.axis,), False)
-    total = p.compute("log", p.compute("squeeze", rows.total, (rows.axis,)))
-    losses = p.compute("multiply", p.compute("subtract", total, picked), rows.weight)
-    losses = p.compute("where", rows.counted, losses, 0)
-    if reduction != "none":
-        losses = rows.share(p, p.compute("sum", losses), reduction)
-    return p.compute("cast", losses, x.type.dtype)
-
-
-def _cross_entropy_dx(
-    p: Conversions, x: Distributed, target: Distributed, dy: Distributed, weight: Distributed | None, reduction: str,
-    ignore_index: int, smoothing: float,
-) -> Value | None:  # fmt: skip
-    """(powers / total - hits) * scale, by row."""
-    if not _is_divided(x, weight, smoothing):
-        return None
-    rows = _loss_rows(p, x, target, ignore_index)
-    assert isinstance(rows.weight, Distributed)
-    each = rows.share(p, p.compute("cast", dy, rows.weight.type.dtype), reduction)
-    scale = p.compute("where", rows.counted, p.compute("multiply", rows.weight, each), 0)
-    scale = p.compute("expand_dims", scale, (rows.axis,))
-    shares = p.compute("multiply", rows.powers, p.compute("divide", scale, rows.total))
-    gradient = p.compute("subtract", shares, p.compute("where", rows.hits, scale, 0))
-    return p.compute("cast", gradient, x.type.dtype)
-
-
 _SPECIAL: Mapping[str, Callable[..., Value | None]] = {
-    "reshape": _reshape, "concatenate": _concatenate, "split": _split, "dense": _dense, "dropout": _dropout,
-    "embedding": _embedding, "embedding_dx": _embedding_dx, "cross_entropy": _cross_entropy,
-    "cross_entropy_dx": _cross_entropy_dx,
+    "reshape": _reshape, "concatenate": _concatenate, "split": _split, "dense": _dense,
+    "embedding": _embedding, "embedding_dx": _embedding_dx, "gather": _gather,
 }  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 import meta
 from meta.dim import product
 from meta.op.decomposition import decompose, decomposition
-from meta.op.grad.support import share_of
+from meta.op.grad.support import share_of, widen
 from meta.op.rules import class_axis
 
 
@@ -90,80 +90,140 @@ def _positive(term: Any, target: Any, pos_weight: Any) -> Any:
 
 
 class _Targets:
-    """Targets of predictions `x`, whose axis of classes is `axis`, or which have the given shape.
+    """Classes of predictions whose axis of classes is `axis`.
 
     index: the classes, 0 for those that are none.  counted: which are not ignored.
     weight: of each target: of its class, 0 if it is ignored, NaN if it is no class."""
 
-    def __init__(self, target: Any, weight: Any, shape: tuple[Any, ...], dtype: str, ignored: int) -> None:
-        self.axis, self.shape, self.dtype = class_axis(len(shape)), shape, dtype
-        self.classes = shape[self.axis]
-        is_class = meta.logical_and(meta.greater_equal(target, 0), meta.less(target, self.classes))
+    def __init__(self, target: Any, weight: Any, axis: int, classes: Any, dtype: str, ignored: int) -> None:
+        self.axis, self.classes, self.dtype = axis, classes, dtype
+        is_class = meta.logical_and(meta.greater_equal(target, 0), meta.less(target, classes))
         self.index = meta.where(is_class, target, 0)
         self.counted = meta.not_equal(target, ignored)
-        self.class_weight = weight
-        own = meta.ones_like(target, dtype) if weight is None else meta.take(weight, self.index, 0, "clip")
+        own = (
+            meta.full(target.shape, 1.0, dtype, target.device)
+            if weight is None
+            else meta.take(weight, self.index, 0, "clip")
+        )
         self.weight = meta.where(self.counted, meta.where(is_class, own, math.nan), 0)
+        self.by_class: Any = 1.0
+        """The weights of classes, broadcast against the predictions; 1 without any."""
+        if weight is not None:
+            self.by_class = meta.reshape(weight, tuple(classes if i == axis else 1 for i in range(target.ndim + 1)))
 
     def column(self, x: Any) -> Any:
         """A value of each target with an axis of classes."""
         return meta.expand_dims(x, (self.axis,))
 
-    def by_class(self) -> Any:
-        """The weights of classes, broadcast against the predictions; 1 without any."""
-        if self.class_weight is None:
-            return 1.0
-        return meta.reshape(self.class_weight, tuple(d if i == self.axis else 1 for i, d in enumerate(self.shape)))
+    def losses(self, negative: Any, logs: Callable[[], Any], reduction: str, smoothing: float) -> Any:
+        """From the negative logarithms at the targets, with an axis of size 1, and the logarithms of all classes."""
+        losses = meta.squeeze(negative, (self.axis,)) * self.weight
+        if smoothing:
+            every = meta.mean(logs() * self.by_class, (self.axis,))
+            losses = losses * (1 - smoothing) - (self.weight * 0 + every) * smoothing
+        losses = meta.where(self.counted, losses, 0)
+        return meta.sum(losses) / meta.sum(self.weight) if reduction == "mean" else _reduced(losses, reduction)
 
-    def amounts(self, smoothing: float) -> Any:
-        """The weighted share of each class in each target."""
-        hot = meta.one_hot(self.index, self.classes, self.dtype, self.axis) * self.column(self.weight)
+    def shares(self, dy: Any, reduction: str, smoothing: float) -> tuple[Any, Any]:
+        """The gradients that reach the class of each target and, by their weights, all classes: 0 where it is ignored,
+        each with an axis of size 1."""
+
+        def reaching(amount: Any) -> Any:
+            share = amount * dy / meta.sum(self.weight) if reduction == "mean" else amount * dy
+            return self.column(meta.where(self.counted, share, 0))
+
         if not smoothing:
-            return hot
-        valid = self.column(self.weight * 0 + 1)
-        return hot * (1 - smoothing) + valid * self.by_class() * (smoothing / self.classes)
+            return reaching(self.weight), None
+        every = reaching(self.weight * 0 + 1) * (smoothing / self.classes)
+        return reaching(self.weight) * (1 - smoothing), every
 
-    def scaled(self, amounts: Any, dy: Any, reduction: str) -> Any:
-        """Amounts of classes times the gradient that reaches each target; 0 where it is ignored."""
-        share = dy / meta.sum(self.weight) if reduction == "mean" else self.column(dy) if reduction == "none" else dy
-        return meta.where(self.column(self.counted), amounts * share, 0)
+    def spread(self, of_target: Any, of_all: Any, shape: tuple[Any, ...], like: Any = None) -> Any:
+        """Such gradients by class, in a shape that perhaps has columns behind the classes. like: a tensor of the shape,
+        whose parts are compared in parts."""
+        numbers = _numbers(shape[self.axis], of_target.device)
+        if self.axis != len(shape) - 1:
+            numbers = meta.expand_dims(numbers, tuple(range(1, len(shape) - self.axis)))
+        numbers = numbers if like is None else meta.broadcast_to_like(numbers, like)
+        hits = meta.equal(numbers, meta.cast(self.column(self.index), numbers.dtype))
+        at_target = meta.cast(hits, self.dtype) * of_target
+        return at_target if of_all is None else at_target + of_all * self.by_class
+
+
+def _numbers(columns: int, device: Any) -> Any:
+    """The number of each column; 32 bits compare faster than 64."""
+    return meta.arange(0, columns, 1, "int32" if columns < 1 << 31 else "int64", device)
+
+
+class Logits:
+    """What a loss of classes and its gradient share, one value for each row along the axis of classes: the largest
+    logit, and the sum of the powers of the differences from it.
+
+    x: the logits, which may be in half precision.  classes: their number; columns behind them are no logits."""
+
+    def __init__(self, x: Any, axis: int, classes: Any = None) -> None:
+        self.x, self.axis = x, axis
+        self.classes = x.shape[axis] if classes is None else classes
+        wide = widen(x)
+        if x.shape[axis] != self.classes:  # sums and products, because the branches of `where` would delay loads
+            wide = wide + self.by_column(0.0, -math.inf)
+        self.dtype: str = wide.dtype
+        self.highest = meta.max(wide, (axis,), True) if self.classes != 0 else 0.0
+        self.shifted = wide - self.highest
+        self.powers = meta.exp(self.shifted)
+        self.total = meta.sum(self.powers, (axis,), True)
+
+    def by_column(self, of_class: float, other: float) -> Any:
+        """One number for the columns of classes, another one for those behind them, along the last axis."""
+        numbers = _numbers(self.x.shape[self.axis], self.x.device)
+        return meta.where(meta.less(numbers, self.classes), of_class, other)
+
+    def targets(self, target: Any, weight: Any, ignored: int) -> _Targets:
+        return _Targets(target, weight, self.axis, self.classes, self.dtype, ignored)
+
+    def loss(self, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
+        targets = self.targets(target, weight, ignore_index)
+        picked = widen(meta.gather(self.x, self.axis, targets.column(targets.index)))
+        log = meta.log(self.total)
+        return targets.losses(log - (picked - self.highest), lambda: self.shifted - log, reduction, smoothing)
+
+    def gradient(self, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
+        """By column of x, 0 behind the classes."""
+        targets = self.targets(target, weight, ignore_index)
+        scale, every = targets.shares(dy, reduction, smoothing)
+        whole = scale if every is None else scale + every * (self.classes if weight is None else meta.sum(weight))
+        gradient = self.powers * (whole / self.total) - targets.spread(scale, every, self.x.shape, self.powers)
+        return gradient if self.x.shape[self.axis] == self.classes else gradient * self.by_column(1.0, 0.0)
 
 
 @decomposition("nll_loss")
 def nll_loss(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
-    targets = _Targets(target, weight, x.shape, x.dtype, ignore_index)
-    picked = meta.squeeze(meta.gather(x, targets.axis, targets.column(targets.index)), (targets.axis,))
-    losses = -(picked * targets.weight)
-    if smoothing:
-        every = meta.mean(x * targets.by_class(), (targets.axis,))
-        losses = losses * (1 - smoothing) - (targets.weight * 0 + every) * smoothing
-    losses = meta.where(targets.counted, losses, 0)
-    if reduction == "mean":
-        return meta.sum(losses) / meta.sum(targets.weight)
-    return _reduced(losses, reduction)
+    axis = class_axis(x.ndim)
+    targets = _Targets(target, weight, axis, x.shape[axis], x.dtype, ignore_index)
+    picked = meta.gather(x, axis, targets.column(targets.index))
+    return targets.losses(-picked, lambda: x, reduction, smoothing)
 
 
 @decomposition("nll_loss_dx")
 def nll_loss_dx(
     dy: Any, target: Any, weight: Any, shape: tuple[Any, ...], reduction: str, ignore_index: int, smoothing: float
 ) -> Any:
-    targets = _Targets(target, weight, shape, dy.dtype, ignore_index)
-    return -targets.scaled(targets.amounts(smoothing), dy, reduction) if isinstance(targets.classes, int) else None
+    axis = class_axis(len(shape))
+    if not isinstance(shape[axis], int):
+        return None
+    targets = _Targets(target, weight, axis, shape[axis], dy.dtype, ignore_index)
+    return -targets.spread(*targets.shares(dy, reduction, smoothing), shape)
 
 
 @decomposition("cross_entropy")
 def cross_entropy(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
-    logs = meta.log_softmax(x, class_axis(x.ndim))
-    return nll_loss(logs, target, weight, reduction, ignore_index, smoothing)
+    return Logits(x, class_axis(x.ndim)).loss(target, weight, reduction, ignore_index, smoothing)
 
 
 @decomposition("cross_entropy_dx")
 def cross_entropy_dx(
     x: Any, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float
 ) -> Any:
-    targets = _Targets(target, weight, x.shape, x.dtype, ignore_index)
-    if not isinstance(targets.classes, int):
+    axis = class_axis(x.ndim)
+    if not isinstance(x.shape[axis], int):
         return None
-    amounts = targets.amounts(smoothing)
-    total = meta.sum(amounts, (targets.axis,), True) if smoothing else targets.column(targets.weight)
-    return targets.scaled(meta.softmax(x, targets.axis) * total - amounts, dy, reduction)
+    return Logits(x, axis).gradient(target, dy, weight, reduction, ignore_index, smoothing)

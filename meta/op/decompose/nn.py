@@ -40,6 +40,12 @@ def log_softmax_dx(y: Any, dy: Any, axis: int) -> Any:
     return dy - meta.exp(y) * meta.sum(dy, (axis,), True)
 
 
+@decomposition("dropout", wide=False)
+def dropout(x: Any, key: Any, p: float) -> tuple[Any, Any]:
+    mask = meta.bernoulli(key, x.shape, 1 - p, "bool")
+    return meta.dropout_dx(x, mask, p), mask
+
+
 @decomposition("dropout_dx")
 def dropout_dx(dy: Any, mask: Any, p: float) -> Any:
     return meta.where(mask, dy * (0.0 if p == 1 else 1 / (1 - p)), 0)

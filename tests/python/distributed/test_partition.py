@@ -90,7 +90,8 @@ CASES: list[Case] = [
     ("any", lambda w: meta.any(meta.greater(w, 1.5), 0), (6, 4), Sharded(0), (), REDUCE),
     ("sum_to", lambda w: (meta.sum_to(w, (4,)), meta.sum_to(w, (6, 1))), (6, 4), Sharded(0), (), REDUCE | GATHER),
     ("rows of softmax", lambda w: meta.softmax(w), (6, 4), Sharded(0), (), GATHER),
-    ("softmax along parts", lambda w: meta.softmax(w), (6, 4), Sharded(1), (), GATHER),
+    ("softmax along parts", lambda w: meta.softmax(w), (6, 4), Sharded(1), (), GATHER | {"all_reduce": 2}),
+    ("softmax of parts, summed", lambda w: meta.sum(meta.softmax(w) * w), (6, 4), Sharded(1), (), {"all_reduce": 3}),
     ("layer_norm", lambda w, s: meta.layer_norm(w, s, s), (6, 4), Sharded(0), (_values(4),), GATHER),
     ("scales", lambda w, dy: meta.layer_norm_dwb(w, dy), (6, 4), Sharded(0), (_values(6, 4),), {"all_reduce": 2}),
     ("transposed", lambda w: meta.transpose(w, (2, 0, 1)).swap_axis(0, 1), (2, 3, 4), Sharded(2), (), GATHER),
@@ -118,13 +119,22 @@ CASES: list[Case] = [
     ("losses of blocks", lambda w, x, t: meta.cross_entropy(meta.dense(x, w), t, reduction="none"), (6, 4),
      Sharded(0, 3), (X, LABELS), {"all_reduce": 3}),
     ("smoothed loss", lambda w, x, t: meta.cross_entropy(meta.dense(x, w), t, label_smoothing=0.1), (6, 4), Sharded(0),
-     (X, LABELS), GATHER),
-    ("a mean by elements", lambda w, t: meta.mse_loss(w, t), (6, 4), Sharded(0), (_values(6, 4, seed=2),), GATHER),
+     (X, LABELS), {"all_reduce": 4}),
+    ("gradient of a loss", lambda w, x, t: meta.cross_entropy_dx(meta.dense(x, w), t, meta.array(2.0, "float64")),
+     (6, 4), Sharded(0), (X, LABELS), GATHER | {"all_reduce": 2}),
+    ("gathered along parts", lambda w, i: meta.gather(w, 0, i), (12, 2), Sharded(0, 3),
+     (np.array([[0, 5], [11, 4], [7, 1]]),), REDUCE),
+    ("parts of a dropout", lambda w: meta.sum(_dropout(w)), (6, 4), Sharded(0), (), REDUCE),
+    ("a mean by elements", lambda w, t: meta.mse_loss(w, t), (6, 4), Sharded(0), (_values(6, 4, seed=2),), REDUCE),
 ]  # fmt: skip
 
 
 def _with_view(y: Any) -> Any:
     return meta.exp(y) * meta.exp(meta.reshape(y, (18,))).reshape((3, 6))
+
+
+def _dropout(w: Any) -> Any:
+    return meta.dropout(w, meta.array([3, 0]), 0.5)[0]
 
 
 def _second(qkv: Any) -> Any:
