@@ -46,6 +46,8 @@ class Modes(local):
     """The innermost meta.autograd.levels.Level that this thread is in; its method `emit` is the mode `emit`."""
     checks_positions: bool = False
     """Whether compiled programs refuse positions out of range, as with META_CHECK=1."""
+    skips_positions: bool = False
+    """Whether reference kernels leave out positions out of range, inside of a call that refuses them or skips them."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every chosen operator."""
     profiler: Any = None

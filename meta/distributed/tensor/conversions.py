@@ -34,8 +34,8 @@ class Conversions(ABC):
         self.builder = Builder(caller_spans=False)
         self.env: dict[Any, Value] = {}
         self.rank_atoms: dict[Any, Any] = {}
-        self.gathers = 0
-        """How many values were gathered from their parts so far."""
+        self.gathers = self.reduced = 0
+        """How many values were gathered from their parts so far, and how many elements were reduced."""
 
     # --- values ------------------------------------------------------------------------------------------------------
 
@@ -82,6 +82,7 @@ class Conversions(ABC):
             if isinstance(own, Sharded):
                 return self.gathered(value.atoms[own], own, value.type)
             assert isinstance(own, Partial)
+            self.reduced += value.type.size if isinstance(value.type.size, int) else 0
             return self.emit("all_reduce", value.atoms[own], own.reduction, *self.group)
         assert isinstance(placement, Sharded)
         scatters = placement.blocks == 1 and REPLICATED not in value.atoms

@@ -18,10 +18,12 @@ except for those that are named local.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Collection
 from dataclasses import replace
 from typing import Any
 
+from meta.dim import is_static
 from meta.distributed.mesh import Group
 from meta.distributed.tensor import special
 from meta.distributed.tensor.conversions import Conversions, replaced, values_of
@@ -133,7 +135,7 @@ class Partitioner(Conversions):
         if result is None and any(v.placement != REPLICATED for v in operands):
             result = self.linear(op, args, operands, source) or self.by_axes(op, args, operands, source)
         if result is None and any(isinstance(v.placement, Sharded) for v in operands):
-            result = self.decomposed(op, args, source)
+            result = self.decomposed(op, args, operands, source)
         return self.as_written(op, args, REPLICATED, source) if result is None else result
 
     def collective(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value:
@@ -190,9 +192,11 @@ class Partitioner(Conversions):
                 return result
         return None
 
-    def decomposed(self, op: Op, args: tuple[Any, ...], source: Call | None) -> Value | None:
-        """The decomposition of the call on parts; None if there is none, or if it gathers an operand, as the call
-        itself does."""
+    def decomposed(
+        self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None
+    ) -> Value | None:
+        """The decomposition of the call on parts; None if there is none, and if it gathers a value or reduces more
+        elements than the operands have."""
         if source is not None and (source.attrs or source.dialect is not None):
             return None
 
@@ -203,12 +207,16 @@ class Partitioner(Conversions):
 
         steps = Builder(caller_spans=False)
         results = emit_decomposition(steps, steps.call_expr(op, replaced(args, variable)), wide=True)
-        gathers = self.gathers
-        for binding in steps.bindings if results is not None else ():
+        if results is None:
+            return None
+        sizes = [value.type.size for value in operands if isinstance(value.placement, Sharded)]
+        most = sum(sizes) if is_static(sizes) else math.inf
+        gathers, reduced = self.gathers, self.reduced
+        for binding in steps.bindings:
             self.env[binding.var] = self.bound(binding)
-            if self.gathers != gathers:
+            if self.gathers != gathers or self.reduced - reduced > most:
                 return None
-        return None if results is None else with_leaves(results, [self.operand(y) for y in leaves_of(results)])
+        return with_leaves(results, [self.operand(y) for y in leaves_of(results)])
 
     def typed(self, op: Op, args: tuple[Any, ...], operands: list[Distributed]) -> Typed:
         types = replaced(args, lambda value: value.type)

@@ -242,16 +242,20 @@ class _GraphWriter:
         return (result,) if isinstance(call.type, TupleType) and not isinstance(result, tuple) else result
 
     def composed(self, graph: ExportGraph, call: Call) -> Any:
-        """The results of a call by operators that have rows; None if no decomposition covers it, and for operators that
-        write in place."""
+        """The results of a call by operators that have rows; None if no decomposition covers it or ends in other
+        operators, and for operators that write in place."""
         if isinstance(call.op, Op) and call.op.inplace:
             return None
         builder = Builder(call.span, caller_spans=False)
         results = emit_decomposition(builder, call)
         if results is None:
             return None
+        missing = len(self.missing)
         for binding in builder.bindings:
             self.values[binding.var] = self.value(graph, binding.var, binding.value)
+        if len(self.missing) > missing:
+            del self.missing[missing:]  # the error names the operator of the program
+            return None
         return with_leaves(results, [self.atom(graph, atom) for atom in leaves_of(results)])
 
     def conditional(self, graph: ExportGraph, value: If) -> Any:

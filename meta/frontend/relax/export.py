@@ -13,12 +13,14 @@ from meta.errors import DispatchError, NotSupportedError
 from meta.frontend._outgoing import Outgoing, outgoing, refuse_loops
 from meta.frontend.relax._portable import portable
 from meta.frontend.relax.export_ops._table import RelaxSite, table
+from meta.ir.builder import Builder
 from meta.ir.expr import ATOMS, Atom, Call, Constant
 from meta.ir.module import Module
-from meta.ir.type import Type, flat_types
+from meta.ir.type import TupleType, Type, flat_types
 from meta.modes import scoped
 from meta.op.registry import Op
 from meta.passes.lift_closures import lift_closures
+from meta.tracing import emit_decomposition
 from meta.tree import leaves_of, with_leaves
 from meta.vm.build.parameter_sizes import solve_parameter_sizes
 from meta.vm.dynamic_sizes import Dynamic
@@ -40,7 +42,7 @@ def to_relax(what: object, *args: object, dynamic: Dynamic | None = None, params
     "main" takes the inputs, an int64[2] random key for each generator that the program draws from, the arrays that it
     writes (`attrs["state"]` has their names), and the parameters. It returns what the function returns, with containers
     flattened, then the new values of those arrays.
-    Where a Relax operator computes the same, the program calls it, so that Relax's passes see it; for other calls it
+    Where Relax operators compute the same, the program calls them, so that Relax's passes see them; for other calls it
     has meta's kernels as PrimFuncs, without a schedule.
 
     Raises NotSupportedError, with all operators that have neither, for complex tensors and for loops; ArgumentError for
@@ -81,7 +83,7 @@ class _Standard(Lowering):
     def call(self, scope: Scope, call: Call) -> Any:
         if not isinstance(call.op, Op):
             return super().call(scope, call)
-        standard = self.standard(scope, call)
+        standard = self.in_relax(scope, call)
         if standard is not None:
             return standard
         if is_open(call):
@@ -91,6 +93,29 @@ class _Standard(Lowering):
         except DispatchError as error:
             return self.refused(scope, call, error.problem)
         return super().call(scope, call)
+
+    def in_relax(self, scope: Scope, call: Call) -> Any:
+        """A call as operators of Relax, of its decomposition if need be; None if Relax lacks one of them."""
+        if call.op.view:  # type: ignore[union-attr]
+            return super().call(scope, call)
+        result = self.standard(scope, call)
+        return self.composed(scope, call) if result is None else result
+
+    def composed(self, scope: Scope, call: Call) -> Any:
+        steps = Builder(call.span, caller_spans=False)
+        results = emit_decomposition(steps, call)
+        position = len(scope.bindings)
+        for binding in steps.bindings if results is not None else ():
+            is_call = isinstance(binding.value, Call)
+            value = self.in_relax(scope, binding.value) if is_call else self.value(scope, binding.value)  # type: ignore[arg-type]
+            if value is None:
+                del scope.bindings[position:]
+                return None
+            scope.values[binding.var] = self.bind(scope, "", binding.var.type, value)
+        if results is None:
+            return None
+        parts = [self.atom(scope, atom) for atom in leaves_of(results)]
+        return tvm.RelaxTuple(parts) if isinstance(call.type, TupleType) else parts[0]
 
     def standard(self, scope: Scope, call: Call) -> Any:
         """The Relax operator for a call, None without one that returns exactly its type."""

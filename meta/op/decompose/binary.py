@@ -8,7 +8,7 @@ from typing import Any
 
 import meta
 from meta import dtype as dtypes
-from meta.op.decompose._support import floating, promoted
+from meta.op.decompose._support import floating, in_dtype, promoted
 from meta.op.decomposition import decompose, decomposition
 
 
@@ -16,6 +16,31 @@ from meta.op.decomposition import decompose, decomposition
 def xlogy(x1: Any, x2: Any) -> Any:
     x1, x2 = floating(x1, x2)
     return meta.where(meta.logical_and(meta.equal(x1, 0), meta.equal(x2, x2)), 0, x1 * meta.log(x2))
+
+
+@decomposition("xlog1py")
+def xlog1py(x1: Any, x2: Any) -> Any:
+    x1, x2 = floating(x1, x2)
+    return meta.where(meta.logical_and(meta.equal(x1, 0), meta.equal(x2, x2)), 0, x1 * meta.log1p(x2))
+
+
+@decomposition("lerp")
+def lerp(x1: Any, x2: Any, weight: Any) -> Any:
+    """From the nearer end, so that both ends are exact."""
+    x1, x2, weight = floating(x1, x2, weight)
+    distance = x2 - x1
+    return meta.where(meta.abs(weight) < 0.5, x1 + weight * distance, x2 - distance * (1.0 - weight))
+
+
+def _with_third(combine: Callable[[Any, Any], Any]) -> Callable[..., Any]:
+    def composed(x: Any, x1: Any, x2: Any, value: float) -> Any:
+        x, x1, x2 = promoted(x, x1, x2)
+        return x + combine(x1 * in_dtype(x, value)[0], x2)
+
+    return composed
+
+
+decompose({"addcdiv": _with_third(meta.divide), "addcmul": _with_third(meta.multiply)})
 
 
 def _extremum(larger: Callable[[Any, Any], Any]) -> Callable[[Any, Any], Any]:

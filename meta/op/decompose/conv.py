@@ -9,8 +9,6 @@ import meta
 from meta.op import windows
 from meta.op.decomposition import decompose
 
-_MOST_GROUPS = 64
-"""Groups of a convolution that its gradient is written for one by one."""
 _CONV = {1: meta.conv1d, 2: meta.conv2d, 3: meta.conv3d}
 _TRANSPOSE = {1: meta.conv1d_transpose, 2: meta.conv2d_transpose, 3: meta.conv3d_transpose}
 
@@ -20,8 +18,10 @@ def _convolution_dx(rank: int) -> Callable[..., Any]:
         w: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
     ) -> Any:
         """The transposed convolution, whose output padding makes up for the pixels that no window reached."""
-        sizes = (*shape[2:], *dy.shape[2:], *w.shape[2:])
-        if channels_last or not all(isinstance(d, int) for d in sizes):
+        if channels_last:
+            first = windows.channels_first(shape, channels_last)
+            return _last(composed(_first(w), _first(dy), first, stride, padding, dilation, groups, False))
+        if not all(isinstance(d, int) for d in (*shape[2:], *dy.shape[2:], *w.shape[2:])):
             return None
         steps, pads, gaps = windows.attributes(rank, stride, padding, dilation)
         extra: list[int] = []
@@ -39,19 +39,33 @@ def _convolution_dw(rank: int) -> Callable[..., Any]:
     def composed(
         x: Any, dy: Any, shape: Any, stride: Any, padding: Any, dilation: Any, groups: int, channels_last: bool
     ) -> Any:
-        """The convolution of x with dy over the batch: strides and dilation change places."""
-        if channels_last or groups > _MOST_GROUPS or not all(isinstance(d, int) for d in (*x.shape, *dy.shape)):
+        """The convolution of x with dy over the batch: strides and dilation change places. Groups stay groups, with
+        a channel for each sample."""
+        if channels_last:
+            first = windows.channels_first(shape, channels_last)
+            return _last(composed(_first(x), _first(dy), first, stride, padding, dilation, groups, False))
+        if not all(isinstance(d, int) for d in (*x.shape, *dy.shape)):
             return None
-        order = (1, 0, *range(2, rank + 2))
-        parts: list[Any] = []
-        for inputs, gradients in zip(meta.split(x, groups, 1), meta.split(dy, groups, 1), strict=True):
-            moved, kernel = meta.transpose(inputs, order), meta.transpose(gradients, order)
-            parts.append(meta.transpose(_CONV[rank](moved, kernel, dilation, padding, stride, 1), order))
-        dw = parts[0] if groups == 1 else meta.concatenate(parts, 0)
+        n, behind = x.shape[0], tuple(range(3, rank + 3))
+        inputs, gradients = (meta.reshape(t, (n, groups, t.shape[1] // groups, *t.shape[2:])) for t in (x, dy))
+        moved = meta.transpose(inputs, (2, 1, 0, *behind))
+        kernel = meta.transpose(gradients, (1, 2, 0, *behind))
+        moved = meta.reshape(moved, (moved.shape[0], groups * n, *moved.shape[3:]))
+        kernel = meta.reshape(kernel, (dy.shape[1], n, *dy.shape[2:]))
+        dw = meta.transpose(_CONV[rank](moved, kernel, dilation, padding, stride, groups), (1, 0, *range(2, rank + 2)))
         # Pixels that no window of the convolution reached make the kernel longer.
         return dw if dw.shape == tuple(shape) else meta.strided_slice(dw, (0,) * (rank + 2), tuple(shape))
 
     return composed
+
+
+def _first(x: Any) -> Any:
+    """Channels on the second axis, from the last."""
+    return meta.moveaxis(x, -1, 1)
+
+
+def _last(x: Any) -> Any:
+    return None if x is None else meta.moveaxis(x, 1, -1)
 
 
 for _rank in (1, 2, 3):

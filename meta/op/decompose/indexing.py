@@ -9,19 +9,34 @@ from meta.dim import SymDim, product
 from meta.op.decomposition import decomposition
 
 
+@decomposition("scatter_add")
+def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
+    return meta.scatter_elements(x, axis, indices, src, "add")
+
+
 @decomposition("gather_dx")
 def gather_dx(dy: Any, axis: int, indices: Any, shape: tuple[Any, ...]) -> Any:
-    return meta.scatter_elements(meta.zeros(shape, dy.dtype), axis, indices, dy, "add")
+    return meta.scatter_elements(meta.zeros(shape, dy.dtype, dy.device), axis, indices, dy, "add")
 
 
 @decomposition("gather_nd_dx")
 def gather_nd_dx(dy: Any, indices: Any, shape: tuple[Any, ...], batch_dims: int) -> Any:
-    return None if batch_dims else meta.scatter_nd(meta.zeros(shape, dy.dtype), indices, dy, "add")
+    """The positions along the axes of the batch are further coordinates."""
+    if batch_dims:
+        grid = [meta.broadcast_to(_numbers(indices, i), indices.shape[1:]) for i in range(1, 1 + batch_dims)]
+        indices = meta.concatenate([meta.stack(grid, 0), meta.cast(indices, "int64")], 0)
+    return meta.scatter_nd(meta.zeros(shape, dy.dtype, dy.device), indices, dy, "add")
+
+
+def _numbers(x: Any, axis: int) -> Any:
+    """The positions along an axis, broadcast against the axes behind the first."""
+    numbers = meta.arange(0, x.shape[axis], 1, "int64", x.device)
+    return meta.expand_dims(numbers, tuple(range(1, x.ndim - axis))) if axis < x.ndim - 1 else numbers
 
 
 @decomposition("embedding_dx")
 def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
-    blank = meta.zeros((num_weight, *dy.shape[indices.ndim :]), dy.dtype)
+    blank = meta.zeros((num_weight, *dy.shape[indices.ndim :]), dy.dtype, dy.device)
     return meta.scatter_nd(blank, meta.expand_dims(meta.cast(indices, "int64"), (0,)), dy, "add")
 
 
@@ -41,7 +56,7 @@ def take_dx(dy: Any, indices: Any, shape: tuple[Any, ...], axis: int | None, mod
     index = meta.mod(index, size) if mode == "wrap" else meta.clip(index, 0, size - 1) if mode == "clip" else index
     order = (*range(axis, axis + indices.ndim), *range(axis), *range(axis + indices.ndim, dy.ndim))
     rows = dy if order == tuple(range(dy.ndim)) else meta.transpose(dy, order)
-    blank = meta.zeros((size, *shape[:axis], *shape[axis + 1 :]), dy.dtype)
+    blank = meta.zeros((size, *shape[:axis], *shape[axis + 1 :]), dy.dtype, dy.device)
     total = meta.scatter_nd(blank, meta.expand_dims(index, (0,)), rows, "add")
     back = (*range(1, axis + 1), 0, *range(axis + 1, len(shape)))
     return total if back == tuple(range(len(shape))) else meta.transpose(total, back)

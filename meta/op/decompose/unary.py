@@ -16,6 +16,14 @@ _forward: Mapping[str, Callable[[Any, float], Any]] = {
     "elu": lambda x, alpha: meta.where(x > 0, x, alpha * meta.expm1(x)),
     "leaky_relu": lambda x, alpha: meta.where(x > 0, x, x * alpha),
 }
+_of_one: Mapping[str, Callable[[Any], Any]] = {
+    "deg2rad": lambda x: floating(x)[0] * (math.pi / 180),
+    "frac": lambda x: x - meta.trunc(x),
+    "one_minus_square": lambda x: (1.0 - x) * (x + 1.0),
+    "rad2deg": lambda x: floating(x)[0] * (180 / math.pi),
+    "rsqrt": lambda x: meta.reciprocal(meta.sqrt(x)),
+    "square": lambda x: x * x,
+}
 _gradients: Mapping[str, Callable[[Any, Any], Any]] = {
     "erf_dx": lambda x, dy: dy * (meta.exp(-x * x) * (2 / math.sqrt(math.pi))),
     "reciprocal_dx": lambda y, dy: -dy * y * y,
@@ -32,6 +40,7 @@ _gradients_by_attribute: Mapping[str, Callable[[Any, Any, float], Any]] = {
     "threshold_dx": lambda x, dy, threshold: meta.where(x <= threshold, 0, dy),
 }
 decompose(_forward)
+decompose(_of_one)
 decompose(_gradients)
 decompose(_gradients_by_attribute)
 

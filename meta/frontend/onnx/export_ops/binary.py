@@ -91,18 +91,3 @@ def where(call: OnnxSite, condition: str, x: Any, y: Any) -> str:
 def hypot(call: OnnxSite, x1: Any, x2: Any) -> str:
     a, b = _operands(call, x1, x2)
     return call.node("Sqrt", call.node("Add", call.node("Mul", a, a), call.node("Mul", b, b)))
-
-
-@row("lerp")
-def lerp(call: OnnxSite, x1: Any, x2: Any, weight: Any) -> str:
-    a, b = _operands(call, x1, x2)
-    return call.node("Add", a, call.node("Mul", call.operand(2, weight, call.dtype), call.node("Sub", b, a)))
-
-
-@row("addcmul", "addcdiv")
-def addc(call: OnnxSite, x: str, x1: Any, x2: Any, value: float) -> str | None:
-    if not dtypes.is_float(call.dtype):
-        return None
-    kind = "Mul" if call.call.op_name == "addcmul" else "Div"
-    product = call.node(kind, call.operand(1, x1, call.dtype), call.operand(2, x2, call.dtype))
-    return call.node("Add", call.operand(0, x, call.dtype), call.node("Mul", product, call.number(value)))

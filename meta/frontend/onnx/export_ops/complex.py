@@ -112,7 +112,7 @@ def reshape(call: OnnxSite, x: str, *_: Any) -> str:
     return call.node("Reshape", x, call.integers((*call.result.shape, _PARTS)), allowzero=1)
 
 
-@complex_row("broadcast_to", "broadcast_to_like")
+@complex_row("broadcast_to")
 def broadcast_to(call: OnnxSite, x: str, *_: Any) -> str:
     missing = call.result.ndim - call.types[0].ndim
     wide = call.node("Unsqueeze", x, call.integers(range(missing))) if missing else x

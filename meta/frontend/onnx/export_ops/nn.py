@@ -44,12 +44,6 @@ def dense(call: OnnxSite, x: str, w: str, bias: str | None) -> str | None:
     return result if bias is None else call.node("Add", result, bias)
 
 
-@row("bias_add")
-def bias_add(call: OnnxSite, x: str, bias: str, axis: int) -> str:
-    after = call.result.ndim - 1 - axis % call.result.ndim
-    return call.node("Add", x, call.node("Unsqueeze", bias, call.integers(range(1, after + 1))) if after else bias)
-
-
 rows({
     "log_softmax": lambda call, x, axis: call.node("LogSoftmax", x, axis=axis) if call.result.ndim else None,
     "softmax": lambda call, x, axis: call.node("Softmax", x, axis=axis) if call.result.ndim else None,
@@ -198,14 +192,10 @@ def layer_norm(
 
 @row("rms_norm")
 def rms_norm(call: OnnxSite, x: str, scale: str | None, axis: tuple[int, ...], eps: float) -> str | None:
-    if not _is_trailing(call, axis):
+    if not _is_trailing(call, axis) or call.opset < 23:
         return None
-    if call.opset >= 23:
-        weight = scale or _ones(call, axis)
-        return None if weight is None else call.node("RMSNormalization", x, weight, axis=-len(axis), epsilon=eps)
-    power = call.node("ReduceMean", call.node("Mul", x, x), call.integers(axis), keepdims=1)
-    normal = call.node("Div", x, call.node("Sqrt", call.node("Add", power, call.number(eps))))
-    return normal if scale is None else call.node("Mul", normal, scale)
+    weight = scale or _ones(call, axis)
+    return None if weight is None else call.node("RMSNormalization", x, weight, axis=-len(axis), epsilon=eps)
 
 
 _LSE: Final = 1

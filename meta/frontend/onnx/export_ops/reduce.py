@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from meta import dtype as dtypes
-from meta.dim import product
 from meta.frontend.onnx.export_ops._table import OnnxSite, row, rows
 from meta.frontend.onnx.names import REDUCTIONS
 from meta.frontend.rows import Function
@@ -51,21 +49,6 @@ def arg_reduce(call: OnnxSite, x: str, axis: int | None, keepdims: bool) -> str 
         return call.node(kind, x, axis=axis, keepdims=int(keepdims))
     flat = call.node(kind, call.node("Reshape", x, call.integers([-1])), axis=0, keepdims=0)
     return call.node("Reshape", flat, call.integers(call.result.shape)) if keepdims else flat
-
-
-@row("var", "std")
-def moment(call: OnnxSite, x: str, axis: _Axes, correction: int, keepdims: bool) -> str | None:
-    kind = call.types[0]
-    if axis == () or not dtypes.is_float(kind.dtype):
-        return None
-    sizes = kind.shape if axis is None else [kind.shape[a] for a in axis]
-    count: Any = product(sizes)
-    if not isinstance(count, int) or count <= correction:
-        return None
-    centred = call.node("Sub", x, _reduced(call, "ReduceMean", x, axis, True))
-    total = _reduced(call, "ReduceSumSquare", centred, axis, keepdims)
-    variance = call.node("Div", total, call.number(float(count - correction)))
-    return call.node("Sqrt", variance) if call.call.op_name == "std" else variance
 
 
 @row("cumsum")

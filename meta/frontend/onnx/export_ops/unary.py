@@ -17,12 +17,10 @@ def _node(kind: str) -> Function:
 _ROWS: Final[dict[str, Function]] = {
     **{name: _node(kind) for name, kind in UNARY.items()},
     "celu": lambda call, x, alpha: call.node("Celu", x, alpha=alpha) if call.dtype == "float32" else None,
-    "deg2rad": lambda call, x: call.node("Mul", x, call.number(math.pi / 180)),
     "elu": lambda call, x, alpha: call.node("Elu", x, alpha=alpha),
     "erfc": lambda call, x: call.node("Sub", call.number(1.0), call.node("Erf", x)),
     "exp2": lambda call, x: call.node("Pow", call.number(2.0), x),
     "expm1": lambda call, x: call.node("Sub", call.node("Exp", x), call.number(1.0)),
-    "frac": lambda call, x: call.node("Sub", x, _whole(call, x)),
     "hardshrink": lambda call, x, lambd: call.node("Shrink", x, lambd=lambd, bias=0.0),
     "hardsigmoid": lambda call, x: call.node("HardSigmoid", x, alpha=1 / 6, beta=0.5),
     "isfinite": lambda call, x: call.node("Not", call.node("Or", call.node("IsNaN", x), call.node("IsInf", x))),
@@ -33,17 +31,8 @@ _ROWS: Final[dict[str, Function]] = {
     "log10": lambda call, x: call.node("Mul", call.node("Log", x), call.number(1 / math.log(10))),
     "log1p": lambda call, x: call.node("Log", call.node("Add", x, call.number(1.0))),
     "log2": lambda call, x: call.node("Mul", call.node("Log", x), call.number(1 / math.log(2))),
-    "logsigmoid": lambda call, x: call.node("Neg", call.node("Softplus", call.node("Neg", x))),
-    "rad2deg": lambda call, x: call.node("Mul", x, call.number(180 / math.pi)),
-    "rsqrt": lambda call, x: call.node("Reciprocal", call.node("Sqrt", x)),
     "selu": _node("Selu"),
-    "silu": lambda call, x: call.node("Mul", x, call.node("Sigmoid", x)),
     "softshrink": lambda call, x, lambd: call.node("Shrink", x, lambd=lambd, bias=lambd),
-    "square": lambda call, x: call.node("Mul", x, x),
-    "tanhshrink": lambda call, x: call.node("Sub", x, call.node("Tanh", x)),
-    "threshold": lambda call, x, limit, value: call.node(
-        "Where", call.node("Greater", x, call.number(limit)), x, call.number(value)
-    ),
     "trunc": lambda call, x: _whole(call, x),
 }
 _ROUNDINGS: Final = ("ceil", "floor", "trunc")
@@ -71,7 +60,6 @@ rows({name: _with_operand(function, rounds=name in _ROUNDINGS) for name, functio
 rows({
     "bitwise_not": lambda call, x: call.node("Not" if call.dtype == "bool" else "BitwiseNot", x),
     "cast": lambda call, x, dtype: call.cast(x, call.types[0].dtype, dtype),
-    "cast_like": lambda call, x, like: call.node("CastLike", x, like),
     "logical_not": lambda call, x: call.node("Not", call.cast(x, call.types[0].dtype, "bool")),
 })  # fmt: skip
 row("copy", "stop_gradient", "device_copy", "real", "conj")(lambda call, x, *_: call.node("Identity", x))
@@ -85,27 +73,14 @@ def round_(call: OnnxSite, x: str, decimals: int) -> str | None:
 
 
 @row("gelu")
-def gelu(call: OnnxSite, x: str, approximate: str) -> str:
-    if call.opset >= 20:
-        return call.node("Gelu", x, approximate=approximate)
-    half, one = call.number(0.5), call.number(1.0)
-    if approximate == "tanh":
-        cube = call.node("Mul", call.node("Mul", x, x), call.node("Mul", x, call.number(0.044715)))
-        inner = call.node("Mul", call.node("Add", x, cube), call.number(math.sqrt(2 / math.pi)))
-        gate = call.node("Tanh", inner)
-    else:
-        gate = call.node("Erf", call.node("Mul", x, call.number(math.sqrt(0.5))))
-    return call.node("Mul", call.node("Mul", x, half), call.node("Add", gate, one))
+def gelu(call: OnnxSite, x: str, approximate: str) -> str | None:
+    return call.node("Gelu", x, approximate=approximate) if call.opset >= 20 else None
 
 
 @row("softplus")
 def softplus(call: OnnxSite, x: str, beta: float, threshold: float | None) -> str | None:
-    if threshold is not None and threshold * 1.0 < 15:  # where softplus(x) is not yet x
-        return None
-    if beta == 1.0:
-        return call.node("Softplus", x)
-    scale = call.number(beta)
-    return call.node("Div", call.node("Softplus", call.node("Mul", x, scale)), scale)
+    is_softplus = beta == 1.0 and (threshold is None or threshold >= 15)  # from where on softplus(x) is x
+    return call.node("Softplus", x) if is_softplus else None
 
 
 @row("clip", "hardtanh")

@@ -33,14 +33,6 @@ def dense(call: RelaxSite, x: Any, w: Any, bias: Any) -> Any:
     return product if bias is None else call.op.add(product, bias)
 
 
-@row("bias_add")
-def bias_add(call: RelaxSite, x: Any, bias: Any, axis: int) -> Any:
-    after = call.result.ndim - 1 - axis % call.result.ndim
-    if not call.is_wide:
-        return None
-    return call.op.add(x, call.op.expand_dims(bias, list(range(1, after + 1))) if after else bias)
-
-
 @row("softmax", "log_softmax")
 def softmax(call: RelaxSite, x: Any, axis: int) -> Any:
     return getattr(call.op.nn, call.call.op_name)(x, axis) if call.is_wide and call.result.ndim else None

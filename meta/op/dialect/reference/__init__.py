@@ -15,11 +15,12 @@ from meta.device import CPU
 from meta.errors import KernelError, MetaError, line_of_function, raised
 from meta.ir.expr import CallInfo
 from meta.ir.type import flat_types
-from meta.modes import isolated
+from meta.modes import isolated, scoped
 from meta.op.decomposition import Decomposition, decompositions
 from meta.op.dispatch import Dialect, Implementation, Kernel
 from meta.op.registry import get
 from meta.records import record
+from meta.tree import leaves_of, with_leaves
 
 
 def _kernel(implementation: Implementation, call: CallInfo) -> Kernel:
@@ -68,8 +69,9 @@ class Evaluation:
     decomposition: Decomposition
 
     def __call__(self, *args: Any) -> Any:
-        with isolated("reference"):
-            results = self.decomposition.function(*map(self._operand, args))
+        operands = with_leaves(args, list(map(self._operand, leaves_of(args))))
+        with isolated("reference"), scoped("skips_positions", True):
+            results = self.decomposition.function(*operands)
             return tuple(y.numpy() for y in results) if isinstance(results, tuple) else results.numpy()
 
     def _operand(self, arg: Any) -> Any:

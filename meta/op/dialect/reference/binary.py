@@ -52,15 +52,6 @@ def _on_floats(function: Callable[[Array, Array], Array]) -> Callable[[Array, Ar
     return lambda a, b: function(floating(a), floating(b))
 
 
-def _xlog1py(a: Array, b: Array) -> Array:
-    return np.where((a == 0) & ~np.isnan(b), 0, a * np.log1p(b))
-
-
-def _lerp(a: Array, b: Array, weight: Array) -> Array:
-    a, b, weight = map(floating, (a, b, weight))
-    return np.where(np.abs(weight) < 0.5, a + weight * (b - a), b - (b - a) * (1 - weight))
-
-
 def _atan2_dx(a: Array, b: Array, dy: Array) -> Array:
     size = np.maximum(np.abs(a), np.abs(b))  # NaN if either is
     u, v = a / size, b / size
@@ -80,8 +71,6 @@ def where(condition: Array, x: Any, y: Any) -> Array:
 
 elementwise({
     "add": np.add,
-    "addcdiv": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * a / b,
-    "addcmul": lambda x, a, b, value: x + np.asarray(value).astype(x.dtype) * a * b,
     "atan2": lambda a, b: np.arctan2(floating(a), floating(b)),
     "atan2_dx": _atan2_dx,
     "bitwise_and": np.bitwise_and,
@@ -98,7 +87,6 @@ elementwise({
     "hypot_dx": lambda a, b, y, dy: dy * np.where(np.isinf(a), np.sign(a), a / y),
     "lcm": np.lcm,
     "left_shift": _shift(np.left_shift, lambda a: np.zeros_like(a)),
-    "lerp": _lerp,
     "less": np.less,
     "less_equal": np.less_equal,
     "logical_and": np.logical_and,
@@ -114,6 +102,5 @@ elementwise({
     "subtract": np.subtract,
     "trunc_divide": _trunc_divide,
     "trunc_mod": np.fmod,
-    "xlog1py": _on_floats(_xlog1py),
 })  # fmt: skip
 plain({"nextafter": _nextafter, "where": where})

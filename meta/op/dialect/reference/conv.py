@@ -60,17 +60,6 @@ def conv_dx(w: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilati
     return out.reshape(shape[0], shape[1], *sizes)[(..., *inner)]
 
 
-def conv_dw(x: Any, dy: Any, shape: _Ints, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int) -> Any:
-    data, grad = _grouped(_padded(widen(x), padding), groups, 1), _grouped(widen(dy), groups, 1)
-    out = np.zeros((groups, shape[0] // groups, *shape[1:]), data.dtype)
-    for r, place in _taps(shape[2:], dy.shape[2:], stride, dilation):
-        met = data[(..., *place)]
-        over = [0, *range(2, met.ndim - 1)]
-        for g in range(groups):
-            out[(g, ..., *r)] = np.tensordot(grad[:, g], met[:, g], axes=(over, over))
-    return out.reshape(shape)
-
-
 def conv_transpose(
     x: Any, w: Any, stride: _Ints, padding: _Ints, output_padding: _Ints, dilation: _Ints, groups: int
 ) -> Any:
@@ -83,19 +72,14 @@ def conv_transpose(
     return conv_dx(w, x, (x.shape[0], w.shape[1] * groups, *sizes), stride, padding, dilation, groups)
 
 
-def _in_either_layout(function: Callable[..., Any], shape_position: int | None = None) -> Callable[..., Any]:
-    """The function of two tensors for channels on the second or the last axis.
+def _in_either_layout(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of two tensors for channels on the second or the last axis."""
 
-    shape_position: which argument is a shape."""
-
-    def run(*args: Any) -> Any:
-        *operands, channels_last = args
+    def run(x: Any, w: Any, *attributes: Any) -> Any:
+        *others, channels_last = attributes
         if not channels_last:
-            return function(*operands)
-        operands[:2] = (np.moveaxis(x, -1, 1) for x in operands[:2])
-        if shape_position is not None:
-            operands[shape_position] = windows.channels_first(operands[shape_position], channels_last)
-        return np.moveaxis(function(*operands), 1, -1)
+            return function(x, w, *others)
+        return np.moveaxis(function(np.moveaxis(x, -1, 1), np.moveaxis(w, -1, 1), *others), 1, -1)
 
     return run
 
@@ -118,6 +102,4 @@ DIALECT.implement("conv2d_epilogue", conv2d_epilogue)
 DIALECT.implement("conv2d_packed", conv2d_packed)
 for _rank in (1, 2, 3):
     DIALECT.implement(f"conv{_rank}d", _in_either_layout(conv))
-    DIALECT.implement(f"conv{_rank}d_dx", _in_either_layout(conv_dx, 2))
-    DIALECT.implement(f"conv{_rank}d_dw", _in_either_layout(conv_dw, 2))
     DIALECT.implement(f"conv{_rank}d_transpose", conv_transpose)

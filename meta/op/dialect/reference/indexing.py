@@ -75,17 +75,6 @@ def take(x: Any, indices: Any, axis: int | None, mode: str) -> Any:
     return np.moveaxis(_read(first, inside), range(indices.ndim), index_axes)
 
 
-def take_dx(dy: Any, indices: Any, shape: _Ints, axis: int | None, mode: str) -> Any:
-    flat = axis is None
-    full = (int(np.prod(shape)),) if flat else shape
-    before = 0 if axis is None else axis % len(shape)
-    positions, inside = _locate(indices, full[before], mode)
-    out = np.zeros(full, widen(dy).dtype)
-    lead: Any = (slice(None),) * before
-    np.add.at(out, (*lead, positions[inside]), widen(dy)[(*lead, inside)])
-    return out.reshape(shape)
-
-
 _Place = tuple[tuple[Any, ...], Any]
 """Index arrays, and which of the places are inside."""
 
@@ -102,10 +91,6 @@ def _positions_along(indices: Any, axis: int, shape: _Ints) -> _Place:
 def gather(x: Any, axis: int, indices: Any) -> Any:
     positions, inside = _positions_along(indices, axis, x.shape)
     return _read(np.asarray(x[positions]), inside)
-
-
-def scatter_add(x: Any, axis: int, indices: Any, src: Any) -> Any:
-    return _scatter(x, _positions_along(indices, axis, x.shape), src, "add")
 
 
 _REDUCTIONS = {"add": np.add, "mul": np.multiply, "min": np.minimum, "max": np.maximum}
@@ -133,10 +118,6 @@ def scatter_nd(x: Any, indices: Any, src: Any, reduction: str) -> Any:
     return _scatter(x, _leading_positions(indices, x.shape, 0), src, reduction)
 
 
-def gather_dx(dy: Any, axis: int, indices: Any, shape: _Ints) -> Any:
-    return scatter_add(np.zeros(shape, dy.dtype), axis, indices, dy)
-
-
 def _leading_positions(indices: Any, shape: _Ints, batch_dims: int) -> _Place:
     batch = np.indices(indices.shape[1:])[:batch_dims]
     located = [_locate(i, size) for i, size in zip(indices, shape[batch_dims:], strict=False)]
@@ -149,14 +130,6 @@ def gather_nd(x: Any, indices: Any, batch_dims: int) -> Any:
     return _read(np.asarray(x[positions]), inside)
 
 
-def gather_nd_dx(dy: Any, indices: Any, shape: _Ints, batch_dims: int) -> Any:
-    return _scatter(np.zeros(shape, dy.dtype), _leading_positions(indices, shape, batch_dims), dy, "add")
-
-
-def embedding_dx(dy: Any, indices: Any, num_weight: int) -> Any:
-    return take_dx(dy, indices, (num_weight, *dy.shape[indices.ndim :]), 0, "")
-
-
 def argwhere(x: Any, size: tuple[int, ...]) -> Any:
     out = np.full((size[0], x.ndim), -1)
     positions = np.argwhere(x != 0)[: size[0]]
@@ -166,17 +139,12 @@ def argwhere(x: Any, size: tuple[int, ...]) -> Any:
 
 DIALECT.implement("argwhere", argwhere, accepts=data_dependent.refusal)
 DIALECT.implement("embedding", lambda weight, indices: take(weight, indices, 0, ""))
-DIALECT.implement("embedding_dx", embedding_dx)
 DIALECT.implement("gather", gather)
-DIALECT.implement("gather_dx", gather_dx)
 DIALECT.implement("gather_nd", gather_nd)
-DIALECT.implement("gather_nd_dx", gather_nd_dx)
 DIALECT.implement("index_select", lambda x, axis, indices: take(x, indices, axis, ""))
-DIALECT.implement("scatter_add", scatter_add)
 DIALECT.implement("scatter_elements", scatter_elements)
 DIALECT.implement("scatter_nd", scatter_nd)
 DIALECT.implement("strided_set", strided_set)
 DIALECT.implement("strided_slice", strided_slice)
 DIALECT.implement("strided_slice_dx", strided_slice_dx)
 DIALECT.implement("take", take)
-DIALECT.implement("take_dx", take_dx)

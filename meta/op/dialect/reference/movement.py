@@ -28,8 +28,6 @@ def pad(x: Any, pad_width: tuple[int, ...], pad_value: float, mode: Any) -> Any:
 
 DIALECT.implement("flip", lambda x, axis: np.flip(x, axis) if x.ndim else x)
 DIALECT.implement("pad", pad)
-DIALECT.implement("repeat", np.repeat)
-DIALECT.implement("roll", np.roll)
 DIALECT.implement("tile", np.tile)
 DIALECT.implement("tril", np.tril)
 DIALECT.implement("triu", np.triu)

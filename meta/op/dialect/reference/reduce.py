@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 
-from meta.backend.reference.moments import deviation, mean, variance
 from meta.backend.reference.precision import floating, widen
 from meta.op.dialect.reference import plain
 
@@ -25,26 +24,11 @@ def _reduce(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda x, axis, keepdims: function(widen(x), axis=_axes(x, axis), keepdims=keepdims)
 
 
-def _restore_axes(y: Array, x: Array, axis: Axis) -> Array:
-    """A reduced array with its reduced axes restored as size 1."""
-    if y.ndim == x.ndim or axis == ():
-        return y
-    axes = range(x.ndim) if axis is None else sorted(a % x.ndim for a in axis)
-    return np.expand_dims(y, tuple(axes))
-
-
-def logsumexp(x: Array, axis: Axis, keepdims: bool) -> Array:
-    x, axis = floating(widen(x)), _axes(x, axis)
-    maximum = np.max(x, axis=axis, keepdims=True, initial=-np.inf)
-    shift = np.where(np.isfinite(maximum), maximum, 0)
-    total = np.log(np.sum(np.exp(x - shift), axis=axis, keepdims=True)) + shift
-    return total if keepdims else total.reshape(np.sum(x, axis=axis).shape)
-
-
-def max_dx(x: Array, y: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
-    x, y, dy, axis = widen(x), widen(y), widen(dy), _axes(x, axis)
-    share = ((x == _restore_axes(y, x, axis)) | np.isnan(x)).astype(x.dtype)
-    return share * _restore_axes(dy, x, axis) / np.sum(share, axis=axis, keepdims=True)
+def mean(x: Array, axis: Axis, keepdims: bool) -> Array:
+    """The sum divided by the number of elements; NaN without any, without numpy.mean's warning."""
+    total = np.sum(x, axis=axis, keepdims=keepdims)
+    count = math.prod(x.shape[a] for a in (range(x.ndim) if axis is None else axis))
+    return total / np.asarray(count, total.dtype if total.dtype.kind == "f" else np.float64)
 
 
 def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
@@ -59,7 +43,7 @@ def prod_dx(x: Array, dy: Array, axis: Axis, keepdims: bool) -> Array:
         others = np.prod(np.delete(rows, i, axis=-1), axis=-1)
         out[..., i] = np.where(np.isnan(rows[..., i]), np.nan, others)
     partial = out.reshape([x.shape[a] for a in outer_axes + axes]).transpose(np.argsort(outer_axes + axes))
-    return partial * _restore_axes(dy, x, axis)
+    return partial * dy.reshape([1 if a in axes else d for a, d in enumerate(x.shape)])
 
 
 def scan(function: Callable[..., Array], start: float) -> Callable[..., Array]:
@@ -100,18 +84,6 @@ def log_add_exp(x: Array, axis: int) -> Array:
         return np.logaddexp.accumulate(x.astype(np.float64), axis)
 
 
-def sum_to(x: Array, shape: tuple[int, ...]) -> Array:
-    lead = x.ndim - len(shape)
-    axes = tuple(d for d, n in enumerate(x.shape) if d < lead or (shape[d - lead] == 1 and n != 1))
-    return np.sum(widen(x), axis=axes, keepdims=True).reshape(shape)
-
-
-def _moment(function: Callable[..., Array]) -> Callable[..., Array]:
-    return lambda x, axis, correction, keepdims: function(
-        floating(widen(x)), axis=_axes(x, axis), ddof=correction, keepdims=keepdims
-    )
-
-
 def _truth(function: Callable[..., Array]) -> Callable[..., Array]:
     return lambda x, axis, keepdims: function(x != 0, axis=_axes(x, axis), keepdims=keepdims)
 
@@ -126,15 +98,10 @@ plain({
     "cumprod": scan(np.cumprod, 1),
     "cumsum": scan(np.cumsum, 0),
     "logcumsumexp": lambda x, *how: scan(log_add_exp, -np.inf)(floating(widen(x)), *how),
-    "logsumexp": logsumexp,
     "max": _reduce(np.max),
-    "max_dx": max_dx,
     "mean": _reduce(mean),
     "min": _reduce(np.min),
     "prod": _reduce(np.prod),
     "prod_dx": prod_dx,
-    "std": _moment(deviation),
     "sum": _reduce(np.sum),
-    "sum_to": sum_to,
-    "var": _moment(variance),
 })  # fmt: skip

@@ -19,20 +19,12 @@ def cast(x: Any, dtype: str) -> Any:
         return x.astype(dtypes.to_numpy(dtype))
 
 
-def broadcast_to_like(x: Any, like: Any) -> Any:
-    return np.broadcast_to(x, like.shape)
-
-
 def split(x: Any, indices_or_sections: int | tuple[int, ...], axis: int) -> tuple[Any, ...]:
     return tuple(np.split(x, indices_or_sections, axis))
 
 
 def concatenate(xs: list[Any], axis: int) -> Any:
     return np.concatenate(xs, axis)
-
-
-def stack(xs: list[Any], axis: int) -> Any:
-    return np.stack(xs, axis)
 
 
 def _refuse_other_devices(call: CallInfo) -> str | None:
@@ -43,13 +35,8 @@ def _refuse_other_devices(call: CallInfo) -> str | None:
 
 DIALECT.implement("bitcast", lambda x, dtype: np.ascontiguousarray(x).view(dtypes.to_numpy(dtype)).reshape(x.shape))
 DIALECT.implement("broadcast_to", np.broadcast_to)
-DIALECT.implement("broadcast_to_like", broadcast_to_like)
 DIALECT.implement("cast", cast)
-DIALECT.implement("cast_like", lambda x, like: cast(x, dtypes.canonical(like.dtype)))
 DIALECT.implement("concatenate", concatenate)
 DIALECT.implement("device_copy", lambda x, device: x, accepts=_refuse_other_devices)
-DIALECT.implement("moveaxis", np.moveaxis)
 DIALECT.implement("split", split)
-DIALECT.implement("stack", stack)
-DIALECT.implement("swap_axis", lambda x, axis1, axis2: np.swapaxes(x, axis1, axis2) if x.ndim else x)
 DIALECT.implement("transpose", np.transpose)

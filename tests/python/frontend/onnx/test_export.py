@@ -23,7 +23,8 @@ onnx = pytest.importorskip("onnx")
 onnxruntime = pytest.importorskip("onnxruntime")
 
 
-DECOMPOSED = {name for name in all_decompositions() if not get(name).inplace}
+DECOMPOSED = {name for name in all_decompositions() if not get(name).inplace} - {"dropout"}
+"""The decomposition of dropout ends in random numbers."""
 
 
 def run(model, *inputs):
@@ -65,7 +66,6 @@ def test_the_page_lists_what_has_no_expression():
 @pytest.mark.parametrize("opset", [18, 23])
 def test_nodes_compute_what_operators_do(opset):
     """The first sample of every operator with a row, all in one model."""
-    # Attention's second result, which only gradients read, has no node; onnxruntime has no bfloat16 kernels.
     exported = set(table.names()) | DECOMPOSED
     samples = [s for s in first_rows() if s.op in exported and s.op not in _WITHOUT_A_FIRST_SAMPLE]
     assert len(samples) > 190
@@ -78,8 +78,7 @@ def test_nodes_compute_what_operators_do(opset):
 
 
 _WITHOUT_A_FIRST_SAMPLE = {
-    "conv2d_transpose", "scaled_dot_product_attention",
-    "ones", "zeros", "floor_divide", "adaptive_avg_pool2d", "adaptive_max_pool2d",
+    "conv2d_transpose", "ones", "zeros", "floor_divide", "adaptive_avg_pool2d", "adaptive_max_pool2d",
     "adaptive_avg_pool1d", "adaptive_max_pool1d", "adaptive_avg_pool3d", "adaptive_max_pool3d",
     "adaptive_max_pool1d_with_indices", "adaptive_max_pool2d_with_indices", "adaptive_max_pool3d_with_indices",
     "strided_set", "strided_slice_dx",

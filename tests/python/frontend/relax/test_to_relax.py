@@ -69,6 +69,20 @@ def test_operators_of_relax_and_meta_compute_the_same():
     check(meta.interpreter.run.run(from_relax(module), *inputs), "meta, read back")
 
 
+def test_composite_operators_become_operators_of_relax():
+    @meta.trace
+    def program(x, b):
+        y = meta.bias_add(meta.swap_axis(x, 0, 2), b, 2)
+        return meta.rms_norm(y, None), meta.softsign(x), meta.stack([x, meta.ones_like(x)], 1), meta.var(x, (0, 2), 1)
+
+    rng = np.random.RandomState(0)
+    x, b = rng.randn(3, 2, 4).astype("float32"), rng.randn(3).astype("float32")
+    module = to_relax(program, x, b)
+    assert not any(isinstance(f, tvm.PrimFunc) for f in module.functions.values())
+    for ours, expected in zip(run(module, x, b), program(meta.array(x), meta.array(b)), strict=True):
+        np.testing.assert_allclose(ours, expected.numpy(), rtol=1e-5, atol=1e-6)
+
+
 def test_kernels_read_back():
     """Operators without an operator in Relax become kernels, also those over open sizes."""
 
