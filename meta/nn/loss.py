@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
+from numpy.typing import ArrayLike
+
 import meta
 from meta._generated.methods import Tensor
 from meta.dtype import is_float
@@ -73,7 +75,7 @@ class HuberLoss(ReducedLoss):
 class _Classes(ReducedLoss):
     weight: NDArray | None
 
-    def _create(self, weight: NDArray | None, ignore_index: int, reduction: Reduction) -> None:
+    def _create(self, weight: ArrayLike | None, ignore_index: int, reduction: Reduction) -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:
@@ -90,7 +92,7 @@ class CrossEntropyLoss(_Classes):
 
     def build(
         self,
-        weight: NDArray | None = None,
+        weight: ArrayLike | None = None,
         ignore_index: int = -100,
         reduction: Reduction = "mean",
         label_smoothing: float = 0.0,
@@ -109,7 +111,7 @@ class NLLLoss(_Classes):
 
     weight: weight of each class.  ignore_index: a class that does not count."""
 
-    def build(self, weight: NDArray | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
+    def build(self, weight: ArrayLike | None = None, ignore_index: int = -100, reduction: Reduction = "mean") -> None:
         self._create(weight, ignore_index, reduction)
 
     def forward(self, x: Tensor, target: Tensor) -> Tensor:
@@ -125,7 +127,7 @@ class BCEWithLogitsLoss(ReducedLoss):
     pos_weight: NDArray | None
 
     def build(
-        self, weight: NDArray | None = None, reduction: Reduction = "mean", pos_weight: NDArray | None = None
+        self, weight: ArrayLike | None = None, reduction: Reduction = "mean", pos_weight: ArrayLike | None = None
     ) -> None:
         self._set_reduction(reduction)
         for name, value in (("weight", weight), ("pos_weight", pos_weight)):
@@ -145,7 +147,7 @@ class BCELoss(ReducedLoss):
 
     weight: NDArray | None
 
-    def build(self, weight: NDArray | None = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: ArrayLike | None = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self.weight = None
         if weight is not None:

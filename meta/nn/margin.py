@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from numpy.typing import ArrayLike
+
 import meta
 from meta._generated.methods import Tensor
 from meta.eager.ndarray import NDArray
@@ -16,7 +18,7 @@ from meta.nn.loss import ReducedLoss
 class _Weighted(ReducedLoss):
     weight: NDArray | None
 
-    def _weigh(self, weight: Tensor | None) -> None:
+    def _weigh(self, weight: ArrayLike | None) -> None:
         self.weight = None
         if weight is not None:
             self.buffer("weight", meta.asarray(weight))
@@ -110,7 +112,7 @@ class MultiMarginLoss(_Weighted):
     margin: float
 
     def build(
-        self, p: int = 1, margin: float = 1.0, weight: NDArray | None = None, reduction: Reduction = "mean"
+        self, p: int = 1, margin: float = 1.0, weight: ArrayLike | None = None, reduction: Reduction = "mean"
     ) -> None:
         self._set_reduction(reduction, p=p, margin=margin)
         self._weigh(weight)
@@ -135,7 +137,7 @@ class MultiLabelSoftMarginLoss(_Weighted):
 
     weight: multiplies the losses of each class."""
 
-    def build(self, weight: NDArray | None = None, reduction: Reduction = "mean") -> None:
+    def build(self, weight: ArrayLike | None = None, reduction: Reduction = "mean") -> None:
         self._set_reduction(reduction)
         self._weigh(weight)
 

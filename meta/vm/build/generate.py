@@ -100,7 +100,7 @@ def linked(source: Source, planned: Planned) -> bytes | None:
     """The shared library of a program, compiled in parallel; None if its kernels are too few."""
     kernels = {str(name.name_hint): f for name, f in planned.module.functions.items() if isinstance(f, tvm.PrimFunc)}
     if source.device.kind in BY_THREADS:
-        if not _worth_parts(len(kernels), limits.THREADS_FROM):
+        if not _worth_parts(len(kernels), limits.KERNELS_FOR_A_WORKER):
             return None
         with compiling("vm"):
             try:

@@ -193,7 +193,7 @@ UNSAMPLED = {
     "alpha_dropout", "bincount", "ctc_loss", "dropout1d", "dropout2d", "dropout3d",
     "embedding_renorm", "feature_alpha_dropout", "fill", "fractional_max_pool2d", "fractional_max_pool3d",
     "masked_select", "max_unpool1d", "max_unpool2d", "max_unpool3d", "multilabel_margin_loss", "narrow",
-    "repeat_interleave", "reverse_sequence", "rrelu", "sequence_mask", "take_along_dim", "tensor_split",
+    "repeat_interleave", "reverse_sequence", "rrelu", "sequence_mask", "take_along_dim",
 }  # fmt: skip
 """Functions of several tensors; autocast casts at most one of them."""
 

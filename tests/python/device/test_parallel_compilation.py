@@ -40,7 +40,7 @@ def test_results_do_not_depend_on_the_processes(tmp_path: Path, monkeypatch: pyt
 
     monkeypatch.setattr(limits, "PROCESSES_FROM", 2)
     monkeypatch.setattr(limits, "KERNELS_PER_PROCESS", 2)
-    monkeypatch.setattr(limits, "KERNELS_FOR_A_PROCESS", 1)
+    monkeypatch.setattr(limits, "KERNELS_FOR_A_WORKER", 1)
     monkeypatch.setattr(generate, "compile_functions", compile_here)
     try:
         several = train(tmp_path, "2", monkeypatch)

@@ -63,8 +63,8 @@ def test_gradients_emit_operators_with_kernels() -> None:
     assert not wrong
 
 
-ONE_KERNEL = frozenset({"scaled_dot_product_attention", "layer_norm", "rms_norm", "batch_norm_train", "stack",
-                        "solve_ex", "solve_triangular"})  # fmt: skip
+ONE_KERNEL = frozenset({"scaled_dot_product_attention", "layer_norm", "layer_norm_train", "rms_norm",
+                        "batch_norm_train", "stack", "solve_ex", "solve_triangular"})  # fmt: skip
 """Operators whose gradients are results of one operator or share values; what is not needed is a cheap part."""
 
 DIFFERENTIABLE = [row for row in samples() if is_differentiable(row) and row.is_floating]

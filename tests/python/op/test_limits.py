@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 import meta
-from benchmarks import cuda, train
+from benchmarks import compile_times, cuda, train
 from benchmarks.limits import PROBLEMS, crossing, measurable, rewritten
 from benchmarks.problems import sample
 from benchmarks.schedules import cpu_conditions, gpu_conditions
@@ -67,6 +67,7 @@ def test_rows_name_the_benchmark_that_measures_them() -> None:
         "dialects": lambda name: get(name),
         "train": {**train.parts("cpu"), **train.parts("cuda")}.__contains__,
         "cuda": cuda.GROUPS.__contains__,
+        "compile_times": lambda name: getattr(compile_times, name),
     }
     for row in ROWS:
         module, _, name = row.benchmark.partition(": ")

@@ -27,7 +27,7 @@ pytestmark = pytest.mark.skipif(library.linker() is None, reason="there is no li
 @pytest.fixture(autouse=True)
 def two_threads(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[None]:
     """Two threads compile programs of two kernels too, and nothing is on disk."""
-    monkeypatch.setattr(limits, "THREADS_FROM", 2)
+    monkeypatch.setattr(limits, "KERNELS_FOR_A_WORKER", 2)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     forget_programs()
@@ -265,7 +265,7 @@ def test_small_programs_and_one_job_use_no_threads(monkeypatch: pytest.MonkeyPat
     monkeypatch.setenv("META_COMPILE_JOBS", "1")
     check(results())
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
-    monkeypatch.setattr(limits, "THREADS_FROM", 100)
+    monkeypatch.setattr(limits, "KERNELS_FOR_A_WORKER", 100)
     check(results())
     assert not compiled
     assert processes.running() == 0

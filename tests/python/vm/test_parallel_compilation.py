@@ -44,7 +44,7 @@ def small_programs(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[
     monkeypatch.setattr(generate, "BY_THREADS", frozenset[str]())
     monkeypatch.setattr(limits, "PROCESSES_FROM", 2)
     monkeypatch.setattr(limits, "KERNELS_PER_PROCESS", 2)
-    monkeypatch.setattr(limits, "KERNELS_FOR_A_PROCESS", 1)
+    monkeypatch.setattr(limits, "KERNELS_FOR_A_WORKER", 1)
     monkeypatch.setenv("META_COMPILE_JOBS", "2")
     monkeypatch.setenv("META_CACHE_DIR", str(tmp_path / "cache"))
     forget_programs()

@@ -29,7 +29,7 @@ Code = tuple[bytes, list[tuple[str, bytes]]]
 
 def start(kernels: int) -> None:
     """Start the processes for so many kernels, which import TVM while the caller goes on. Those that run are used."""
-    process_count = min(jobs(), -(-kernels // limits.KERNELS_FOR_A_PROCESS))
+    process_count = min(jobs(), -(-kernels // limits.KERNELS_FOR_A_WORKER))
     _drop_ended()
     if process_count < 2 or sys.platform == "win32" or not sys.executable:
         return

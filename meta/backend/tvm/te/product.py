@@ -46,7 +46,7 @@ def choose_rows(leading: Sequence[int]) -> list[int]:
         h, w = size
         whole = rounded_up(height, h), rounded_up(width, w)
         tiles = whole[0] // h * (whole[1] // w)
-        return tiles * (max(h * w, limits.PRODUCT_LEAST_ROWS) + 1) * (
+        return tiles * (max(h * w, limits.TILE_LEAST_STEPS) + 1) * (
             1 if whole == (height, width) else limits.PRODUCT_COPY_COST
         ), h
 

@@ -144,6 +144,7 @@ def native_layer_norm_backward(
         widest = reduce(promote, [t.dtype for t in (grad_out, input, weight, mean, rstd) if t is not None])
         grad_out, input = in_dtype(grad_out, widest), in_dtype(input, widest)
         weight = None if weight is None else in_dtype(weight, widest)
+    mean, rstd = (in_dtype(m, accumulation_dtype(input.dtype)) for m in (mean, rstd))
     axes = tuple(range(-len(normalized_shape), 0))
     return _masked(meta.layer_norm_train_dxwb(grad_out, input, weight, mean, rstd, axes), output_mask)
 

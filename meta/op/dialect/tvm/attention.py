@@ -45,8 +45,11 @@ def _scaled_scores(q: Tensor, k: Tensor, causal: bool, scale: float | None) -> t
 
 
 def _is_generic(call: CallInfo) -> bool:
-    """Whether one kernel serves all lengths: lengths that register tiles divide have their own."""
-    return not all(t.is_static for t in call.tensors()) or not _in_tiles(call.device.kind, *call.tensors()[:3])
+    """Whether one kernel serves all lengths: lengths that register tiles divide have their own, and every length on
+    GPUs, where the threads of a block follow from it."""
+    if call.device.kind != "cpu":
+        return False
+    return not all(t.is_static for t in call.tensors()) or not _in_tiles("cpu", *call.tensors()[:3])
 
 
 def _factor(features: Any, scale: float | None, dtype: str) -> Any:

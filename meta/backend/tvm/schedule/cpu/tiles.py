@@ -124,12 +124,13 @@ def _exchange_axes(sch: tvm.Schedule, copy: ComputeBlock, shared_loops: int, par
     axis = find_transposed_axis(copy)
     if axis is None or not isinstance(copy.node.body.value, tvm.TensorLoad):
         return False
+    lanes = limits.EXCHANGED_LENGTHS[-1]
     length = next((n for n in limits.EXCHANGED_LENGTHS if copy.extents[axis] % n == 0), None)
-    if length is None or copy.extents[-1] % limits.EXCHANGED_LANES:
+    if length is None or copy.extents[-1] % lanes:
         return False
     loops = sch.get_loops(copy.rv)
     along, vector = sch.split(loops[axis], factors=[None, length])
-    across, lane = sch.split(loops[-1], factors=[None, limits.EXCHANGED_LANES])
+    across, lane = sch.split(loops[-1], factors=[None, lanes])
     others = [loop for i, loop in enumerate(loops[:-1]) if i != axis and i >= shared_loops]
     sch.reorder(*others, along, across, lane, vector)
     sch.unroll(lane)
