@@ -9,6 +9,9 @@ written to rows of that length, with zeros behind the classes, for the products 
 
     y = strided_slice(p)                      x = where(class < classes, p, -inf)
     loss(y); matmul(pad(loss_dx(y)), w)  =>   loss(x); matmul(loss_dx(x) * (class < classes), w)
+
+Losses of logarithms become a gather, which reads one element of each row where the logarithms are computed by
+elementwise operators, and their gradients a comparison with the label, in the operators that read them.
 """
 
 from __future__ import annotations
@@ -16,14 +19,14 @@ from __future__ import annotations
 from typing import Any, Final
 
 from meta.dtype import HALVES
-from meta.ir.expr import Atom, Binding, Call, Expr
+from meta.ir.expr import ATOMS, Atom, Binding, Call, Expr
 from meta.ir.type import TensorType
 from meta.modes import checks_always
 from meta.op.decompose.loss import Logits
-from meta.op.registry import get
+from meta.op.registry import Op, get
 from meta.passes.cuts import find_cut, has_zeros_behind
-from meta.passes.rewriting import Scope, by_op, rewrite_pass
-from meta.tracing.emitter import recording
+from meta.passes.rewriting import Scope, by_op, plain_call, rewrite_pass
+from meta.tracing.emitter import emit_decomposition, recording
 from meta.tracing.symbol import Symbol
 
 _LEAST_ELEMENTS: Final = 1 << 22
@@ -50,6 +53,47 @@ def _gradient(binding: Binding, scope: Scope) -> Expr | Atom | None:
     if gradient.shape == x.type.shape:
         return gradient.atom
     return scope.call_expr(get("strided_slice"), (gradient.atom, (0, 0), x.type.shape, ()))
+
+
+def _of_logarithms(binding: Binding, scope: Scope) -> Expr | Atom | None:
+    """nll_loss and its gradient, which has no x."""
+    call = _large(binding.value)
+    return None if call is None else emit_decomposition(scope, call)
+
+
+def _gather(binding: Binding, scope: Scope) -> Expr | Atom | None:
+    """Elements of each row of a large matrix that elementwise operators compute: the same of their operands."""
+    call = plain_call(binding.value)
+    if call is None:
+        return None
+    x, axis, indices = call.args
+    kinds = x.type, indices.type
+    if axis % kinds[0].ndim != kinds[0].ndim - 1 or kinds[0].shape[:-1] != kinds[1].shape[:-1]:
+        return None
+    if not _is_large(kinds[0]) or _elementwise(scope, x) is None:
+        return None
+    return _picked(scope, x, call.args[1:])
+
+
+def _elementwise(scope: Scope, x: Any) -> Call | None:
+    """The elementwise operator that computes x, if its operands have the rows of x, one element of each, or none."""
+    call = plain_call(scope.definition(x))
+    if call is None or not isinstance(call.op, Op) or call.op.pattern not in ("elemwise", "broadcast"):
+        return None
+    shapes = [a.type.shape for a in call.args if isinstance(a, ATOMS) and isinstance(a.type, TensorType)]
+    return call if all(s in ((), x.type.shape, (*x.type.shape[:-1], 1)) for s in shapes) else None
+
+
+def _picked(scope: Scope, x: Any, place: tuple[Any, ...]) -> Atom:
+    call = _elementwise(scope, x)
+    if call is None:
+        return scope.call(get("gather"), (x, *place))
+
+    def operand(a: Any) -> Any:
+        is_whole = isinstance(a, ATOMS) and isinstance(a.type, TensorType) and a.type.shape == x.type.shape
+        return _picked(scope, a, place) if is_whole else a
+
+    return scope.call(call.op, tuple(map(operand, call.args)))
 
 
 def _logits(scope: Scope, x: Any) -> Logits:
@@ -92,17 +136,25 @@ def _sum_to(binding: Binding, scope: Scope) -> Expr | Atom | None:
 
 def _large(value: Any) -> Call | None:
     """A call whose logits are a large float32 matrix on a GPU, without weights and smoothing; None for others."""
-    if not isinstance(value, Call) or value.dialect is not None or value.attrs or checks_always():
+    call = plain_call(value)
+    if call is None or not isinstance(call.op, Op) or checks_always():
         return None
-    x, weight, smoothing = value.args[0], value.args[-4], value.args[-1]
-    kind = x.type
-    if weight is not None or smoothing or not isinstance(kind, TensorType) or kind.dtype != "float32":
+    index = call.op.schema.index
+    if call.args[index["weight"]] is not None or call.args[index["label_smoothing"]]:
         return None
-    is_large = kind.ndim == 2 and isinstance(kind.size, int) and kind.size >= _LEAST_ELEMENTS
-    return value if is_large and kind.device.kind == "cuda" else None
+    kind: Any = call.args[0].type if "x" in index else call.type
+    return call if _is_large(kind) and kind.dtype == "float32" else None
 
 
-_TABLE: Final = {"cross_entropy": _loss, "cross_entropy_dx": _gradient, "pad": _pad, "sum_to": _sum_to}
+def _is_large(kind: Any) -> bool:
+    """Whether a tensor is a large matrix on a GPU."""
+    if not isinstance(kind, TensorType) or kind.ndim != 2 or kind.device.kind != "cuda":
+        return False
+    return isinstance(kind.size, int) and kind.size >= _LEAST_ELEMENTS
+
+
+_TABLE: Final = {"cross_entropy": _loss, "cross_entropy_dx": _gradient, "gather": _gather, "nll_loss": _of_logarithms,
+                 "nll_loss_dx": _of_logarithms, "pad": _pad, "sum_to": _sum_to}  # fmt: skip
 
 expand_losses = rewrite_pass(
     "expand_losses",

@@ -9,16 +9,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
+import meta
 from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType, TupleType
+from meta.op.decompose.loss import sum_of_nll_loss_dx
 from meta.op.registry import Op, get
-from meta.op.rules import moved, swapped
+from meta.op.rules import class_axis, moved, swapped
 from meta.passes.rewriting import VIEWS, Rule, Scope, by_op, rewrite_pass
 from meta.tracing import function_op
+from meta.tracing.emitter import recording
 from meta.tracing.function_op import FunctionOp, forward_results
+from meta.tracing.symbol import Symbol
 
 Answer = Expr | Atom | None
 
@@ -239,6 +243,21 @@ def _broadcast_operand(binding: Binding, scope: Scope) -> Answer:
     return None
 
 
+def _sum_of_class(binding: Binding, scope: Scope) -> Answer:
+    """The sum of the gradient of nll_loss over the classes: the element at the target."""
+    x, axis, keepdims = call_of(binding).args
+    gradient = producer(scope, x, "nll_loss_dx")
+    if gradient is None or axis not in ((class_axis(x.type.ndim),), (class_axis(x.type.ndim) - x.type.ndim,)):
+        return None
+    dy, target, weight, shape, reduction, ignored, smoothing = gradient.args
+    if smoothing or gradient.dialect is not None or gradient.attrs:
+        return None
+    with recording(scope):
+        weight = None if weight is None else Symbol(weight)
+        total = sum_of_nll_loss_dx(Symbol(dy), Symbol(target), weight, shape, reduction, ignored)
+        return (total if keepdims else meta.squeeze(total, axis)).atom
+
+
 def _only_operand(binding: Binding, scope: Scope) -> Answer:
     """A concatenation of one tensor is that tensor."""
     del scope
@@ -315,6 +334,7 @@ _RULES: dict[str, tuple[Rule, ...]] = {
     "moveaxis": (_as_transpose,),
     "matmul": (_transposed_operand,),
     "concatenate": (_only_operand,),
+    "sum": (_sum_of_class,),
 }
 TABLE: dict[str, Rule] = {
     name: _base_level(_first_of(*_RULES.get(name, ()), *([_broadcast_operand] if name in _ELEMENTWISE else [])))

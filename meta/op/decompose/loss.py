@@ -214,6 +214,14 @@ def nll_loss_dx(
     return -targets.spread(*targets.shares(dy, reduction, smoothing), shape)
 
 
+def sum_of_nll_loss_dx(dy: Any, target: Any, weight: Any, shape: tuple[Any, ...], reduction: str, ignored: int) -> Any:
+    """The sum of nll_loss_dx over the classes, whose axis stays with size 1, without smoothing: one element of each row
+    is not 0 at most."""
+    axis = class_axis(len(shape))
+    targets = _Targets(target, weight, axis, shape[axis], dy.dtype, ignored)
+    return -targets.shares(dy, reduction, 0.0)[0]
+
+
 @decomposition("cross_entropy")
 def cross_entropy(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
     return Logits(x, class_axis(x.ndim)).loss(target, weight, reduction, ignore_index, smoothing)

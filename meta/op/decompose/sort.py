@@ -24,9 +24,7 @@ def binary_search(sequence: Any, values: Any, right: bool) -> Any:
 @decomposition("rank_positions")
 def rank_positions(x: Any, ranks: Any, axis: int) -> Any:
     """A sort, and the elements at the ranks."""
-    if not x.ndim:
-        return meta.zeros_like(ranks)
-    size = x.shape[axis]
+    size = x.shape[axis] if x.ndim else 0
     if size == 0:
         return meta.zeros_like(ranks)
     return meta.gather(meta.argsort(x, axis), axis, meta.clip(ranks, 0, size - 1) if isinstance(size, int) else ranks)

@@ -57,6 +57,37 @@ def test_values_and_gradients(reduction: str, labels: list[int], ignore_index: i
         np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-6, atol=1e-7)
 
 
+def of_logarithms(reduction: str, ignore_index: int):
+    """As graphs of torch have it, which save the maxima and sums of rows for the gradient."""
+
+    def function(x, target, dy):
+        shifted = x - meta.max(x, (1,), True)
+        logs = shifted - meta.log(meta.sum(meta.exp(shifted), (1,), True))
+        loss = meta.nll_loss(logs, target, None, reduction, ignore_index)
+        gradient = meta.nll_loss_dx(dy, target, None, X.shape, reduction, ignore_index)
+        return loss, gradient - meta.exp(logs) * meta.sum(gradient, (1,), True)
+
+    return function
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("labels", [[3, 0, 10, 5, 5, 1], [3, -100, 10, -100, 5, 1]], ids=["labels", "ignored"])
+def test_losses_of_logarithms(reduction: str, labels: list[int]) -> None:
+    dy = tensor_type((ROWS,) if reduction == "none" else ())
+    before = program(of_logarithms(reduction, -100), X, LABELS, dy)
+    after = expanded(before)
+    text = lines(after)
+    assert not any("nll_loss" in line for line in text)
+    assert sum(" = gather(%x" in line for line in text) == 1  # of the logits: no logarithm is stored
+    # Of exponentials, losses and labels; the gradient is summed without it.
+    assert sum(" = sum(" in line for line in text) == {"mean": 3, "sum": 2, "none": 1}[reduction]
+    rng = np.random.default_rng(0)
+    arrays = [rng.normal(0, 3, X.shape).astype("float32"), np.array(labels), rng.random(dy.shape).astype("float32")]
+    inputs = list(map(meta.array, arrays))
+    for ours, theirs in zip(run(passes.place("cpu")(after), *inputs), run(before, *inputs), strict=True):
+        np.testing.assert_allclose(ours.numpy(), theirs.numpy(), rtol=2e-6, atol=1e-7)
+
+
 def test_labels_out_of_range_give_nan(monkeypatch: pytest.MonkeyPatch) -> None:
     dy = tensor_type((ROWS,))
     after = passes.place("cpu")(expanded(program(loss_and_gradient("none", -100), X, LABELS, dy)))

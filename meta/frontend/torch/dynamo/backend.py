@@ -8,7 +8,7 @@ from typing import Any
 
 import torch
 from functorch.compile import default_partition, min_cut_rematerialization_partition
-from torch._decomp import core_aten_decompositions
+from torch._decomp import core_aten_decompositions, get_decompositions
 from torch._dynamo.backends.common import aot_autograd
 from torch._functorch import config as functorch_config
 from torch._guards import TracingContext
@@ -87,8 +87,31 @@ def _parameter_names(module: GraphModule) -> list[str]:
 
 @cache
 def decompositions() -> dict[Any, Callable[..., Any]]:
-    """Torch's decompositions into core ATen operators, of what the table of ATen's operators lacks."""
-    return aten.without_rows(core_aten_decompositions())
+    """Torch's decompositions into core ATen operators, of what the table of ATen's operators lacks; and on GPUs of
+    operators between others that are computed in one pass over memory."""
+    ops = torch.ops.aten
+    rows = get_decompositions([ops._log_softmax, ops._log_softmax_backward_data])
+    elements = get_decompositions([ops.tanh_backward, ops.sigmoid_backward])
+    return {
+        **aten.without_rows(core_aten_decompositions()),
+        **{op: _on_gpu(function, _LARGE) for op, function in rows.items()},
+        **{op: _on_gpu(function, 0) for op, function in elements.items()},
+    }
+
+
+_LARGE = 1 << 22
+"""Elements of a tensor that takes longer to read than several kernels take to start."""
+
+
+def _on_gpu(decomposition: Callable[..., Any], least: int) -> Callable[..., Any]:
+    """A decomposition where the first argument is on a GPU, and has so many elements."""
+
+    def decompose(x: torch.Tensor, *args: Any, **kwargs: Any) -> Any:
+        if x.device.type != "cuda" or not isinstance(x.numel(), int) or x.numel() < least:
+            return NotImplemented
+        return decomposition(x, *args, **kwargs)
+
+    return decompose
 
 
 def explain(model: Callable[..., Any], *args: Any, **kwargs: Any) -> Report:

@@ -31,14 +31,6 @@ def topk(x: Any, k: int, axis: int, largest: bool) -> Any:
     return np.take_along_axis(x, indices, axis), indices
 
 
-def rank_positions(x: Any, ranks: Any, axis: int) -> Any:
-    if not x.ndim:
-        return np.zeros((), np.int64)
-    if not x.shape[axis]:
-        return np.zeros_like(ranks)
-    return np.take_along_axis(argsort(x, axis, False), np.clip(ranks, 0, x.shape[axis] - 1), axis)
-
-
 def binary_search(sequence: Any, values: Any, right: bool) -> Any:
     """By the bisection of the kernels, so that rows that are not ascending give the same positions as well."""
     rows, keys = widen(sequence), widen(values)
@@ -63,6 +55,5 @@ def _is_less(a: Any, b: Any) -> Any:
 
 DIALECT.implement("argsort", argsort)
 DIALECT.implement("binary_search", binary_search)
-DIALECT.implement("rank_positions", rank_positions)
 DIALECT.implement("sort", sort)
 DIALECT.implement("topk", topk)

@@ -6,9 +6,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch._subclasses import FakeTensorMode
 
 import meta
 from meta.dim import sym
+from meta.frontend.torch.dynamo.backend import decompositions
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
 from meta.frontend.torch.graph import convert, operators, read_graph, run
 from meta.interpreter.run import run as interpret
@@ -173,3 +175,15 @@ def test_memory_is_read_of_contiguous_tensors_alone() -> None:
     agrees(lambda x: (x * 2).as_strided((6, 2), (1, 6), 6), X)
     with pytest.raises(UnsupportedError, match=r"the memory of a tensor with strides \(1, 6\) is read; expected cont"):
         convert(captured(lambda x: (x * 2).t().as_strided((4,), (1,), 0), X))
+
+
+@pytest.mark.parametrize(("name", "elements"), [("_log_softmax", 1 << 22), ("tanh_backward", 1)])
+def test_operators_on_gpus_are_taken_apart(name: str, elements: int) -> None:
+    """Where their parts are computed with their neighbours, in fewer passes over memory; kernels of the CPU are kept.
+    Fake tensors are on a GPU without having one."""
+    decompose = decompositions()[getattr(torch.ops.aten, name).default]
+    with FakeTensorMode():
+        for device, size, is_apart in ("cuda", elements, True), ("cuda", elements - 1, False), ("cpu", elements, False):
+            x = torch.empty(1, size, device=device)
+            result = decompose(x, 1, False) if name == "_log_softmax" else decompose(x, x)
+            assert isinstance(result, torch.Tensor) == (is_apart or (name == "tanh_backward" and device == "cuda"))
