@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import meta
 from meta import dtype as dtypes
 from meta.eager.ndarray import NDArray
 from meta.ir.expr import Atom, Binding, Call, Constant, Expr, Tuple, TupleGetItem
@@ -255,7 +254,7 @@ def _sum_of_class(binding: Binding, scope: Scope) -> Answer:
     with recording(scope):
         weight = None if weight is None else Symbol(weight)
         total = sum_of_nll_loss_dx(Symbol(dy), Symbol(target), weight, shape, reduction, ignored)
-        return (total if keepdims else meta.squeeze(total, axis)).atom
+        return total.atom if keepdims else scope.call_expr(get("squeeze"), (total.atom, axis))
 
 
 def _only_operand(binding: Binding, scope: Scope) -> Answer:

@@ -195,6 +195,23 @@ def _int(value: int) -> Any:
     return tirx.const(value, "int64")
 
 
+def sorts_in_blocks(kind: str, x: Any, axis: int) -> bool:
+    """Whether blocks of threads of a GPU sort rows: where there are elements, whose positions have 32 bits."""
+    if kind != "cuda" or not x.shape:
+        return False
+    extents = [int(d) if isinstance(d, (int, tirx.IntImm)) else None for d in x.shape]
+    length = extents[axis]
+    return 0 not in extents and (length is None or length < 1 << 32)
+
+
+def argsort(x: Tensor, axis: int, descending: bool, kind: str) -> Any:
+    """The positions of the elements in sorted order along an axis. kind: of the device."""
+    if sorts_in_blocks(kind, x, axis):
+        return sort_rows(x, axis % len(x.shape), descending, None, values=False)
+    positions, axis = sort_positions(x, axis, descending)
+    return te.compute(x.shape, lambda *i: positions(*move_last(i, axis)), "argsort")
+
+
 def sort_rows(
     x: Tensor, axis: int, descending: bool, count: Any, *, values: bool = True, positions: bool = True
 ) -> Any:

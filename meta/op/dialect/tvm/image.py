@@ -15,9 +15,9 @@ from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.elementwise import accumulation_dtype, cast, narrow
 from meta.backend.tvm.te.loops import registers
 from meta.backend.tvm.te.scan import Index, nest
+from meta.backend.tvm.te.sort import argsort
 from meta.backend.tvm.workarounds.exact import constant
 from meta.op.dialect.tvm import Registrar
-from meta.op.dialect.tvm.sort import argsort
 
 compute = Registrar(__file__).compute
 
@@ -153,7 +153,7 @@ def non_max_suppression(
     boxes: Any, scores: Tensor, iou_threshold: float, score_threshold: float | None, max_size: int | None, *, kind: str
 ) -> Any:
     """Visit boxes by descending score and keep each that overlaps no kept box."""
-    order = argsort(scores, 1, True, kind=kind)
+    order = argsort(scores, 1, True, kind)
     batch, size = scores.shape
     limit = size if max_size is None else tirx.min(size, constant(at_least(max_size, 0), "int64"))
     dtype = accumulation_dtype(boxes.dtype)

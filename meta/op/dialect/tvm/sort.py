@@ -11,7 +11,8 @@ from meta.backend.tvm.intrinsic import Tensor
 from meta.backend.tvm.spec import Outs
 from meta.backend.tvm.te.scan import replace_index
 from meta.backend.tvm.te.selection import rank_positions as positions_of_ranks
-from meta.backend.tvm.te.sort import move_last, search_rows, sort_positions
+from meta.backend.tvm.te.sort import argsort as argsorted
+from meta.backend.tvm.te.sort import move_last, search_rows, sort_positions, sort_rows, sorts_in_blocks
 from meta.op.dialect.tvm import Registrar
 
 compute = Registrar(__file__).compute
@@ -19,16 +20,13 @@ compute = Registrar(__file__).compute
 
 @compute("argsort")
 def argsort(x: Tensor, axis: int, descending: bool, *, kind: str) -> Any:
-    if _sorts_in_blocks(kind, x, axis):
-        return _sort_rows(x, axis, descending, values=False)
-    positions, axis = sort_positions(x, axis, descending)
-    return te.compute(x.shape, lambda *i: positions(*move_last(i, axis)), "argsort")
+    return argsorted(x, axis, descending, kind)
 
 
 @compute("sort")
 def sort(x: Tensor, axis: int, descending: bool, *, kind: str) -> Any:
-    if _sorts_in_blocks(kind, x, axis):
-        return _sort_rows(x, axis, descending, positions=False)
+    if sorts_in_blocks(kind, x, axis):
+        return sort_rows(x, axis % len(x.shape), descending, None, positions=False)
     positions, axis = sort_positions(x, axis, descending)
     return te.compute(x.shape, lambda *i: x(*replace_index(i, axis, positions(*move_last(i, axis)))), "sort")
 
@@ -40,7 +38,7 @@ def rank_positions(x: Tensor, ranks: Tensor, axis: int, *, kind: str) -> Any:
     axis = axis % len(x.shape)
     if kind == "cpu":
         return positions_of_ranks(x, ranks, axis)
-    order, last = argsort(x, axis, False, kind=kind), x.shape[axis] - 1
+    order, last = argsorted(x, axis, False, kind), x.shape[axis] - 1
 
     def element(*i: Any) -> Any:
         return order(*replace_index(i, axis, tvm.tirx.max(tvm.tirx.min(ranks(*i), last), 0)))
@@ -50,26 +48,11 @@ def rank_positions(x: Tensor, ranks: Tensor, axis: int, *, kind: str) -> Any:
 
 @compute("topk", vectors=separate_extents, sizes=("k",))
 def topk(x: Tensor, k: int, axis: int, largest: bool, *, out: Outs, kind: str) -> Any:
-    if _sorts_in_blocks(kind, x, axis) and _sorts_in_blocks(kind, out[0], axis):
-        return _sort_rows(x, axis, largest, out[0].shape[axis])
+    if sorts_in_blocks(kind, x, axis) and sorts_in_blocks(kind, out[0], axis):
+        return sort_rows(x, axis % len(x.shape), largest, out[0].shape[axis])
     positions, axis = sort_positions(x, axis, largest, out[0].shape[axis] if x.shape else None)
     indices = te.compute(out[1].shape, lambda *i: positions(*move_last(i, axis)), "topk_indices")
     return te.compute(out[0].shape, lambda *i: x(*replace_index(i, axis, indices(*i))), "topk_values"), indices
-
-
-def _sorts_in_blocks(kind: str, x: Any, axis: int) -> bool:
-    """Whether blocks of threads of a GPU sort rows: where there are elements, whose positions have 32 bits."""
-    if kind != "cuda" or not x.shape:
-        return False
-    extents = [int(d) if isinstance(d, (int, tvm.IntImm)) else None for d in x.shape]
-    length = extents[axis]
-    return 0 not in extents and (length is None or length < 1 << 32)
-
-
-def _sort_rows(x: Tensor, axis: int, descending: bool, count: Any = None, **results: bool) -> Any:
-    from meta.backend.tvm.te.sort import sort_rows  # kernels of the CPU do without it
-
-    return sort_rows(x, axis % len(x.shape), descending, count, **results)
 
 
 @compute("binary_search")
