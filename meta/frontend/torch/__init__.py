@@ -12,7 +12,7 @@ archive, schema, fields                     `.pt2` files
 size_text, tree_text                        sizes, and nests of arguments, in `.pt2` files
 fx                                          FX graphs of torch.export
 exported, nodes                             programs and graphs as data, from either
-graph, operators, control_flow, aliases     graphs of ATen calls as programs of meta
+graph, functions, control_flow, aliases     graphs of ATen calls as programs of meta
 sizes                                       sizes of torch as sizes of meta
 twins, library_twins                        custom operators with a function of meta, of users and of libraries
 model                                       an exported program as a Model

@@ -10,8 +10,8 @@ from meta.device import device as parse_device
 from meta.frontend.examination import Examination
 from meta.frontend.torch.errors import TorchProgramError
 from meta.frontend.torch.exported import Exported, decomposed, is_dense, read_program
+from meta.frontend.torch.functions import READER, operators
 from meta.frontend.torch.model import ExportedModel
-from meta.frontend.torch.operators import READER, operators
 
 Source = Any
 """A `torch.export.ExportedProgram`, or a path to a `.pt2` file."""

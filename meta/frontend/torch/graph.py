@@ -33,12 +33,12 @@ from meta.errors import MetaError, NotSupportedError
 from meta.frontend.torch.aliases import AliasedTensor, Storage, ViewStep, field_step, step_of
 from meta.frontend.torch.control_flow import HIGHER_ORDER
 from meta.frontend.torch.errors import TorchProgramError, UnsupportedError
+from meta.frontend.torch.functions import Fallback, check_operators, check_pieces, find, is_check, is_write
+from meta.frontend.torch.functions import OperatorUse as OperatorUse
+from meta.frontend.torch.functions import operators as operators
 from meta.frontend.torch.fx import placeholder_types as placeholder_types
 from meta.frontend.torch.fx import read_graph as read_graph
 from meta.frontend.torch.nodes import Graph, GraphNode, Placeholder, Ref, defined, references, substituted
-from meta.frontend.torch.operators import Fallback, check_operators, check_pieces, find, is_check, is_write
-from meta.frontend.torch.operators import OperatorUse as OperatorUse
-from meta.frontend.torch.operators import operators as operators
 from meta.ir.type import TensorType
 from meta.modes import modes
 from meta.schema._dsl import TensorLike

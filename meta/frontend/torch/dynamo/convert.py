@@ -35,10 +35,10 @@ from meta.frontend.torch.dynamo.shapes import (
 )
 from meta.frontend.torch.dynamo.targets import declared, is_custom, is_random, reported_name, runnable, schema_name
 from meta.frontend.torch.dynamo.writes import last_writes, live_nodes
+from meta.frontend.torch.functions import find, is_check, is_write
 from meta.frontend.torch.fx import operator_name, read_graph
 from meta.frontend.torch.graph import run
 from meta.frontend.torch.nodes import GraphNode
-from meta.frontend.torch.operators import find, is_check, is_write
 from meta.ir.type import TensorType, tensor_type
 from meta.tracing.symbol import Symbol
 

@@ -9,7 +9,7 @@ import torch
 from torch.fx import Node
 
 from meta.frontend.torch.dynamo.targets import schema_name
-from meta.frontend.torch.operators import CHECKS
+from meta.frontend.torch.functions import CHECKS
 
 
 def last_writes(nodes: Sequence[Node]) -> dict[Node, Node]:
