@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from meta.eager.ndarray import asarray as asarray
     from meta.eager.ndarray import from_dlpack as from_dlpack
     from meta.eager.ndarray import from_numpy as from_numpy
+    from meta.frontend.torch import operators as torch  # noqa: F401  # pyright: ignore[reportUnusedImport]
     from meta.functional.activation import *  # noqa: F403
     from meta.functional.attention import *  # noqa: F403
     from meta.functional.compare import *  # noqa: F403
@@ -134,12 +135,17 @@ _MODULES = frozenset(
      "linalg", "model", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing", "vm"}
 )  # fmt: skip
 
+_ROOMS: dict[str, str] = {"torch": "meta.frontend.torch.operators"}
+"""Packages below a frontend that have a short public name."""
+
 
 def _import(name: str) -> Any:
     """The value of a public name. Raises AttributeError with near names for others."""
     with _without_collection():
         if name in _MODULES:
             return import_module(f"meta.{name}")
+        if name in _ROOMS:
+            return import_module(_ROOMS[name])
         value = globals()[name] = getattr(import_module(_HOMES[name]), name) if name in _HOMES else _operator(name)
         return value
 
@@ -162,7 +168,7 @@ def _operator(name: str) -> Any:
     plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
     if name in globals():
         return globals()[name]
-    names = [*FAMILIES, *ALIASES, *FUNCTIONS, *_HOMES, *_MODULES]
+    names = [*FAMILIES, *ALIASES, *FUNCTIONS, *_HOMES, *_MODULES, *_ROOMS]
     raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
 
 
@@ -173,7 +179,7 @@ def __dir__() -> list[str]:
     # Functions and classes: those imported at once, those used before, and operators that the program defined.
     used = [name for name, value in values.items() if str(getattr(value, "__module__", "")).startswith("meta")]
     defined = [name for name, value in values.items() if hasattr(value, "op_name")]
-    names = {*_HOMES, *_MODULES, *FAMILIES, *ALIASES, *FUNCTIONS, *used, *defined}
+    names = {*_HOMES, *_MODULES, *_ROOMS, *FAMILIES, *ALIASES, *FUNCTIONS, *used, *defined}
     return sorted(name for name in names if not name.startswith("_"))
 
 

@@ -18,6 +18,7 @@ _ORDER: Final = (
     "program",  # tracing and compiling for one executor
     "relay parser",
     "gradients",
+    "operators of torch",
     "plugins",
     "executables",
     "kernels",

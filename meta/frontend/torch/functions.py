@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import math
 import operator
+import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -74,8 +75,15 @@ def _function(node: GraphNode) -> Function | None:
     if node.operator in PYTHON:
         return _on_numbers(PYTHON[node.operator])
     if node.overload:
-        return find_twin(f"{node.namespace}::{node.base}", node.overload) or _of_package(node.namespace, node.base)
+        name = f"{node.namespace}::{node.base}"
+        return find_twin(name, node.overload) or _of_meta(name, node.overload) or _of_package(node.namespace, node.base)
     return None
+
+
+def _of_meta(name: str, overload: str) -> Function | None:
+    """The function of an operator that `meta.torch.register` made, which only a process that did so calls."""
+    registration = sys.modules.get("meta.frontend.torch.operators.registration")
+    return None if registration is None else registration.find_twin(name, overload)
 
 
 def _of_aten(node: GraphNode) -> Function | None:

@@ -1,0 +1,208 @@
+"""Gradients of torch's operators by meta's rules, and batching by `meta.vmap`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+
+from meta.autograd.batch import vmap
+from meta.eager.ndarray import NDArray
+from meta.frontend.torch.operators.kernels import array_of, function_of, stream_of, tensor_of
+from meta.frontend.torch.operators.schemas import Overload
+from meta.frontend.torch.operators.sizes import Symbols
+from meta.frontend.torch.operators.traced import Find, TorchTensor, calling_torch, unwrapped
+from meta.modes import GradMode
+from meta.op.grad.rule import GradRule, gradient_rule, rule_for
+from meta.op.registry import Op
+from meta.records import record
+from meta.tree import is_sequence, leaves_of, with_leaves
+
+functorch: Any = getattr(torch._C, "_functorch")  # noqa: B009  # which type checkers do not know
+_PLAIN = (torch.Tensor, torch.nn.Parameter)
+
+
+@record(eq=False)
+class _Saved:
+    """A tensor that the gradient reads. index: among the saved tensors."""
+
+    index: int
+
+
+@record(eq=False)
+class _Call:
+    """What the gradient of a call reads: arguments and results of meta, tensors as `_Saved` or as types."""
+
+    rule: GradRule
+    args: tuple[Any, ...]
+    outs: tuple[Any, ...]
+    flows: frozenset[int]
+    symbols: Symbols
+
+
+def setup_context(op: Op, overload: Overload) -> Callable[..., None]:
+    """Torch's hook that saves what the gradient of a call reads."""
+
+    def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
+        ctx.set_materialize_grads(False)
+        results = tuple(output) if is_sequence(output) else (output,)
+        rule = gradient_rule(op.name)
+        if rule is None or not rule.differentiable:
+            ctx.call = None
+            ctx.mark_non_differentiable(*results)
+            return
+        symbols = Symbols()
+        saved: list[torch.Tensor] = []
+
+        def keep(x: Any, is_read: bool) -> Any:
+            if not isinstance(x, torch.Tensor):
+                return x
+            if not is_read:
+                return symbols.type(x)
+            saved.append(x)
+            return _Saved(len(saved) - 1)
+
+        args = tuple(
+            _kept(p.is_list, keep, value, i in rule.saved_args) if p.is_tensor and value is not None
+            else p.normal(op.name, value, symbols.dim)
+            for i, (p, value) in enumerate(zip(overload.parameters, inputs, strict=True))
+        )  # fmt: skip
+        types = [symbols.type(y) for y in results]
+        flows = rule.flowing(types)
+        outs = tuple(keep(y, rule.saves(i)) for i, y in enumerate(results))
+        constant = [y for i, y in enumerate(results) if i not in flows]
+        if constant:
+            ctx.mark_non_differentiable(*constant)
+        ctx.save_for_backward(*saved)
+        ctx.call = _Call(rule_for(rule, types), args, outs, flows, symbols)
+
+    return setup
+
+
+def _kept(is_list: bool, keep: Callable[[Any, bool], Any], value: Any, is_read: bool) -> Any:
+    return tuple(keep(x, is_read) for x in value) if is_list else keep(value, is_read)
+
+
+def backward(find: Find) -> Callable[..., Any]:
+    """Torch's hook that computes the gradients of a call."""
+
+    def run(ctx: Any, *gradients: Any) -> Any:
+        call: _Call | None = ctx.call
+        wanted_of = ctx.needs_input_grad  # of the arguments that torch did not leave out as defaults
+        if call is None:
+            return tuple([None] * len(w) if is_sequence(w) else None for w in wanted_of)
+        rule = call.rule
+        given = gradients[0] if rule.outputs is None else gradients
+        dys = {i: dy for i, dy in enumerate(given) if dy is not None and i in call.flows}
+        wanted = [wanted_of[p] if p < len(wanted_of) else False for p in rule.differentiable]
+        needs = tuple(any(w) if is_sequence(w) else bool(w) for w in wanted)
+        rule.check_available(needs)
+        saved = ctx.saved_tensors
+        if _is_plain((*saved, *dys.values())):
+            found = _by_arrays(call, needs, saved, dys)
+        else:
+            with calling_torch(call.symbols, find):
+                found = unwrapped(_gradients(call, needs, [TorchTensor(x, call.symbols) for x in saved],
+                                             {i: TorchTensor(dy, call.symbols) for i, dy in dys.items()}))  # fmt: skip
+        out = [[None] * len(w) if is_sequence(w) else None for w in wanted_of]  # torch takes () for a list of tensors
+        for p, want, gradient in zip(rule.differentiable, wanted, found, strict=True):
+            if is_sequence(want) and gradient is not None:
+                out[p] = list(gradient)
+            elif want:
+                out[p] = gradient
+        return tuple(out)
+
+    return run
+
+
+def _gradients(call: _Call, needs: tuple[bool, ...], saved: list[Any], dys: dict[int, Any]) -> tuple[Any, ...]:
+    """The gradients by meta's rule, on tensors of meta."""
+
+    def filled(values: tuple[Any, ...]) -> tuple[Any, ...]:
+        return with_leaves(values, [saved[x.index] if isinstance(x, _Saved) else x for x in leaves_of(values)])
+
+    operands = call.rule.operands(filled(call.args), filled(call.outs), dys, call.flows)
+    return call.rule.function(needs, *operands)
+
+
+def _is_plain(tensors: tuple[Any, ...]) -> bool:
+    """Whether nothing but meta's kernels would see a gradient's calls: no graph is recorded, traced or transformed."""
+    return (
+        not torch.is_grad_enabled()
+        and all(type(x) in _PLAIN and x.device.type in ("cpu", "cuda") for x in tensors)
+        and not torch._C._len_torch_dispatch_stack()
+        and functorch.maybe_current_level() is None
+        and not any(map(functorch.is_functorch_wrapped_tensor, tensors))
+    )
+
+
+def _by_arrays(call: _Call, needs: tuple[bool, ...], saved: Any, dys: dict[int, Any]) -> Any:
+    """The gradients by meta's kernels. One that is an incoming gradient is returned as that tensor, and one that shares
+    memory with another tensor is copied, as torch may keep it as `.grad`."""
+    inputs = [*saved, *dys.values()]
+    arrays = [array_of(x) for x in inputs]
+    with GradMode(False):
+        if any(x.is_cuda for x in inputs):
+            with stream_of(inputs):
+                found = _gradients(call, needs, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
+        else:
+            found = _gradients(call, needs, arrays[: len(saved)], dict(zip(dys, arrays[len(saved) :], strict=True)))
+    by_identity = {id(a): x for a, x in zip(arrays, inputs, strict=True)}
+    memories = {x.data_ptr() for x in inputs}
+
+    def convert(y: Any) -> Any:
+        if not isinstance(y, NDArray):
+            return y
+        if id(y) in by_identity:
+            return by_identity[id(y)]
+        x = tensor_of(y)
+        if x.data_ptr() in memories:
+            return x.clone()
+        memories.add(x.data_ptr())
+        return x
+
+    return with_leaves(found, [convert(y) for y in leaves_of(found)])
+
+
+def batched(op: Op, overload: Overload, find: Find) -> Callable[..., Any]:
+    """Torch's hook for vmap: the call by meta's batching rule, or one call after the other where it has none."""
+
+    def run(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:
+        symbols = Symbols()
+        args = overload.complete(args)
+        values: list[Any] = []
+        positions: list[tuple[int, int | None]] = []
+        tensors: list[Any] = []
+        axes: list[int | None] = []
+        for i, (parameter, value) in enumerate(zip(overload.parameters, args, strict=True)):
+            if not parameter.is_tensor or value is None:
+                values.append(parameter.from_torch(value, symbols.dim))
+                continue
+            items = list(value) if is_sequence(value) else [value]
+            dims = in_dims[i] if i < len(in_dims) else None
+            values.append([None] * len(items) if is_sequence(value) else None)
+            for j, item in enumerate(items):
+                positions.append((i, j if is_sequence(value) else None))
+                tensors.append(TorchTensor(item, symbols))
+                axes.append(dims[j] if is_sequence(dims) else dims)
+        function = function_of(op)
+
+        def call(*xs: Any) -> Any:
+            filled = [list(v) if is_sequence(v) else v for v in values]
+            for (i, j), x in zip(positions, xs, strict=True):
+                if j is None:
+                    filled[i] = x
+                else:
+                    filled[i][j] = x
+            return function(*filled)
+
+        with calling_torch(symbols, find):
+            out = unwrapped(vmap(call, tuple(axes), randomness=info.randomness)(*tensors))
+        if overload.results == "Tensor":
+            return out, 0
+        return (list(out) if overload.results == "Tensor[]" else tuple(out)), [0] * len(out) if (
+            overload.results == "Tensor[]"
+        ) else (0,) * len(out)
+
+    return run
