@@ -24,15 +24,18 @@ from meta.op.registry import Op, split
 _COMPLEX = frozenset(dtypes.COMPLEX)
 
 
-class _Types(dict[Any, TensorType]):
-    """Types of compact real tensors on the CPU by torch's dtype and shape."""
+class _Types(dict[Any, TensorType | None]):
+    """Types of tensors on the CPU by torch's dtype and shape; None for those whose memory does not pass as it is:
+    complex ones, and empty ones, whose strides TVM reads otherwise."""
 
-    def __missing__(self, key: tuple[torch.dtype, torch.Size]) -> TensorType:
+    def __missing__(self, key: tuple[torch.dtype, torch.Size]) -> TensorType | None:
         dtype, shape = key
         if len(self) >= CACHE_LIMIT:
             self.clear()
-        out = self[key] = tensor_type(tuple(shape), dtypes.canonical(dtype, "torch"), CPU)
-        return out
+        is_passed = not dtype.is_complex and 0 not in shape
+        kind = tensor_type(tuple(shape), dtypes.canonical(dtype, "torch"), CPU)
+        self[key] = kind if is_passed else None
+        return self[key]
 
 
 _types = _Types()
@@ -62,10 +65,10 @@ def _taker() -> Callable[[torch.Tensor], NDArray]:
     convert, types = ffi().from_dlpack, _types
 
     def take(x: torch.Tensor) -> NDArray:
-        dtype = x.dtype
-        if not x.is_contiguous() or dtype.is_complex:
+        kind = types[x.dtype, x.shape]
+        if kind is None or not x.is_contiguous():
             return array_of(x)
-        return NDArray(convert(x), types[dtype, x.shape])
+        return NDArray(convert(x), kind)
 
     return take
 

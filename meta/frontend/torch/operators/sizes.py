@@ -24,6 +24,7 @@ _FUNCTIONS: Mapping[str, Callable[..., Any]] = {
     "floor_divide": operator.floordiv, "mod": operator.mod, "power": operator.pow,
 }  # fmt: skip
 """The arithmetic of `SizeNumber`."""
+_NUMBERS: Mapping[type, float] = {SymDim: 1, SizeNumber: 1.0}
 
 
 class Symbols:
@@ -74,7 +75,12 @@ def infer(op: Op, args: tuple[Any, ...], symbols: Symbols) -> Type:
     """The result type of a call whose types may have symbolic sizes.
 
     Where the declaration compares two sizes, they are guarded to be equal; where it needs more than that, or they
-    differ, all sizes of the call are fixed to their present values."""
+    differ, all sizes of the call are fixed to their present values. Operands that are sizes count as the number 1: the
+    type of a result depends on the class of a number."""
+    args = tuple(
+        _NUMBERS.get(type(value), value) if arg.type.role == "scalar" else value
+        for arg, value in zip(op.schema.args, args, strict=True)
+    )
     try:
         return op.infer(args)
     except MetaError:
