@@ -1,20 +1,27 @@
-"""Operators of meta as operators of torch: `meta.torch.register`.
+"""Operators of meta as operators of torch, under the public name `meta.torch`.
 
     meta.torch.register("rms_norm", "mypkg::swish")
     torch.ops.meta.rms_norm(x, w)
     torch.ops.mypkg.swish(x)
 
-An operator's schema becomes torch's schema, its type function the kernel on fake tensors, and its gradient rule and
-batching rule run on torch's tensors, where each operator that they call is again one of torch's operators: so torch
-traces, exports and differentiates them like its own.
+An operator's schema becomes torch's schema, and its type function the kernel on fake tensors. Its gradient rule and its
+batching rule run on torch's tensors, where each operator that they call is one of torch's operators again: so torch
+traces, exports, batches and differentiates them like its own, and no operator needs a second one for its gradient. In
+an eager backward pass, which nothing observes, the gradient rule runs meta's kernels, without torch's dispatcher.
+
+A call crosses from torch to meta and back once: `kernels` wraps the memory of torch's tensors as arrays, by the
+exchange of DLPack in C, and calls the public function of the operator, which finds its runner by the types of the
+arrays.
 
 schemas                 schemas and arguments in either form
-sizes                   symbolic sizes in either form
+sizes                   symbolic sizes in either form, and type functions on them
 kernels                 kernels on memory
 traced                  functions of meta on torch's tensors
 derivatives             gradients and vmap
 hooks                   types of results, mixed precision
 registration            `register`
+
+Nothing here is imported, and torch neither, before the first use of `meta.torch.register`.
 """
 
 from __future__ import annotations
@@ -24,16 +31,10 @@ from typing import TYPE_CHECKING
 from meta.lazy import exports
 
 if TYPE_CHECKING:
-    from meta.frontend.torch.operators import derivatives as derivatives
-    from meta.frontend.torch.operators import hooks as hooks
-    from meta.frontend.torch.operators import kernels as kernels
-    from meta.frontend.torch.operators import registration as registration
-    from meta.frontend.torch.operators import schemas as schemas
     from meta.frontend.torch.operators.registration import NAMESPACE as NAMESPACE
     from meta.frontend.torch.operators.registration import RESERVED as RESERVED
     from meta.frontend.torch.operators.registration import register as register
 else:
     __getattr__, __dir__ = exports(__name__, {
-        __name__: ("derivatives", "hooks", "kernels", "registration", "schemas"),
         "meta.frontend.torch.operators.registration": ("NAMESPACE", "RESERVED", "register"),
     })  # fmt: skip
