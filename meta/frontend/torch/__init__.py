@@ -17,6 +17,7 @@ sizes                                       sizes of torch as sizes of meta
 twins, library_twins                        custom operators with a function of meta, of users and of libraries
 model                                       an exported program as a Model
 aten                                        the table of ATen's operators
+operators                                   operators of meta as operators of torch
 dynamo                                      the backend of torch.compile
 """
 

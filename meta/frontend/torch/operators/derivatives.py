@@ -9,8 +9,8 @@ import torch
 
 from meta.autograd.batch import vmap
 from meta.eager.ndarray import NDArray
-from meta.frontend.torch.operators.kernels import array_of, function_of, stream_of, tensor_of
-from meta.frontend.torch.operators.schemas import Overload
+from meta.frontend.torch.operators.kernels import array_of, function_of, stream_of, taker, tensor_of
+from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.frontend.torch.operators.sizes import Symbols
 from meta.frontend.torch.operators.traced import Find, TorchTensor, calling_torch, unwrapped
 from meta.modes import GradMode
@@ -41,7 +41,7 @@ class _Call:
     symbols: Symbols
 
 
-def setup_context(op: Op, overload: Overload) -> Callable[..., None]:
+def setup_context(op: Op, overload: TorchOverload) -> Callable[..., None]:
     """Torch's hook that saves what the gradient of a call reads."""
 
     def setup(ctx: Any, inputs: tuple[Any, ...], output: Any) -> None:
@@ -141,7 +141,8 @@ def _by_arrays(call: _Call, needs: tuple[bool, ...], saved: Any, dys: dict[int, 
     """The gradients by meta's kernels. One that is an incoming gradient is returned as that tensor, and one that shares
     memory with another tensor is copied, as torch may keep it as `.grad`."""
     inputs = [*saved, *dys.values()]
-    arrays = [array_of(x) for x in inputs]
+    take = taker()
+    arrays = [array_of(x) if x.is_cuda or x.is_neg() else take(x) for x in inputs]
     with GradMode(False):
         if any(x.is_cuda for x in inputs):
             with stream_of(inputs):
@@ -165,7 +166,7 @@ def _by_arrays(call: _Call, needs: tuple[bool, ...], saved: Any, dys: dict[int, 
     return with_leaves(found, [convert(y) for y in leaves_of(found)])
 
 
-def batched(op: Op, overload: Overload, find: Find) -> Callable[..., Any]:
+def batched(op: Op, overload: TorchOverload, find: Find) -> Callable[..., Any]:
     """Torch's hook for vmap: the call by meta's batching rule, or one call after the other where it has none."""
 
     def run(info: Any, in_dims: tuple[Any, ...], *args: Any) -> Any:

@@ -11,7 +11,7 @@ from torch._library.utils import lookup_op
 
 from meta.errors import NotSupportedError
 from meta.frontend.torch.operators.kernels import undeclared
-from meta.frontend.torch.operators.schemas import Overload
+from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.frontend.torch.operators.sizes import Symbols, infer
 from meta.frontend.torch.operators.traced import Find
 from meta.ir.type import TensorType, TupleType, Value
@@ -34,7 +34,7 @@ def at_first_call(make: Callable[[], Kernel]) -> Kernel:
     return run
 
 
-def fake(op: Op, overload: Overload) -> Kernel:
+def fake(op: Op, overload: TorchOverload) -> Kernel:
     """The kernel on tensors without memory: the type function."""
 
     def run(*args: Any) -> Any:
@@ -60,7 +60,7 @@ def _empty(kind: Any, symbols: Symbols, where: torch.device | None) -> torch.Ten
     return torch.empty([symbols.size(d) for d in kind.shape], dtype=getattr(torch, kind.dtype), device=on)
 
 
-def _types(op: Op, overload: Overload, args: tuple[Any, ...], symbols: Symbols) -> tuple[Any, ...]:
+def _types(op: Op, overload: TorchOverload, args: tuple[Any, ...], symbols: Symbols) -> tuple[Any, ...]:
     """The arguments of a call as type functions take them."""
     out: list[Any] = []
     for parameter, value in zip(overload.parameters, args, strict=True):
@@ -71,7 +71,7 @@ def _types(op: Op, overload: Overload, args: tuple[Any, ...], symbols: Symbols) 
     return tuple(out)
 
 
-def autocast(op: Op, overload: Overload, kind: str) -> Kernel:
+def autocast(op: Op, overload: TorchOverload, kind: str) -> Kernel:
     """The kernel under torch's autocast of a kind of device: operands are cast by the operator's rule."""
     keys = torch._C.DispatchKeySet(getattr(torch._C.DispatchKey, f"Autocast{kind.upper()}"))
     names = f"{op.namespace or 'meta'}::{op.basename}"
@@ -101,7 +101,7 @@ def _overload(name: str, overload: str) -> Any:
     return lookup_op(f"{name}.{overload}".rstrip("."))
 
 
-def recorded(op: Op, overload: Overload, find: Find) -> Kernel:
+def recorded(op: Op, overload: TorchOverload, find: Find) -> Kernel:
     """The kernel where gradients are recorded, for an operator whose gradient reads further results of another."""
 
     def run(keys: Any, *args: Any) -> Any:

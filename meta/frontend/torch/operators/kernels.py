@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import torch
@@ -17,7 +18,7 @@ from meta.device import device as parse_device
 from meta.eager.call import CACHE_LIMIT
 from meta.eager.ndarray import NDArray
 from meta.errors import NotSupportedError, RegistryError
-from meta.frontend.torch.operators.schemas import Overload
+from meta.frontend.torch.operators.schemas import TorchOverload
 from meta.ir.type import TensorType, tensor_type
 from meta.op.registry import Op, split
 
@@ -60,7 +61,8 @@ def tensor_of(y: NDArray) -> torch.Tensor:
     return torch.view_as_complex(out) if y._type.dtype in _COMPLEX else out
 
 
-def _taker() -> Callable[[torch.Tensor], NDArray]:
+@cache
+def taker() -> Callable[[torch.Tensor], NDArray]:
     """`array_of` for tensors on the CPU."""
     convert, types = ffi().from_dlpack, _types
 
@@ -73,12 +75,12 @@ def _taker() -> Callable[[torch.Tensor], NDArray]:
     return take
 
 
-def cpu_kernel(op: Op, overload: Overload) -> Callable[..., Any]:
+def cpu_kernel(op: Op, overload: TorchOverload) -> Callable[..., Any]:
     """The kernel of an overload for tensors on the CPU."""
-    return _kernel(op, overload, _taker())
+    return _kernel(op, overload, taker())
 
 
-def cuda_kernel(op: Op, overload: Overload) -> Callable[..., Any]:
+def cuda_kernel(op: Op, overload: TorchOverload) -> Callable[..., Any]:
     """The kernel of an overload for tensors on GPUs, on torch's current stream of the first tensor's device."""
     run = _kernel(op, overload, array_of)
 
@@ -102,7 +104,7 @@ def torch_stream(where: Device) -> Any:
     return streams.use_stream(torch.cuda.current_stream(where.index).cuda_stream, where)
 
 
-def _kernel(op: Op, overload: Overload, take: Callable[[torch.Tensor], NDArray]) -> Callable[..., Any]:
+def _kernel(op: Op, overload: TorchOverload, take: Callable[[torch.Tensor], NDArray]) -> Callable[..., Any]:
     """A function with the parameters of an overload. Its source names only what its arguments need, as every
     conversion costs a part of a microsecond."""
     defaults = overload.defaults()
@@ -132,7 +134,7 @@ def undeclared(op: Op) -> RegistryError:
     return RegistryError(op.name, problem, "names of the results", 'define it with outputs=("y", "mask")')
 
 
-def _result(op: Op, overload: Overload) -> Callable[[Any], Any]:
+def _result(op: Op, overload: TorchOverload) -> Callable[[Any], Any]:
     """The results of a call as torch's. Functional operators of torch return new memory, so views are copied."""
     if overload.results == "Tensor":
 

@@ -9,7 +9,7 @@ import torch
 
 from meta.errors import NotSupportedError, RegistryError
 from meta.frontend.torch.operators import derivatives, hooks, kernels
-from meta.frontend.torch.operators.schemas import Overload, Parameter, overloads
+from meta.frontend.torch.operators.schemas import TorchOverload, TorchParameter, overloads
 from meta.locks import new_lock
 from meta.op import registry
 from meta.op.registry import Op, split
@@ -31,7 +31,7 @@ class Registered:
 
     op: Op
     overloads: dict[str, Any]
-    parameters: dict[str, tuple[Parameter, ...]]
+    parameters: dict[str, tuple[TorchParameter, ...]]
 
 
 _registered: dict[str, Registered] = {}
@@ -148,7 +148,7 @@ def _define(op: Op) -> Registered:
     )
 
 
-def _implement(library: torch.library.Library, name: str, op: Op, overload: Overload) -> None:
+def _implement(library: torch.library.Library, name: str, op: Op, overload: TorchOverload) -> None:
     """Register the kernels of an overload, made at their first calls."""
     qualified = f"{library.ns}::{name}"
     if any(p.is_tensor for p in overload.parameters):

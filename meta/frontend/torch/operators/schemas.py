@@ -27,7 +27,7 @@ _TYPES: Mapping[str, tuple[str, ...]] = {
 
 
 @record
-class Parameter:
+class TorchParameter:
     """An argument of an overload. type: torch's, with its optional mark. default: as torch writes it, "" without one.
 
     stands_in: whether None means the argument's default, which torch's schemas cannot write."""
@@ -71,11 +71,11 @@ class Parameter:
 
 
 @record
-class Overload:
+class TorchOverload:
     """One signature of an operator. name: "" for the operator itself."""
 
     name: str
-    parameters: tuple[Parameter, ...]
+    parameters: tuple[TorchParameter, ...]
     results: str
 
     def schema(self, operator: str) -> str:
@@ -92,7 +92,7 @@ class Overload:
         return tuple(None if p.stands_in or p.arg.required else p.arg.default for p in self.parameters)
 
 
-def overloads(op: Op) -> tuple[Overload, ...]:
+def overloads(op: Op) -> tuple[TorchOverload, ...]:
     """The signatures of an operator, the one without a name first.
 
     Raises NotSupportedError, by the operator's name, for one that torch cannot call."""
@@ -100,13 +100,13 @@ def overloads(op: Op) -> tuple[Overload, ...]:
     if reason:
         raise NotSupportedError(op.name, f"torch cannot call it: {reason}", "functional operators of tensors")
     choices = [_TYPES[a.type.name.rstrip("?")] for a in op.schema.args]
-    out: list[Overload] = []
+    out: list[TorchOverload] = []
     for types in product(*choices):
         if op.schema.tensor_positions and not any(kind.startswith("Tensor") for kind in types):
             continue
         others = [a.name for a, kind, own in zip(op.schema.args, types, choices, strict=True) if kind != own[0]]
         parameters = tuple(_parameter(a, kind) for a, kind in zip(op.schema.args, types, strict=True))
-        out.append(Overload("_".join(others), parameters, _results(op)))
+        out.append(TorchOverload("_".join(others), parameters, _results(op)))
     return tuple(out)
 
 
@@ -128,13 +128,13 @@ def _results(op: Op) -> str:
     return "Tensor" if len(op.outputs) < 2 else f"({', '.join(['Tensor'] * len(op.outputs))})"
 
 
-def _parameter(arg: Arg, kind: str) -> Parameter:
+def _parameter(arg: Arg, kind: str) -> TorchParameter:
     if arg.required:
-        return Parameter(arg, f"{kind}?" if arg.type.optional else kind, "", False)
+        return TorchParameter(arg, f"{kind}?" if arg.type.optional else kind, "", False)
     text = "None" if arg.default is None else _written(arg.default, kind)
     stands_in = text == ""
     is_optional = arg.type.optional or stands_in
-    return Parameter(arg, f"{kind}?" if is_optional else kind, text or "None", stands_in)
+    return TorchParameter(arg, f"{kind}?" if is_optional else kind, text or "None", stands_in)
 
 
 def _written(default: Any, kind: str) -> str:
@@ -159,7 +159,7 @@ def overload_of(op: Op, args: Sequence[Any]) -> str:
     return "_".join(names)
 
 
-def to_torch(value: Any, size: Callable[[Any], Any], parameter: Parameter) -> Any:
+def to_torch(value: Any, size: Callable[[Any], Any], parameter: TorchParameter) -> Any:
     """An argument of meta other than tensors, in normal form, as torch takes it. size: of a symbolic one."""
     if value is None:
         return None
