@@ -171,6 +171,13 @@ def test_gradients_do_not_share_memory() -> None:
     assert b.grad.tolist() == [1.0, 1.0, 1.0]
 
 
+def test_gradient_reads_a_lazily_negated_tensor() -> None:
+    x, factor = torch.ones(2, requires_grad=True), torch.imag(torch.tensor([1 + 2j, 3j]).conj())
+    assert factor.is_neg()
+    ops.multiply(x, factor).sum().backward()
+    assert x.grad.tolist() == [-2.0, -3.0]
+
+
 def test_results_of_views_are_copies() -> None:
     x = torch.zeros(4)
     ops.reshape(x, [2, 2]).fill_(1)
