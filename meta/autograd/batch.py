@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Literal, cast
 
 import meta
-from meta.autograd.batched_calls import Batch, Rule, spread
-from meta.autograd.batching import RULES, aligned_operands, reduction, stacked_operands
+from meta.autograd.batch_composed import composed
+from meta.autograd.batching import planned
 from meta.autograd.levels import Level, Lifted, call, check_in_place
-from meta.autograd.tangents import is_elementwise
 from meta.dim import Dim
 from meta.eager.seeds import apart
-from meta.errors import ArgumentError, MetaError, NotSupportedError
+from meta.errors import ArgumentError, NotSupportedError
 from meta.functional._axes import stacked, unstacked
-from meta.ir.type import TensorType, TupleType, Type, Value, tensor_type
+from meta.ir.type import TupleType, Type, Value, tensor_type
 from meta.op.grad.rule import as_tuple
 from meta.op.registry import Op, as_type
 from meta.schema._dsl import TensorLike
@@ -77,7 +76,7 @@ class BatchLevel(Level):
 
     def stacked(self, x: Any) -> Any:
         """The tensors of all calls, stacked; `x` may be one that all calls share."""
-        return x.value if self.owns(x) else self.run_around(spread, self.values(x), self.size)
+        return x.value if self.owns(x) else self.run_around(_spread, self.values(x), self.size)
 
     def lowered(self, x: Any, axis: int = 0) -> list[Any]:
         value = self.stacked(x)
@@ -99,40 +98,15 @@ class BatchLevel(Level):
                                     "call it outside of vmap")  # fmt: skip
         if is_random(op):
             return self._random(op, args)
-        out = op.infer([as_type(arg) for arg in args])
+        flags = tuple([self.owns(x) for x in leaves_of(args)])
+        out, plan = planned(op, tuple(map(as_type, args)), flags, self.size)
         if isinstance(out, Value):
             return out.value
-        result = self._at_once(op, args, out)
+        if plan is not None:
+            return self._lifted(plan.run(self.values(args), flags))
+        with self.entered():
+            result = composed(op, args, out)
         return self._one_by_one(op, args, out) if result is None else result
-
-    def _at_once(self, op: Op, args: tuple[Any, ...], out: Type) -> Any:
-        """All calls as one call of the operator or a few; None if there is no rule, or it does not fit the call."""
-        owned = with_leaves(args, [self.owns(x) for x in leaves_of(args)])
-        batch = Batch(self.size, self.values(args), owned, tuple(map(as_type, args)), op, out)
-        for rule in self._rules(op, args, out):
-            outcome: Any = rule(batch)
-            if outcome is None:
-                continue
-            if not isinstance(outcome, tuple):
-                return self._lifted(outcome)
-            if self._fits(op, outcome, out):  # pyright: ignore[reportUnknownArgumentType]
-                return self._lifted(call(op, outcome))
-        return None
-
-    def _rules(self, op: Op, args: tuple[Any, ...], out: Type) -> Iterator[Rule]:
-        if isinstance(out, TensorType) and is_elementwise(op, args, out):
-            yield stacked_operands if op.pattern == "elemwise" else aligned_operands
-        if op.name in RULES:
-            yield RULES[op.name]
-        elif _reduces(op):
-            yield reduction
-
-    def _fits(self, op: Op, args: tuple[Any, ...], out: Type) -> bool:
-        """Whether the result of a call on stacked tensors has the type of stacked results."""
-        try:
-            return op.infer([as_type(arg) for arg in args]) == with_batch(out, self.size)
-        except MetaError:
-            return False
 
     def _lifted(self, result: Any) -> Any:
         return with_leaves(result, [Batched(self, y) for y in leaves_of(result)])
@@ -199,26 +173,18 @@ class BatchLevel(Level):
         else:
             for i in op.schema.tensor_positions:
                 if i != names["key"] and not self.owns(args[i]):
-                    values[i] = spread(values[i], self.size)
+                    values[i] = _spread(values[i], self.size)
         return self._lifted(call(op, values))
+
+
+def _spread(x: Any, size: Dim) -> Any:
+    """x repeated along a new axis 0."""
+    return meta.broadcast_to(meta.expand_dims(x, 0), (size, *x.shape))
 
 
 def is_random(op: Op) -> bool:
     """Whether an operator draws random numbers from a key."""
     return "key" in op.schema.names
-
-
-def _reduces(op: Op) -> bool:
-    """Whether an operator reduces along axes, the others staying as they are."""
-    return op.family == "reduce" and {"axis", "keepdims"} <= set(op.schema.names)
-
-
-def with_batch(kind: Type, size: Dim) -> Type:
-    """The type of stacked results."""
-    if isinstance(kind, TupleType):
-        return TupleType(tuple(with_batch(field, size) for field in kind.fields))
-    assert isinstance(kind, TensorType)
-    return tensor_type((size, *kind.shape), kind.dtype, kind.device)
 
 
 # --- the public function ---------------------------------------------------------------------------------------------

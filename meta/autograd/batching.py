@@ -1,246 +1,213 @@
-"""How operators take one more axis in front: rules by name, for the level of `vmap`.
+"""How a call of an operator computes the calls of all elements of a batch at once, from the axes that correspond (see
+meta.op.axes).
 
-A rule takes a Batch and returns the arguments of one call of the same operator on the stacked tensors, or the result of
-a decomposition, or None if it does not fit the call: then the calls run one by one. What a rule returns as arguments is
-used only if the type function gives the single calls' results with the axis in front. Elementwise operators and
-reductions need no rule.
+The batch becomes a further axis in front of the operands, or a part of an axis that they have: images of a convolution
+are images of all calls, channels of kernels that differ from call to call are groups. A plan is right if all operands
+that differ from call to call have the batch along axes of one label, the others do not have the label, and the results
+do, in the shapes of the single results.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Any, TypeAlias
 
 import meta
-from meta.autograd.batched_calls import Batch, Rule, behind, spread
-from meta.autograd.batching_networks import RULES as OF_NETWORKS
-from meta.autograd.batching_networks import first_only
-from meta.dim import WHOLE, product
-from meta.ir.type import TensorType
-from meta.tree import leaves_of
+from meta.autograd.levels import call as call_operator
+from meta.dim import Dim, product
+from meta.errors import MetaError
+from meta.ir.type import TensorType, Type, Value
+from meta.op.axes import Axes, TypedCall, axes_of, in_front, with_attributes
+from meta.op.registry import Op
+from meta.records import record
+from meta.schema._dsl import TensorLike
+from meta.tree import leaves_of, with_leaves
+
+_Shape: TypeAlias = "tuple[Dim, ...]"
 
 
-def reduction(b: Batch) -> Any:
-    """A reduction of its first argument along `axis`, None for all axes."""
-    x: TensorType = b.types[0]
-    axis = b["axis"]
-    if not x.ndim:
-        return b.with_(axis=()) if _takes_axes(b) and axis in (None, ()) else None
-    if axis is None:
-        if not _takes_axes(b):  # the position in the flat tensor
-            return None if b["keepdims"] else (meta.reshape(b.values[0], (b.size, -1)), *b.kept(axis=1)[1:])
-        return b.with_(axis=tuple(range(1, x.ndim + 1)))
-    return b.with_(axis=behind(axis, x.ndim))
+@record
+class _Tensor:
+    """How a tensor has the batch: along `axis`, as an axis of the shape `apart`, which the call takes reshaped to
+    `shape`. axis: None for an operand that all calls share."""
+
+    axis: int | None
+    apart: _Shape
+    shape: _Shape
+
+    def joined(self, x: Any, is_stacked: bool) -> Any:
+        """A tensor as the call takes it. is_stacked: whether it has the batch in front; others are repeated."""
+        if self.axis is None:
+            return x
+        if not is_stacked:
+            x = meta.broadcast_to(meta.expand_dims(x, self.axis), self.apart)
+        elif self.axis:
+            x = meta.moveaxis(x, 0, self.axis)
+        return x if x.shape == self.shape else meta.reshape(x, self.shape)
+
+    def with_ones(self, count: int) -> _Tensor:
+        """With axes of size 1 behind the batch, which is in front."""
+        return _Tensor(self.axis, self.apart, (self.shape[0], *(1,) * count, *self.shape[1:]))
+
+    def stacked(self, y: Any) -> Any:
+        """A result of the call with the batch in front."""
+        y = y if y.shape == self.apart else meta.reshape(y, self.apart)
+        return meta.moveaxis(y, self.axis, 0) if self.axis else y
 
 
-def _takes_axes(b: Batch) -> bool:
-    """Whether `axis` may be a tuple."""
-    return "IntTuple" in repr(b.op.schema.args[b.op.schema.index["axis"]].type)
+@record
+class Plan:
+    """One call in place of the calls of a batch. operands: in order.  attributes: those that differ from theirs."""
+
+    op: Op
+    operands: tuple[_Tensor, ...]
+    results: tuple[_Tensor, ...]
+    attributes: Mapping[str, Any]
+
+    def run(self, args: tuple[Any, ...], flags: Sequence[bool]) -> Any:
+        """The stacked results. args: the arguments, stacked where `flags` says so for their leaves."""
+        leaves, operands = list(leaves_of(args)), iter(self.operands)
+        for i, (x, is_stacked) in enumerate(zip(leaves, flags, strict=True)):
+            if isinstance(x, TensorLike):
+                leaves[i] = next(operands).joined(x, is_stacked)
+        new = with_leaves(args, leaves)
+        if self.attributes:
+            new = with_attributes(self.op, new, self.attributes)
+        ys = call_operator(self.op, new)
+        return with_leaves(ys, [r.stacked(y) for r, y in zip(self.results, leaves_of(ys), strict=True)])
 
 
-def _along(b: Batch) -> Any:
-    """Along `axis` of the first argument, or of the items of a list; every tensor has the other axes too."""
-    ndim = next(leaves_of(b.types[0])).ndim
-    axis = b["axis"]
-    if axis is None or not ndim:
-        return None
-    return b.with_(axis=behind(axis, ndim))
+def planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Type, Plan | None]:
+    """The type of the result of one call, and the plan for all; None if there is none.
+
+    args: of one call, types in the place of tensors.  flags: which leaves of the arguments differ from call to call."""
+    is_static = isinstance(size, int) and all(t.is_static for t in leaves_of(args) if isinstance(t, TensorType))
+    if not is_static or op.resolve is not None:
+        return _planned(op, args, flags, size)
+    return _known(op, args, tuple(map(type, args)), flags, size)  # True and 1.0 are equal to 1
 
 
-def _flip(b: Batch) -> Any:
-    ndim = b.kind("x").ndim
-    axis = b["axis"]
-    return b.with_(axis=tuple(range(1, ndim + 1)) if axis is None else behind(axis, ndim))
+@lru_cache
+def _known(
+    op: Op, args: tuple[Any, ...], classes: tuple[type, ...], flags: tuple[bool, ...], size: int
+) -> tuple[Type, Plan | None]:
+    return _planned(op, args, flags, size)
 
 
-def _new_axis(b: Batch) -> Any:
-    """Axes of the result."""
-    return b.with_(axis=behind(b["axis"], b.out.ndim))
+def _planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Type, Plan | None]:
+    out = op.infer(args)
+    if isinstance(out, Value):
+        return out, None
+    one = TypedCall.of(op, args)
+    tensors = [flag for flag, t in zip(flags, leaves_of(args), strict=True) if isinstance(t, TensorType)]
+    return out, next(filter(None, _Planner(one, tensors, size).plans()), None)
 
 
-def stacked_operands(b: Batch) -> Any:
-    """Every tensor with the axis in front: elementwise operators, and those for which leading axes are a batch."""
-    return b.with_()
+class _Planner:
+    """The plans for a call. flags: which operands differ from call to call."""
 
+    def __init__(self, call: TypedCall, flags: Sequence[bool], size: Dim) -> None:
+        self.call = call
+        self.flags = flags
+        self.size = size
+        self.axes = axes_of(call)
 
-def aligned_operands(b: Batch) -> Any:
-    """Operands that broadcast."""
-    return tuple(b.aligned(i, b.out.ndim) for i in range(len(b.values)))
+    def plans(self) -> Iterator[Plan | None]:
+        """With shared operands as they are, then repeated. A product of matrices is better than many."""
+        is_product = self.axes is not None and bool(self.axes.reductions) and len(self.flags) > 1
+        each = [self.merged, self.in_front] if is_product else [self.in_front, self.merged]
+        for flags in (self.flags, [True] * len(self.flags)):
+            for plans in each:
+                yield from plans(flags)
 
+    def in_front(self, flags: Sequence[bool]) -> Iterator[Plan | None]:
+        """A further axis in front of the operands: of their own axes, or of those that broadcasting gives them; of
+        another operand than the first also behind an axis that has to be whole."""
+        attributes = in_front(self.call, self.size) if flags[0] else {}
+        if attributes is None:
+            return
+        rank, operands = max(t.ndim for t in self.call.results), self.call.operands
+        tensors = [self._tensor(t, 0 if flag else None) for flag, t in zip(flags, operands, strict=True)]
+        if any(t.ndim < rank for t in operands):
+            aligned = [t if t.axis is None else t.with_ones(rank + 1 - len(t.shape)) for t in tensors]
+            yield self._checked(aligned, attributes)
+        yield self._checked(tensors, attributes)
+        if self.axes is not None and any(labels[:1] == (None,) for labels in self.axes.operands[1:]):
+            places = [0, *(int(labels[:1] == (None,)) for labels in self.axes.operands[1:])]
+            each = zip(flags, operands, places, strict=True)
+            yield self._checked([self._tensor(t, place if flag else None) for flag, t, place in each], attributes)
 
-def _reshape(b: Batch) -> Any:
-    return b.with_(shape=(b.size, *b.out.shape))
+    def _tensor(self, kind: TensorType, axis: int | None, is_merged: bool = False) -> _Tensor:
+        """With the batch in front of an axis, or as a part of it."""
+        if axis is None:
+            return _Tensor(None, kind.shape, kind.shape)
+        first, rest = kind.shape[:axis], kind.shape[axis:]
+        apart = (*first, self.size, *rest)
+        return _Tensor(axis, apart, (*first, product((self.size, rest[0])), *rest[1:]) if is_merged else apart)
 
+    def _checked(self, operands: list[_Tensor], attributes: Mapping[str, Any]) -> Plan | None:
+        """The plan, if the labels of the call tell that it is right."""
+        call = self._call(operands, attributes)
+        axes = None if call is None else axes_of(call)
+        if call is None or axes is None:
+            return None
+        pairs = [*zip(operands, axes.operands, strict=True)]
+        found = {labels[tensor.axis] for tensor, labels in pairs if tensor.axis is not None}
+        label = found.pop()
+        if found or label is None or any(label in labels for tensor, labels in pairs if tensor.axis is None):
+            return None
+        results: list[_Tensor] = []
+        for labels, kind, one in zip(axes.results, call.results, self.call.results, strict=True):
+            if label not in labels:
+                return None
+            axis = labels.index(label)
+            apart = (*one.shape[:axis], self.size, *one.shape[axis:])
+            ones = kind.ndim - len(apart)  # results of operands with further axes in front
+            if kind.with_shape(apart) is not one.with_shape(apart) or ones < 0:
+                return None
+            if kind.shape != (apart if not ones else (self.size, *(1,) * ones, *one.shape)):
+                return None
+            results.append(_Tensor(axis, apart, kind.shape))
+        return Plan(self.call.op, tuple(operands), tuple(results), attributes)
 
-def _reshape_like(b: Batch) -> Any:
-    return (
-        meta.reshape(b["x"], (b.size, *b.out.shape))
-        if b.is_batched("x")
-        else spread(meta.reshape(b["x"], b.out.shape), b.size)
-    )
+    def _call(self, operands: Sequence[_Tensor], attributes: Mapping[str, Any]) -> TypedCall | None:
+        """The one call, by types; None if its operator does not take them."""
+        kinds = iter([t.with_shape(new.shape) for t, new in zip(self.call.operands, operands, strict=True)])
+        leaves = [next(kinds) if isinstance(x, TensorType) else x for x in leaves_of(self.call.args)]
+        args = with_attributes(self.call.op, with_leaves(self.call.args, leaves), attributes)
+        try:
+            return TypedCall.of(self.call.op, args)
+        except MetaError:
+            return None
 
+    # --- the batch as a part of axes that the operands have -----------------------------------------------------------
 
-def _broadcast_to(b: Batch) -> Any:
-    return meta.broadcast_to(b.aligned(0, b.out.ndim) if b.is_batched("x") else b["x"], (b.size, *b.out.shape))
+    def merged(self, flags: Sequence[bool]) -> Iterator[Plan | None]:
+        axes = self.axes
+        if axes is None:
+            return
+        first = axes.operands[flags.index(True)]
+        for label in (x for x in first if x is not None):
+            has_label = [label in labels for labels in axes.operands]
+            if has_label == list(flags) and all(label in labels for labels in axes.results):
+                yield self._merged(axes, label)
 
-
-def _sum_to(b: Batch) -> Any:
-    shape = b.out.shape
-    added = b.kind("x").ndim - len(shape)
-    total = meta.sum_to(b["x"], (b.size, *(1,) * added, *shape))
-    return meta.reshape(total, (b.size, *shape)) if added else total
-
-
-def _cast_like(b: Batch) -> Any:
-    return meta.cast(b.stacked(0), b.kind("like").dtype)
-
-
-def _transpose(b: Batch) -> Any:
-    ndim = b.kind("x").ndim
-    axes = b["axes"]
-    order = tuple(reversed(range(ndim))) if axes is None else axes
-    return b.with_(axes=(0, *behind(order, ndim))) if ndim else b.with_()
-
-
-def _tile(b: Batch) -> Any:
-    ndim, reps = b.kind("x").ndim, b["reps"]
-    if len(reps) > ndim:
-        x = meta.reshape(b["x"], (b.size, *(1,) * (len(reps) - ndim), *b.kind("x").shape))
-        return meta.tile(x, (1, *reps))
-    return b.with_(reps=(*(1,) * (ndim + 1 - len(reps)), *reps))
-
-
-def _repeat(b: Batch) -> Any:
-    if b["axis"] is None:
-        return meta.repeat(meta.reshape(b["x"], (b.size, -1)), b["repeats"], 1)
-    return _along(b)
-
-
-def _slice(b: Batch) -> Any:
-    strides = b["strides"]
-    attributes: dict[str, Any] = {
-        "begin": (0, *b["begin"]),
-        "end": (WHOLE, *b["end"]),
-        "strides": (1, *strides) if strides else (),
-    }
-    if "shape" in b.op.schema.index:
-        attributes["shape"] = (b.size, *b["shape"])
-    return b.with_(**attributes)
-
-
-def _strided_set(b: Batch) -> Any:
-    """The new values broadcast to the slice."""
-    attributes = _slice(b)
-    index = b.op.schema.index["v"]
-    return (*attributes[:index], b.aligned(index, b.out.ndim), *attributes[index + 1 :])
-
-
-def _pad(b: Batch) -> Any:
-    return b.with_(pad_width=(0, 0, *b["pad_width"]))
-
-
-def _gather_dx(b: Batch) -> Any:
-    return b.with_(axis=behind(b["axis"], b.kind("dy").ndim), shape=(b.size, *b["shape"]))
-
-
-def _gather_nd(b: Batch) -> Any:
-    """Axis 0 of the indices has the coordinates; the batch is behind it."""
-    indices = meta.moveaxis(b.stacked(b.op.schema.index["indices"]), 0, 1)
-    attributes: dict[str, Any] = {"indices": indices, "batch_dims": b["batch_dims"] + 1}
-    if "shape" in b.op.schema.index:
-        attributes["shape"] = (b.size, *b["shape"])
-    return b.with_(**attributes)
-
-
-def _take(b: Batch) -> Any:
-    x, indices, axis, mode = b.values
-    ndim = b.kind("x").ndim
-    if axis is None or not b.only("x", "indices"):
-        return None
-    axis = axis % ndim
-    if not b.is_batched("indices"):
-        return b.kept(axis=axis + 1)
-    if not b.is_batched("x"):
-        return meta.moveaxis(meta.take(x, indices, axis, mode), axis, 0)
-    return None
-
-
-def _embedding(b: Batch) -> Any:
-    if b.only("indices"):
-        return b.values
-    return meta.take(b["weight"], b["indices"], 1, "raise") if b.only("weight") else None
-
-
-def _matmul(b: Batch) -> Any:
-    """Vectors become matrices, and the axes in front of the matrices are aligned."""
-    (x1, x2), ranks = b.values[:2], [t.ndim for t in b.types[:2]]
-    if b.only("x1") and ranks[1] == 2 and not b["transpose_a"]:  # one product of matrices
-        rows = meta.reshape(x1, (product(x1.shape[:-1]), x1.shape[-1])) if ranks[0] > 1 else x1
-        return meta.reshape(meta.matmul(rows, *b.values[1:]), (b.size, *b.out.shape))
-    if b.only("x2") and ranks == [2, 1] and not b["transpose_a"]:
-        return meta.matmul(x2, x1, False, True)
-    if 1 in ranks and (b["transpose_a"] or b["transpose_b"]):
-        return None
-    if ranks[0] == 1:
-        x1 = meta.expand_dims(x1, -2)
-    if ranks[1] == 1:
-        x2 = meta.expand_dims(x2, -1)
-    rank = max(2, *ranks)
-    x1, x2 = (
-        _padded(b, x, max(n, 2), rank) if flag is True else x
-        for x, n, flag in zip((x1, x2), ranks, b.batched, strict=False)
-    )
-    return meta.reshape(meta.matmul(x1, x2, *b.values[2:]), (b.size, *b.out.shape))
-
-
-def _padded(b: Batch, x: Any, ndim: int, rank: int) -> Any:
-    """Stacked tensors of `ndim` axes with axes of size 1 behind the first, up to `rank` axes."""
-    return x if ndim == rank else meta.reshape(x, (b.size, *(1,) * (rank - ndim), *x.shape[1:]))
-
-
-def _swap_axis(b: Batch) -> Any:
-    ndim = b.kind("x").ndim
-    return b.with_(axis1=behind(b["axis1"], ndim), axis2=behind(b["axis2"], ndim))
-
-
-def _moveaxis(b: Batch) -> Any:
-    ndim = b.kind("x").ndim
-    return b.with_(source=behind(b["source"], ndim), destination=behind(b["destination"], ndim))
-
-
-def _one_hot(b: Batch) -> Any:
-    return b.with_(axis=behind(b["axis"], b.out.ndim))
-
-
-RULES: Mapping[str, Rule] = {
-    **OF_NETWORKS,
-    **dict.fromkeys(
-        ("softmax", "log_softmax", "softmax_dx", "log_softmax_dx", "cumsum", "cumprod", "sort", "argsort", "topk",
-         "rank_positions", "gather", "scatter_add", "scatter_elements", "concatenate", "split", "roll"),
-        _along,
-    ),
-    **dict.fromkeys(("tril", "triu", "scaled_dot_product_attention", "scaled_dot_product_attention_dx",
-                     "stop_gradient", "straight_through", "device_copy", "dropout_dx"), stacked_operands),
-    **dict.fromkeys(("expand_dims", "stack"), _new_axis),
-    **dict.fromkeys(("reshape_like", "squeeze"), _reshape_like),
-    **dict.fromkeys(("broadcast_to", "broadcast_to_like"), _broadcast_to),
-    **dict.fromkeys(("strided_slice", "strided_slice_dx"), _slice),
-    **dict.fromkeys(("gather_nd", "gather_nd_dx"), _gather_nd),
-    "cast_like": _cast_like,
-    "embedding": _embedding,
-    "flip": _flip,
-    "gather_dx": _gather_dx,
-    "index_select": first_only("axis"),
-    "matmul": _matmul,
-    "moveaxis": _moveaxis,
-    "one_hot": _one_hot,
-    "pad": _pad,
-    "repeat": _repeat,
-    "reshape": _reshape,
-    "strided_set": _strided_set,
-    "sum_to": _sum_to,
-    "swap_axis": _swap_axis,
-    "take": _take,
-    "tile": _tile,
-    "transpose": _transpose,
-}  # fmt: skip
+    def _merged(self, axes: Axes, label: int) -> Plan | None:
+        operands, results = (
+            [
+                self._tensor(kind, labels.index(label) if label in labels else None, True)
+                for labels, kind in zip(side, kinds, strict=True)
+            ]
+            for side, kinds in ((axes.operands, self.call.operands), (axes.results, self.call.results))
+        )
+        attributes: dict[str, Any] = {}
+        if "shape" in self.call.op.schema.index:
+            attributes["shape"] = results[0].shape
+        if label in axes.counts:
+            attributes[axes.counts[label]] = self.call[axes.counts[label]] * self.size
+        call = self._call(operands, attributes)
+        expected = [t.with_shape(new.shape) for t, new in zip(self.call.results, results, strict=True)]
+        if call is None or list(call.results) != expected:
+            return None
+        return Plan(self.call.op, tuple(operands), tuple(results), attributes)

@@ -6,9 +6,7 @@ import zlib
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
-import meta
 from meta import dtype as dtypes
-from meta.autograd.batch import vmap
 from meta.autograd.finite_differences import gradcheck, gradgradcheck
 from meta.autograd.transforms import jvp
 from meta.eager.engine import grad
@@ -161,22 +159,6 @@ def check_forward_mode(sample: Sample) -> None:
             numeric = (to_numpy(up) - to_numpy(down)) / (2 * eps)
             text = f"{sample.op}: tangent of result {i}"
             np.testing.assert_allclose(to_numpy(t), numeric, rtol=_RTOL, atol=_ATOL, err_msg=text)
-
-
-def check_batched(sample: Sample) -> None:
-    """`vmap` gives what the calls give one by one: with all arrays batched, and with only the differentiable ones."""
-    import numpy as np
-
-    f, xs, inputs = _function_of_float64(sample)
-    other = [array(x.numpy() * 0.75) if i in inputs else x for i, x in enumerate(xs)]
-    for batched in ([True] * len(xs), [i in inputs for i in range(len(xs))]):
-        stacks = [meta.stack([x, y]) if flag else x for x, y, flag in zip(xs, other, batched, strict=True)]
-        results = as_tuple(vmap(f, tuple(0 if flag else None for flag in batched))(*stacks))
-        rows = [as_tuple(f(*each)) for each in (xs, other)]
-        for i, result in enumerate(results):
-            expected = np.stack([to_numpy(row[i]) for row in rows])
-            text = f"{sample.op}: result {i}"
-            np.testing.assert_allclose(to_numpy(result), expected, rtol=1e-9, atol=1e-12, err_msg=text)
 
 
 def _function_of_float64(sample: Sample) -> tuple[Any, list[NDArray], list[int]]:

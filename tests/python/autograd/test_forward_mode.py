@@ -1,5 +1,5 @@
-"""Forward mode and batches of every differentiable operator, on its first sample: against differences, and against the
-calls one by one. NumPy computes them: what is tested are the rules, and kernels for batches take long to build."""
+"""Forward mode of every differentiable operator, on its first sample: against differences. NumPy computes them: what is
+tested are the rules."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ import pytest
 import torch
 
 import meta
-from meta.testing.derivatives import check_batched, check_forward_mode, is_differentiable
+from meta.testing.derivatives import check_forward_mode, is_differentiable
 from meta.testing.samples import Sample
 from tests.python.op.samples import first_rows, samples
 
@@ -32,11 +32,6 @@ def in_numpy() -> Iterator[None]:
 @pytest.mark.parametrize("sample", ROWS, ids=repr)
 def test_forward_mode(sample: Sample) -> None:
     check_forward_mode(sample)
-
-
-@pytest.mark.parametrize("sample", [row for row in ROWS if not row.operator.inplace], ids=repr)
-def test_batched(sample: Sample) -> None:
-    check_batched(sample)
 
 
 RNG = np.random.default_rng(0)
