@@ -6,11 +6,11 @@
     y' = dense(x, part)           # what it becomes: y' is a part of y along its last axis
 
 The pass walks the program once and knows of each value where its elements are (`Placement`). A gathered parameter is
-sharded; what is computed from it is sharded, or a partial sum, as the rules of operators say (`rules`, `special`).
-Collectives are inserted where an operand is needed elsewhere than it is: an all_reduce of a partial sum, an all_gather
-of parts, a reduce_scatter where a sum is needed in parts. Gradients are computed in the same program, so the same rules
-place them. An operator without a rule is decomposed (`meta.op.decomposition`), or else computes with whole operands on
-every rank, which is always right.
+sharded; what is computed from it is sharded, or a partial sum, as the axes of its operator say (`meta.op.axes`), or
+`special`. Collectives are inserted where an operand is needed elsewhere than it is: an all_reduce of a partial sum, an
+all_gather of parts, a reduce_scatter where a sum is needed in parts. Gradients are computed in the same program, so the
+same rules place them. An operator whose axes are not known is decomposed (`meta.op.decomposition`), or else
+computes with whole operands on every rank, which is always right.
 
 Contract: the program's inputs and results keep their types and values; inputs are equal on all ranks of the group,
 except for those that are named local.
@@ -38,7 +38,7 @@ from meta.distributed.tensor.placement import (
     divides,
     part_type,
 )
-from meta.distributed.tensor.rules import Axes, Typed, axes_of
+from meta.errors import MetaError
 from meta.ir.builder import Builder
 from meta.ir.expr import (
     Atom,
@@ -51,8 +51,9 @@ from meta.ir.expr import (
     Var,
 )
 from meta.ir.module import Module
-from meta.ir.type import TensorType, TupleType, Type
+from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import free_vars, nested_blocks, substituted, walk
+from meta.op.axes import Axes, TypedCall, axes_of, with_attributes
 from meta.op.grad.rule import rule_of
 from meta.op.registry import Op
 from meta.passes.cse import cse
@@ -180,14 +181,14 @@ class Partitioner(Conversions):
 
     def by_axes(self, op: Op, args: tuple[Any, ...], operands: list[Distributed], source: Call | None) -> Value | None:
         """The call on parts, by the rule of its operator."""
-        typed = self.typed(op, args, operands)
-        axes = axes_of(typed)
+        whole = TypedCall.of(op, replaced(args, lambda value: value.type))
+        axes = axes_of(whole)
         if axes is None:
             return None
         for label, blocks in _labels(axes, operands):
             if not all(label in labels or label in axes.reductions for labels in axes.results):
                 continue
-            result = self.on_parts(op, args, typed, axes, label, blocks, source)
+            result = self.on_parts(args, whole, axes, label, blocks, source)
             if result is not None:
                 return result
         return None
@@ -218,40 +219,40 @@ class Partitioner(Conversions):
                 return None
         return with_leaves(results, [self.operand(y) for y in leaves_of(results)])
 
-    def typed(self, op: Op, args: tuple[Any, ...], operands: list[Distributed]) -> Typed:
-        types = replaced(args, lambda value: value.type)
-        result = op.infer(types)
-        results = result.fields if isinstance(result, TupleType) else (result,)
-        arguments = dict(zip(op.schema.names, types, strict=True))
-        return Typed(op, arguments, tuple(v.type for v in operands), results)  # type: ignore[arg-type]
-
     def on_parts(
-        self, op: Op, args: tuple[Any, ...], typed: Typed, axes: Axes, label: int, blocks: int, source: Call | None
+        self, args: tuple[Any, ...], whole: TypedCall, axes: Axes, label: int, blocks: int, source: Call | None
     ) -> Value | None:
         """The call with its operands divided along the axes of one label."""
-        operand_placements = [_placement(labels, label, blocks) for labels in axes.operands]
+        operands = [_placement(labels, label, blocks) for labels in axes.operands]
         results = [_placement(labels, label, blocks) for labels in axes.results]
-        pairs = [*zip(typed.operands, operand_placements, strict=True), *zip(typed.results, results, strict=True)]
+        pairs = [*zip(whole.operands, operands, strict=True), *zip(whole.results, results, strict=True)]
         if any(isinstance(p, Sharded) and not divides(kind.shape[p.axis], p, self.ranks) for kind, p in pairs):
             return None
-        types = [self.local_type(kind, p) for kind, p in zip(typed.results, results, strict=True)]
-        places = iter(operand_placements)
-        sized = tuple(
-            types[0].shape if name == "shape" and not isinstance(arg, Distributed) else arg
-            for name, arg in zip(op.schema.names, args, strict=True)
-        )
-        call = self.expression(op, sized, lambda value: self.placed(value, next(places)), source)
-        if _fields(call.type) != tuple(types):
+        types = tuple(self.local_type(kind, p) for kind, p in zip(whole.results, results, strict=True))
+        changed: dict[str, Any] = {"shape": types[0].shape}
+        if label in axes.counts:
+            name = axes.counts[label]
+            if whole[name] % (blocks * self.ranks):
+                return None
+            changed[name] = whole[name] // self.ranks
+        sized = with_attributes(whole.op, args, changed)
+        places = iter(operands)
+        try:
+            local = TypedCall.of(whole.op, replaced(sized, lambda value: self.local_type(value.type, next(places))))
+        except MetaError:
             return None
+        if local.results != types:
+            return None
+        places = iter(operands)
+        call = self.expression(whole.op, sized, lambda value: self.placed(value, next(places)), source)
         atom = self.builder.emit(call)
-        atoms = (
-            [self.builder.get_item(atom, i) for i in range(len(types))] if isinstance(call.type, TupleType) else [atom]
-        )
+        is_tuple = isinstance(call.type, TupleType)
+        atoms = [self.builder.get_item(atom, i) for i in range(len(types))] if is_tuple else [atom]
         values = tuple(
             Distributed(kind, Partial(axes.reductions[label]) if p == REPLICATED else p, each)
-            for kind, p, each in zip(typed.results, results, atoms, strict=True)
+            for kind, p, each in zip(whole.results, results, atoms, strict=True)
         )
-        return values if isinstance(call.type, TupleType) else values[0]
+        return values if is_tuple else values[0]
 
     def local_type(self, kind: TensorType, placement: Placement) -> TensorType:
         return part_type(kind, placement, self.ranks) if isinstance(placement, Sharded) else kind
@@ -270,10 +271,6 @@ def _labels(axes: Axes, operands: list[Distributed]) -> list[tuple[int, int]]:
             if label is not None:
                 wishes.append((label, value.placement.blocks))
     return sorted(dict.fromkeys(wishes), key=lambda each: -wishes.count(each))
-
-
-def _fields(kind: Type) -> tuple[Type, ...]:
-    return kind.fields if isinstance(kind, TupleType) else (kind,)
 
 
 def _has_own_results(value: Expr) -> bool:

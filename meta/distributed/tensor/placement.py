@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, TypeAlias
 
 from meta.dim import Dim
 from meta.ir.type import TensorType
+from meta.op.axes import Reduction
 from meta.schema._dsl import TensorLike
-
-Reduction: TypeAlias = Literal["sum", "mean", "max", "min"]
 
 
 @dataclass(frozen=True, slots=True)
