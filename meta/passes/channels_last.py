@@ -7,9 +7,9 @@ becomes, where the library that runs the convolutions computes with channels las
     y = conv2d(transpose(x), transpose(w), channels_last=True); z = relu(y)
     u = transpose(conv2d(z, transpose(v), channels_last=True))
 
-Dialects say which of their calls run faster so (`Implementation.prefers_channels_last`). Elementwise operators, batch
-norm, pooling and reductions follow their operands; a tensor is transposed where another operator takes it. The program
-stays as it was unless all transposes move fewer bytes than the conversions that the library no longer makes.
+Dialects say which of their calls run faster so (`Implementation.prefers_channels_last`). Pooling follows its operands,
+as do operators whose declared axes may come in any order; a tensor is transposed where another operator takes it. The
+program stays as it was unless all transposes move fewer bytes than the conversions that the library no longer makes.
 """
 
 from __future__ import annotations
@@ -23,17 +23,32 @@ import numpy as np
 
 from meta._generated import limits
 from meta.ir.builder import Builder
-from meta.ir.expr import Atom, Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Tuple, TupleGetItem, Var, is_atom
+from meta.ir.expr import (
+    Atom,
+    Binding,
+    Call,
+    CallInfo,
+    Constant,
+    Expr,
+    FunctionExpr,
+    Tuple,
+    TupleGetItem,
+    Var,
+    is_atom,
+    is_atom_list,
+)
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import TensorType
+from meta.ir.type import TensorType, TupleType
 from meta.ir.visitor import reads, substituted
+from meta.op.axes import TypedCall, is_elementwise, reordered, with_attributes
 from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.op.windows import channels_moved
 from meta.passes.manager import Pass
 from meta.passes.pools import arguments_of, indices_of, windows_of
 from meta.records import record
+from meta.tree import leaves_of, with_leaves
 
 
 def _channels_last(module: Module) -> Module:
@@ -97,8 +112,7 @@ class _LayoutConverter:
         value, var = binding.value, binding.var
         new = _field(self, value) if isinstance(value, TupleGetItem) else None
         if isinstance(value, Call) and isinstance(value.op, Op) and not value.attrs and value.dialect is None:
-            rule = _RULES.get(value.op.name) or (_elementwise if _is_elementwise(value.op) else None)
-            new = rule(self, value) if rule is not None else None
+            new = _RULES.get(value.op.name, _follow)(self, value)
         if new is None:
             atoms = {a: self.as_before(a) for a in reads(value) if isinstance(a, Var)}
             self.builder.bind(Binding(var, substituted(value, atoms)))
@@ -129,6 +143,14 @@ class _LayoutConverter:
         if atom not in self.after:
             self.after[atom] = self.moved(self.as_before(atom), _to_last)
         return self.after[atom]
+
+    def in_order(self, atom: Any, kind: TensorType, ndim: int) -> Atom:
+        """An operand of type `kind`, which may have further axes, in the layout of tensors with `ndim` axes."""
+        if kind.ndim != ndim:
+            return self.as_before(atom)
+        if kind is atom.type:
+            return self.as_last(atom)
+        return self.moved(self.builder.emit(self.call("reshape", self.as_before(atom), kind.shape)), _to_last)
 
     def moved(self, atom: Atom, order: Callable[[int], tuple[int, ...]]) -> Atom:
         """A transposed tensor: a constant of a constant, and a view where only axes of size 1 move."""
@@ -208,18 +230,40 @@ def _with_channels_last(name: str, value: Any) -> Any:
     return kind.with_shape(channels_moved(kind.shape, True)) if isinstance(kind, TensorType) else value
 
 
-def _batch_norm(*names: str, fields: tuple[int, ...] = ()) -> _Rule:
-    """names: the arguments of the shape of x."""
+def _follow(to: _LayoutConverter, call: Call) -> _New | None:
+    """An operator with some operand whose channels are last, or a list of them, that does not depend on the order of
+    axes, as its labels tell."""
+    op = call.op
+    assert isinstance(op, Op)
+    atoms: list[Any] = [a for a in leaves_of(call.args) if is_atom(a)]
+    ranks: set[int] = {a.type.ndim for a in atoms if a in to.last}
+    lists = filter(is_atom_list, call.args)
+    if len(ranks) != 1 or any(a not in to.last for each in lists for a in each):
+        return None
+    (ndim,) = ranks
+    if any(call.args[op.schema.index[name]].type.ndim == ndim for name in op.inplace.values()):
+        return None
+    kinds = [_aligned(a.type, ndim) if is_elementwise(op) else a.type for a in atoms]
+    types = with_leaves(call.args, _replaced(call.args, kinds))
+    new = reordered(TypedCall.of(op, types), _to_last(ndim))
+    if new is None:
+        return None
+    attributes, moved = new
+    operands = [to.in_order(a, kind, ndim) for a, kind in zip(atoms, kinds, strict=True)]
+    args = with_attributes(op, with_leaves(call.args, _replaced(call.args, operands)), attributes)
+    fields = tuple(i for i, is_moved in enumerate(moved) if is_moved) if isinstance(call.type, TupleType) else ()
+    return _New(to.builder.call_expr(op, args), any(moved), fields)
 
-    def rule(to: _LayoutConverter, call: Call) -> _New | None:
-        args = arguments_of(call)
-        ndim = args["x"].type.ndim
-        if args["axis"] % ndim != 1 or not any(args[name] in to.last for name in names):
-            return None
-        moved = {name: to.as_last(args[name]) for name in names}
-        return _New(to.changed(call, **moved, axis=ndim - 1), fields=fields)
 
-    return rule
+def _replaced(args: Any, operands: Sequence[Any]) -> list[Any]:
+    """The leaves of arguments with other tensors."""
+    new = iter(operands)
+    return [next(new) if is_atom(x) else x for x in leaves_of(args)]
+
+
+def _aligned(kind: TensorType, ndim: int) -> TensorType:
+    """The type of an operand that broadcasts, with all axes."""
+    return kind.with_shape((*(1,) * (ndim - kind.ndim), *kind.shape)) if kind.ndim else kind
 
 
 def _transpose(to: _LayoutConverter, call: Call) -> _New | None:
@@ -232,40 +276,6 @@ def _transpose(to: _LayoutConverter, call: Call) -> _New | None:
         return None
     to.saved += 2 * _bytes(call.type) + limits.TRANSPOSE_CALL_BYTES
     return _New(to.last[x], last=False) if is_back else _New(to.as_before(x))
-
-
-def _reduction(to: _LayoutConverter, call: Call) -> _New | None:
-    """A reduction over other axes; without keepdims, of axes whose removal leaves the rest in order."""
-    args = arguments_of(call)
-    x, axis = args["x"], args["axis"]
-    if x not in to.last:
-        return None
-    ndim = x.type.ndim
-    order = _to_last(ndim)
-    reduced = {a % ndim for a in (range(ndim) if axis is None else (axis,) if isinstance(axis, int) else axis)}
-    rest = [a for a in order if a not in reduced]
-    if not args["keepdims"] and rest != sorted(rest):
-        return None
-    places = tuple(sorted(order.index(a) for a in reduced))
-    new = places[0] if isinstance(axis, int) else None if axis is None else places
-    return _New(to.changed(call, x=to.as_last(x), axis=new), last=args["keepdims"])
-
-
-def _bias_add(to: _LayoutConverter, call: Call) -> _New | None:
-    args = arguments_of(call)
-    x, ndim = args["x"], args["x"].type.ndim
-    if x not in to.last or args["axis"] % ndim != 1:
-        return None
-    return _New(to.changed(call, x=to.as_last(x), axis=ndim - 1))
-
-
-def _concatenate(to: _LayoutConverter, call: Call) -> _New | None:
-    args = arguments_of(call)
-    xs = args["xs"]
-    ndim = xs[0].type.ndim
-    if not all(x in to.last for x in xs):
-        return None
-    return _New(to.changed(call, xs=tuple(map(to.as_last, xs)), axis=_to_last(ndim).index(args["axis"] % ndim)))
 
 
 def _max_pool(to: _LayoutConverter, call: Call) -> _New | None:
@@ -341,30 +351,6 @@ def _without_plane(to: _LayoutConverter, atom: Atom) -> Call:
     return to.call("reshape", atom, (batch, *rest))
 
 
-def _is_elementwise(op: Op) -> bool:
-    return op.family in ("unary", "binary") or op.name in ("cast", "copy")
-
-
-def _elementwise(to: _LayoutConverter, call: Call) -> _New | None:
-    """An elementwise operator with some operand whose channels are last."""
-    if not isinstance(call.type, TensorType) or not any(a in to.last for a in call.args if isinstance(a, Var)):
-        return None
-    ndim = call.type.ndim
-    if any(a.type.ndim != ndim for a in call.args if a in to.last):
-        return None
-    args = [_broadcast(to, a, ndim) if is_atom(a) else a for a in call.args]
-    return _New(to.builder.call_expr(call.op, args))
-
-
-def _broadcast(to: _LayoutConverter, atom: Any, ndim: int) -> Atom:
-    """An operand of an elementwise operator with channels last: operands of lower rank broadcast from the last axis."""
-    kind = atom.type
-    if kind.ndim == 0 or kind.ndim == ndim:
-        return to.as_last(atom) if kind.ndim else atom
-    wide = to.builder.emit(to.call("reshape", to.as_before(atom), (*(1,) * (ndim - kind.ndim), *kind.shape)))
-    return to.moved(wide, _to_last)
-
-
 def _field(to: _LayoutConverter, value: TupleGetItem) -> _New | None:
     if value.value not in to.tuples:
         return None
@@ -376,17 +362,11 @@ _CONVOLUTIONS: Final = tuple(f"conv{rank}d{suffix}" for rank in (1, 2, 3) for su
 _RULES: Final[dict[str, _Rule]] = {
     **dict.fromkeys(_CONVOLUTIONS, _convolution),
     "transpose": _transpose,
-    "batch_norm_train": _batch_norm("x", fields=(0,)),
-    "batch_norm_train_dxwb": _batch_norm("dy", "x", fields=(0,)),
-    "batch_norm_infer": _batch_norm("x"),
-    **dict.fromkeys(("all", "any", "max", "mean", "min", "prod", "sum", "logsumexp", "std", "var"), _reduction),
     **{f"max_pool{rank}d": _max_pool_alone for rank in (1, 2)},
     **{f"max_pool{rank}d_with_indices": _max_pool for rank in (1, 2)},
     **{f"max_pool{rank}d_dx": _max_pool_dx for rank in (1, 2)},
     **{f"avg_pool{rank}d": _avg_pool for rank in (1, 2)},
     **{f"avg_pool{rank}d_dx": _avg_pool_dx for rank in (1, 2)},
-    "bias_add": _bias_add,
-    "concatenate": _concatenate,
 }
 
 # Other operators have results with channels last only if operands have.

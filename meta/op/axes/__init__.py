@@ -21,6 +21,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from meta.dim import WHOLE, Dim
+from meta.errors import MetaError
 from meta.ir.type import TensorType
 from meta.op.axes.forms import FORMS, SUMS
 from meta.op.axes.labels import Axes as Axes
@@ -28,6 +29,7 @@ from meta.op.axes.labels import Labels, TypedCall, aligned, labels_of, numbered,
 from meta.op.axes.labels import Reduction as Reduction
 from meta.op.axes.labels import with_attributes as with_attributes
 from meta.op.registry import USER, Op
+from meta.tree import leaves_of, with_leaves
 
 
 def axes_of(call: TypedCall) -> Axes | None:
@@ -153,3 +155,38 @@ _IN_FRONT: Final[Mapping[str, Callable[[TypedCall, Dim], Any]]] = {
     "pad_width": lambda call, size: (0, 0, *call["pad_width"]),
     "batch_dims": lambda call, size: call["batch_dims"] + 1,
 }  # fmt: skip
+
+
+# --- the order of axes -----------------------------------------------------------------------------------------------
+
+
+def reordered(call: TypedCall, order: tuple[int, ...]) -> tuple[dict[str, Any], list[bool]] | None:
+    """The attributes of a call on tensors with permuted axes, as far as they change, and which results are permuted.
+
+    order: for each new axis the old one, of operands and results with as many axes; others stay. None if the result
+    depends on the order of axes: if the new call has other labels."""
+    names = [arg.name for arg in call.op.schema.args if arg.name in _IN_FRONT and not arg.is_tensor]
+    if names not in ([], ["axis"]):
+        return None
+    axis, ndim = call.get("axis"), len(order)
+    new = None if axis is None else [order.index(a) for a in positive(axis, ndim)]
+    attributes: dict[str, Any] = {} if new is None else {"axis": new[0] if isinstance(axis, int) else tuple(new)}
+
+    def moved(kind: TensorType) -> TensorType:
+        return kind.with_shape(tuple(kind.shape[a] for a in order)) if kind.ndim == ndim else kind
+
+    leaves = [moved(x) if isinstance(x, TensorType) else x for x in leaves_of(call.args)]
+    try:
+        after = TypedCall.of(call.op, with_attributes(call.op, with_leaves(call.args, leaves), attributes))
+    except MetaError:
+        return None
+    old, labels = axes_of(call), axes_of(after)
+    if old is None or labels is None:
+        return None
+    pairs = [*zip(old.operands, labels.operands, strict=True), *zip(old.results, labels.results, strict=True)]
+    known: set[tuple[int | None, int | None]] = set()
+    for before, now in pairs:
+        known.update(zip((before[a] for a in order) if len(before) == ndim else before, now, strict=True))
+    is_renaming = len(dict(known)) == len(known) == len({b for _, b in known})
+    fits = is_renaming and all((a is None) == (b is None) for a, b in known)
+    return (attributes, [kind.ndim == ndim for kind in call.results]) if fits else None

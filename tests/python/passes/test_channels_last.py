@@ -153,11 +153,32 @@ def test_indices_that_the_program_returns_follow_its_layout() -> None:
     assert "max_pool2d_with_indices" in "\n".join(lines(converted(function, (2, 3, 8, 8), (3, 3, 3, 3))))
 
 
+def test_operators_along_an_axis_follow_by_their_declared_axes() -> None:
+    def function(x, w):
+        y = meta.layer_norm(meta.softmax(meta.conv2d(x, w, padding=1), 1), None, None, (-1, 2))
+        y = meta.flip(meta.cumsum(y, 2), (1,)) * meta.ones((6, 5))
+        return meta.conv2d(meta.gather(y, 1, meta.argsort(y, 1)), w, padding=1)
+
+    text = lines(converted(function, (2, 3, 6, 5), (3, 3, 3, 3)))
+    assert [line.split(" = ")[1] for line in text if "transpose" in line] == [
+        "transpose(%x, axes=(0, 2, 3, 1))", "transpose(%w, axes=(0, 2, 3, 1))", "transpose(%12, axes=(0, 3, 1, 2))",
+    ]  # fmt: skip
+    axes = {
+        "softmax": "axis=3",
+        "layer_norm": "axis=(2, 1)",
+        "cumsum": "axis=1",
+        "flip": "axis=(3,)",
+        "gather": "axis=3",
+    }
+    for name, axis in axes.items():
+        assert any(f" = {name}(" in line and axis in line for line in text), text
+
+
 def test_other_operators_take_tensors_as_before() -> None:
     def function(x, w):
         y = meta.conv2d(x, w, padding=1)
         z = meta.conv2d(y, w, padding=1)
-        return meta.softmax(z, 1), z.reshape((2, -1)), z
+        return meta.tril(z), z.reshape((2, -1)), z
 
     text = lines(converted(function, (2, 3, 6, 5), (3, 3, 3, 3)))
     assert sum("transpose" in line for line in text) == 3  # x, w, and z for all three results
