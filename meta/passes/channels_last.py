@@ -278,63 +278,32 @@ def _transpose(to: _LayoutConverter, call: Call) -> _New | None:
     return _New(to.last[x], last=False) if is_back else _New(to.as_before(x))
 
 
-def _max_pool(to: _LayoutConverter, call: Call) -> _New | None:
-    """Max pooling whose indices, which depend on the layout, only its gradient takes."""
+def _pool(to: _LayoutConverter, call: Call) -> _New | None:
+    """A pool or its gradient. Indices of maxima depend on the layout, so that only gradients may take them; a max pool
+    without indices follows one with them, for the two become one."""
     args = arguments_of(call)
-    x, rank = args["x"], args["x"].type.ndim - 2
-    indices = indices_of(to.old, call)
-    if x not in to.last or rank > 2 or indices is None:
+    is_gradient, has_indices = "dy" in args, call.op_name.endswith("_with_indices")
+    x = args["dy"] if is_gradient else args["x"]
+    if x not in to.last if "indices" not in args else args["indices"] not in to.indices:
         return None
-    to.indices.update(indices)
-    pooled = to.builder.emit(to.call(f"max_pool{rank + 1}d_with_indices", _plane(to, x), *windows_of(args, rank)))
-    y = _without_plane(to, to.builder.get_item(pooled, 0))
-    return _New(Tuple((to.builder.emit(y), to.builder.get_item(pooled, 1)), call.span), fields=(0, 1))
-
-
-def _max_pool_alone(to: _LayoutConverter, call: Call) -> _New | None:
-    """Max pooling of what is also pooled with indices, for its gradient: the two become one."""
-    args = arguments_of(call)
-    x, rank = args["x"], args["x"].type.ndim - 2
-    calls = [b.value for b in to.old.body.bindings if isinstance(b.value, Call) and b.value.args == call.args]
-    twins = [c for c in calls if c.op_name == f"{call.op_name}_with_indices" and indices_of(to.old, c)]
-    if x not in to.last or not twins:
-        return None
-    pooled = to.call(f"max_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank))
-    return _New(_without_plane(to, to.builder.emit(pooled)))
-
-
-def _max_pool_dx(to: _LayoutConverter, call: Call) -> _New | None:
-    args = arguments_of(call)
-    if args["indices"] not in to.indices:
-        return None
-    dy, indices = _plane(to, args["dy"]), to.last[args["indices"]]
-    return _pool_gradient(to, call, args, (dy, indices))
-
-
-def _avg_pool(to: _LayoutConverter, call: Call) -> _New | None:
-    args = arguments_of(call)
-    x, rank = args["x"], args["x"].type.ndim - 2
-    if x not in to.last or rank > 2:
-        return None
-    include = args["count_include_pad"]
-    pooled = to.call(f"avg_pool{rank + 1}d", _plane(to, x), *windows_of(args, rank), include)
-    return _New(_without_plane(to, to.builder.emit(pooled)))
-
-
-def _avg_pool_dx(to: _LayoutConverter, call: Call) -> _New | None:
-    args = arguments_of(call)
-    if args["dy"] not in to.last or args["dy"].type.ndim > 4:
-        return None
-    return _pool_gradient(to, call, args, (_plane(to, args["dy"]),))
-
-
-def _pool_gradient(to: _LayoutConverter, call: Call, args: dict[str, Any], tensors: tuple[Atom, ...]) -> _New:
-    batch, channels, *spatial = args["shape"]
-    rank = len(spatial)
-    rest = (args["count_include_pad"],) if "count_include_pad" in args else ()
+    if call.op_name.startswith("max") and not is_gradient:
+        calls = [b.value for b in to.old.body.bindings if isinstance(b.value, Call) and b.value.args == call.args]
+        twins = [call] if has_indices else [c for c in calls if c.op_name == f"{call.op_name}_with_indices"]
+        found = [indices for c in twins if (indices := indices_of(to.old, c)) is not None and (indices or has_indices)]
+        if not found:
+            return None
+        to.indices.update(*found)
+    rank = x.type.ndim - 2
+    tensors = [_plane(to, x), *([to.last[args["indices"]]] if "indices" in args else [])]
+    batch, channels, *spatial = args.get("shape", (0, 0))
+    shape = [(batch, 1, *spatial, channels)] if is_gradient else []
+    include = [args["count_include_pad"]] if "count_include_pad" in args else []
     name = call.op_name.replace(f"{rank}d", f"{rank + 1}d")
-    gradient = to.call(name, *tensors, (batch, 1, *spatial, channels), *windows_of(args, rank), *rest)
-    return _New(_without_plane(to, to.builder.emit(gradient)))
+    pooled = to.builder.emit(to.call(name, *tensors, *shape, *windows_of(args, rank), *include))
+    if not has_indices:
+        return _New(_without_plane(to, pooled))
+    y = to.builder.emit(_without_plane(to, to.builder.get_item(pooled, 0)))
+    return _New(Tuple((y, to.builder.get_item(pooled, 1)), call.span), fields=(0, 1))
 
 
 def _plane(to: _LayoutConverter, atom: Atom) -> Atom:
@@ -359,14 +328,16 @@ def _field(to: _LayoutConverter, value: TupleGetItem) -> _New | None:
 
 
 _CONVOLUTIONS: Final = tuple(f"conv{rank}d{suffix}" for rank in (1, 2, 3) for suffix in ("", "_dx", "_dw"))
+_POOLS: Final = tuple(
+    f"{kind}_pool{rank}d{suffix}"
+    for rank in (1, 2)
+    for kind, suffixes in (("max", ("", "_with_indices", "_dx")), ("avg", ("", "_dx")))
+    for suffix in suffixes
+)
 _RULES: Final[dict[str, _Rule]] = {
     **dict.fromkeys(_CONVOLUTIONS, _convolution),
     "transpose": _transpose,
-    **{f"max_pool{rank}d": _max_pool_alone for rank in (1, 2)},
-    **{f"max_pool{rank}d_with_indices": _max_pool for rank in (1, 2)},
-    **{f"max_pool{rank}d_dx": _max_pool_dx for rank in (1, 2)},
-    **{f"avg_pool{rank}d": _avg_pool for rank in (1, 2)},
-    **{f"avg_pool{rank}d_dx": _avg_pool_dx for rank in (1, 2)},
+    **dict.fromkeys(_POOLS, _pool),
 }
 
 # Other operators have results with channels last only if operands have.

@@ -8,7 +8,7 @@ from functools import cache
 from typing import Any, Literal, TypeAlias
 
 from meta.dim import Dim
-from meta.ir.type import TensorType, TupleType
+from meta.ir.type import TensorType, TupleType, flat_types
 from meta.op.registry import Op
 from meta.records import record
 
@@ -47,7 +47,7 @@ class TypedCall:
         """args: in schema order, types in the place of tensors. Raises MetaError for arguments that do not fit."""
         out = op.infer(args)
         results = out.fields if isinstance(out, TupleType) else (out,)
-        return cls(op, tuple(args), tuple(tensors_of(args)), results)  # type: ignore[arg-type]
+        return cls(op, tuple(args), tuple(flat_types(args)), results)  # type: ignore[arg-type]
 
     def __getitem__(self, name: str) -> Any:
         """The argument called `name`."""
@@ -61,17 +61,6 @@ class TypedCall:
 def with_attributes(op: Op, args: Sequence[Any], changed: Mapping[str, Any]) -> tuple[Any, ...]:
     """The arguments in schema order, some attributes replaced."""
     return tuple([changed.get(name, value) for name, value in zip(op.schema.names, args, strict=True)])
-
-
-def tensors_of(args: Sequence[Any]) -> list[TensorType]:
-    """The types of tensors among arguments, lists flattened."""
-    out: list[TensorType] = []
-    for arg in args:
-        if isinstance(arg, TensorType):
-            out.append(arg)
-        elif isinstance(arg, tuple) and arg and isinstance(arg[0], TensorType):
-            out.extend(arg)  # pyright: ignore[reportUnknownArgumentType]
-    return out
 
 
 def numbered(kind: TensorType, whole: Sequence[int] = ()) -> Labels:
@@ -108,43 +97,43 @@ def _terms(form: str) -> tuple[tuple[_Term, ...], tuple[_Term, ...]]:
 def labels_of(form: str, call: TypedCall) -> Axes | None:
     """The labels of a call by a form; None if its tensors have other numbers of axes."""
     before, after = _terms(form)
-    given = [a for a, arg in zip(call.args, call.op.schema.args, strict=True) if arg.is_tensor]
-    pairs = [(term, kind) for term, kind in zip(before, given, strict=True) if isinstance(kind, TensorType)]
-    sizes = {name: n for name, n in (("A", _axes_in_front(call)), ("N", call.get("batch_dims"))) if n is not None}
     if len(after) != len(call.results):
         return None
-    _solve([*pairs, *zip(after, call.results, strict=True)], sizes)
+    given = [a for a, arg in zip(call.args, call.op.schema.args, strict=True) if arg.is_tensor]
+    pairs = [(term, kind) for term, kind in zip(before, given, strict=True) if isinstance(kind, TensorType)]
+    pairs += zip(after, call.results, strict=True)
+    sizes = {name: n for name, n in (("A", _axes_in_front(call)), ("N", call.get("batch_dims"))) if n is not None}
+    _solve(pairs, sizes)
     names: dict[tuple[str, int], int] = {}
 
-    def labels(term: _Term, ndim: int) -> Labels | None:
+    def labels(term: _Term, ndim: int) -> Labels:
         out: list[int | None] = []
         for token in term:
-            group = token[-1]
-            count = sizes.get(group, 0) if group.isupper() else 1
+            count = sizes.get(token[-1], 0) if token[-1].isupper() else 1
             if token == "*":
                 count = ndim - _length(term, sizes)
-            whole = token[0] in "_*"
-            out.extend(None if whole else names.setdefault((token, i), len(names)) for i in range(count))
-        return tuple(out) if len(out) == ndim else None
+            is_whole = token[0] in "_*"
+            out.extend(None if is_whole else names.setdefault((token, i), len(names)) for i in range(count))
+        return tuple(out)
 
-    operands = [labels(term, kind.ndim) for term, kind in pairs]
-    results = [labels(term, kind.ndim) for term, kind in zip(after, call.results, strict=True)]
-    if None in operands or None in results:
-        return None
+    found = [labels(term, kind.ndim) for term, kind in pairs]
     counts = {names["g", 0]: "groups"} if ("g", 0) in names else {}
-    kinds = [*(kind for _, kind in pairs), *call.results]
-    if _has_conflict([*operands, *results], kinds, counts):  # type: ignore[list-item]
+    if not _fits(found, [kind for _, kind in pairs], counts):
         return None
-    summed = [n for n in names.values() if any(n not in each for each in results if each is not None)]
-    return Axes(tuple(operands), tuple(results), dict.fromkeys(summed, "sum"), counts)  # type: ignore[arg-type]
+    operands, results = tuple(found[: len(call.operands)]), tuple(found[len(call.operands) :])
+    summed = [n for n in names.values() if any(n not in each for each in results)]
+    return Axes(operands, results, dict.fromkeys(summed, "sum"), counts)
 
 
-def _has_conflict(labels: Sequence[Labels], kinds: Sequence[TensorType], counts: Mapping[int, str]) -> bool:
-    """Whether axes of one label have different sizes: operands that broadcast. Blocks of axes may."""
+def _fits(labels: Sequence[Labels], kinds: Sequence[TensorType], counts: Mapping[int, str]) -> bool:
+    """Whether tensors have as many axes as labels, and axes of one label one size: operands that broadcast have not.
+    Axes of blocks may differ."""
+    if any(len(each) != kind.ndim for each, kind in zip(labels, kinds, strict=True)):
+        return False
     sizes: dict[int | None, Dim] = {}
     pairs = [pair for each, kind in zip(labels, kinds, strict=True) for pair in zip(each, kind.shape, strict=True)]
     known = [(label, d) for label, d in pairs if label is not None and label not in counts and isinstance(d, int)]
-    return any(sizes.setdefault(label, d) != d for label, d in known)
+    return all(sizes.setdefault(label, d) == d for label, d in known)
 
 
 def _axes_in_front(call: TypedCall) -> int | None:
