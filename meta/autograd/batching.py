@@ -57,7 +57,7 @@ class _Tensor:
 
 
 @record
-class Plan:
+class BatchPlan:
     """One call in place of the calls of a batch. operands: in order.  attributes: those that differ from theirs."""
 
     op: Op
@@ -78,7 +78,7 @@ class Plan:
         return with_leaves(ys, [r.stacked(y) for r, y in zip(self.results, leaves_of(ys), strict=True)])
 
 
-def planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Type, Plan | None]:
+def planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Type, BatchPlan | None]:
     """The type of the result of one call, and the plan for all; None if there is none.
 
     args: of one call, types in the place of tensors.  flags: which leaves of the arguments differ from call to call."""
@@ -91,11 +91,11 @@ def planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -
 @lru_cache
 def _known(
     op: Op, args: tuple[Any, ...], classes: tuple[type, ...], flags: tuple[bool, ...], size: int
-) -> tuple[Type, Plan | None]:
+) -> tuple[Type, BatchPlan | None]:
     return _planned(op, args, flags, size)
 
 
-def _planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Type, Plan | None]:
+def _planned(op: Op, args: tuple[Any, ...], flags: tuple[bool, ...], size: Dim) -> tuple[Type, BatchPlan | None]:
     out = op.infer(args)
     if isinstance(out, Value):
         return out, None
@@ -113,7 +113,7 @@ class _Planner:
         self.size = size
         self.axes = axes_of(call)
 
-    def plans(self) -> Iterator[Plan | None]:
+    def plans(self) -> Iterator[BatchPlan | None]:
         """With shared operands as they are, then repeated. A product of matrices is better than many."""
         is_product = self.axes is not None and bool(self.axes.reductions) and len(self.flags) > 1
         each = [self.merged, self.in_front] if is_product else [self.in_front, self.merged]
@@ -121,7 +121,7 @@ class _Planner:
             for plans in each:
                 yield from plans(flags)
 
-    def in_front(self, flags: Sequence[bool]) -> Iterator[Plan | None]:
+    def in_front(self, flags: Sequence[bool]) -> Iterator[BatchPlan | None]:
         """A further axis in front of the operands: of their own axes, or of those that broadcasting gives them; of
         another operand than the first also behind an axis that has to be whole."""
         attributes = in_front(self.call, self.size) if flags[0] else {}
@@ -146,7 +146,7 @@ class _Planner:
         apart = (*first, self.size, *rest)
         return _Tensor(axis, apart, (*first, product((self.size, rest[0])), *rest[1:]) if is_merged else apart)
 
-    def _checked(self, operands: list[_Tensor], attributes: Mapping[str, Any]) -> Plan | None:
+    def _checked(self, operands: list[_Tensor], attributes: Mapping[str, Any]) -> BatchPlan | None:
         """The plan, if the labels of the call tell that it is right."""
         call = self._call(operands, attributes)
         axes = None if call is None else axes_of(call)
@@ -169,7 +169,7 @@ class _Planner:
             if kind.shape != (apart if not ones else (self.size, *(1,) * ones, *one.shape)):
                 return None
             results.append(_Tensor(axis, apart, kind.shape))
-        return Plan(self.call.op, tuple(operands), tuple(results), attributes)
+        return BatchPlan(self.call.op, tuple(operands), tuple(results), attributes)
 
     def _call(self, operands: Sequence[_Tensor], attributes: Mapping[str, Any]) -> TypedCall | None:
         """The one call, by types; None if its operator does not take them."""
@@ -183,7 +183,7 @@ class _Planner:
 
     # --- the batch as a part of axes that the operands have -----------------------------------------------------------
 
-    def merged(self, flags: Sequence[bool]) -> Iterator[Plan | None]:
+    def merged(self, flags: Sequence[bool]) -> Iterator[BatchPlan | None]:
         axes = self.axes
         if axes is None:
             return
@@ -193,7 +193,7 @@ class _Planner:
             if has_label == list(flags) and all(label in labels for labels in axes.results):
                 yield self._merged(axes, label)
 
-    def _merged(self, axes: Axes, label: int) -> Plan | None:
+    def _merged(self, axes: Axes, label: int) -> BatchPlan | None:
         operands, results = (
             [
                 self._tensor(kind, labels.index(label) if label in labels else None, True)
@@ -210,4 +210,4 @@ class _Planner:
         expected = [t.with_shape(new.shape) for t, new in zip(self.call.results, results, strict=True)]
         if call is None or list(call.results) != expected:
             return None
-        return Plan(self.call.op, tuple(operands), tuple(results), attributes)
+        return BatchPlan(self.call.op, tuple(operands), tuple(results), attributes)

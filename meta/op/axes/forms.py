@@ -204,7 +204,7 @@ FORMS: Final[Mapping[str, Rule | str]] = {
 }  # fmt: skip
 
 SUMS: Final[Mapping[str, Any]] = {
-    **dict.fromkeys(("sum", "layer_norm_dwb", "layer_norm_dxwb"), "sum"),
+    **dict.fromkeys(("sum", "layer_norm_dwb", "layer_norm_dxwb", "layer_norm_train_dxwb"), "sum"),
     "mean": "mean",
     "max": "max",
     "min": "min",
