@@ -7,17 +7,18 @@ from collections.abc import Callable
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import product
 from meta.op.decomposition import decompose, decomposition
 from meta.op.grad.support import share_of, widen
 from meta.op.rules import class_axis
 
 
-def _reduced(losses: Any, reduction: str) -> Any:
+def _reduced(losses: Tensor, reduction: str) -> Any:
     return losses if reduction == "none" else meta.sum(losses) if reduction == "sum" else meta.mean(losses)
 
 
-def _share(dy: Any, x: Any, reduction: str) -> Any:
+def _share(dy: Tensor, x: Tensor, reduction: str) -> Any:
     """The gradient that reaches each of the losses of the shape of x."""
     return dy * share_of(product(x.shape), dy) if reduction == "mean" else dy
 
@@ -26,29 +27,29 @@ def _share(dy: Any, x: Any, reduction: str) -> Any:
 
 
 def _of_difference(loss: Callable[..., Any]) -> Callable[..., Any]:
-    def composed(x: Any, target: Any, reduction: str, *beta: float) -> Any:
+    def composed(x: Tensor, target: Tensor, reduction: str, *beta: float) -> Any:
         return _reduced(loss(x - target, *beta), reduction)
 
     return composed
 
 
 def _of_difference_dx(slope: Callable[..., Any]) -> Callable[..., Any]:
-    def composed(x: Any, target: Any, dy: Any, reduction: str, *beta: float) -> Any:
+    def composed(x: Tensor, target: Tensor, dy: Tensor, reduction: str, *beta: float) -> Any:
         return slope(x - target, *beta) * _share(dy, x, reduction)
 
     return composed
 
 
-def _twice(difference: Any) -> Any:
+def _twice(difference: Tensor) -> Any:
     return difference * 2.0
 
 
-def _smooth(difference: Any, beta: float) -> Any:
+def _smooth(difference: Tensor, beta: float) -> Any:
     size = meta.abs(difference)
     return meta.where(size < beta, difference * difference * (0.5 / beta), size - beta / 2) if beta else size
 
 
-def _smooth_slope(difference: Any, beta: float) -> Any:
+def _smooth_slope(difference: Tensor, beta: float) -> Any:
     sign = meta.sign(difference)
     return meta.where(meta.abs(difference) >= beta, sign, difference * (1 / beta)) if beta else sign
 
@@ -60,28 +61,30 @@ for _name, _loss, _slope in (
 
 
 @decomposition("binary_cross_entropy")
-def binary_cross_entropy(x: Any, target: Any, weight: Any, reduction: str) -> Any:
+def binary_cross_entropy(x: Tensor, target: Tensor, weight: Tensor | None, reduction: str) -> Any:
     positive, negative = meta.maximum(meta.log(x), -100.0), meta.maximum(meta.log1p(-x), -100.0)
     losses = (target - 1.0) * negative - target * positive
     return _reduced(losses if weight is None else losses * weight, reduction)
 
 
 @decomposition("binary_cross_entropy_with_logits")
-def binary_cross_entropy_with_logits(x: Any, target: Any, weight: Any, pos_weight: Any, reduction: str) -> Any:
+def binary_cross_entropy_with_logits(
+    x: Tensor, target: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
+) -> Any:
     losses = (1.0 - target) * x + _positive(meta.softplus(-x), target, pos_weight)
     return _reduced(losses if weight is None else losses * weight, reduction)
 
 
 @decomposition("binary_cross_entropy_with_logits_dx")
 def binary_cross_entropy_with_logits_dx(
-    x: Any, target: Any, dy: Any, weight: Any, pos_weight: Any, reduction: str
+    x: Tensor, target: Tensor, dy: Tensor, weight: Tensor | None, pos_weight: Tensor | None, reduction: str
 ) -> Any:
     positive = target if pos_weight is None else pos_weight * target
     slope = (1.0 - target) * meta.sigmoid(x) - positive * meta.sigmoid(-x)
     return (slope if weight is None else slope * weight) * _share(dy, x, reduction)
 
 
-def _positive(term: Any, target: Any, pos_weight: Any) -> Any:
+def _positive(term: Tensor, target: Tensor, pos_weight: Tensor | None) -> Any:
     """A term times the weight of positive targets."""
     return term if pos_weight is None else term * ((pos_weight - 1.0) * target + 1.0)
 
@@ -95,7 +98,9 @@ class _Targets:
     index: the classes, 0 for those that are none.  counted: which are not ignored.
     weight: of each target: of its class, 0 if it is ignored, NaN if it is no class."""
 
-    def __init__(self, target: Any, weight: Any, axis: int, classes: Any, dtype: str, ignored: int) -> None:
+    def __init__(
+        self, target: Tensor, weight: Tensor | None, axis: int, classes: Any, dtype: str, ignored: int
+    ) -> None:
         self.axis, self.classes, self.dtype = axis, classes, dtype
         is_class = meta.logical_and(meta.greater_equal(target, 0), meta.less(target, classes))
         self.index = meta.where(is_class, target, 0)
@@ -111,11 +116,11 @@ class _Targets:
         if weight is not None:
             self.by_class = meta.reshape(weight, tuple(classes if i == axis else 1 for i in range(target.ndim + 1)))
 
-    def column(self, x: Any) -> Any:
+    def column(self, x: Tensor) -> Any:
         """A value of each target with an axis of classes."""
         return meta.expand_dims(x, (self.axis,))
 
-    def losses(self, negative: Any, logs: Callable[[], Any], reduction: str, smoothing: float) -> Any:
+    def losses(self, negative: Tensor, logs: Callable[[], Any], reduction: str, smoothing: float) -> Any:
         """From the negative logarithms at the targets, with an axis of size 1, and the logarithms of all classes."""
         losses = meta.squeeze(negative, (self.axis,)) * self.weight
         if smoothing:
@@ -124,11 +129,11 @@ class _Targets:
         losses = meta.where(self.counted, losses, 0)
         return meta.sum(losses) / meta.sum(self.weight) if reduction == "mean" else _reduced(losses, reduction)
 
-    def shares(self, dy: Any, reduction: str, smoothing: float) -> tuple[Any, Any]:
+    def shares(self, dy: Tensor, reduction: str, smoothing: float) -> tuple[Any, Any]:
         """The gradients that reach the class of each target and, by their weights, all classes: 0 where it is ignored,
         each with an axis of size 1."""
 
-        def reaching(amount: Any) -> Any:
+        def reaching(amount: Tensor) -> Any:
             share = amount * dy / meta.sum(self.weight) if reduction == "mean" else amount * dy
             return self.column(meta.where(self.counted, share, 0))
 
@@ -137,7 +142,7 @@ class _Targets:
         every = reaching(self.weight * 0 + 1) * (smoothing / self.classes)
         return reaching(self.weight) * (1 - smoothing), every
 
-    def spread(self, of_target: Any, of_all: Any, shape: tuple[Any, ...], like: Any = None) -> Any:
+    def spread(self, of_target: Tensor, of_all: Tensor | None, shape: tuple[Any, ...], like: Any = None) -> Any:
         """Such gradients by class, in a shape that perhaps has columns behind the classes. like: a tensor of the shape,
         whose parts are compared in parts."""
         numbers = _numbers(shape[self.axis], of_target.device)
@@ -160,7 +165,7 @@ class Logits:
 
     x: the logits, which may be in half precision.  classes: their number; columns behind them are no logits."""
 
-    def __init__(self, x: Any, axis: int, classes: Any = None) -> None:
+    def __init__(self, x: Tensor, axis: int, classes: Any = None) -> None:
         self.x, self.axis = x, axis
         self.classes = x.shape[axis] if classes is None else classes
         wide = widen(x)
@@ -177,16 +182,18 @@ class Logits:
         numbers = _numbers(self.x.shape[self.axis], self.x.device)
         return meta.where(meta.less(numbers, self.classes), of_class, other)
 
-    def targets(self, target: Any, weight: Any, ignored: int) -> _Targets:
+    def targets(self, target: Tensor, weight: Tensor | None, ignored: int) -> _Targets:
         return _Targets(target, weight, self.axis, self.classes, self.dtype, ignored)
 
-    def loss(self, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
+    def loss(self, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float) -> Any:
         targets = self.targets(target, weight, ignore_index)
         picked = widen(meta.gather(self.x, self.axis, targets.column(targets.index)))
         log = meta.log(self.total)
         return targets.losses(log - (picked - self.highest), lambda: self.shifted - log, reduction, smoothing)
 
-    def gradient(self, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
+    def gradient(
+        self, target: Tensor, dy: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
+    ) -> Any:
         """By column of x, 0 behind the classes."""
         targets = self.targets(target, weight, ignore_index)
         scale, every = targets.shares(dy, reduction, smoothing)
@@ -196,7 +203,9 @@ class Logits:
 
 
 @decomposition("nll_loss")
-def nll_loss(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
+def nll_loss(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
+) -> Any:
     axis = class_axis(x.ndim)
     targets = _Targets(target, weight, axis, x.shape[axis], x.dtype, ignore_index)
     picked = meta.gather(x, axis, targets.column(targets.index))
@@ -205,7 +214,13 @@ def nll_loss(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int
 
 @decomposition("nll_loss_dx")
 def nll_loss_dx(
-    dy: Any, target: Any, weight: Any, shape: tuple[Any, ...], reduction: str, ignore_index: int, smoothing: float
+    dy: Tensor,
+    target: Tensor,
+    weight: Tensor | None,
+    shape: tuple[Any, ...],
+    reduction: str,
+    ignore_index: int,
+    smoothing: float,
 ) -> Any:
     axis = class_axis(len(shape))
     if not isinstance(shape[axis], int):
@@ -214,7 +229,9 @@ def nll_loss_dx(
     return -targets.spread(*targets.shares(dy, reduction, smoothing), shape)
 
 
-def sum_of_nll_loss_dx(dy: Any, target: Any, weight: Any, shape: tuple[Any, ...], reduction: str, ignored: int) -> Any:
+def sum_of_nll_loss_dx(
+    dy: Tensor, target: Tensor, weight: Tensor | None, shape: tuple[Any, ...], reduction: str, ignored: int
+) -> Any:
     """The sum of nll_loss_dx over the classes, whose axis stays with size 1, without smoothing: one element of each row
     is not 0 at most."""
     axis = class_axis(len(shape))
@@ -223,13 +240,15 @@ def sum_of_nll_loss_dx(dy: Any, target: Any, weight: Any, shape: tuple[Any, ...]
 
 
 @decomposition("cross_entropy")
-def cross_entropy(x: Any, target: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float) -> Any:
+def cross_entropy(
+    x: Tensor, target: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
+) -> Any:
     return Logits(x, class_axis(x.ndim)).loss(target, weight, reduction, ignore_index, smoothing)
 
 
 @decomposition("cross_entropy_dx")
 def cross_entropy_dx(
-    x: Any, target: Any, dy: Any, weight: Any, reduction: str, ignore_index: int, smoothing: float
+    x: Tensor, target: Tensor, dy: Tensor, weight: Tensor | None, reduction: str, ignore_index: int, smoothing: float
 ) -> Any:
     axis = class_axis(x.ndim)
     if not isinstance(x.shape[axis], int):

@@ -6,6 +6,7 @@ from functools import partial
 from typing import Any
 
 import meta
+from meta._generated.methods import Tensor
 from meta.dim import SymDim, product
 from meta.op.decomposition import decomposition
 from meta.op.grad.norm import broadcast_parameter as broadcast
@@ -18,50 +19,52 @@ _Ints = tuple[int, ...]
 # --- over axes of each row -------------------------------------------------------------------------------------------
 
 
-def _normalised(x: Any, axes: _Ints, eps: float) -> tuple[Any, Any]:
+def _normalised(x: Tensor, axes: _Ints, eps: float) -> tuple[Any, Any]:
     """x with mean 0 and variance 1 over axes, and 1 / deviation."""
     invstd = meta.rsqrt(meta.var(x, axes, 0, True) + eps)
     return (x - meta.mean(x, axes, True)) * invstd, invstd
 
 
 @decomposition("layer_norm")
-def layer_norm(x: Any, scale: Any, bias: Any, axis: _Ints, eps: float) -> Any:
+def layer_norm(x: Tensor, scale: Tensor | None, bias: Tensor | None, axis: _Ints, eps: float) -> Any:
     axes, _ = split_axes(axis, x.ndim)
     y = scaled(_normalised(x, axes, eps)[0], scale, axis)
     return y if bias is None else y + broadcast(bias, x.shape, axes)
 
 
 @decomposition("rms_norm")
-def rms_norm(x: Any, scale: Any, axis: _Ints, eps: float) -> Any:
+def rms_norm(x: Tensor, scale: Tensor | None, axis: _Ints, eps: float) -> Any:
     return scaled(x * meta.rsqrt(meta.mean(x * x, axis, True) + eps), scale, axis)
 
 
 @decomposition("layer_norm_dx")
-def layer_norm_dx(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float) -> Any:
+def layer_norm_dx(x: Tensor, scale: Tensor | None, dy: Tensor, axis: _Ints, eps: float) -> Any:
     normalised, invstd = _normalised(x, axis, eps)
     g = scaled(dy, scale, axis)
     return invstd * (g - meta.mean(g, axis, True) - normalised * meta.mean(g * normalised, axis, True))
 
 
 @decomposition("layer_norm_dwb")
-def layer_norm_dwb(x: Any, dy: Any, axis: _Ints, eps: float) -> tuple[Any, Any]:
+def layer_norm_dwb(x: Tensor, dy: Tensor, axis: _Ints, eps: float) -> tuple[Any, Any]:
     _, others = split_axes(axis, x.ndim)
     return sum_over(dy * _normalised(x, axis, eps)[0], others), sum_over(dy, others)
 
 
 @decomposition("layer_norm_dxwb", wide=False)
-def layer_norm_dxwb(x: Any, scale: Any, dy: Any, axis: _Ints, eps: float) -> tuple[Any, ...]:
+def layer_norm_dxwb(x: Tensor, scale: Tensor | None, dy: Tensor, axis: _Ints, eps: float) -> tuple[Any, ...]:
     return meta.layer_norm_dx(x, scale, dy, axis, eps), *meta.layer_norm_dwb(x, dy, axis, eps)
 
 
 @decomposition("layer_norm_train", wide=False)
-def layer_norm_train(x: Any, scale: Any, bias: Any, axis: _Ints, eps: float) -> tuple[Any, ...]:
+def layer_norm_train(x: Tensor, scale: Tensor | None, bias: Tensor | None, axis: _Ints, eps: float) -> tuple[Any, ...]:
     wide, y = widen(x), meta.layer_norm(x, scale, bias, axis, eps)
     return y, meta.mean(wide, axis, True), meta.rsqrt(meta.var(wide, axis, 0, True) + eps)
 
 
 @decomposition("layer_norm_train_dxwb")
-def layer_norm_train_dxwb(dy: Any, x: Any, scale: Any, mean: Any, invstd: Any, axis: _Ints) -> tuple[Any, ...]:
+def layer_norm_train_dxwb(
+    dy: Tensor, x: Tensor, scale: Tensor | None, mean: Tensor, invstd: Tensor, axis: _Ints
+) -> tuple[Any, ...]:
     _, others = split_axes(axis, x.ndim)
     normalised, g = (x - mean) * invstd, scaled(dy, scale, axis)
     dx = invstd * (g - meta.mean(g, axis, True) - normalised * meta.mean(g * normalised, axis, True))
@@ -71,22 +74,22 @@ def layer_norm_train_dxwb(dy: Any, x: Any, scale: Any, mean: Any, invstd: Any, a
 # --- of channels: x in the dtype of sums, everything after the sums elementwise --------------------------------------
 
 
-def _by_channel(value: Any, x: Any, axis: int) -> Any:
+def _by_channel(value: Any, x: Tensor, axis: int) -> Any:
     """One element a channel, in the dtype of sums, broadcast against x."""
     is_last = axis % x.ndim == x.ndim - 1
     return widen(value) if is_last else broadcast(widen(value), x.shape, (axis % x.ndim,))
 
 
-def _gain(invstd: Any, w: Any) -> Any:
+def _gain(invstd: Tensor, w: Any) -> Any:
     return invstd if w is None else invstd * widen(w)
 
 
-def _in_dtype(x: Any, dtype: str) -> Any:
+def _in_dtype(x: Tensor, dtype: str) -> Any:
     return x if x.dtype == dtype else meta.cast(x, dtype)
 
 
 @decomposition("batch_norm_stats")
-def batch_norm_stats(x: Any, eps: float, axis: int) -> tuple[Any, ...]:
+def batch_norm_stats(x: Tensor, eps: float, axis: int) -> tuple[Any, ...]:
     _, others = split_channel(axis, x.ndim)
     variance = meta.var(x, others, 0)
     return meta.mean(x, others), variance, meta.rsqrt(variance + eps)
@@ -94,7 +97,7 @@ def batch_norm_stats(x: Any, eps: float, axis: int) -> tuple[Any, ...]:
 
 @decomposition("batch_norm_train", wide=False)
 def batch_norm_train(
-    x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, momentum: float, eps: float, axis: int
+    x: Tensor, running_mean: Tensor, running_var: Tensor, w: Any, b: Any, momentum: float, eps: float, axis: int
 ) -> tuple[Any, ...] | None:
     """y = (x - mean) * (invstd * w) + b, and the running statistics."""
     count = product(x.shape[a] for a in split_channel(axis, x.ndim)[1])
@@ -113,14 +116,16 @@ def batch_norm_train(
 
 
 @decomposition("batch_norm_sums")
-def batch_norm_sums(dy: Any, x: Any, mean: Any, invstd: Any, axis: int) -> tuple[Any, Any]:
+def batch_norm_sums(dy: Tensor, x: Tensor, mean: Tensor, invstd: Tensor, axis: int) -> tuple[Any, Any]:
     _, others = split_channel(axis, x.ndim)
     normalised = (x - _by_channel(mean, x, axis)) * _by_channel(invstd, x, axis)
     return sum_over(dy * normalised, others), sum_over(dy, others)
 
 
 @decomposition("batch_norm_train_dxwb", wide=False)
-def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis: int) -> tuple[Any, ...] | None:
+def batch_norm_train_dxwb(
+    dy: Tensor, x: Tensor, w: Any, mean: Tensor, invstd: Tensor, axis: int
+) -> tuple[Any, ...] | None:
     """dx = gain * dy + ((mean - x) * (gain * invstd * dw / n) - gain * db / n), where gain is w * invstd.
 
     The difference is computed anew, so that the one of the forward pass need not be kept."""
@@ -138,7 +143,9 @@ def batch_norm_train_dxwb(dy: Any, x: Any, w: Any, mean: Any, invstd: Any, axis:
 
 
 @decomposition("batch_norm_infer")
-def batch_norm_infer(x: Any, running_mean: Any, running_var: Any, w: Any, b: Any, eps: float, axis: int) -> Any:
+def batch_norm_infer(
+    x: Tensor, running_mean: Tensor, running_var: Tensor, w: Any, b: Any, eps: float, axis: int
+) -> Any:
     gain = _gain(meta.rsqrt(widen(running_var) + eps), w)
     y = (x - _by_channel(running_mean, x, axis)) * _by_channel(gain, x, axis)
     return y if b is None else y + _by_channel(b, x, axis)
