@@ -29,7 +29,7 @@ from meta.passes.rewriting import Scope, by_op, plain_call, rewrite_pass
 from meta.tracing.emitter import emit_decomposition, recording
 from meta.tracing.symbol import Symbol
 
-_LEAST_ELEMENTS: Final = 1 << 22
+LEAST_ELEMENTS: Final = 1 << 22
 """Elements of the logits, at least: fewer take less time than starting several kernels."""
 
 
@@ -150,7 +150,7 @@ def _is_large(kind: Any) -> bool:
     """Whether a tensor is a large matrix on a GPU."""
     if not isinstance(kind, TensorType) or kind.ndim != 2 or kind.device.kind != "cuda":
         return False
-    return isinstance(kind.size, int) and kind.size >= _LEAST_ELEMENTS
+    return isinstance(kind.size, int) and kind.size >= LEAST_ELEMENTS
 
 
 _TABLE: Final = {"cross_entropy": _loss, "cross_entropy_dx": _gradient, "gather": _gather, "nll_loss": _of_logarithms,

@@ -21,6 +21,7 @@ from meta.frontend.torch.dynamo.call import compile_graph
 from meta.frontend.torch.dynamo.options import Options, read_options
 from meta.frontend.torch.dynamo.report import GraphReport, Report
 from meta.frontend.torch.dynamo.roles import Passed
+from meta.passes.expand_losses import LEAST_ELEMENTS
 
 _reports: list[list[GraphReport]] = []
 """The lists of the `explain` calls in progress."""
@@ -94,13 +95,9 @@ def decompositions() -> dict[Any, Callable[..., Any]]:
     elements = get_decompositions([ops.tanh_backward, ops.sigmoid_backward])
     return {
         **aten.without_rows(core_aten_decompositions()),
-        **{op: _on_gpu(function, _LARGE) for op, function in rows.items()},
+        **{op: _on_gpu(function, LEAST_ELEMENTS) for op, function in rows.items()},
         **{op: _on_gpu(function, 0) for op, function in elements.items()},
     }
-
-
-_LARGE = 1 << 22
-"""Elements of a tensor that takes longer to read than several kernels take to start."""
 
 
 def _on_gpu(decomposition: Callable[..., Any], least: int) -> Callable[..., Any]:
