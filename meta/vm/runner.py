@@ -26,7 +26,7 @@ from meta.parts import Writes, shared_writes
 from meta.random.generator import default_generator
 from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten
-from meta.vm.lower.calls import entered
+from meta.vm.lower.calls import RELEASE, entered
 from meta.vm.lower.choose import Source
 from meta.vm.lower.python_errors import reraise
 from meta.vm.overlaps import overlap_check
@@ -61,7 +61,21 @@ class Machine(threading.local):
         config = [x for d in devices for x in (d.dlpack_device_type(), d.index, allocator)]
         self.module["vm_initialization"](*config)
         main: Callable[..., Any] = self.module["main"]
+        if self.module.implements_function(RELEASE):
+            main = _released(main, self.module[RELEASE])
         self.main = entered(self.module, main) if source.calls_python else main
+
+
+def _released(main: Callable[..., Any], release: Callable[[], Any]) -> Callable[..., Any]:
+    """`main`, whose results belong to the caller alone: when TVM runs bytecode, it refers to what its last call returned
+    until the next call."""
+
+    def run(*args: Any) -> Any:
+        result = main(*args)
+        release()
+        return result
+
+    return run
 
 
 def _raw(inputs: Sequence[NDArray]) -> list[Any]:

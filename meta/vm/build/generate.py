@@ -25,6 +25,7 @@ from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
 from meta.vm.build.parameter_sizes import solve_parameter_sizes
+from meta.vm.lower.calls import RELEASE
 from meta.vm.lower.choose import Choice, Source
 from meta.vm.lower.translate import Lowered, lower
 from meta.vm.plan.fusion import sequence
@@ -50,18 +51,24 @@ def build_module(source: Source, planned: Planned, *, mode: str = "") -> Any:
     progress.stage("generate code")
     target = targets.target(source.device.kind)
     with compiling("vm"), target, options():
-        module = finish(planned, static=source.static)
+        module = finish(planned, static=source.static, releases=mode == "bytecode")
         passes = pipeline(checks=planned.checks)
         return tvm.relax_build(module, target=target, relax_pipeline=None, tir_pipeline=passes, exec_mode=mode).mod
 
 
-def finish(planned: Planned, *, static: bool) -> Any:
+def finish(planned: Planned, *, static: bool, releases: bool = True) -> Any:
     """The module in the form that code is generated from.
 
     static: no symbolic sizes. Then nothing needs to be freed before the end of a call, since the plan already lets
-    tensors share storage; with symbolic sizes every tensor is freed after its last use."""
+    tensors share storage; with symbolic sizes every tensor is freed after its last use.
+    releases: with a function that returns nothing, whose call has bytecode let go of the results of the call before."""
 
-    module = sequence("LowerAllocTensor", *([] if static else ["KillAfterLastUse"]))(planned.module)
+    module = planned.module
+    if releases:
+        nothing = tvm.RelaxFunction([], tvm.RelaxTuple([]), tvm.TupleType([])).with_attr("global_symbol", RELEASE)
+        functions = {**dict(module.functions.items()), tvm.GlobalVar(RELEASE): nothing}
+        module = tvm.IRModule(functions, attrs=module.attrs)
+    module = sequence("LowerAllocTensor", *([] if static else ["KillAfterLastUse"]))(module)
     module = module if static else solve_parameter_sizes(module)
     return sequence("LowerRuntimeBuiltin", "ComputePrimValue", "VMShapeLower", "AttachGlobalSymbol")(module)
 

@@ -33,6 +33,8 @@ from meta.vm.lower.python_errors import kept
 
 LOOP_FUNCTION, CHECK_FUNCTION = "meta.vm.loop", "meta.vm.check_stack"
 """The names by which programs call `_loop` and `_check_stack`."""
+RELEASE = "meta_release"
+"""A function that returns nothing, in executables of bytecode."""
 MAX_CHAIN = 100
 """Functions that call one another without a check of the stack."""
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import pytest
 import torch
 
 import meta
+from meta._generated import limits
 from meta.errors import ArgumentError, IRError
 from meta.interpreter.run import run
 from meta.ir.module import Module
@@ -151,3 +153,23 @@ def test_refuses_other_parameters_from_passes() -> None:
     executor = meta.vm.compile(meta.trace(lambda x: x * 2.0), passes=change)
     with pytest.raises(IRError, match="a pass changed the parameters of main"):
         executor(meta.ones((2, 3)))
+
+
+@pytest.mark.parametrize("kernels", [1, 600])
+def test_results_belong_to_the_caller_alone(kernels: int) -> None:
+    assert 1 < limits.COMPILED_BINDINGS < 600  # compiled calls, bytecode
+    memory = np.ones(16, np.float32)
+
+    def unchanged(x: Any) -> Any:
+        y = x
+        for _ in range(kernels):
+            y = meta.cumsum(y, axis=0)
+        return x, y
+
+    executor = meta.vm.compile(meta.trace(unchanged))
+    references = sys.getrefcount(memory)
+    x = meta.from_dlpack(memory)
+    results = executor(x)
+    assert sys.getrefcount(memory) == references + 1
+    del x, results
+    assert sys.getrefcount(memory) == references
