@@ -18,6 +18,7 @@ from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
+from meta.passes.lift_views import lift_views
 from meta.passes.manager import Pass, PassContext, Pipeline, bisect
 from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.place import place
@@ -29,8 +30,8 @@ from meta.passes.standard import standard
 __all__ = [
     "Pass", "PassContext", "Pipeline", "align_products", "auto_cast", "auto_diff", "bisect", "channels_last",
     "composites", "cse", "dce", "drop_stop_gradient", "expand_losses", "expand_norms", "fold_batch_norm", "fold_const",
-    "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates", "narrow_gathers",
-    "place", "separate_biases", "simplify", "split_joins", "standard",
+    "fuse_concatenations", "fuse_epilogues", "inline_calls", "join_gradients", "join_updates", "lift_views",
+    "narrow_gathers", "place", "separate_biases", "simplify", "split_joins", "standard",
 ]  # fmt: skip
 
 

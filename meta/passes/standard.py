@@ -25,6 +25,7 @@ from meta.passes.fuse_epilogues import fuse_epilogues
 from meta.passes.inline_calls import inline_calls
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
+from meta.passes.lift_views import lift_views
 from meta.passes.manager import Pipeline
 from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.outline_loops import outline_loops
@@ -35,12 +36,20 @@ from meta.passes.split_joins import split_joins
 
 def standard() -> Pipeline:
     """inline_calls, outline_loops, drop_stop_gradient, simplify, fold_batch_norm, fold_const, align_products,
-    expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues, join_gradients,
-    join_updates, fuse_concatenations, separate_biases, split_joins, dce, for a program whose gradients are taken:
-    results stay the same up to rounding."""
+    expand_losses, channels_last, expand_norms, cse, simplify, narrow_gathers, fuse_epilogues, lift_views,
+    join_gradients, join_updates, fuse_concatenations, separate_biases, split_joins, dce, for a program whose gradients
+    are taken: results stay the same up to rounding."""
     prepared = (inline_calls, outline_loops, drop_stop_gradient, simplify)
     expanded = (fold_batch_norm, fold_const, align_products, expand_losses, channels_last, expand_norms)
-    fused = (narrow_gathers, fuse_epilogues, join_gradients, join_updates, fuse_concatenations, separate_biases)
+    fused = (
+        narrow_gathers,
+        fuse_epilogues,
+        lift_views,
+        join_gradients,
+        join_updates,
+        fuse_concatenations,
+        separate_biases,
+    )
     return Pipeline((*prepared, *expanded, cse, simplify, *fused, split_joins, dce))
 
 

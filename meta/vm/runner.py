@@ -67,8 +67,8 @@ class Machine(threading.local):
 
 
 def _released(main: Callable[..., Any], release: Callable[[], Any]) -> Callable[..., Any]:
-    """`main`, whose results belong to the caller alone: when TVM runs bytecode, it refers to what its last call returned
-    until the next call."""
+    """`main`, whose results belong to the caller alone: where TVM runs bytecode, it refers to what its last call
+    returned until the next call."""
 
     def run(*args: Any) -> Any:
         result = main(*args)

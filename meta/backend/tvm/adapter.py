@@ -141,6 +141,7 @@ NAMES: Final[Mapping[str, str]] = MappingProxyType(
         "BlockBuilder": "tvm.relax:BlockBuilder",
         "RelaxVar": "tvm.relax:Var",
         "DataflowVar": "tvm.relax:DataflowVar",
+        "DataflowBlock": "tvm.relax:DataflowBlock",
         "RelaxFunction": "tvm.relax:Function",
         "RelaxCall": "tvm.relax:Call",
         "RelaxTuple": "tvm.relax:Tuple",

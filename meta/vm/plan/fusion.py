@@ -15,15 +15,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from math import prod
 from typing import Any
 
 from meta import progress
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.patterns import schedule
-from meta.dtype import itemsize
 from meta.vm.lower.translate import Lowered
+from meta.vm.plan.join_groups import is_group, is_small, join_groups
 
 
 def fuse_and_schedule(lowered: Lowered, fuse: bool, target: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:
@@ -52,6 +51,8 @@ def _fused(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[str
     module = sequence("ConvertToDataflow", "AnnotateTIROpPattern")(module)
     with tvm.PassContext(config={"relax.FuseOps.max_depth": limits.FUSED_OPERATORS}):
         fused = fuse_operators(module)
+        if on_gpu:
+            fused = join_groups(fused)
         groups = _groups(fused, kernels)
         distinct = sum(map(len, groups.values()))
         if not on_gpu and distinct > limits.DISTINCT_OPERATORS:
@@ -62,14 +63,9 @@ def _fused(lowered: Lowered, fuse: bool, *, on_gpu: bool) -> tuple[Any, dict[str
     return _without_dead_code(sequence("FuseTIR")(fused)), kernels | groups
 
 
-def _is_group(function: Any) -> bool:
-    """Whether a function is a group made by FuseOps."""
-    return isinstance(function, tvm.RelaxFunction) and bool(function.attrs) and "Primitive" in function.attrs
-
-
 def _groups(module: Any, kernels: Mapping[str, tuple[str, ...]]) -> dict[str, tuple[str, ...]]:
     """The operators of each group, by its name. Equal groups have one name."""
-    return {str(n.name_hint): _members(f, kernels) for n, f in module.functions.items() if _is_group(f)}
+    return {str(n.name_hint): _members(f, kernels) for n, f in module.functions.items() if is_group(f)}
 
 
 def _members(group: Any, kernels: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
@@ -102,16 +98,10 @@ def _cuts(module: Any) -> set[Any]:
                 continue
             operands = next((arg.fields for arg in value.args if isinstance(arg, tvm.RelaxTuple)), ())
             lengths[variable] = 1 + max((lengths.get(operand, 0) for operand in operands), default=0)
-            if lengths[variable] >= limits.PIECE_OPERATORS and _is_small(variable.ty):
+            if lengths[variable] >= limits.PIECE_OPERATORS and is_small(variable.ty):
                 cuts.add(variable)
                 lengths[variable] = 0
     return cuts
-
-
-def _is_small(kind: Any) -> bool:
-    shape = getattr(kind.shape, "values", None)
-    known = shape is not None and all(isinstance(d, tvm.IntImm) for d in shape)
-    return known and prod(map(int, shape or ())) * itemsize(str(kind.dtype)) <= limits.PIECE_BYTES
 
 
 def fuse_operators(module: Any) -> Any:
@@ -135,7 +125,7 @@ def _confused_tuples(function: Any, module: Any) -> Iterator[str]:
     sources = {b.var: b.value.tuple_value for b in bindings if isinstance(b.value, tvm.RelaxTupleGetItem)}
     for call in (b.value for b in bindings if isinstance(b.value, tvm.RelaxCall)):
         callee: Any = module.functions.get(call.op) if isinstance(call.op, tvm.GlobalVar) else None
-        if not _is_group(callee):
+        if not is_group(callee):
             continue
         tuples = [arg if isinstance(arg.ty, tvm.TupleType) else sources.get(arg) for arg in call.args]
         counts = Counter(source.name for source in tuples if source is not None)

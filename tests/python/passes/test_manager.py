@@ -38,6 +38,7 @@ def test_report_has_a_line_per_pass():
         "expand_norms",
         "fold_batch_norm",
         "fuse_epilogues",
+        "lift_views",
         "join_gradients",
         "join_updates",
         "narrow_gathers",
