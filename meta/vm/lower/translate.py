@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,7 +17,7 @@ from meta.errors import IRError, NotSupportedError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, leaf_types, stored
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
 from meta.passes.carry_sizes import is_open, open_sizes, size_names
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
@@ -108,8 +108,7 @@ class Lowered:
 
 
 def lower(source: Source) -> Lowered:
-    """Lower a program, whose "main" then returns a flat tuple of tensors. Raises NotSupportedError for what Relax
-    cannot hold."""
+    """Lower a program. Raises NotSupportedError for what Relax cannot hold."""
     return Lowering(source.module, source.choices, source.calls).run()
 
 
@@ -124,9 +123,6 @@ class Scope:
 
 class Lowering:
     """The Relax module of one program; `run` builds it. A subclass may put other Relax in place of calls."""
-
-    flat_results = True
-    """Whether "main" returns a flat tuple of tensors, whatever its result."""
 
     def __init__(self, module: Module, choices: Choices, calls: Calls) -> None:
         self.module = module
@@ -174,29 +170,12 @@ class Lowering:
         scope = Scope(self.types(function))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(_variable_name(p.name) or "p", scope.types.type(p.type))
-        result, kind = self.block(scope, function.body), function.body.type
-        if name == "main" and self.flat_results:
-            result, kind = self.flat(scope, result, kind)
-        body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
+        body = self.sequence(scope, function.body)
         params = [*(scope.values[p] for p in function.params), *self.token_params(name)]
-        relax = tvm.RelaxFunction(params, body, scope.types.result_type(kind))
+        relax = tvm.RelaxFunction(params, body, scope.types.result_type(function.body.type))
         # Passes remove functions without a symbol when the program does not call them, and their unused parameters.
         visible = name == "main" or name in self.calls.steps or name in self.calls.checked
         return relax.with_attr("global_symbol", name) if visible else relax
-
-    def flat(self, scope: Scope, value: Any, kind: Type) -> tuple[Any, Type]:
-        """A value as a flat tuple of tensors, and its type."""
-        fields = list(self.leaves(scope, value, kind))
-        flat = TupleType(tuple(leaf_types(kind)))
-        return self.bind(scope, "results", flat, tvm.RelaxTuple(fields)), flat
-
-    def leaves(self, scope: Scope, value: Any, kind: Type) -> Iterator[Any]:
-        if not isinstance(kind, TupleType):
-            yield value
-            return
-        for i, field_type in enumerate(kind.fields):
-            item = self.bind(scope, "", field_type, tvm.RelaxTupleGetItem(value, i))
-            yield from self.leaves(scope, item, field_type)
 
     def block(self, scope: Scope, block: Block) -> Any:
         for binding in block.bindings:
@@ -248,9 +227,11 @@ class Lowering:
         )
 
     def branch(self, scope: Scope, block: Block) -> Any:
-        inner = Scope(scope.types, dict(scope.values))
-        result = self.block(inner, block)
-        return tvm.SeqExpr([tvm.BindingBlock(inner.bindings)], result)
+        return self.sequence(Scope(scope.types, dict(scope.values)), block)
+
+    def sequence(self, scope: Scope, block: Block) -> Any:
+        result = self.block(scope, block)
+        return tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
 
     def call(self, scope: Scope, call: Call) -> Any:
         if isinstance(call.op, (Var, GlobalVar)):
