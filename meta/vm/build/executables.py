@@ -54,6 +54,22 @@ class Loaded:
     key: str = ""
     trade: MemoryTrade | None = None
 
+    def facts(self) -> dict[str, Any]:
+        """The JSON of what is known of the plan."""
+        parts = {"memory": self.memory, "destinations": self.destinations, "trade": self.trade}
+        return {"kernels": self.kernels} | {n: None if x is None else asdict(x) for n, x in parts.items()}
+
+    @staticmethod
+    def from_facts(module: Any, facts: Mapping[str, Any], origin: str, key: str = "") -> Loaded:
+        kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
+        destinations = Destinations.from_dict(facts["destinations"]) if facts["destinations"] else None
+        trade = None
+        if facts.get("trade"):
+            from meta.vm.plan.budget import MemoryTrade
+
+            trade = MemoryTrade.from_dict(facts["trade"])
+        return Loaded(module, kernels, PlannedBytes(**facts["memory"]), origin, destinations, key, trade)
+
 
 _lock = new_lock("executables")
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
@@ -157,16 +173,7 @@ def _from_disk(key: str) -> Loaded | None:
     except ValueError:
         return None
     module = library.load(disk, key)
-    if module is None:
-        return None
-    kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
-    destinations = Destinations.from_dict(facts["destinations"]) if "destinations" in facts else None
-    trade = None
-    if "trade" in facts:
-        from meta.vm.plan.budget import MemoryTrade
-
-        trade = MemoryTrade.from_dict(facts["trade"])
-    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
+    return None if module is None else Loaded.from_facts(module, facts, "disk", key)
 
 
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
@@ -180,14 +187,11 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
     else:
         module = build_module(source, planned)
         module = (disk and library.store(disk, key, module)) or module
+    memory, destinations, trade = planned.memory, planned.destinations, planned.trade
+    loaded = Loaded(module, planned.kernels, memory, "built", destinations, key, trade)
     if disk is not None:
-        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": asdict(planned.memory)}
-        if planned.trade is not None:
-            facts["trade"] = asdict(planned.trade)
-        if planned.destinations is not None:
-            facts["destinations"] = asdict(planned.destinations)
-        disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, planned.kernels, planned.memory, "built", planned.destinations, key, planned.trade)
+        disk.put(key, json.dumps(loaded.facts()).encode(), _FACTS)
+    return loaded
 
 
 def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:

@@ -3,19 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
 from typing import Any
 
 from meta import errors
 from meta.errors import FileError, MetaError
-from meta.ir.expr import Atom, Binding, Block, Call, FunctionExpr, Var, is_atom, is_atom_list
+from meta.ir.expr import Call
 from meta.ir.lexer import Cursor
 from meta.ir.literal_parser import parse_value
 from meta.ir.module import Module
 from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.op.user.namespaces import SEPARATOR
-from meta.vm.saved.kernels import signature_function
+from meta.vm.saved.kernels import call_function, signature_function
 from meta.vm.size_checks import SizeChecks
 
 
@@ -29,24 +28,9 @@ def encode_checks(checks: SizeChecks | None) -> dict[str, Any]:
         [str(size), type(error).__name__, error.subject, error.problem, error.expected, error.remedy]
         for size, error in checks.conditions
     ]
-    functions = {f"check{i}": _function(call, f"check{i}") for i, call in enumerate(calls)}
+    functions = {f"check{i}": call_function(call, None, f"check{i}") for i, call in enumerate(calls)}
     module = Module({"main": signature_function((), "main"), **functions})
     return {"calls": to_text(module, spans=False), "conditions": conditions}
-
-
-def _function(call: Call, name: str) -> FunctionExpr:
-    params: dict[Atom, Var] = {}
-
-    def operand(value: Any) -> Any:
-        if is_atom_list(value):
-            return tuple(map(operand, value))
-        if not is_atom(value):
-            return value
-        return params.setdefault(value, Var(f"x{len(params)}", value.type))
-
-    result = Var("y", call.type)
-    body = Block((Binding(result, replace(call, args=tuple(map(operand, call.args)), dialect=None)),), result)
-    return FunctionExpr(tuple(params.values()), body, {}, name)
 
 
 def decode_checks(facts: Mapping[str, Any]) -> SizeChecks | None:

@@ -5,12 +5,14 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
 from meta import tracing
+from meta.backend.tvm import adapter as tvm
 from meta.device import Device
+from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError, NotSupportedError
 from meta.ir.expr import MUTATES, FunctionExpr
@@ -22,19 +24,14 @@ from meta.random.generator import Generator
 from meta.tracing.emitter import Draws
 from meta.tracing.state import LeftGradient
 from meta.tree import Tree, flatten
+from meta.vm.build.executables import Loaded
 from meta.vm.lower.calls import Calls, LoopCall, loops_of
-from meta.vm.lower.choose import Source, output_types
-from meta.vm.plan.allocations import Destinations, PlannedBytes
+from meta.vm.lower.calls import register as register_loops
+from meta.vm.lower.choose import Source, output_types, register_kernels
 from meta.vm.program import Program
-from meta.vm.runner import flat_tree
+from meta.vm.runner import Machine, Runner, finisher, flat_tree, program_runner
 from meta.vm.saved.checks import decode_checks, encode_checks
-from meta.vm.saved.kernels import (
-    check_found_again,
-    functions_of,
-    parsed_functions,
-    signature_function,
-)
-from meta.vm.size_checks import SizeChecks
+from meta.vm.saved.kernels import check_found_again, functions_of, parsed_functions, signature_function
 
 _RESULTS: Final = "results"
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -70,27 +67,6 @@ class Tables:
         return positions[0] if positions else len(self.generators) - 1
 
 
-@dataclass(frozen=True, slots=True)
-class Convention:
-    """A program as it is called.
-
-    arguments: the nest of its arguments.  record, indices: see `meta.vm.runner.finisher`.
-    flat: the results of the program.  outputs: the types of what the machine returns."""
-
-    arguments: Tree
-    record: tracing.Record
-    indices: tuple[int | None, ...]
-    flat: Tree
-    source: Source
-    outputs: tuple[TensorType, ...]
-    tracked: list[bool] | None
-    kernels: Mapping[str, tuple[str, ...]]
-    memory: PlannedBytes
-    destinations: Destinations | None
-    loops: tuple[LoopCall, ...]
-    checks: SizeChecks | None
-
-
 def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
     """The JSON of a program. Raises NotSupportedError for what cannot be saved."""
     source, traced = program.source, program.traced
@@ -104,7 +80,6 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         **{f"call{i}": function for i, function in enumerate(functions.values())},
         **{f"loop{i}": signature_function((*x.elements, *x.stacks), f"loop{i}") for i, x in enumerate(loops)},
     }
-    destinations = program.loaded.destinations
     return {
         "arguments": _encode_tree(arguments, "a call"),
         "signature": _encode_signature(traced.signature),
@@ -118,9 +93,7 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "mutates": sorted(source.mutates.items()),
         "left": [_encode_left(g, index, tables) for g, index in zip(traced.left, program.left, strict=True)],
         "tracked": program.tracked,
-        "kernels": program.loaded.kernels,
-        "memory": asdict(program.loaded.memory),
-        "destinations": None if destinations is None else asdict(destinations),
+        **program.loaded.facts(),
         "loops": [{name: getattr(loop, name) for name in _COUNTS} for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
@@ -128,15 +101,20 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
     }
 
 
-def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Convention:
-    """The convention of its JSON. Raises FileError for other JSON, and where functions that it calls are not there."""
+def decode(
+    facts: Mapping[str, Any], tables: Tables, device: Device, *, whole: bool
+) -> tuple[Tree, Callable[[Any, tuple[NDArray, ...]], Program]]:
+    """The nest of the arguments of a program, and a function from its library and constants to the program.
+
+    whole: compiled from an IR Module. Raises FileError for other JSON, and where functions that it calls are not there.
+    """
     names: list[str] = facts["functions"]
     module, choices = parsed_functions(facts["types"], set(names), device)
     types = [p.type for p in module.main.params]
     outputs = module[_RESULTS].body.type
     if not isinstance(outputs, TupleType) or not all(isinstance(t, TensorType) for t in (*types, *outputs.fields)):
         raise _malformed(facts["types"])
-    inputs, state = tuple(facts["inputs"]), [(name, tables.state[name]) for name in facts["state"]]
+    inputs, state = tuple(facts["inputs"]), tuple((name, tables.state[name]) for name in facts["state"])
     left, indices = _decode_left(facts["left"], tables)
     keys = module.main.params[len(inputs) + len(state) :]
     draws = tuple(
@@ -146,26 +124,38 @@ def decode(facts: Mapping[str, Any], tables: Tables, device: Device) -> Conventi
     result = _decode_tree(facts["result"])
     mutates = {int(i): int(p) for i, p in facts["mutates"]}
     module = module.with_function("main", replace(module.main, attrs={MUTATES: mutates} if mutates else {}))
-    record = tracing.Record(
-        module, inputs, _decode_signature(facts["signature"]), tuple(state), draws, result, 0, left=left
-    )  # fmt: skip
-    destinations = facts["destinations"]
-    return Convention(
-        arguments=_decode_tree(facts["arguments"]),
-        record=record,
-        indices=indices,
-        flat=result if facts["flat"] is None else flat_tree(facts["flat"]),
-        source=Source(
-            module, (), choices, mutates, device, Calls(frozenset(facts["steps"]), frozenset(facts["checked"]))
-        ),
-        outputs=cast("tuple[TensorType, ...]", outputs.fields),
-        tracked=facts["tracked"],
-        kernels={name: tuple(ops) for name, ops in facts["kernels"].items()},
-        memory=PlannedBytes(**facts["memory"]),
-        destinations=None if destinations is None else Destinations.from_dict(destinations),
-        loops=tuple(_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])),
-        checks=decode_checks(facts["checks"]),
-    )  # fmt: skip
+    signature = _decode_signature(facts["signature"])
+    record = tracing.Record(module, inputs, signature, state, draws, result, 0, left=left)
+    flat = replace(record, result=result if facts["flat"] is None else flat_tree(facts["flat"]))
+    calls = Calls(frozenset(facts["steps"]), frozenset(facts["checked"]))
+    source = Source(module, (), choices, mutates, device, calls)
+    loops = [_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])]
+    tracked: list[bool] | None = facts["tracked"]
+    checks = decode_checks(facts["checks"])
+
+    plan = Loaded.from_facts(None, facts, "file")
+
+    def program(library: Any, constants: tuple[NDArray, ...]) -> Program:
+        if source.calls_python:
+            tvm.load()  # its tensors have the methods that these functions call
+        register_kernels(source)
+        register_loops(loops)
+        machine: Any = Machine(library, source)
+        if plan.destinations is not None:
+            from meta.vm.cuda_graph import graph_call
+
+            machine = graph_call(machine, record, source, plan.destinations)
+        types = cast("tuple[TensorType, ...]", outputs.fields)
+        plain = program_runner(machine, flat, constants, types, source.mutates, whole=whole)
+        finish = finisher(record, indices)
+        run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if left else plain
+        if tracked is not None:
+            for (_, x), required in zip(state, tracked[len(inputs) :], strict=True):
+                set_requires_grad(x, required)
+        loaded = replace(plan, module=library)
+        return Program(flat, module, source, loaded, constants, machine, run, tracked, record, checks=checks)
+
+    return _decode_tree(facts["arguments"]), program
 
 
 _COUNTS = ("step", "carried", "scanned", "captured", "length", "reverse", "single")

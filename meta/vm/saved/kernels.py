@@ -33,11 +33,11 @@ def functions_of(source: Source) -> dict[str, FunctionExpr]:
             if not isinstance(call, Call) or call.callee is not None or isinstance(call.op, LoopOp):
                 continue
             if is_open(call):
-                out.setdefault(function_name(call), _function(call, call.dialect))
+                out.setdefault(function_name(call), call_function(call, call.dialect))
             elif not call.op.view:  # type: ignore[union-attr]
                 choice = source.choices.of(call)
                 if id(choice.info) in packed:
-                    out.setdefault(packed[id(choice.info)], _function(call, choice.implementation.dialect.name))
+                    out.setdefault(packed[id(choice.info)], call_function(call, choice.implementation.dialect.name))
     return out
 
 
@@ -95,7 +95,7 @@ def _choices(module: Module, device: Device) -> Choices:
         return choose_all(module, device)
 
 
-def _function(call: Call, dialect: str | None) -> FunctionExpr:
+def call_function(call: Call, dialect: str | None, name: str = "main") -> FunctionExpr:
     """A function of the call's tensors that makes the call."""
     params: list[Var] = []
 
@@ -108,7 +108,7 @@ def _function(call: Call, dialect: str | None) -> FunctionExpr:
     args = with_leaves(call.args, [parameter(x) for x in leaves_of(call.args)])
     result = Var("y", call.type)
     body = Block((Binding(result, replace(call, args=args, dialect=dialect, attrs={}, span=None)),), result)
-    return FunctionExpr(tuple(params), body, {}, "main", None)
+    return FunctionExpr(tuple(params), body, {}, name, None)
 
 
 def signature_function(params: tuple[Type, ...], name: str) -> FunctionExpr:
