@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
 from meta.device import Device
-from meta.eager.ndarray import NDArray, asarray, copy_of
+from meta.eager.ndarray import NDArray, copy_of
+from meta.eager.seeds import zeros_of
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.records import record
@@ -167,7 +168,7 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     source = program.source
     machine = Machine(build_module(source, planned, mode="bytecode"), source)
     arrays = [*inputs, *(x for _, x in program.record.state)]
-    arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
+    arrays += [zeros_of(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
     arrays = [copy_of(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
     data = [x._data for x in (*arrays, *program.constants)]
     runs = max(repeat, 1)
@@ -207,10 +208,3 @@ class _Timer:
                 self.calls[name] = self.calls.get(name, 0) + 1
                 self.seconds[name] = self.seconds.get(name, 0.0) + now - self.start
         return 0
-
-
-def _zeros(kind: TensorType) -> NDArray:
-    """Zeros, for the random key of a run that is only timed."""
-    import numpy as np
-
-    return asarray(np.zeros(tuple(map(int, kind.shape)), kind.dtype))
