@@ -35,7 +35,8 @@ from meta.vm.saved.kernels import check_found_again, functions_of, parsed_functi
 
 _RESULTS: Final = "results"
 _PLAIN: Final = (bool, int, float, str, type(None))
-_CONTAINERS: Final = ("tuple", "list", "dict")
+_KINDS: Final = ("leaf", "static", "tuple", "list", "dict")
+"""The kinds of nests, other than those of classes, which JSON does not know."""
 _ABSENT: Final = inspect.Parameter.empty
 
 
@@ -184,40 +185,24 @@ def _decode_left(value: Sequence[Any], tables: Tables) -> tuple[tuple[LeftGradie
 # --- signatures and nests ---------------------------------------------------------------------------------------------
 
 
-def _encode_tree(tree: Tree, what: str, depth: int = 0) -> Any:
+def _encode_tree(tree: Tree, what: str, depth: int = 0) -> list[Any]:
     """JSON of a tree. Raises NotSupportedError, naming `what`, for values and containers that JSON cannot hold."""
     if depth > MAX_DEPTH:
         raise _unsaved(f"{what} nests deeper than {MAX_DEPTH}", "small nests")
-    if tree.kind == "leaf":
-        return "leaf"
-    if tree.kind == "static":
-        return {"static": _encode_plain(tree.value, what)}
-    if tree.kind not in _CONTAINERS:
+    if tree.kind not in _KINDS:
         raise _unsaved(f"{what} has a {tree.value.__name__}", "tuples, lists and dicts")
-    children = [_encode_tree(child, what, depth + 1) for child in tree.children]
     keys = [_encode_plain(key, what) for key in tree.keys]
-    return {tree.kind: [keys, children] if tree.kind == "dict" else children}
+    children = [_encode_tree(child, what, depth + 1) for child in tree.children]
+    return [tree.kind, children, keys, _encode_plain(tree.value, what)]
 
 
-def _decode_tree(value: Any, depth: int = 0) -> Tree:
-    """The tree of its JSON. Raises FileError for other JSON."""
-    if value == "leaf":
-        return Tree("leaf")
-    items = cast("dict[str, Any]", value)
-    if depth > MAX_DEPTH or not isinstance(value, dict) or len(items) != 1:
-        raise _malformed(value)
-    ((kind, content),) = items.items()
-    if kind == "static":
-        return Tree("static", value=_decode_plain(content))
-    keys: Sequence[Any] = ()
-    if kind == "dict" and isinstance(content, list) and len(cast("list[Any]", content)) == 2:
-        keys, content = cast("list[Any]", content)
-    if kind not in _CONTAINERS or not isinstance(content, list) or not isinstance(keys, (list, tuple)):
-        raise _malformed(value)
-    children = cast("list[Any]", content)
-    if kind == "dict" and len(keys) != len(children):
-        raise _malformed(value)
-    return Tree(kind, tuple(_decode_tree(c, depth + 1) for c in children), tuple(map(_decode_plain, keys)))
+def _decode_tree(facts: Any, depth: int = 0) -> Tree:
+    """The tree of its JSON. Raises FileError, TypeError or ValueError for other JSON."""
+    kind, children, keys, value = cast("list[Any]", facts)
+    if kind not in _KINDS or depth > MAX_DEPTH or len(keys) != (len(children) if kind == "dict" else 0):
+        raise _malformed(facts)
+    nests = tuple([_decode_tree(child, depth + 1) for child in children])
+    return Tree(kind, nests, tuple(map(_decode_plain, keys)), _decode_plain(value))
 
 
 def _encode_plain(value: Any, what: str) -> Any:
