@@ -291,9 +291,8 @@ class Lowering:
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)
         self.ops[name] = call.op_name
-        result = tvm.RelaxVar(f"v{len(scope.bindings)}", _unsized(call.type))
         eager = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[_unsized(call.type)])
-        scope.bindings.append(tvm.VarBinding(result, eager))
+        result = self.bind_as(scope, "", _unsized(call.type), eager)
         kind = scope.types.type(call.type)
         out = tvm.RelaxVar(f"v{len(scope.bindings)}", kind)
         scope.bindings.append(tvm.MatchCast(out, result, kind))
