@@ -9,17 +9,21 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
-from meta import tracing
+from meta import errors, tracing
 from meta.backend.tvm import adapter as tvm
 from meta.device import Device
 from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.ndarray import NDArray
-from meta.errors import FileError, NotSupportedError
-from meta.ir.expr import MUTATES, FunctionExpr
+from meta.errors import FileError, MetaError, NotSupportedError
+from meta.ir.expr import MUTATES, Call, FunctionExpr
+from meta.ir.lexer import Cursor
+from meta.ir.literal_parser import parse_value
 from meta.ir.module import Module
+from meta.ir.parser import parse
 from meta.ir.printer import to_text
 from meta.ir.type import TensorType, TupleType
 from meta.limits import MAX_DEPTH
+from meta.op.user.namespaces import SEPARATOR
 from meta.random.generator import Generator
 from meta.tracing.emitter import Draws
 from meta.tracing.state import LeftGradient
@@ -30,8 +34,8 @@ from meta.vm.lower.calls import register as register_loops
 from meta.vm.lower.choose import Source, output_types, register_kernels
 from meta.vm.program import Program
 from meta.vm.runner import Machine, Runner, finisher, flat_tree, program_runner
-from meta.vm.saved.checks import decode_checks, encode_checks
-from meta.vm.saved.kernels import check_found_again, functions_of, parsed_functions, signature_function
+from meta.vm.saved.kernels import call_function, check_found_again, functions_of, parsed_functions, signature_function
+from meta.vm.size_checks import SizeChecks
 
 _RESULTS: Final = "results"
 _PLAIN: Final = (bool, int, float, str, type(None))
@@ -98,7 +102,7 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "loops": [{name: getattr(loop, name) for name in _COUNTS} for loop in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
-        "checks": encode_checks(program.checks),
+        "checks": _encode_checks(program.checks),
     }
 
 
@@ -132,7 +136,7 @@ def decode(
     source = Source(module, (), choices, mutates, device, calls)
     loops = [_decode_loop(x, module[f"loop{i}"]) for i, x in enumerate(facts["loops"])]
     tracked: list[bool] | None = facts["tracked"]
-    checks = decode_checks(facts["checks"])
+    checks = _decode_checks(facts["checks"])
 
     plan = Loaded.from_facts(None, facts, "file")
 
@@ -180,6 +184,40 @@ def _decode_left(value: Sequence[Any], tables: Tables) -> tuple[tuple[LeftGradie
         LeftGradient(t if isinstance(t, int) else tables.state[t], None, bool(assigned)) for t, _, assigned in value
     ]
     return tuple(left), tuple(index for _, index, _ in value)
+
+
+# --- checks of open sizes ---------------------------------------------------------------------------------------------
+
+
+def _encode_checks(checks: SizeChecks | None) -> dict[str, Any]:
+    """The JSON of checks: the text of a module that has a function of the operands of each call, and the sizes that are
+    0 or more, each with the class and the parts of the error of others. Operators of other packages are left out."""
+    if checks is None:
+        return {"calls": "", "conditions": []}
+    calls = [call for call in checks.calls if SEPARATOR not in call.op.name]
+    conditions = [
+        [str(size), type(error).__name__, error.subject, error.problem, error.expected, error.remedy]
+        for size, error in checks.conditions
+    ]
+    functions = {f"check{i}": call_function(call, None, f"check{i}") for i, call in enumerate(calls)}
+    module = Module({"main": signature_function((), "main"), **functions})
+    return {"calls": to_text(module, spans=False), "conditions": conditions}
+
+
+def _decode_checks(facts: Mapping[str, Any]) -> SizeChecks | None:
+    """The checks of their JSON. Raises FileError or IRError for other JSON."""
+    if not facts["calls"]:
+        return None
+    calls = [b.value for f in parse(facts["calls"]).functions.values() for b in f.body.bindings]
+    conditions = tuple(_condition(*each) for each in facts["conditions"])
+    return SizeChecks(tuple(call for call in calls if isinstance(call, Call)), conditions)
+
+
+def _condition(size: str, kind: str, *parts: str) -> tuple[Any, MetaError]:
+    error = getattr(errors, kind, None)
+    if not (isinstance(error, type) and issubclass(error, MetaError)):
+        raise FileError("load", f"a condition has an error of class {kind[:80]!r}", "a class of meta.errors")
+    return parse_value(Cursor(size, "")), error(*parts)
 
 
 # --- signatures and nests ---------------------------------------------------------------------------------------------

@@ -19,8 +19,8 @@ from meta.op.dispatch import with_dialect
 from meta.passes.carry_sizes import is_open
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of, with_leaves
+from meta.vm.lower.calls import function_name
 from meta.vm.lower.choose import Choices, Source, choose_all
-from meta.vm.lower.open_calls import function_name
 
 
 def functions_of(source: Source) -> dict[str, FunctionExpr]:
