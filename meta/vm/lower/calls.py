@@ -1,9 +1,10 @@
-"""Calls that programs make through functions in Python: loops, and recursion that takes care of the stack, on which the
-machine keeps the calls in progress.
+"""Calls that programs make through functions in Python: loops, recursion that takes care of the stack, on which the
+machine keeps the calls in progress, and open calls.
 
 A loop repeats a step: a function that calls itself last (`passes/tail_loops.py`), or the body of a LoopOp, which writes
 its results to the memory of the caller. Another recursive function takes one more argument, a token, which its callers
-get from a function that checks how much of the stack is left."""
+get from a function that checks how much of the stack is left. The shapes of the results of an open call depend on
+values: a program runs it eagerly, and binds its symbolic sizes to the result's sizes."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from typing import Any
 
 from meta.backend.memory import allocation, numpy_arrays
 from meta.backend.tvm import adapter as tvm
-from meta.device import CPU
+from meta.device import CPU, Device
 from meta.dtype import itemsize
+from meta.eager.call import invoke, state
+from meta.eager.ndarray import NDArray
 from meta.errors import IRError
 from meta.ir.analysis import call_graph, callees_first, recursive_functions
-from meta.ir.expr import Call, GlobalVar
+from meta.ir.expr import Call, GlobalVar, arg_types
 from meta.ir.module import Module
-from meta.ir.type import TensorType, stored
+from meta.ir.type import TensorType, stored, tensor_type
 from meta.ir.visitor import walk
+from meta.op.rules import first_tensor
 from meta.passes.outline_branches import BRANCH
 from meta.passes.tail_loops import LOOP
 from meta.records import record
@@ -109,6 +113,17 @@ def loops_of(module: Module) -> list[LoopCall]:
     return [loop_of(call.op, call) for call in calls if isinstance(call.op, LoopOp)]
 
 
+def function_name(call: Call) -> str:
+    """The name that a program calls an open call by."""
+    return f"meta.eager.{call.op_name}.{getattr(call.op, 'revision', 0)}.{_device(call)}"
+
+
+def _device(call: Call) -> Device:
+    tensor = first_tensor(arg_types(call.args))
+    assert tensor is not None
+    return tensor.device
+
+
 # --- running ----------------------------------------------------------------------------------------------------------
 
 
@@ -136,13 +151,15 @@ def entered(module: Any, main: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def register(loops: Iterable[LoopCall]) -> None:
-    """Make the functions that programs call known to TVM, including the functions of `loops`."""
+def register(loops: Iterable[LoopCall], open_calls: Iterable[Call] = ()) -> None:
+    """Make the functions that programs call known to TVM."""
     if tvm.get_global_func(LOOP_FUNCTION, allow_missing=True) is None:
         tvm.register_global_func(LOOP_FUNCTION, kept(_loop))
         tvm.register_global_func(CHECK_FUNCTION, kept(_check_stack))
     for loop in loops:
         tvm.register_global_func(loop.function_name, kept(_runner(loop)), override=True)
+    for call in open_calls:
+        tvm.register_global_func(function_name(call), kept(_eager(call.op, _device(call))), override=True)
 
 
 def _loop(name: str, *args: Any) -> Any:
@@ -239,3 +256,11 @@ class _Elements:
         out = allocation.empty(self.dims, self.kind.dtype, self.kind.device)
         allocation.copy_into(self[i], out)
         return out
+
+
+def _eager(op: Any, device: Device) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        kind = tensor_type(tuple(map(int, x.shape)), str(x.dtype), device)
+        return invoke(state(op), NDArray(x, kind))._data
+
+    return run

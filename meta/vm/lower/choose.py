@@ -32,7 +32,6 @@ from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.calls import Calls, loops_of, special_calls
 from meta.vm.lower.calls import register as register_calls
-from meta.vm.lower.open_calls import register as register_open
 from meta.vm.lower.python_errors import kept
 
 
@@ -256,10 +255,8 @@ def output_types(source: Source) -> tuple[Type, ...]:
 
 def register_kernels(source: Source) -> None:
     """Make the library kernels of the program known to TVM under the names that the program calls."""
-    if source.choices.open:
-        register_open(source.choices.open)
-    if source.calls.steps or source.calls.checked:
-        register_calls(loops_of(source.module))
+    if source.calls_python:
+        register_calls(loops_of(source.module), source.choices.open)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
             implementation, info = choice.implementation, choice.info

@@ -22,9 +22,8 @@ from meta.passes.carry_sizes import is_open, open_sizes, size_names
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
-from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, loop_of
+from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, function_name, loop_of
 from meta.vm.lower.choose import Choice, Choices, Source, packed_name
-from meta.vm.lower.open_calls import function_name
 from meta.vm.lower.recompute import TAKERS, recomputed
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
