@@ -72,20 +72,17 @@ def _depth(calls: Mapping[str, Set[str]], recursive: Set[str]) -> int:
 
 @record
 class LoopCall:
-    """The form of a loop, apart from its step. carried, scanned, captured: the number of operands of each kind.
+    """The form of a loop, apart from its step. carried, captured: the number of operands of these kinds.
     length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.
-    elements, stacks: the types of the operands and results that are taken apart and filled, element by element.
-    single: whether a step has one result."""
+    elements, stacks: the types of the operands and results that are taken apart and filled, element by element."""
 
     step: str
     carried: int
-    scanned: int
     captured: int
     length: int | str
     reverse: bool
     elements: tuple[TensorType, ...]
     stacks: tuple[TensorType, ...]
-    single: bool
 
     @property
     def function_name(self) -> str:
@@ -100,11 +97,9 @@ def loop_of(op: LoopOp, call: Call) -> LoopCall:
     types: list[Any] = [a.type for a in call.args[1:]]
     first, captured = op.carried, op.carried + op.scanned
     length = "while" if op.length is None else op.length if isinstance(op.length, int) else "n"
-    stacks: Any = op.result.fields[op.carried :]
-    return LoopCall(
-        step.name, op.carried, op.scanned, len(types) - captured, length, op.reverse,
-        tuple(types[first:captured]), stacks, len(op.result.fields) == 1,
-    )  # fmt: skip
+    stacks: Any = op.result.fields[first:]
+    elements = tuple(types[first:captured])
+    return LoopCall(step.name, first, len(types) - captured, length, op.reverse, elements, stacks)
 
 
 def loops_of(module: Module) -> list[LoopCall]:
@@ -200,40 +195,35 @@ def _is_true(flag: Any) -> bool:
 
 def _runner(loop: LoopCall) -> Callable[..., None]:
     """The function that runs a loop: operands and results -> nothing."""
-    first, last = loop.carried, loop.carried + loop.scanned
+    first, last = loop.carried, loop.carried + len(loop.elements)
     count = last + loop.captured
+    single = first + len(loop.stacks) == 1
 
-    def results(value: Any) -> Sequence[Any]:
-        return (value,) if loop.single and hasattr(value, "dtype") else value
-
-    def repeat(*args: Any) -> None:
+    def run(*args: Any) -> None:
         step, captured, outs = _running.modules[-1][loop.step], args[last:count], args[count:]
-        carry: Sequence[Any] = args[:first]
-        while _is_true(carry[0]):
-            carry = tuple(results(step(*carry, *captured)))
-        _copy(carry, outs)
-
-    def scan(*args: Any) -> None:
-        step, captured, outs = _running.modules[-1][loop.step], args[last:count], args[count:]
-        carry: Sequence[Any] = args[:first]
-        scanned, stacks = args[first:last], outs[first:]
-        steps = loop.length if isinstance(loop.length, int) else int((*scanned, *stacks)[0].shape[0])
+        carry, scanned, stacks = args[:first], args[first:last], outs[first:]
         elements = [_Elements(x, k) for x, k in zip(scanned, loop.elements, strict=True)]
         items = [_Elements(x, k) for x, k in zip(stacks, loop.stacks, strict=True)]
-        for i in reversed(range(steps)) if loop.reverse else range(steps):
-            values = results(step(*carry, *[x.copy(i) for x in elements], *captured))
-            carry = tuple(values[:first])
-            for item, value in zip(items, values[first:], strict=True):
-                allocation.copy_into(value, item[i])
-        _copy(carry, outs)
 
-    return repeat if loop.length == "while" else scan
+        def advanced(carry: Sequence[Any], i: int = 0) -> Sequence[Any]:
+            value = step(*carry, *[x.copy(i) for x in elements], *captured)
+            results = (value,) if single and hasattr(value, "dtype") else tuple(value)
+            for item, each in zip(items, results[first:], strict=True):
+                allocation.copy_into(each, item[i])
+            return results[:first]
 
+        if loop.length == "while":
+            while _is_true(carry[0]):
+                carry = advanced(carry)
+        else:
+            steps = loop.length if isinstance(loop.length, int) else int((*scanned, *stacks)[0].shape[0])
+            for i in reversed(range(steps)) if loop.reverse else range(steps):
+                carry = advanced(carry, i)
+        # The last carry may be an operand of the loop; its results are memory of their own.
+        for value, out in zip(carry, outs, strict=False):
+            allocation.copy_into(value, out)
 
-def _copy(carry: Sequence[Any], outs: Sequence[Any]) -> None:
-    """The last carry may be an operand of the loop; its results are memory of their own."""
-    for value, out in zip(carry, outs, strict=False):
-        allocation.copy_into(value, out)
+    return run
 
 
 class _Elements:

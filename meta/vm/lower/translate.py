@@ -221,12 +221,9 @@ class Lowering:
                 raise IRError("vm", "a closure is left", remedy="lift closures before lowering")
 
     def conditional(self, scope: Scope, value: If) -> Any:
-        return tvm.RelaxIf(
-            self.atom(scope, value.cond), self.branch(scope, value.then), self.branch(scope, value.orelse)
-        )
-
-    def branch(self, scope: Scope, block: Block) -> Any:
-        return self.sequence(Scope(scope.types, dict(scope.values)), block)
+        blocks = (value.then, value.orelse)
+        branches = [self.sequence(Scope(scope.types, dict(scope.values)), block) for block in blocks]
+        return tvm.RelaxIf(self.atom(scope, value.cond), *branches)
 
     def sequence(self, scope: Scope, block: Block) -> Any:
         result = self.block(scope, block)
@@ -255,9 +252,13 @@ class Lowering:
         else:
             self.ops[packed_name(choice)] = choice.implementation.name
             result = tvm.call_dps_packed(packed_name(choice), args, outs)
-        if isinstance(call.type, TupleType) and len(outs) == 1:
-            return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
-        return result
+        return self.tupled(scope, call.type, result)
+
+    def tupled(self, scope: Scope, kind: Type, result: Any) -> Any:
+        """The result of a call, which is no tuple to Relax if it has one field."""
+        if not isinstance(kind, TupleType) or len(kind.fields) != 1:
+            return result
+        return tvm.RelaxTuple([self.bind(scope, "field", kind.fields[0], result)])
 
     def function_call(self, scope: Scope, call: Call, function: Var | GlobalVar) -> Any:
         args = [self.atom(scope, a) for a in call.args]
@@ -276,9 +277,7 @@ class Lowering:
         self.ops[name] = op.name
         outs = [scope.types.type(t) for t in op.result.fields]
         result = tvm.call_dps_packed(name, tvm.RelaxTuple([self.atom(scope, a) for a in call.args[1:]]), outs)
-        if len(outs) > 1:
-            return result
-        return tvm.RelaxTuple([self.bind(scope, "carry", op.result.fields[0], result)])
+        return self.tupled(scope, op.result, result)
 
     def operand(self, scope: Scope, atom: Any, choice: Choice) -> Any:
         call = self.recipes.get(atom) if self.recipes and choice.compiled and choice.info.op.pattern in TAKERS else None

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import inspect
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Any, Final, cast
 
@@ -40,7 +40,7 @@ from meta.vm.size_checks import SizeChecks
 _RESULTS: Final = "results"
 _PLAIN: Final = (bool, int, float, str, type(None))
 _KINDS: Final = ("leaf", "static", "tuple", "list", "dict")
-"""The kinds of nests, other than those of classes, which JSON does not know."""
+"""The kinds of nests that JSON holds: it does not know classes."""
 _ABSENT: Final = inspect.Parameter.empty
 
 
@@ -96,10 +96,13 @@ def encode(arguments: Tree, program: Program, tables: Tables) -> dict[str, Any]:
         "result": _encode_tree(traced.result, "the result"),
         "flat": program.record.result.count() if traced.left else None,
         "mutates": sorted(source.mutates.items()),
-        "left": [_encode_left(g, index, tables) for g, index in zip(traced.left, program.left, strict=True)],
+        "left": [
+            [t if isinstance(t := g.target, int) else tables.name_of("array", t), index, g.assigned]
+            for g, index in zip(traced.left, program.left, strict=True)
+        ],
         "tracked": program.tracked,
         **program.loaded.facts(),
-        "loops": [{name: getattr(loop, name) for name in _COUNTS} for loop in loops],
+        "loops": [{n: getattr(x, n) for n in _COUNTS} | {"scanned": len(x.elements)} for x in loops],
         "steps": sorted(source.calls.steps),
         "checked": sorted(source.calls.checked),
         "checks": _encode_checks(program.checks),
@@ -120,7 +123,9 @@ def decode(
     if not isinstance(outputs, TupleType) or not all(isinstance(t, TensorType) for t in (*types, *outputs.fields)):
         raise _malformed(facts["types"])
     inputs, state = tuple(facts["inputs"]), tuple((name, tables.state[name]) for name in facts["state"])
-    left, indices = _decode_left(facts["left"], tables)
+    targets = [(t if isinstance(t, int) else tables.state[t], bool(assigned)) for t, _, assigned in facts["left"]]
+    left = tuple(LeftGradient(target, None, assigned) for target, assigned in targets)
+    indices = tuple(index for _, index, _ in facts["left"])
     keys = module.main.params[len(inputs) + len(state) :]
     draws = tuple(
         Draws(None if i is None else tables.generators[i], var, count)
@@ -163,27 +168,15 @@ def decode(
     return _decode_tree(facts["arguments"]), program
 
 
-_COUNTS = ("step", "carried", "scanned", "captured", "length", "reverse", "single")
+_COUNTS = ("step", "carried", "captured", "length", "reverse")
 
 
 def _decode_loop(facts: Mapping[str, Any], types: FunctionExpr) -> LoopCall:
     kinds = tuple(p.type for p in types.params if isinstance(p.type, TensorType))
-    if set(facts) != set(_COUNTS) or not 0 <= facts["scanned"] <= len(kinds) == len(types.params):
+    form, scanned = {name: facts[name] for name in _COUNTS}, facts["scanned"]
+    if not 0 <= scanned <= len(kinds) == len(types.params):
         raise _malformed(facts)
-    return LoopCall(**facts, elements=kinds[: facts["scanned"]], stacks=kinds[facts["scanned"] :])
-
-
-def _encode_left(gradient: LeftGradient, index: int | None, tables: Tables) -> list[Any]:
-    target = gradient.target
-    place = target if isinstance(target, int) else tables.name_of("array", target)
-    return [place, index, gradient.assigned]
-
-
-def _decode_left(value: Sequence[Any], tables: Tables) -> tuple[tuple[LeftGradient, ...], tuple[int | None, ...]]:
-    left = [
-        LeftGradient(t if isinstance(t, int) else tables.state[t], None, bool(assigned)) for t, _, assigned in value
-    ]
-    return tuple(left), tuple(index for _, index, _ in value)
+    return LoopCall(**form, elements=kinds[:scanned], stacks=kinds[scanned:])
 
 
 # --- checks of open sizes ---------------------------------------------------------------------------------------------
