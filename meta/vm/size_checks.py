@@ -99,7 +99,10 @@ def _infer(call: Call, sizes: Mapping[str, int]) -> None:
 def _with_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
     """Arguments of a call, or its type, with numbers in place of symbolic sizes."""
     if isinstance(value, SymDim):
-        return _number(value, sizes)
+        try:
+            return evaluate(value, sizes)
+        except ZeroDivisionError:
+            raise TypeInferenceError("", f"the size {value} divides by 0", "sizes that it can divide by") from None
     if isinstance(value, TensorType):
         return value if value.is_static else value.with_shape(tuple(_with_numbers(d, sizes) for d in value.shape))
     if isinstance(value, TupleType):
@@ -108,13 +111,6 @@ def _with_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
         return value
     items = cast("tuple[Any, ...]", value)
     return tuple([_with_numbers(each, sizes) for each in items])
-
-
-def _number(value: SymDim, sizes: Mapping[str, int]) -> int:
-    try:
-        return evaluate(value, sizes)
-    except ZeroDivisionError:
-        raise TypeInferenceError("", f"the size {value} divides by 0", "sizes that it can divide by") from None
 
 
 def _names(call: Call) -> frozenset[str]:

@@ -94,7 +94,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         if loaded is None:
             disk = default_cache()
             with contextlib.nullcontext() if disk is None else disk.building(key):
-                loaded = _from_disk(key) or _started_and_built(source, lowered, key, fuse, graphs)
+                loaded = _from_disk(key) or _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
         if len(_loaded) > MAX_LOADED:
@@ -102,19 +102,6 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
                 _loaded.popitem(last=False)
             tvm.clear_pools()  # they have the results of dropped programs, which fit other programs of equal sizes only
     return loaded
-
-
-def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    """The executable, newly built, by several processes if it is large."""
-    from meta.backend.tvm.parallel import processes
-    from meta.vm.build.generate import worth_processes
-
-    operators = sum(choice.compiled for choice in source.choices.listed())
-    if worth_processes(operators, source.device.kind):
-        processes.start(operators)  # they import TVM while this process plans
-    heap.keep_tables()
-    with without_collection():
-        return _build(source, lowered, key, fuse, graphs)
 
 
 def _keyed_by_sources(source: Source) -> bool:
@@ -176,9 +163,16 @@ def _from_disk(key: str) -> Loaded | None:
     return None if module is None else Loaded.from_facts(module, facts, "disk", key)
 
 
+@without_collection()
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    from meta.vm.build.generate import build_module, linked, plan_source
+    """The executable, newly built, by several processes if it is large."""
+    from meta.backend.tvm.parallel import processes
+    from meta.vm.build.generate import build_module, linked, plan_source, worth_processes
 
+    operators = sum(choice.compiled for choice in source.choices.listed())
+    if worth_processes(operators, source.device.kind):
+        processes.start(operators)  # they import TVM while this process plans
+    heap.keep_tables()
     planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     disk = default_cache()
     code = linked(source, planned)

@@ -127,7 +127,7 @@ class Dependencies:
         return found
 
     def late(self, is_lazy: Sequence[bool]) -> list[OrderedCall]:
-        """The calls in order, but for lazy ones, each of which runs when another call first needs it."""
+        """The calls in order, but a lazy call runs when another call first needs it."""
         done: set[int] = set()
         return [each for n in self.nodes if not is_lazy[n.index] for each in self.missing(n.index, done)]
 

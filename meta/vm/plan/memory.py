@@ -102,7 +102,7 @@ def _share_symbolic(function: KernelList) -> None:
 def _shared(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:
     """The bytes of storages, and for each tensor its storage and offset 0. The better of two searches, by bytes: the
     first, or the last, of the storages that are free while a tensor lives."""
-    order = _largest_first(sizes)
+    order = sorted(range(len(sizes)), key=lambda t: -sizes[t])
     plans = [_searched(sizes, spans, order, end) for end in (0, -1)]
     storages, places = min(plans, key=lambda plan: sum(plan[0]))
     return storages, [(places[t], 0) for t in range(len(sizes))]
@@ -140,9 +140,9 @@ def _packed(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], lis
         offset = int(ends[fitting[np.argmin(gaps[fitting])]] if len(fitting) else ends[-1])
         return offset, offset + rounded[t]
 
-    large = _largest_first(rounded)
-    by_life = sorted(large, key=lambda t: -rounded[t] * (spans[t][1] - spans[t][0] + 1))
-    plans = [_places(spans, order, place) for order in (large, by_life)]
+    by_size = sorted(range(len(sizes)), key=lambda t: -rounded[t])
+    by_life = sorted(by_size, key=lambda t: -rounded[t] * (spans[t][1] - spans[t][0] + 1))
+    plans = [_places(spans, order, place) for order in (by_size, by_life)]
     totals = [max(offset + rounded[t] for t, offset in plan.items()) for plan in plans]
     offsets = plans[totals.index(min(totals))]
     return [min(totals)], [(0, offsets[t]) for t in range(len(sizes))]
@@ -159,7 +159,3 @@ def _places(
         earlier = taken[:, :count]
         taken[:, count] = *place(t, earlier[:2, (earlier[2] <= last) & (earlier[3] >= first)]), first, last
     return dict(zip(order, taken[0].tolist(), strict=True))
-
-
-def _largest_first(sizes: Sequence[int]) -> list[int]:
-    return sorted(range(len(sizes)), key=lambda t: -sizes[t])

@@ -31,10 +31,8 @@ def _late(graph: Dependencies) -> list[OrderedCall]:
     is_lazy: list[bool] = []
     for kernel in graph.nodes:
         is_lazy.append(bool(kernel.writes) and all(is_lazy[i] for i in kernel.after))
-    for i, kernel in enumerate(graph.nodes):
-        # Kernels that write a result, or that no kernel reads, need a place too.
-        is_lazy[i] = is_lazy[i] and bool(kernel.before)
-    return graph.late(is_lazy)
+    # Kernels that write a result, or that no kernel reads, need a place too.
+    return graph.late([lazy and bool(kernel.before) for lazy, kernel in zip(is_lazy, graph.nodes, strict=True)])
 
 
 class _Greedy:
