@@ -18,8 +18,8 @@ from meta.vm.arguments import check_devices
 from meta.vm.build.executables import Loaded
 from meta.vm.build.generate import build_module, plan_source
 from meta.vm.executor import Executor
+from meta.vm.lower.calls import function_name
 from meta.vm.lower.choose import Choice, Source, is_open, output_types, packed_name, prepare, register_kernels
-from meta.vm.lower.open_calls import function_name
 from meta.vm.lower.translate import Lowered, Lowering
 from meta.vm.plan.graph import live_bytes
 from meta.vm.plan.kernels import OWN, PLANNED, KernelCall, KernelList, Step

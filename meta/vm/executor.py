@@ -6,7 +6,7 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
 
 from meta import progress, tracing
 from meta.collection import without_collection
@@ -19,6 +19,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
+from meta.vm import report
 from meta.vm.arguments import (
     Recordable,
     RecordSource,
@@ -48,10 +49,21 @@ from meta.vm.runner import (
 )
 
 if TYPE_CHECKING:
-    from meta.vm import report
+    from typing_extensions import Unpack
+
     from meta.vm.cuda_graph import GraphCall
 
 Transform = Callable[[Module], Module]
+
+
+class CompileOptions(TypedDict, total=False):
+    """The options of `compile`."""
+
+    fuse: bool
+    passes: Transform | Iterable[Transform] | None
+    graphs: bool
+    dynamic: Dynamic | None
+    memory_budget: int | str | None
 
 
 P = ParamSpec("P")
@@ -69,7 +81,11 @@ class Executor(Generic[P, R]):
         self.device = device
         self.fuse = fuse
         self.graphs = graphs and device.kind == "cuda"
-        self.memory_budget = None if memory_budget is None else _budget(memory_budget)
+        self.memory_budget: int | None = None
+        if memory_budget is not None:
+            from meta.vm.plan.budget import parse_bytes
+
+            self.memory_budget = parse_bytes(memory_budget, "memory_budget")
         self._name = str(getattr(what, "__name__", type(what).__name__))
         self._placements: Callable[[], Sequence[tuple[str, ...]]] = getattr(what, "placements", tuple)
         self._record = module_record(what) if isinstance(what, Module) else recorder_of(what)
@@ -131,28 +147,28 @@ class Executor(Generic[P, R]):
     def memory(self, *args: P.args, **kwargs: P.kwargs) -> report.MemoryReport:
         """Bytes that a call with these arguments needs; nothing is run."""
         program, inputs = self._specialised(args, kwargs)
-        return _reports().memory(program, inputs)
+        return report.memory(program, inputs)
 
     def explain(self, *args: P.args, **kwargs: P.kwargs) -> str:
         """A table of operators and types: the dialect that runs each, the number of calls, and the reason; then where
         the parameters and the state of a step of several processes are, what collectives overlap with, and what a
         budget of memory costs."""
-        return _reports().explain(self.program(*args, **kwargs), fuse=self.fuse, placements=self._placements())
+        return report.explain(self.program(*args, **kwargs), fuse=self.fuse, placements=self._placements())
 
     def ir(self, *args: Any, stage: str = "optimized", **kwargs: Any) -> str:
         """The text of the program: "traced", "optimized" (after the passes), "relax" (lowered) or "planned" (fused,
         scheduled, memory assigned). Raises ArgumentError for another stage."""
-        return _reports().ir(self.program(*args, **kwargs), stage, fuse=self.fuse)
+        return report.ir(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
     def profile(self, *args: Any, repeat: int = 10, **kwargs: Any) -> report.Profile:
         """Time every kernel over `repeat` calls. State that the program writes does not change."""
         program, inputs = self._specialised(args, kwargs)
-        return _reports().profile(program, inputs, fuse=self.fuse, repeat=repeat)
+        return report.profile(program, inputs, fuse=self.fuse, repeat=repeat)
 
     def relax(self, *args: Any, stage: str = "relax", **kwargs: Any) -> Any:
         """The program for these arguments as an IRModule of TVM: "relax" (lowered) or "planned" (fused, scheduled,
         memory assigned). Raises ArgumentError for another stage."""
-        return _reports().relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
+        return report.relax(self.program(*args, **kwargs), stage, fuse=self.fuse)
 
     def save(self, path: str | os.PathLike[str], *, format: str = "program") -> str:
         """Write the programs that are compiled, with the arrays of their state, to a file that `meta.vm.load` runs
@@ -316,19 +332,6 @@ class Executor(Generic[P, R]):
         return Program(record, module, source, loaded, constants, machine, run, digest=digest)
 
 
-def _budget(value: int | str) -> int:
-    from meta.vm.plan.budget import parse_bytes
-
-    return parse_bytes(value, "memory_budget")
-
-
-def _reports() -> Any:
-    """The functions of reports, which programs that only run do without."""
-    from meta.vm import report
-
-    return report
-
-
 def compile_record(
     record: tracing.Record, device: Device | str = "cpu", *, fuse: bool = True, graphs: bool = True,
     memory_budget: int | str | None = None, copied_bytes: int | None = None,
@@ -347,28 +350,16 @@ def compile_record(
 
 @overload
 def compile(
-    what: tracing.Traced[P, R], device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None,
-) -> Executor[P, R]: ...  # fmt: skip
+    what: Module, device: Device | str = "cpu", **options: Unpack[CompileOptions]
+) -> Executor[..., tuple[NDArray, ...]]: ...
 @overload
 def compile(
-    what: Module, device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None,
-) -> Executor[..., tuple[NDArray, ...]]: ...  # fmt: skip
+    what: Callable[P, R], device: Device | str = "cpu", **options: Unpack[CompileOptions]
+) -> Executor[P, R]: ...
 @overload
 def compile(
-    what: Callable[P, R], device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None,
-) -> Executor[P, R]: ...  # fmt: skip
-@overload
-def compile(
-    what: Recordable, device: Device | str = "cpu", *, fuse: bool = True,
-    passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None,
-) -> Executor[..., Any]: ...  # fmt: skip
+    what: Recordable, device: Device | str = "cpu", **options: Unpack[CompileOptions]
+) -> Executor[..., Any]: ...
 def compile(
     what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,

@@ -6,13 +6,14 @@ The passes are imported where a report plans the program again.
 from __future__ import annotations
 
 import time
+from collections import Counter, defaultdict
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 from meta.backend.cuda import streams
-from meta.device import Device
-from meta.eager.ndarray import NDArray, asarray, copy_of
+from meta.eager.ndarray import NDArray, copy_of
+from meta.eager.seeds import zeros_of
 from meta.errors import ArgumentError, did_you_mean
 from meta.ir.type import TensorType
 from meta.records import record
@@ -42,7 +43,8 @@ def explain(program: Program, *, fuse: bool, placements: Sequence[tuple[str, ...
 
 
 def _called(choice: Choice) -> str:
-    return f"{choice.implementation.name}({', '.join(map(_short, choice.info.tensors()))})"
+    types = ", ".join(f"{t.dtype}[{'x'.join(map(str, t.shape))}]" for t in choice.info.tensors())
+    return f"{choice.implementation.name}({types})"
 
 
 def _overlaps(program: Program, fuse: bool) -> list[str]:
@@ -59,10 +61,6 @@ def _overlaps(program: Program, fuse: bool) -> list[str]:
         group = info.args[info.op.schema.index["group"]]
         rows.append((_called(choices[each.name]), group, f"{each.size:,}", str(each.kernels), f"{each.bytes:,}"))
     return [_table(rows)] if len(rows) > 1 else []
-
-
-def _short(t: TensorType) -> str:
-    return f"{t.dtype}[{'x'.join(map(str, t.shape))}]"
 
 
 def _table(rows: Sequence[tuple[str, ...]]) -> str:
@@ -163,11 +161,10 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
     from meta.vm.build.generate import build_module, plan_source
 
     planned = plan_source(program.source, fuse=fuse)
-    device = program.source.device
-    source = program.source
+    source, device = program.source, program.source.device
     machine = Machine(build_module(source, planned, mode="bytecode"), source)
     arrays = [*inputs, *(x for _, x in program.record.state)]
-    arrays += [_zeros(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
+    arrays += [zeros_of(p.type) for p in program.record.main.params[len(arrays) :] if isinstance(p.type, TensorType)]
     arrays = [copy_of(x) if i in program.source.mutates.values() else x for i, x in enumerate(arrays)]
     data = [x._data for x in (*arrays, *program.constants)]
     runs = max(repeat, 1)
@@ -177,40 +174,18 @@ def profile(program: Program, inputs: Sequence[NDArray], *, fuse: bool, repeat: 
         machine.main(*data)
         streams.synchronize(device)
         totals.append((time.perf_counter() - start) * 1e6)
-    timer = _Timer(frozenset(planned.kernels), device)
-    machine.module["set_instrument"](timer)
-    for _ in range(runs):
-        machine.main(*data)
-    rows = [
-        KernelTime(n, planned.kernels[n], timer.calls[n] // runs, timer.seconds[n] * 1e6 / runs) for n in timer.calls
-    ]
-    return Profile(tuple(sorted(rows, key=lambda k: -k.microseconds)), sorted(totals)[len(totals) // 2])
+    calls, seconds = Counter[str](), defaultdict[str, float](float)
 
-
-class _Timer:
-    """An instrument of the virtual machine: called before and after each call, it adds up the time of kernels."""
-
-    def __init__(self, kernels: frozenset[str], device: Device) -> None:
-        self.kernels = kernels
-        self.device = device
-        self.calls: dict[str, int] = {}
-        self.seconds: dict[str, float] = {}
-        self.start = 0.0
-
-    def __call__(self, function: Any, name: str, before: bool, *_: Any) -> int:
-        if name in self.kernels:
-            streams.synchronize(self.device)
-            now = time.perf_counter()
-            if before:
-                self.start = now
-            else:
-                self.calls[name] = self.calls.get(name, 0) + 1
-                self.seconds[name] = self.seconds.get(name, 0.0) + now - self.start
+    def measure(_: object, name: str, before: bool, *__: object) -> int:
+        """The machine calls it before and after each of its calls."""
+        if name in planned.kernels:
+            streams.synchronize(device)
+            seconds[name] += -time.perf_counter() if before else time.perf_counter()
+            calls[name] += before
         return 0
 
-
-def _zeros(kind: TensorType) -> NDArray:
-    """Zeros, for the random key of a run that is only timed."""
-    import numpy as np
-
-    return asarray(np.zeros(tuple(map(int, kind.shape)), kind.dtype))
+    machine.module["set_instrument"](measure)
+    for _ in range(runs):
+        machine.main(*data)
+    rows = [KernelTime(n, planned.kernels[n], count // runs, seconds[n] * 1e6 / runs) for n, count in calls.items()]
+    return Profile(tuple(sorted(rows, key=lambda k: -k.microseconds)), sorted(totals)[len(totals) // 2])

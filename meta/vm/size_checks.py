@@ -13,8 +13,9 @@ from typing import Any, Final, cast
 from meta.dim import SymDim, evaluate, names
 from meta.errors import MetaError, TypeInferenceError
 from meta.ir.expr import Block, Call, FunctionExpr, If, Span, arg_types
-from meta.ir.type import TensorType, TupleType, leaf_types
+from meta.ir.type import TensorType, TupleType, flat_types
 from meta.op.registry import Op
+from meta.passes.carry_sizes import size_names
 from meta.records import record
 from meta.tracing import Record
 from meta.tree import leaves_of
@@ -54,7 +55,7 @@ def _with_sizes(
 
 def size_checks(record: Record) -> SizeChecks:
     """The checks of a program with open sizes."""
-    known = frozenset(name for p in record.main.params for name in _type_names(p.type))
+    known = frozenset(name for t in flat_types([p.type for p in record.main.params]) for name in size_names(t))
     calls = tuple(call for call in _calls(record.main.body) if _names(call) <= known and _refuses(call))
     return SizeChecks(calls, tuple(each for each in record.conditions if names(each[0]) <= known))
 
@@ -98,7 +99,10 @@ def _infer(call: Call, sizes: Mapping[str, int]) -> None:
 def _with_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
     """Arguments of a call, or its type, with numbers in place of symbolic sizes."""
     if isinstance(value, SymDim):
-        return _number(value, sizes)
+        try:
+            return evaluate(value, sizes)
+        except ZeroDivisionError:
+            raise TypeInferenceError("", f"the size {value} divides by 0", "sizes that it can divide by") from None
     if isinstance(value, TensorType):
         return value if value.is_static else value.with_shape(tuple(_with_numbers(d, sizes) for d in value.shape))
     if isinstance(value, TupleType):
@@ -109,21 +113,8 @@ def _with_numbers(value: Any, sizes: Mapping[str, int]) -> Any:
     return tuple([_with_numbers(each, sizes) for each in items])
 
 
-def _number(value: SymDim, sizes: Mapping[str, int]) -> int:
-    try:
-        return evaluate(value, sizes)
-    except ZeroDivisionError:
-        raise TypeInferenceError("", f"the size {value} divides by 0", "sizes that it can divide by") from None
-
-
 def _names(call: Call) -> frozenset[str]:
     """The names of the sizes in the arguments and the type of a call."""
-    values = (*leaves_of(arg_types(call.args)), *leaf_types(call.type))
-    return frozenset[str]().union(*map(_type_names, values))
-
-
-def _type_names(value: Any) -> frozenset[str]:
-    if isinstance(value, TupleType):
-        return frozenset[str]().union(*map(_type_names, value.fields))
-    dims = value.shape if isinstance(value, TensorType) else (value,)
-    return frozenset[str]().union(*(names(d) for d in dims if isinstance(d, SymDim)))
+    args = arg_types(call.args)
+    sizes = [names(x) for x in leaves_of(args) if isinstance(x, SymDim)]
+    return frozenset[str]().union(*sizes, *map(size_names, flat_types((*args, call.type))))

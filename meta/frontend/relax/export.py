@@ -60,8 +60,6 @@ def to_relax(what: object, *args: object, dynamic: Dynamic | None = None, params
 class _Standard(Lowering):
     """A lowering that prefers Relax's operators to meta's kernels."""
 
-    flat_results = False
-
     def __init__(self, module: Module) -> None:
         super().__init__(module, Choices(CPU), Calls())
         self.missing: Counter[str] = Counter()

@@ -54,6 +54,22 @@ class Loaded:
     key: str = ""
     trade: MemoryTrade | None = None
 
+    def facts(self) -> dict[str, Any]:
+        """The JSON of what is known of the plan."""
+        parts = {"memory": self.memory, "destinations": self.destinations, "trade": self.trade}
+        return {"kernels": self.kernels} | {n: None if x is None else asdict(x) for n, x in parts.items()}
+
+    @staticmethod
+    def from_facts(module: Any, facts: Mapping[str, Any], origin: str, key: str = "") -> Loaded:
+        kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
+        destinations = Destinations.from_dict(facts["destinations"]) if facts["destinations"] else None
+        trade = None
+        if facts.get("trade"):
+            from meta.vm.plan.budget import MemoryTrade
+
+            trade = MemoryTrade.from_dict(facts["trade"])
+        return Loaded(module, kernels, PlannedBytes(**facts["memory"]), origin, destinations, key, trade)
+
 
 _lock = new_lock("executables")
 _loaded: OrderedDict[str, Loaded] = OrderedDict()
@@ -78,7 +94,7 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
         if loaded is None:
             disk = default_cache()
             with contextlib.nullcontext() if disk is None else disk.building(key):
-                loaded = _from_disk(key) or _started_and_built(source, lowered, key, fuse, graphs)
+                loaded = _from_disk(key) or _build(source, lowered, key, fuse, graphs)
         _loaded[key] = loaded
         _loaded.move_to_end(key)
         if len(_loaded) > MAX_LOADED:
@@ -86,19 +102,6 @@ def load(source: Source, *, fuse: bool, graphs: bool = False) -> Loaded:
                 _loaded.popitem(last=False)
             tvm.clear_pools()  # they have the results of dropped programs, which fit other programs of equal sizes only
     return loaded
-
-
-def _started_and_built(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    """The executable, newly built, by several processes if it is large."""
-    from meta.backend.tvm.parallel import processes
-    from meta.vm.build.generate import worth_processes
-
-    operators = sum(choice.compiled for choice in source.choices.listed())
-    if worth_processes(operators, source.device.kind):
-        processes.start(operators)  # they import TVM while this process plans
-    heap.keep_tables()
-    with without_collection():
-        return _build(source, lowered, key, fuse, graphs)
 
 
 def _keyed_by_sources(source: Source) -> bool:
@@ -157,21 +160,19 @@ def _from_disk(key: str) -> Loaded | None:
     except ValueError:
         return None
     module = library.load(disk, key)
-    if module is None:
-        return None
-    kernels = {name: tuple(ops) for name, ops in facts["kernels"].items()}
-    destinations = Destinations.from_dict(facts["destinations"]) if "destinations" in facts else None
-    trade = None
-    if "trade" in facts:
-        from meta.vm.plan.budget import MemoryTrade
-
-        trade = MemoryTrade.from_dict(facts["trade"])
-    return Loaded(module, kernels, PlannedBytes(**facts["memory"]), "disk", destinations, key, trade)
+    return None if module is None else Loaded.from_facts(module, facts, "disk", key)
 
 
+@without_collection()
 def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs: bool) -> Loaded:
-    from meta.vm.build.generate import build_module, linked, plan_source
+    """The executable, newly built, by several processes if it is large."""
+    from meta.backend.tvm.parallel import processes
+    from meta.vm.build.generate import build_module, linked, plan_source, worth_processes
 
+    operators = sum(choice.compiled for choice in source.choices.listed())
+    if worth_processes(operators, source.device.kind):
+        processes.start(operators)  # they import TVM while this process plans
+    heap.keep_tables()
     planned = plan_source(source, fuse=fuse, lowered=lowered, arena=graphs)
     disk = default_cache()
     code = linked(source, planned)
@@ -180,14 +181,11 @@ def _build(source: Source, lowered: Lowered | None, key: str, fuse: bool, graphs
     else:
         module = build_module(source, planned)
         module = (disk and library.store(disk, key, module)) or module
+    memory, destinations, trade = planned.memory, planned.destinations, planned.trade
+    loaded = Loaded(module, planned.kernels, memory, "built", destinations, key, trade)
     if disk is not None:
-        facts: dict[str, Any] = {"kernels": planned.kernels, "memory": asdict(planned.memory)}
-        if planned.trade is not None:
-            facts["trade"] = asdict(planned.trade)
-        if planned.destinations is not None:
-            facts["destinations"] = asdict(planned.destinations)
-        disk.put(key, json.dumps(facts).encode(), _FACTS)
-    return Loaded(module, planned.kernels, planned.memory, "built", planned.destinations, key, planned.trade)
+        disk.put(key, json.dumps(loaded.facts()).encode(), _FACTS)
+    return loaded
 
 
 def shared_library(source: Source, loaded: Loaded, *, fuse: bool) -> bytes:

@@ -207,14 +207,12 @@ def run_first_calls(source: Source) -> None:
     the program's own call comes first, and reports the error."""
     if source.device.kind == "cpu":
         return
-    slow = [
-        c
-        for c in source.choices.packed().values()
-        if c.implementation.options.get("slow_start") and _takes_any_values(c)
-    ]
-    for choice in slow:
+    slow = [c for c in source.choices.packed().values() if c.implementation.options.get("slow_start")]
+    slow = [c for c in slow if _takes_any_values(c)]
+    for info, implementation in ((c.info, c.implementation) for c in slow):
         with suppress(Exception):
-            _call(choice)
+            tensors = [allocation.allocator(t)() for t in (*info.tensors(), *info.outputs())]
+            implementation.dialect.kernel(implementation, info)(*tensors)
     if slow:
         memory_pool.empty_cache(source.device)  # the program's tensors have other sizes
 
@@ -223,12 +221,6 @@ def _takes_any_values(choice: Choice) -> bool:
     """Whether the operands are floats of known sizes, and none of them is a position."""
     tensors = (*choice.info.tensors(), *choice.info.outputs())
     return not choice.checked and all(t.is_static and t.dtype in dtypes.FLOATS for t in tensors)
-
-
-def _call(choice: Choice) -> None:
-    info, implementation = choice.info, choice.implementation
-    tensors = [allocation.allocator(t)() for t in (*info.tensors(), *info.outputs())]
-    implementation.dialect.kernel(implementation, info)(*tensors)
 
 
 def _shares(weights: Mapping[str, int], count: int) -> list[list[str]]:

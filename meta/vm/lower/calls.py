@@ -1,9 +1,10 @@
-"""Calls that programs make through functions in Python: loops, and recursion that takes care of the stack, on which the
-machine keeps the calls in progress.
+"""Calls that programs make through functions in Python: loops, recursion that takes care of the stack, on which the
+machine keeps the calls in progress, and open calls.
 
 A loop repeats a step: a function that calls itself last (`passes/tail_loops.py`), or the body of a LoopOp, which writes
 its results to the memory of the caller. Another recursive function takes one more argument, a token, which its callers
-get from a function that checks how much of the stack is left."""
+get from a function that checks how much of the stack is left. The shapes of the results of an open call depend on
+values: a program runs it eagerly, and binds its symbolic sizes to the result's sizes."""
 
 from __future__ import annotations
 
@@ -16,14 +17,17 @@ from typing import Any
 
 from meta.backend.memory import allocation, numpy_arrays
 from meta.backend.tvm import adapter as tvm
-from meta.device import CPU
+from meta.device import CPU, Device
 from meta.dtype import itemsize
+from meta.eager.call import invoke, state
+from meta.eager.ndarray import NDArray
 from meta.errors import IRError
 from meta.ir.analysis import call_graph, callees_first, recursive_functions
-from meta.ir.expr import Call, GlobalVar
+from meta.ir.expr import Call, GlobalVar, arg_types
 from meta.ir.module import Module
-from meta.ir.type import TensorType, stored
+from meta.ir.type import TensorType, stored, tensor_type
 from meta.ir.visitor import walk
+from meta.op.rules import first_tensor
 from meta.passes.outline_branches import BRANCH
 from meta.passes.tail_loops import LOOP
 from meta.records import record
@@ -70,20 +74,17 @@ def _depth(calls: Mapping[str, Set[str]], recursive: Set[str]) -> int:
 
 @record
 class LoopCall:
-    """The form of a loop, apart from its step. carried, scanned, captured: the number of operands of each kind.
+    """The form of a loop, apart from its step. carried, captured: the number of operands of these kinds.
     length: the number of steps, "while" for a loop on a condition, "n" where the operands say it.
-    elements, stacks: the types of the operands and results that are taken apart and filled, element by element.
-    single: whether a step has one result."""
+    elements, stacks: the types of the operands and results that are taken apart and filled, element by element."""
 
     step: str
     carried: int
-    scanned: int
     captured: int
     length: int | str
     reverse: bool
     elements: tuple[TensorType, ...]
     stacks: tuple[TensorType, ...]
-    single: bool
 
     @property
     def function_name(self) -> str:
@@ -98,17 +99,26 @@ def loop_of(op: LoopOp, call: Call) -> LoopCall:
     types: list[Any] = [a.type for a in call.args[1:]]
     first, captured = op.carried, op.carried + op.scanned
     length = "while" if op.length is None else op.length if isinstance(op.length, int) else "n"
-    stacks: Any = op.result.fields[op.carried :]
-    return LoopCall(
-        step.name, op.carried, op.scanned, len(types) - captured, length, op.reverse,
-        tuple(types[first:captured]), stacks, len(op.result.fields) == 1,
-    )  # fmt: skip
+    stacks: Any = op.result.fields[first:]
+    elements = tuple(types[first:captured])
+    return LoopCall(step.name, first, len(types) - captured, length, op.reverse, elements, stacks)
 
 
 def loops_of(module: Module) -> list[LoopCall]:
     """The loops of a module."""
     calls = (b.value for function in module.functions.values() for b in walk(function) if isinstance(b.value, Call))
     return [loop_of(call.op, call) for call in calls if isinstance(call.op, LoopOp)]
+
+
+def function_name(call: Call) -> str:
+    """The name that a program calls an open call by."""
+    return f"meta.eager.{call.op_name}.{getattr(call.op, 'revision', 0)}.{_device(call)}"
+
+
+def _device(call: Call) -> Device:
+    tensor = first_tensor(arg_types(call.args))
+    assert tensor is not None
+    return tensor.device
 
 
 # --- running ----------------------------------------------------------------------------------------------------------
@@ -138,13 +148,15 @@ def entered(module: Any, main: Callable[..., Any]) -> Callable[..., Any]:
     return run
 
 
-def register(loops: Iterable[LoopCall]) -> None:
-    """Make the functions that programs call known to TVM, including the functions of `loops`."""
+def register(loops: Iterable[LoopCall], open_calls: Iterable[Call] = ()) -> None:
+    """Make the functions that programs call known to TVM."""
     if tvm.get_global_func(LOOP_FUNCTION, allow_missing=True) is None:
         tvm.register_global_func(LOOP_FUNCTION, kept(_loop))
         tvm.register_global_func(CHECK_FUNCTION, kept(_check_stack))
     for loop in loops:
         tvm.register_global_func(loop.function_name, kept(_runner(loop)), override=True)
+    for call in open_calls:
+        tvm.register_global_func(function_name(call), kept(_eager(call.op, _device(call))), override=True)
 
 
 def _loop(name: str, *args: Any) -> Any:
@@ -185,40 +197,35 @@ def _is_true(flag: Any) -> bool:
 
 def _runner(loop: LoopCall) -> Callable[..., None]:
     """The function that runs a loop: operands and results -> nothing."""
-    first, last = loop.carried, loop.carried + loop.scanned
+    first, last = loop.carried, loop.carried + len(loop.elements)
     count = last + loop.captured
+    single = first + len(loop.stacks) == 1
 
-    def results(value: Any) -> Sequence[Any]:
-        return (value,) if loop.single and hasattr(value, "dtype") else value
-
-    def repeat(*args: Any) -> None:
+    def run(*args: Any) -> None:
         step, captured, outs = _running.modules[-1][loop.step], args[last:count], args[count:]
-        carry: Sequence[Any] = args[:first]
-        while _is_true(carry[0]):
-            carry = tuple(results(step(*carry, *captured)))
-        _copy(carry, outs)
-
-    def scan(*args: Any) -> None:
-        step, captured, outs = _running.modules[-1][loop.step], args[last:count], args[count:]
-        carry: Sequence[Any] = args[:first]
-        scanned, stacks = args[first:last], outs[first:]
-        steps = loop.length if isinstance(loop.length, int) else int((*scanned, *stacks)[0].shape[0])
+        carry, scanned, stacks = args[:first], args[first:last], outs[first:]
         elements = [_Elements(x, k) for x, k in zip(scanned, loop.elements, strict=True)]
         items = [_Elements(x, k) for x, k in zip(stacks, loop.stacks, strict=True)]
-        for i in reversed(range(steps)) if loop.reverse else range(steps):
-            values = results(step(*carry, *[x.copy(i) for x in elements], *captured))
-            carry = tuple(values[:first])
-            for item, value in zip(items, values[first:], strict=True):
-                allocation.copy_into(value, item[i])
-        _copy(carry, outs)
 
-    return repeat if loop.length == "while" else scan
+        def advanced(carry: Sequence[Any], i: int = 0) -> Sequence[Any]:
+            value = step(*carry, *[x.copy(i) for x in elements], *captured)
+            results = (value,) if single and hasattr(value, "dtype") else tuple(value)
+            for item, each in zip(items, results[first:], strict=True):
+                allocation.copy_into(each, item[i])
+            return results[:first]
 
+        if loop.length == "while":
+            while _is_true(carry[0]):
+                carry = advanced(carry)
+        else:
+            steps = loop.length if isinstance(loop.length, int) else int((*scanned, *stacks)[0].shape[0])
+            for i in reversed(range(steps)) if loop.reverse else range(steps):
+                carry = advanced(carry, i)
+        # The last carry may be an operand of the loop; its results are memory of their own.
+        for value, out in zip(carry, outs, strict=False):
+            allocation.copy_into(value, out)
 
-def _copy(carry: Sequence[Any], outs: Sequence[Any]) -> None:
-    """The last carry may be an operand of the loop; its results are memory of their own."""
-    for value, out in zip(carry, outs, strict=False):
-        allocation.copy_into(value, out)
+    return run
 
 
 class _Elements:
@@ -241,3 +248,11 @@ class _Elements:
         out = allocation.empty(self.dims, self.kind.dtype, self.kind.device)
         allocation.copy_into(self[i], out)
         return out
+
+
+def _eager(op: Any, device: Device) -> Callable[[Any], Any]:
+    def run(x: Any) -> Any:
+        kind = tensor_type(tuple(map(int, x.shape)), str(x.dtype), device)
+        return invoke(state(op), NDArray(x, kind))._data
+
+    return run

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-import itertools
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from itertools import accumulate, takewhile
 from typing import Any, Final, cast
 
 from meta.backend.tvm import adapter as tvm
@@ -32,7 +33,6 @@ from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.calls import Calls, loops_of, special_calls
 from meta.vm.lower.calls import register as register_calls
-from meta.vm.lower.open_calls import register as register_open
 from meta.vm.lower.python_errors import kept
 
 
@@ -85,23 +85,22 @@ def start_name(name: str) -> str:
 
 
 class Choices:
-    """The choices of a program: by call, and in order of first appearance."""
+    """The choices of a program, by call, and in order of first appearance.
+
+    open: calls that have none, because they run eagerly, see `is_open`."""
 
     def __init__(self, device: Device) -> None:
         self.device = device
         self.open: list[Call] = []
-        """Calls that have no choice, because they run eagerly: see `is_open`."""
         self._by_types: dict[object, Choice] = {}
-        self._by_call: dict[Call, Choice] = {}
+        self.by_call: dict[Call, Choice] = {}
 
     def of(self, call: Call) -> Choice:
-        return self._by_call[call]
+        return self.by_call[call]
 
     def listed(self) -> list[Choice]:
         """One for each operator and types, with the number of calls."""
-        counts: dict[int, int] = {}
-        for choice in self._by_call.values():
-            counts[id(choice)] = counts.get(id(choice), 0) + 1
+        counts = Counter(map(id, self.by_call.values()))
         return [replace(c, calls=counts[id(c)]) for c in self._by_types.values()]
 
     def packed(self) -> dict[str, Choice]:
@@ -126,7 +125,7 @@ class Choices:
             info = CallInfo(cast(Op, call.op), args, call.type, self._device(call))
             checked = positions.checks_always() and positions.is_checked(info)
             choice = self._by_types[key] = replace(self._choose(info, call.dialect), checked=checked)
-        self._by_call[call] = choice
+        self.by_call[call] = choice
 
     def _device(self, call: Call) -> Device:
         # A copy may read another device (the copy of a random key does), but its result stays on the program's.
@@ -149,7 +148,7 @@ class Choices:
             return self._named(info, dialect)
         tried = foremost_candidates(info, in_program=True)
         first_accepted = accepting(info, tried)
-        refused = tuple(itertools.takewhile(lambda candidate: candidate is not first_accepted, tried))
+        refused = tuple(takewhile(lambda candidate: candidate is not first_accepted, tried))
         return Choice(info, first_accepted.implementation, first_accepted.priority, refused)
 
     def _named(self, info: CallInfo, dialect: str) -> Choice:
@@ -240,11 +239,7 @@ def _constants_to_params(main: FunctionExpr) -> tuple[FunctionExpr, tuple[Consta
 
 def _flat_mutates(main: FunctionExpr) -> dict[int, int]:
     """MUTATES with the results counted after nested tuples are taken apart."""
-    starts: list[int] = []
-    total = 0
-    for atom in main.body.results:
-        starts.append(total)
-        total += len(leaf_types(atom.type))
+    starts = [0, *accumulate(len(leaf_types(atom.type)) for atom in main.body.results)]
     return {starts[i]: param for i, param in main.attrs.get(MUTATES, {}).items()}
 
 
@@ -256,10 +251,8 @@ def output_types(source: Source) -> tuple[Type, ...]:
 
 def register_kernels(source: Source) -> None:
     """Make the library kernels of the program known to TVM under the names that the program calls."""
-    if source.choices.open:
-        register_open(source.choices.open)
-    if source.calls.steps or source.calls.checked:
-        register_calls(loops_of(source.module))
+    if source.calls_python:
+        register_calls(loops_of(source.module), source.choices.open)
     for name, choice in source.choices.packed().items():
         if tvm.get_global_func(name, allow_missing=True) is None:
             implementation, info = choice.implementation, choice.info

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ctypes
-import os
 import platform
 import sys
 import threading
@@ -17,7 +16,7 @@ _OFFSETS = {"x86_64": 160, "aarch64": 432}
 @cache
 def _libc() -> Any:
     """The C library; None on systems where the stack pointer is not found, which are those without glibc."""
-    if sys.platform != "linux" or platform.machine() not in _OFFSETS or not _has_glibc():
+    if sys.platform != "linux" or platform.machine() not in _OFFSETS or platform.libc_ver()[0] != "glibc":
         return None
     libc = ctypes.CDLL(None)
     libc.pthread_self.restype = ctypes.c_ulong
@@ -26,13 +25,6 @@ def _libc() -> Any:
     libc.pthread_attr_destroy.argtypes = (ctypes.c_void_p,)
     libc.getcontext.argtypes = (ctypes.c_void_p,)
     return libc
-
-
-def _has_glibc() -> bool:
-    try:
-        return (os.confstr("CS_GNU_LIBC_VERSION") or "").startswith("glibc")
-    except (ValueError, OSError):  # another C library
-        return False
 
 
 class _ThreadStack(threading.local):

@@ -3,7 +3,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,14 +17,13 @@ from meta.errors import IRError, NotSupportedError
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.printer import to_array
-from meta.ir.type import FunctionType, TensorType, TupleType, Type, leaf_types, stored
+from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
 from meta.passes.carry_sizes import is_open, open_sizes, size_names
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
-from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, loop_of
+from meta.vm.lower.calls import CHECK_FUNCTION, LOOP_FUNCTION, Calls, function_name, loop_of
 from meta.vm.lower.choose import Choice, Choices, Source, packed_name
-from meta.vm.lower.open_calls import function_name
 from meta.vm.lower.recompute import TAKERS, recomputed
 
 _OP_PATTERN = {"opaque": 8, "softmax": 8}
@@ -108,8 +107,7 @@ class Lowered:
 
 
 def lower(source: Source) -> Lowered:
-    """Lower a program, whose "main" then returns a flat tuple of tensors. Raises NotSupportedError for what Relax
-    cannot hold."""
+    """Lower a program. Raises NotSupportedError for what Relax cannot hold."""
     return Lowering(source.module, source.choices, source.calls).run()
 
 
@@ -124,9 +122,6 @@ class Scope:
 
 class Lowering:
     """The Relax module of one program; `run` builds it. A subclass may put other Relax in place of calls."""
-
-    flat_results = True
-    """Whether "main" returns a flat tuple of tensors, whatever its result."""
 
     def __init__(self, module: Module, choices: Choices, calls: Calls) -> None:
         self.module = module
@@ -174,29 +169,12 @@ class Lowering:
         scope = Scope(self.types(function))
         for p in function.params:
             scope.values[p] = tvm.RelaxVar(_variable_name(p.name) or "p", scope.types.type(p.type))
-        result, kind = self.block(scope, function.body), function.body.type
-        if name == "main" and self.flat_results:
-            result, kind = self.flat(scope, result, kind)
-        body = tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
+        body = self.sequence(scope, function.body)
         params = [*(scope.values[p] for p in function.params), *self.token_params(name)]
-        relax = tvm.RelaxFunction(params, body, scope.types.result_type(kind))
+        relax = tvm.RelaxFunction(params, body, scope.types.result_type(function.body.type))
         # Passes remove functions without a symbol when the program does not call them, and their unused parameters.
         visible = name == "main" or name in self.calls.steps or name in self.calls.checked
         return relax.with_attr("global_symbol", name) if visible else relax
-
-    def flat(self, scope: Scope, value: Any, kind: Type) -> tuple[Any, Type]:
-        """A value as a flat tuple of tensors, and its type."""
-        fields = list(self.leaves(scope, value, kind))
-        flat = TupleType(tuple(leaf_types(kind)))
-        return self.bind(scope, "results", flat, tvm.RelaxTuple(fields)), flat
-
-    def leaves(self, scope: Scope, value: Any, kind: Type) -> Iterator[Any]:
-        if not isinstance(kind, TupleType):
-            yield value
-            return
-        for i, field_type in enumerate(kind.fields):
-            item = self.bind(scope, "", field_type, tvm.RelaxTupleGetItem(value, i))
-            yield from self.leaves(scope, item, field_type)
 
     def block(self, scope: Scope, block: Block) -> Any:
         for binding in block.bindings:
@@ -243,14 +221,13 @@ class Lowering:
                 raise IRError("vm", "a closure is left", remedy="lift closures before lowering")
 
     def conditional(self, scope: Scope, value: If) -> Any:
-        return tvm.RelaxIf(
-            self.atom(scope, value.cond), self.branch(scope, value.then), self.branch(scope, value.orelse)
-        )
+        blocks = (value.then, value.orelse)
+        branches = [self.sequence(Scope(scope.types, dict(scope.values)), block) for block in blocks]
+        return tvm.RelaxIf(self.atom(scope, value.cond), *branches)
 
-    def branch(self, scope: Scope, block: Block) -> Any:
-        inner = Scope(scope.types, dict(scope.values))
-        result = self.block(inner, block)
-        return tvm.SeqExpr([tvm.BindingBlock(inner.bindings)], result)
+    def sequence(self, scope: Scope, block: Block) -> Any:
+        result = self.block(scope, block)
+        return tvm.SeqExpr([tvm.BindingBlock(scope.bindings)], result)
 
     def call(self, scope: Scope, call: Call) -> Any:
         if isinstance(call.op, (Var, GlobalVar)):
@@ -275,9 +252,13 @@ class Lowering:
         else:
             self.ops[packed_name(choice)] = choice.implementation.name
             result = tvm.call_dps_packed(packed_name(choice), args, outs)
-        if isinstance(call.type, TupleType) and len(outs) == 1:
-            return tvm.RelaxTuple([self.bind(scope, "field", call.type.fields[0], result)])
-        return result
+        return self.tupled(scope, call.type, result)
+
+    def tupled(self, scope: Scope, kind: Type, result: Any) -> Any:
+        """The result of a call, which is no tuple to Relax if it has one field."""
+        if not isinstance(kind, TupleType) or len(kind.fields) != 1:
+            return result
+        return tvm.RelaxTuple([self.bind(scope, "field", kind.fields[0], result)])
 
     def function_call(self, scope: Scope, call: Call, function: Var | GlobalVar) -> Any:
         args = [self.atom(scope, a) for a in call.args]
@@ -296,9 +277,7 @@ class Lowering:
         self.ops[name] = op.name
         outs = [scope.types.type(t) for t in op.result.fields]
         result = tvm.call_dps_packed(name, tvm.RelaxTuple([self.atom(scope, a) for a in call.args[1:]]), outs)
-        if len(outs) > 1:
-            return result
-        return tvm.RelaxTuple([self.bind(scope, "carry", op.result.fields[0], result)])
+        return self.tupled(scope, op.result, result)
 
     def operand(self, scope: Scope, atom: Any, choice: Choice) -> Any:
         call = self.recipes.get(atom) if self.recipes and choice.compiled and choice.info.op.pattern in TAKERS else None
@@ -310,9 +289,8 @@ class Lowering:
         tensors = [self.atom(scope, a) for a in _tensors(call.args)]
         name = function_name(call)
         self.ops[name] = call.op_name
-        result = tvm.RelaxVar(f"v{len(scope.bindings)}", _unsized(call.type))
         eager = tvm.call_pure_packed(tvm.ExternFunc(name), *tensors, ty_args=[_unsized(call.type)])
-        scope.bindings.append(tvm.VarBinding(result, eager))
+        result = self.bind_as(scope, "", _unsized(call.type), eager)
         kind = scope.types.type(call.type)
         out = tvm.RelaxVar(f"v{len(scope.bindings)}", kind)
         scope.bindings.append(tvm.MatchCast(out, result, kind))

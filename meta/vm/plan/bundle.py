@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Final
 
 from meta._generated import limits
 from meta.backend.tvm.schedule.gpu.bundle import Launch, bundled, launch_of
@@ -24,15 +24,6 @@ from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Obje
 
 _BUNDLE_PARAMS: Final = 240
 """Parameters of a bundle, at most: CUDA passes 4 KiB of them."""
-
-
-@dataclass(frozen=True, slots=True)
-class BundleCache:
-    """What several lists with the same kernels share. launches: by name.  bundles: the name of a bundle by its members
-    and the positions of their arguments."""
-
-    launches: dict[str, Launch | None] = field(default_factory=dict[str, Launch | None])
-    bundles: dict[Any, str] = field(default_factory=dict[Any, str])
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -78,16 +69,15 @@ class _Bundle:
         return not (self.writes.isdisjoint(reads) and self.writes.isdisjoint(writes) and self.reads.isdisjoint(writes))
 
 
-def bundle_kernels(function: KernelList, functions: KernelTable, cache: BundleCache) -> None:
-    """Bundle small kernels of a list. cache: receives what further lists can use."""
-    _Bundler(function, functions, cache).run()
+def bundle_kernels(function: KernelList, functions: KernelTable) -> None:
+    """Bundle small kernels of a list."""
+    _Bundler(function, functions).run()
 
 
 class _Bundler:
-    def __init__(self, function: KernelList, functions: KernelTable, cache: BundleCache) -> None:
+    def __init__(self, function: KernelList, functions: KernelTable) -> None:
         self.function = function
         self.functions = functions
-        self.cache = cache
         self.aliases = Aliases(function.steps)
         self.members = {call: self.member(call) for call in function.calls}
 
@@ -151,9 +141,9 @@ class _Bundler:
         return reads, reads if isinstance(step, ObjectCall) else {t.memory for t in step.results}
 
     def launch(self, name: str) -> Launch | None:
-        if name not in self.cache.launches:
-            self.cache.launches[name] = launch_of(self.functions.functions[name])
-        return self.cache.launches[name]
+        if name not in self.functions.launches:
+            self.functions.launches[name] = launch_of(self.functions.functions[name])
+        return self.functions.launches[name]
 
     # --- rewriting ---------------------------------------------------------------------------------------------------
 
@@ -178,9 +168,9 @@ class _Bundler:
         """The name of the kernel of a bundle."""
         numbers = {m: i for i, m in enumerate(memory)}
         key = tuple((m.call.function, *(numbers[a] for a in m.args)) for m in bundle.members)
-        if key not in self.cache.bundles:
+        if key not in self.functions.bundles:
             ops = tuple(op for m in bundle.members for op in self.functions.kernels.get(m.call.function, ()))
             name = "bundle_" + "_".join(dict.fromkeys(ops)).replace(".", "_").replace(":", "_")[:60]
             parts = [(m.launch, tuple(numbers[a] for a in m.args)) for m in bundle.members]
-            self.cache.bundles[key] = self.functions.add(name, bundled(parts, len(memory)), ops)
-        return self.cache.bundles[key]
+            self.functions.bundles[key] = self.functions.add(name, bundled(parts, len(memory)), ops)
+        return self.functions.bundles[key]

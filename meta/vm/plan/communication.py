@@ -26,7 +26,7 @@ from meta._generated import limits
 from meta.records import record
 from meta.vm.lower.choose import ASYNCHRONOUS, WAIT, start_name
 from meta.vm.plan.functions import KernelTable
-from meta.vm.plan.gather_again import gather_again, kernels_of_state
+from meta.vm.plan.gather_again import gather_again, kernels_of_state, sources_of_state
 from meta.vm.plan.graph import Dependencies, OrderedCall
 from meta.vm.plan.kernels import PARAMETER, KernelCall, KernelList, Memory, Step
 
@@ -58,20 +58,22 @@ class _Order:
     in_flight: collectives that kernels wait for -> bytes.  ahead: collectives of state that no kernel needed yet."""
 
     def __init__(self, graph: Dependencies, state: Set[Memory]) -> None:
+        self.graph = graph
         self.nodes = graph.nodes
         self.bytes = {k.index: k.call.moved for k in graph.nodes if collective(k.call)}
         self.lazy = kernels_of_state(graph, state)
+        self.sources = sources_of_state(graph, self.lazy)
         self.most_ahead, self.most_in_flight = self.limits()
         self.settled = self.last_kernels()
         self.eager = self.feeders()
         self.urgent: set[int] = set()
         self.waiting = [sum(not self.lazy[i] for i in k.after) for k in graph.nodes]
-        self.done = [False] * len(graph.nodes)
+        self.done: set[int] = set()
         self.ready: list[tuple[bool, int]] = []
         self.in_flight: dict[int, int] = {}
         self.ahead: dict[int, int] = {}
         self.out: list[OrderedCall] = []
-        self.gathers = iter(self.first_needed())
+        self.gathers = iter([n.index for n in graph.late(self.lazy) if self.lazy[n.index] and n.index in self.bytes])
         self.next_gather = next(self.gathers, None)
 
     def run(self) -> list[OrderedCall]:
@@ -84,10 +86,8 @@ class _Order:
                 self.release()
                 continue
             index = heapq.heappop(self.ready)[1]
-            if not self.done[index]:  # urgent kernels are there twice
+            if index not in self.done:  # urgent kernels are there twice
                 self.execute(index)
-        for kernel in self.nodes:  # lazy ones that no other kernel needs
-            self.need(kernel.index)
         return self.out
 
     # --- what kind each kernel is of ---------------------------------------------------------------------------------
@@ -124,20 +124,6 @@ class _Order:
         median = sorted(self.bytes.values())[len(self.bytes) // 2]
         return min(limits.IN_FLIGHT_BYTES, median), min(limits.IN_FLIGHT_BYTES, 2 * median)
 
-    def first_needed(self) -> list[int]:
-        """The collectives of state, in the order in which kernels need them."""
-        seen: dict[int, None] = {}
-        for kernel in self.nodes:
-            if self.lazy[kernel.index]:
-                continue
-            pending = sorted((i for i in kernel.after if self.lazy[i]), reverse=True)
-            while pending:
-                i = pending.pop()
-                if i not in seen:
-                    seen[i] = None
-                    pending += sorted((j for j in self.nodes[i].after if self.lazy[j]), reverse=True)
-        return [i for i in seen if i in self.bytes]
-
     # --- running -----------------------------------------------------------------------------------------------------
 
     def push(self, index: int) -> None:
@@ -145,24 +131,14 @@ class _Order:
 
     def need(self, index: int) -> None:
         """Run a kernel of state, and those before it, unless that was done."""
-        pending = [index]
-        while pending:
-            i = pending[-1]
-            missing = [j for j in self.nodes[i].after if not self.done[j]]
-            if self.done[i] or not missing:
-                pending.pop()
-                if not self.done[i]:
-                    self.done[i] = True
-                    self.out.append(self.nodes[i])
-                continue
-            pending += sorted(missing, reverse=True)
+        self.out += self.graph.missing(index, self.done)
         self.ahead.pop(index, None)
 
     def gather_ahead(self) -> None:
         """Start collectives of state that will be needed next."""
         while self.next_gather is not None:
             index = self.next_gather
-            if not self.done[index]:
+            if index not in self.done:
                 if self.ahead and sum(self.ahead.values()) + self.bytes[index] > self.most_ahead:
                     return
                 self.need(index)
@@ -173,9 +149,10 @@ class _Order:
         kernel = self.nodes[index]
         for i in sorted(i for i in kernel.after if self.lazy[i]):
             self.need(i)
-            self.arrive(i)
+        for i in self.sources[index]:
+            self.ahead.pop(i, None)
         self.gather_ahead()
-        self.done[index] = True
+        self.done.add(index)
         self.out.append(kernel)
         if index in self.bytes:
             self.in_flight[index] = self.bytes[index]
@@ -183,16 +160,6 @@ class _Order:
                 self.release()
         else:
             self.follow(kernel, index in self.urgent and index in self.settled)
-
-    def arrive(self, index: int) -> None:
-        """The collectives of state before a kernel that runs now are no longer ahead."""
-        pending, seen = [index], set[int]()
-        while pending and self.ahead:
-            i = pending.pop()
-            if i not in seen:
-                seen.add(i)
-                self.ahead.pop(i, None)
-                pending += [j for j in self.nodes[i].after if self.lazy[j]]
 
     def release(self) -> None:
         """Let kernels that need the oldest collective in progress run."""
@@ -214,7 +181,7 @@ class _Order:
         pending = [index]
         while pending:
             i = pending.pop()
-            if i in self.urgent or self.done[i] or self.lazy[i]:
+            if i in self.urgent or i in self.done or self.lazy[i]:
                 continue
             self.urgent.add(i)
             if not self.waiting[i]:

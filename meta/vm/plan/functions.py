@@ -12,6 +12,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.buffers import allocated_bytes, lasting_buffers, may_share, merged, with_parameters
+from meta.backend.tvm.schedule.gpu.bundle import Launch
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.plan.kernels import KernelCall, KernelList, Operand, Tensor, same_shape
 
@@ -30,6 +31,10 @@ class KernelTable:
         self.target = target
         self._over: dict[tuple[str, int, int], str] = {}
         self._workspaces: dict[str, int] = {}
+        self.launches: dict[str, Launch | None] = {}
+        """How kernels of small operators start, see `bundle_kernels`."""
+        self.bundles: dict[Any, str] = {}
+        """The kernels of bundles, by the members and the positions of their arguments."""
 
     def add(self, name: str, function: Any, operators: tuple[str, ...]) -> str:
         """Add a PrimFunc; returns its name, which no other has."""

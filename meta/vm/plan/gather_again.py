@@ -31,6 +31,17 @@ def kernels_of_state(graph: Dependencies, state: Set[Memory]) -> list[bool]:
     return of_state
 
 
+def sources_of_state(graph: Dependencies, of_state: Sequence[bool]) -> list[set[int]]:
+    """For each kernel, the kernels of state that its operands come from; those that have to run before it for another
+    reason are no sources."""
+    writers = {t: node.index for node in graph.nodes for t in node.writes}
+    sources: list[set[int]] = []
+    for node in graph.nodes:
+        before = {writers[t] for t in node.reads}
+        sources.append({j for i in before if of_state[i] for j in (i, *sources[i])})
+    return sources
+
+
 def gather_again(function: KernelList, graph: Dependencies, gathers: Set[int], of_state: Sequence[bool]) -> bool:
     """Give the list a second run of the kernels of state that compute gathered tensors. Returns whether it has any.
 
@@ -42,13 +53,13 @@ def gather_again(function: KernelList, graph: Dependencies, gathers: Set[int], o
 
 
 class _GatherPlan:
-    """sources: kernel -> the kernels of state that its operands come from.  second: collective -> the first kernel that
+    """sources: see `sources_of_state`.  second: collective -> the first kernel that
     reads what is gathered the second time.  copies: tensor of the first run -> tensor of the second."""
 
     def __init__(self, graph: Dependencies, gathers: Set[int], of_state: Sequence[bool]) -> None:
         self.graph = graph
         self.of_state = of_state
-        self.sources = self.find_sources()
+        self.sources = sources_of_state(graph, of_state)
         self.copies: dict[Tensor, Tensor] = {}
         uses: dict[int, list[int]] = {i: [] for i in sorted(gathers)}
         for node in graph.nodes:
@@ -58,16 +69,6 @@ class _GatherPlan:
         second = {i: _second_use(i, uses) for i in uses}
         writers = {j for j in graph.writers.values() if of_state[j]}
         self.second = {i: first for i, first in second.items() if first and not self.related(i) & writers}
-
-    def find_sources(self) -> list[set[int]]:
-        """From what kernels read; kernels that have to run before them for another reason are no sources."""
-        writers: dict[int, int] = {}
-        sources: list[set[int]] = []
-        for node in self.graph.nodes:
-            before = {writers[t] for t in node.reads}
-            sources.append({j for i in before if self.of_state[i] for j in (i, *sources[i])})
-            writers.update(dict.fromkeys(node.writes, node.index))
-        return sources
 
     def related(self, gather: int) -> set[int]:
         """The kernels of state that compute what is gathered, or from that."""

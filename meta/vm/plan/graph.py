@@ -113,6 +113,24 @@ class Dependencies:
                 self.nodes[j].before.add(i)
             self.nodes.append(node)
 
+    def missing(self, index: int, done: set[int]) -> list[OrderedCall]:
+        """A call and those that have to run before it, in order, without those in `done`, which gets them."""
+        found: list[OrderedCall] = []
+        pending = [index]
+        while pending:
+            before = [i for i in self.nodes[pending[-1]].after if i not in done]
+            if before:
+                pending += reversed(before)
+            elif (i := pending.pop()) not in done:
+                done.add(i)
+                found.append(self.nodes[i])
+        return found
+
+    def late(self, is_lazy: Sequence[bool]) -> list[OrderedCall]:
+        """The calls in order, but a lazy call runs when another call first needs it."""
+        done: set[int] = set()
+        return [each for n in self.nodes if not is_lazy[n.index] for each in self.missing(n.index, done)]
+
     def peak(self, order: Sequence[OrderedCall]) -> tuple[int, int]:
         """The most bytes of tensors that live at one time, and the sum of the bytes that live after each call."""
         left = {t: len(users) for t, users in self.readers.items()}

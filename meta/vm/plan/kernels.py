@@ -67,9 +67,9 @@ class Tensor:
             tensor = tensor.copies
         return tensor
 
-    def again(self, suffix: str = "again") -> Tensor:
+    def again(self) -> Tensor:
         """Another tensor for the same value, with memory to be planned."""
-        return Tensor(f"{self.name}_{suffix}", self.shape, self.dtype, Memory(), self)
+        return Tensor(f"{self.name}_again", self.shape, self.dtype, Memory(), self)
 
 
 def same_shape(a: Shape | None, b: Shape | None) -> bool:
@@ -153,10 +153,6 @@ class KernelCall:
         arguments = tuple(a.of(names.get(a.tensor, a.tensor)) if isinstance(a, Operand) else a for a in self.arguments)
         writes = {i: names.get(t, t) for i, t in self.writes.items()}
         return replace(self, arguments=arguments, writes=writes, source=self.source or self)
-
-    def again(self) -> KernelCall:
-        """A second run, which makes new tensors."""
-        return self.renamed({t: t.again() for t in self.results})
 
 
 @mutable(eq=False)

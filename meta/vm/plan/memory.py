@@ -9,9 +9,11 @@ whose memory a caller provides, because kernels take tensors that start where th
 from __future__ import annotations
 
 import heapq
-from bisect import bisect_left, insort
-from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from bisect import insort
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+import numpy as np
 
 from meta.vm.plan.allocations import PlannedBytes
 from meta.vm.plan.functions import KernelTable
@@ -22,8 +24,6 @@ Span = tuple[int, int]
 """The positions of the first and the last use of a tensor."""
 _GRAIN: Final = 256
 """Bytes that tensors of an arena start at multiples of, as libraries on GPUs expect."""
-_SEARCHED: Final = 2000
-"""The number of large tensors for which all places are compared; others share memory with tensors of the same size."""
 
 
 def write_over_operands(function: KernelList, functions: KernelTable) -> None:
@@ -100,100 +100,62 @@ def _share_symbolic(function: KernelList) -> None:
 
 
 def _shared(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:
-    """The bytes of storages, and for each tensor its storage and offset 0. The better of two searches, by bytes."""
-    large, small = _by_size(sizes)
-    plans = [_searched(sizes, spans, large, order) for order in (iter, reversed)]
-    storages, place = min(plans, key=lambda plan: sum(plan[0]))
-    for size, rows in _rows(sizes, spans, small):
-        for row in rows:
-            place.update(dict.fromkeys(row, len(storages)))
-            storages.append(size)
-    return storages, [(place[t], 0) for t in range(len(sizes))]
+    """The bytes of storages, and for each tensor its storage and offset 0. The better of two searches, by bytes: the
+    first, or the last, of the storages that are free while a tensor lives."""
+    order = sorted(range(len(sizes)), key=lambda t: -sizes[t])
+    plans = [_searched(sizes, spans, order, end) for end in (0, -1)]
+    storages, places = min(plans, key=lambda plan: sum(plan[0]))
+    return storages, [(places[t], 0) for t in range(len(sizes))]
 
 
 def _searched(
-    sizes: Sequence[int], spans: Sequence[Span], tensors: Sequence[int], order: Callable[[range], Iterable[int]]
+    sizes: Sequence[int], spans: Sequence[Span], order: Sequence[int], end: int
 ) -> tuple[list[int], dict[int, int]]:
-    """Storages for tensors, largest first: each takes the first storage in `order` that is free while it lives."""
+    """The bytes of storages, and the storage of each tensor. end: 0 for the first free storage, -1 for the last."""
     storages: list[int] = []
-    occupied: list[list[Span]] = []
-    place: dict[int, int] = {}
-    for t in tensors:
-        first, last = spans[t]
-        for i in order(range(len(storages))):
-            slot = bisect_left(occupied[i], (first, last))
-            if (not slot or occupied[i][slot - 1][1] < first) and (
-                slot == len(occupied[i]) or last < occupied[i][slot][0]
-            ):
-                break
-        else:
-            i, slot = len(storages), 0
-            storages.append(max(sizes[t], 1))
-            occupied.append([])
-        occupied[i].insert(slot, (first, last))
-        place[t] = i
-    return storages, place
+
+    def place(t: int, taken: Any) -> tuple[int, int]:
+        free = np.ones(len(storages), bool)
+        free[taken[0]] = False
+        found = np.flatnonzero(free)
+        if len(found):
+            return int(found[end]), 0
+        storages.append(max(sizes[t], 1))
+        return len(storages) - 1, 0
+
+    return storages, _places(spans, order, place)
 
 
 def _packed(sizes: Sequence[int], spans: Sequence[Span]) -> tuple[list[int], list[tuple[int, int]]]:
     """The bytes of one storage, and for each tensor that storage and its offset. The better of two searches, by bytes:
     in order of size, and of size times length of life."""
     rounded = [-(-max(size, 1) // _GRAIN) * _GRAIN for size in sizes]
-    large, small = _by_size(rounded)
-    by_life = sorted(large, key=lambda t: -rounded[t] * (spans[t][1] - spans[t][0] + 1))
-    total, offsets = min((_offsets(rounded, spans, order) for order in (large, by_life)), key=lambda plan: plan[0])
-    for size, rows in _rows(rounded, spans, small):
-        for row in rows:
-            offsets.update(dict.fromkeys(row, total))
-            total += size
-    return [total], [(0, offsets[t]) for t in range(len(sizes))]
+
+    def place(t: int, taken: Any) -> tuple[int, int]:
+        """The smallest gap that fits among the tensors that live at the same time."""
+        starts, ends = taken[:, np.argsort(taken[0], kind="stable")]
+        ends = np.maximum.accumulate(np.concatenate(([0], ends)))
+        gaps = starts - ends[:-1]
+        fitting = np.flatnonzero(gaps >= rounded[t])
+        offset = int(ends[fitting[np.argmin(gaps[fitting])]] if len(fitting) else ends[-1])
+        return offset, offset + rounded[t]
+
+    by_size = sorted(range(len(sizes)), key=lambda t: -rounded[t])
+    by_life = sorted(by_size, key=lambda t: -rounded[t] * (spans[t][1] - spans[t][0] + 1))
+    plans = [_places(spans, order, place) for order in (by_size, by_life)]
+    totals = [max(offset + rounded[t] for t, offset in plan.items()) for plan in plans]
+    offsets = plans[totals.index(min(totals))]
+    return [min(totals)], [(0, offsets[t]) for t in range(len(sizes))]
 
 
-def _offsets(sizes: Sequence[int], spans: Sequence[Span], order: Sequence[int]) -> tuple[int, dict[int, int]]:
-    """The bytes needed, and an offset for each tensor: in order, in the smallest gap that fits among the tensors that
-    live at the same time."""
-    import numpy as np
-
-    placed = np.empty((4, len(order)), np.int64)  # offset, end, first and last use
-    offsets: dict[int, int] = {}
-    total = 0
+def _places(
+    spans: Sequence[Span], order: Sequence[int], place: Callable[[int, Any], tuple[int, int]]
+) -> dict[int, int]:
+    """The first number of the place of each tensor. place: (tensor, places of earlier tensors that live at the same
+    time) -> the two numbers of its place."""
+    taken = np.empty((4, len(order)), np.int64)  # the place, the first and the last use
     for count, t in enumerate(order):
         first, last = spans[t]
-        earlier = placed[:, :count]
-        alive = earlier[:2, (earlier[2] <= last) & (earlier[3] >= first)]
-        alive = alive[:, np.argsort(alive[0], kind="stable")]
-        ends = np.maximum.accumulate(np.concatenate(([0], alive[1])))
-        gaps = alive[0] - ends[:-1]
-        fitting = np.flatnonzero(gaps >= sizes[t])
-        offset = int(ends[fitting[np.argmin(gaps[fitting])]] if len(fitting) else ends[-1])
-        placed[:, count] = offset, offset + sizes[t], first, last
-        offsets[t] = offset
-        total = max(total, offset + sizes[t])
-    return total, offsets
-
-
-def _by_size(sizes: Sequence[int]) -> tuple[list[int], list[int]]:
-    """The tensors by size, largest first: those to search places for, and the rest."""
-    order = sorted(range(len(sizes)), key=lambda t: -sizes[t])
-    return order[:_SEARCHED], order[_SEARCHED:]
-
-
-def _rows(sizes: Sequence[int], spans: Sequence[Span], tensors: Sequence[int]) -> list[tuple[int, list[list[int]]]]:
-    """Sizes, and the tensors of each size in as few rows as possible, whose members live one after the other."""
-    by_size: dict[int, list[int]] = {}
-    for t in tensors:
-        by_size.setdefault(max(sizes[t], 1), []).append(t)
-    out: list[tuple[int, list[list[int]]]] = []
-    for size, members in by_size.items():
-        rows: list[list[int]] = []
-        free: list[tuple[int, int]] = []  # the last use of a row, and the row
-        for t in sorted(members, key=lambda t: spans[t]):
-            if free and free[0][0] < spans[t][0]:
-                row = heapq.heappop(free)[1]
-                rows[row].append(t)
-            else:
-                row = len(rows)
-                rows.append([t])
-            heapq.heappush(free, (spans[t][1], row))
-        out.append((size, rows))
-    return out
+        earlier = taken[:, :count]
+        taken[:, count] = *place(t, earlier[:2, (earlier[2] <= last) & (earlier[3] >= first)]), first, last
+    return dict(zip(order, taken[0].tolist(), strict=True))

@@ -31,26 +31,8 @@ def _late(graph: Dependencies) -> list[OrderedCall]:
     is_lazy: list[bool] = []
     for kernel in graph.nodes:
         is_lazy.append(bool(kernel.writes) and all(is_lazy[i] for i in kernel.after))
-    for i, kernel in enumerate(graph.nodes):
-        # Kernels that write a result, or that no kernel reads, need a place too.
-        is_lazy[i] = is_lazy[i] and bool(kernel.before)
-    order: list[OrderedCall] = []
-    done = [False] * len(graph.nodes)
-    for kernel in graph.nodes:
-        if is_lazy[kernel.index]:
-            continue
-        pending = [kernel.index]
-        while pending:
-            i = pending[-1]
-            missing = [j for j in graph.nodes[i].after if not done[j]]
-            if missing:
-                pending += reversed(missing)
-                continue
-            pending.pop()
-            if not done[i]:
-                done[i] = True
-                order.append(graph.nodes[i])
-    return order if len(order) == len(graph.nodes) else graph.nodes
+    # Kernels that write a result, or that no kernel reads, need a place too.
+    return graph.late([lazy and bool(kernel.before) for lazy, kernel in zip(is_lazy, graph.nodes, strict=True)])
 
 
 class _Greedy:

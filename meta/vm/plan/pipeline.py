@@ -14,7 +14,7 @@ from meta.vm.lower.choose import ASYNCHRONOUS, Source
 from meta.vm.lower.translate import Lowered
 from meta.vm.plan.allocations import Destinations, PlannedBytes
 from meta.vm.plan.budget import MemoryTrade, keep_to_budget
-from meta.vm.plan.bundle import BundleCache, bundle_kernels
+from meta.vm.plan.bundle import bundle_kernels
 from meta.vm.plan.communication import overlap_collectives
 from meta.vm.plan.functions import KernelTable, lift_workspaces
 from meta.vm.plan.fusion import fuse_and_schedule
@@ -31,7 +31,8 @@ class Planned:
     """kernels: the operators in each PrimFunc and packed function, by name.  main: the calls of "main".
     module: ready for code generation, but for `finish`.  memory: what the plan allocates.
     trade: what a budget of memory costs, None without one.
-    checks: whether kernels check the shapes of their arguments, see `lowering.pipeline`.
+    checks: whether kernels check the shapes of their arguments, as some were not proved to have results of the
+        declared shapes, see `lowering.pipeline`.
     destinations: the memory that callers provide, None where the program allocates it."""
 
     module: Any
@@ -66,13 +67,12 @@ def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bo
             if source.budget is None and contents(source.module).has(*ASYNCHRONOUS):
                 overlap_collectives(main, functions)
         bundles = fuse and source.device.kind == "cuda"
-        cache = BundleCache()
 
         def complete(function: KernelList, bundle: bool) -> KernelList:
             function = function.copy() if source.budget is not None else function
             write_over_operands(function, functions)
             if bundle and bundles:
-                bundle_kernels(function, functions, cache)
+                bundle_kernels(function, functions)
             assign_memory(function, arena=arena)
             return function
 
@@ -87,7 +87,8 @@ def plan(source: Source, lowered: Lowered, target: Any, *, fuse: bool, arena: bo
         planned = [main, *others]
         for each in planned:
             verify(each, expected[each.name])
-        checks = _has_unproved(lowered.module)
+        prim_funcs = (f for f in lowered.module.functions.values() if isinstance(f, tvm.PrimFunc))
+        checks = any(UNPROVED in (f.attrs or ()) for f in prim_funcs)
         return _emitted(module, planned, functions, trade, checks, takes_memory=arena and main.is_straight)
 
 
@@ -113,8 +114,3 @@ def _callee(name: str) -> Any:
     variable = tvm.GlobalVar(name)
     tvm.update_type(variable, tvm.FuncType.opaque_func(ret=tvm.TupleType([]), purity=False))
     return variable
-
-
-def _has_unproved(module: Any) -> bool:
-    """Whether some kernel was not proved to have results of the declared shapes."""
-    return any(isinstance(f, tvm.PrimFunc) and UNPROVED in (f.attrs or ()) for f in module.functions.values())

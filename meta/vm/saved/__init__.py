@@ -3,7 +3,6 @@
 program_file   the file: contents, signature, who is trusted
 kernels        the functions of libraries that a program calls, by operator and dialect
 convention     how a program is called, as JSON and IR text
-checks         the checks of open sizes, as text and JSON
 write, read    programs to files, and back
 executor       a loaded program
 shared         a program as a shared library, for C

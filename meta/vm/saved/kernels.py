@@ -16,29 +16,19 @@ from meta.ir.printer import to_text
 from meta.ir.type import Type
 from meta.ir.visitor import walk
 from meta.op.dispatch import with_dialect
-from meta.passes.carry_sizes import is_open
-from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of, with_leaves
-from meta.vm.lower.choose import Choices, Source, choose_all
-from meta.vm.lower.open_calls import function_name
+from meta.vm.lower.calls import function_name
+from meta.vm.lower.choose import Choices, Source, choose_all, packed_name
 
 
 def functions_of(source: Source) -> dict[str, FunctionExpr]:
     """One function with one call for each function that the program calls, by the names that it calls them by."""
-    packed = {id(choice.info): name for name, choice in source.choices.packed().items()}
-    out: dict[str, FunctionExpr] = {}
-    for function in source.module.functions.values():
-        for binding in walk(function):
-            call = binding.value
-            if not isinstance(call, Call) or call.callee is not None or isinstance(call.op, LoopOp):
-                continue
-            if is_open(call):
-                out.setdefault(function_name(call), _function(call, call.dialect))
-            elif not call.op.view:  # type: ignore[union-attr]
-                choice = source.choices.of(call)
-                if id(choice.info) in packed:
-                    out.setdefault(packed[id(choice.info)], _function(call, choice.implementation.dialect.name))
-    return out
+    choices = source.choices
+    functions = {function_name(call): call_function(call, call.dialect) for call in choices.open}
+    for call, choice in choices.by_call.items():
+        if not choice.compiled and (name := packed_name(choice)) not in functions:
+            functions[name] = call_function(call, choice.implementation.dialect.name)
+    return functions
 
 
 def check_found_again(source: Source, functions: Mapping[str, FunctionExpr]) -> None:
@@ -95,7 +85,7 @@ def _choices(module: Module, device: Device) -> Choices:
         return choose_all(module, device)
 
 
-def _function(call: Call, dialect: str | None) -> FunctionExpr:
+def call_function(call: Call, dialect: str | None, name: str = "main") -> FunctionExpr:
     """A function of the call's tensors that makes the call."""
     params: list[Var] = []
 
@@ -108,7 +98,7 @@ def _function(call: Call, dialect: str | None) -> FunctionExpr:
     args = with_leaves(call.args, [parameter(x) for x in leaves_of(call.args)])
     result = Var("y", call.type)
     body = Block((Binding(result, replace(call, args=args, dialect=dialect, attrs={}, span=None)),), result)
-    return FunctionExpr(tuple(params), body, {}, "main", None)
+    return FunctionExpr(tuple(params), body, {}, name, None)
 
 
 def signature_function(params: tuple[Type, ...], name: str) -> FunctionExpr:

@@ -5,17 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
-from dataclasses import replace
 from platform import machine
 from typing import Any
 
 from meta import __version__
-from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import hooks, library
 from meta.backend.tvm import target as targets
-from meta.device import Device
 from meta.device import device as parse_device
-from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.ndarray import asarray
 from meta.errors import FileError, MetaError
 from meta.files import safetensors
@@ -24,13 +20,9 @@ from meta.files.safetensors import TensorFile
 from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
 from meta.tree import Tree
-from meta.vm.build.executables import Loaded
-from meta.vm.lower.calls import register as register_loops
-from meta.vm.lower.choose import register_kernels
 from meta.vm.program import Program
-from meta.vm.runner import Machine, Runner, finisher, program_runner
 from meta.vm.saved import program_file
-from meta.vm.saved.convention import Convention, Tables, decode
+from meta.vm.saved.convention import Tables, decode
 from meta.vm.saved.executor import LoadedExecutor
 from meta.vm.saved.write import FORMAT, processor
 
@@ -96,16 +88,17 @@ def _executor(header: Mapping[str, Any], file: TensorFile) -> LoadedExecutor:
         generator = Generator()
         generator.state = tuple(state)
         tables.generators.append(generator)
-    conventions = [decode(facts, tables, device) for facts in header["programs"]]
+    programs = [decode(facts, tables, device, whole=bool(header["whole"])) for facts in header["programs"]]
     modules: dict[int, Any] = {}  # libraries run code as they load, so they come last
-    programs: list[tuple[Tree, Program]] = []
-    for number, (facts, convention) in enumerate(zip(header["programs"], conventions, strict=True)):
+    built: list[tuple[Tree, Program]] = []
+    for number, (facts, (arguments, program)) in enumerate(zip(header["programs"], programs, strict=True)):
         index = int(facts["library"])
         if index not in modules:
             modules[index] = _library(file, index)
-        program = _program(convention, modules[index], file, number, facts["constants"], bool(header["whole"]))
-        programs.append((convention.arguments, program))
-    return LoadedExecutor(str(header["name"]), device, programs, tables.state, tables.generators)
+        names = [f"constant.{number}.{i}" for i in range(facts["constants"])]
+        constants = tuple(asarray(file.array(name), device=device) for name in names)
+        built.append((arguments, program(modules[index], constants)))
+    return LoadedExecutor(str(header["name"]), device, built, tables.state, tables.generators)
 
 
 def _library(file: TensorFile, index: int) -> Any:
@@ -116,31 +109,3 @@ def _library(file: TensorFile, index: int) -> Any:
         raise FileError(
             "load", f"the code in {file.path} does not load: {error}"[:400], "code for this system"
         ) from error
-
-
-def _program(
-    convention: Convention, module: Any, file: TensorFile, number: int, constants: int, whole: bool
-) -> Program:
-    source, record = convention.source, convention.record
-    device: Device = source.device
-    if source.calls_python:
-        tvm.load()  # its tensors have the methods that these functions call
-    register_kernels(source)
-    register_loops(convention.loops)
-    arrays = tuple(asarray(file.array(f"constant.{number}.{i}"), device=device) for i in range(constants))
-    machine: Any = Machine(module, source)
-    if convention.destinations is not None:
-        from meta.vm.cuda_graph import graph_call
-
-        machine = graph_call(machine, record, source, convention.destinations)
-    flat = replace(record, result=convention.flat)
-    plain = program_runner(machine, flat, arrays, convention.outputs, source.mutates, whole=whole)
-    finish = finisher(record, convention.indices)
-    run: Runner = (lambda inputs: finish(inputs, plain(inputs))) if record.left else plain
-    if convention.tracked is not None:
-        for (_, x), tracked in zip(record.state, convention.tracked[len(record.inputs) :], strict=True):
-            set_requires_grad(x, tracked)
-    loaded = Loaded(module, convention.kernels, convention.memory, "file", convention.destinations)
-    return Program(
-        flat, record.module, source, loaded, arrays, machine, run, convention.tracked, record, checks=convention.checks
-    )

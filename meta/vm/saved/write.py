@@ -22,7 +22,7 @@ from meta.vm.saved import program_file, shared
 from meta.vm.saved.convention import Tables, encode
 from meta.vm.saved.program_file import PROGRAM, array_entry
 
-FORMAT: Final = 1
+FORMAT: Final = 2
 """The version of the files. It counts up with every change of the files, and of the functions in Python that programs
 call (`meta.vm.lower.calls`)."""
 _FORMATS: Final = ("program", "library")

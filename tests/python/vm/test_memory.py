@@ -65,12 +65,8 @@ def test_casts_run_when_they_are_first_needed() -> None:
     assert executor.memory(*arrays).intermediates < 3 * 4 * 64 * 64
 
 
-@pytest.mark.parametrize("searched", [2000, 7])
 @pytest.mark.parametrize("assign", [memory._shared, memory._packed])
-def test_tensors_that_live_at_one_time_have_memory_of_their_own(
-    assign: Any, searched: int, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(memory, "_SEARCHED", searched)
+def test_tensors_that_live_at_one_time_have_memory_of_their_own(assign: Any) -> None:
     rng = random.Random(0)
     for count in (1, 2, 40):
         firsts = [rng.randrange(30) for _ in range(count)]

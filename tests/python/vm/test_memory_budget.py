@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -86,7 +87,9 @@ def test_budgets_that_suffice_change_nothing(plain: tuple[int, list[float], list
     assert str(memory).endswith(f"without the budget {total:,}, so that nothing is computed again")
 
 
-def test_programs_on_disk_know_their_trade(plain: tuple[int, list[float], list[Any]]) -> None:
+def test_programs_on_disk_and_in_files_know_their_trade(
+    plain: tuple[int, list[float], list[Any]], tmp_path: Path
+) -> None:
     total, _, _ = plain
     step, _, batch = compiled(memory_budget=int(0.8 * total))
     trade = step.memory(*batch).trade
@@ -94,6 +97,8 @@ def test_programs_on_disk_know_their_trade(plain: tuple[int, list[float], list[A
     step, _, batch = compiled(memory_budget=int(0.8 * total))
     assert step.program(*batch).loaded.origin == "disk"
     assert step.memory(*batch).trade == trade
+    step.save(tmp_path / "step.meta")
+    assert meta.vm.load(tmp_path / "step.meta").memory(*batch).trade == trade
 
 
 def test_values_of_parameters_before_their_update_are_not_computed_again() -> None:

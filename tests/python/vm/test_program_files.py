@@ -104,7 +104,7 @@ def test_other_versions_and_processors_are_refused(
     saved: Path, monkeypatch: pytest.MonkeyPatch, nothing_runs: None
 ) -> None:  # fmt: skip
     for facts, problem in [
-        ({"format": 0}, "was saved for format 0; expected format 1; save the program again here, from its source"),
+        ({"format": 0}, "was saved for format 0; expected format 2; save the program again here, from its source"),
         ({"meta": "0.0.1"}, "was saved for meta 0.0.1; expected meta"),
         ({"tvm": "0.20"}, "was saved for tvm 0.20; expected tvm"),
         ({"platform": "plan9 vax"}, "was saved for platform plan9 vax; expected platform"),
@@ -122,7 +122,7 @@ def test_false_descriptions_are_refused(saved: Path, nothing_runs: None) -> None
     for facts in (
         {"programs": 3}, {"programs": [{}]}, {"generators": [[1]]},
         {"programs": [{"signature": [["1", 0, []]]}]}, {"programs": [{"types": "def main("}]},
-        {"programs": [{"arguments": {"set": []}}]}, {"programs": [{"functions": ["meta.x"]}]},
+        {"programs": [{"arguments": ["set", [], [], None]}]}, {"programs": [{"functions": ["meta.x"]}]},
         {"programs": [{"state": ["w"]}]}, {"programs": [{"memory": {}}]},
     ):  # fmt: skip
         _rewrite(saved, facts)
