@@ -21,6 +21,7 @@ from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes, scopes
+from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
     import numpy as np
@@ -187,6 +188,11 @@ class TypedTensor(Tensor):
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function
+
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_member(self, "x", name)
 
     @property
     def shape(self) -> tuple[Dim, ...]:

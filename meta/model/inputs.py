@@ -9,6 +9,7 @@ from typing import Any
 
 from meta.errors import ArgumentError, value_text
 from meta.schema._dsl import TensorLike
+from meta.schema.annotations import check_signature
 from meta.tree import named_leaves
 
 _PACKAGE = __name__.partition(".")[0]
@@ -35,6 +36,11 @@ def refuse_input(
                 "a tensor",
                 "make one: meta.array(...)",
             ) from None
+
+
+def refuse_call(layer: type, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ArgumentError for missing, surplus and unknown arguments of a model; see `refuse_input`."""
+    check_signature(layer.__name__, forward, args, kwargs)
 
 
 _WIDEST = 1000

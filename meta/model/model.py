@@ -16,11 +16,12 @@ from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_input, refuse_torch
-from meta.model.names import TORCH_METHODS
+from meta.model.inputs import refuse_call, refuse_input, refuse_torch
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments
+from meta.spellings.arguments import argument_hint
+from meta.spellings.attributes import missing_member
 from meta.tracing.symbol import Symbol
 from meta.tree import is_dict, is_sequence, named_leaves
 
@@ -80,13 +81,13 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError for a missing attribute; for a name of torch it says what to write."""
-            hint = f"; write model.{TORCH_METHODS[name]}" if name in TORCH_METHODS else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            return missing_member(self, "model", name)
 
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
         if args or kwargs:
-            raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy="define build")
+            hint = next(filter(None, (argument_hint(name, ()) for name in kwargs)), "define build")
+            raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy=hint)
 
     @property
     def training(self) -> bool:
@@ -118,6 +119,9 @@ class Model(CheckedArguments, metaclass=_Constructor):
             return self._active_forward()(*args, **kwargs)
         except AttributeError as error:
             refuse_input(type(self), self.forward, error, args, kwargs)
+            raise
+        except TypeError:
+            refuse_call(type(self), self.forward, args, kwargs)
             raise
 
     def _active_forward(self) -> Callable[..., Any]:

@@ -13,12 +13,13 @@ from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError, TypeInferenceError, value_text
 from meta.functional._checks import is_tensor, require, require_float
 from meta.random.generator import Generator, next_key
-from meta.schema.annotations import checked
+from meta.schema.annotations import checked, explained
 
 Shape = int | Sequence[int]
 DeviceLike = Device | str
 
 
+@explained
 def uniform(
     shape: Shape, low: float = 0.0, high: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
@@ -27,6 +28,7 @@ def uniform(
     return meta.uniform(next_key(device, generator), shape, low, high, dtype)
 
 
+@explained
 def normal(
     shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
@@ -35,6 +37,7 @@ def normal(
     return meta.normal(next_key(device, generator), shape, mean, std, dtype)
 
 
+@explained
 def randint(
     shape: Shape, low: int, high: int, dtype: object = "int64", device: DeviceLike = CPU,
     generator: Generator | None = None,
@@ -43,6 +46,7 @@ def randint(
     return meta.randint(next_key(device, generator), shape, low, high, dtype)
 
 
+@explained
 def bernoulli(
     shape: Shape, p: Any = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
 ) -> NDArray:
@@ -58,6 +62,7 @@ def bernoulli(
     return meta.cast(meta.less(drawn, meta.cast(chances, "float32")), dtype)
 
 
+@explained
 def exponential(
     shape: Shape, rate: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,

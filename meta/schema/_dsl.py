@@ -21,6 +21,7 @@ from meta.dim import SymDim
 from meta.dim_expressions import SizeNumber
 from meta.errors import ArgumentError, MetaError, did_you_mean, value_text
 from meta.records import record
+from meta.spellings.arguments import refuse_unknown
 from meta.tree import is_sequence
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
@@ -252,11 +253,6 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-OTHER_NAMES: Final[Mapping[str, str]] = {
-    "a": "x", "dim": "axis", "dim0": "axis1", "dim1": "axis2", "dims": "axes", "input": "x", "keepdim": "keepdims",
-    "other": "x2", "tensors": "xs", "unbiased": "correction",
-}  # fmt: skip
-"""Names that torch or NumPy give to arguments, and the names of the same arguments in schemas, for error texts."""
 
 
 @record
@@ -309,12 +305,10 @@ class Schema:
         if len(args) > len(self.args):
             raise ArgumentError(op, f"{len(args)} arguments given", f"at most {len(self.args)}: {self!r}")
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
+        if kwargs:
+            refuse_unknown(op, kwargs, self.names, f"{self!r}")
         for name, value in kwargs.items():
-            position = self.index.get(name)
-            if position is None:
-                other = OTHER_NAMES.get(name)
-                hint = f"write {other}=" if other in self.index else did_you_mean(name, self.names)
-                raise ArgumentError(op, f"unknown argument '{name}'", f"{self!r}", hint)
+            position = self.index[name]
             if values[position] is not REQUIRED:
                 raise ArgumentError(op, f"argument '{name}' given twice", f"{self!r}")
             values[position] = value

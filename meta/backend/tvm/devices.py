@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm import runtime
-from meta.device import CPU, Device
+from meta.device import CPU, Device, device
 from meta.errors import DeviceError
 
 WARP: Final = 32
@@ -32,6 +32,11 @@ def exists(on: Device) -> bool:
     if on.kind == "cpu":
         return on.index == 0
     return runtime.load_cuda() and bool(tvm.device_attribute(CUDA, on.index, 0))
+
+
+def is_available(on: Device | str = "cuda") -> bool:
+    """Whether this machine has the device. `python -m meta env` says why it lacks one."""
+    return exists(device(on))
 
 
 @cache
