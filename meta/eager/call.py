@@ -156,9 +156,9 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     return result
 
 
-def refuse(op_state: OpState, unknown: Mapping[str, Any]) -> NoReturn:
-    """Raise ArgumentError for keywords that an operator does not have."""
-    op_state.op.schema.bind(op_state.op.name, (), unknown)
+def refuse(op_state: OpState, args: Sequence[Any], unknown: Mapping[str, Any]) -> NoReturn:
+    """Raise ArgumentError for surplus arguments, and for keywords that an operator does not have."""
+    op_state.op.schema.bind(op_state.op.name, () if unknown else args, unknown)
     raise AssertionError
 
 

@@ -14,12 +14,12 @@ from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, TraceError, TypeInferenceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_call, refuse_input, refuse_torch
+from meta.model.inputs import refuse_call, refuse_input, refuse_torch, remember_call, suggest_size
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
-from meta.schema.annotations import CheckedArguments
+from meta.schema.annotations import CheckedArguments, explained
 from meta.spellings.arguments import argument_hint
 from meta.spellings.attributes import missing_member
 from meta.tracing.symbol import Symbol
@@ -39,6 +39,8 @@ class _Constructor(ABCMeta):
         def __call__(cls, *args: object, **kwargs: object) -> Any:
             model = super().__call__(*args, **kwargs)
             model._set_requires_grad()
+            if cls._input_size is not None:
+                remember_call(model, args, kwargs)
             return model
 
 
@@ -65,6 +67,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
     _hooks: Hooks | None = None
     _torch_names: ClassVar[Mapping[str, str]] = {}
     """Attributes and paths whose names in torch differ; `meta.model.names.Alias` fills it."""
+    _input_size: ClassVar[tuple[str, int] | None] = None
+    """The constructor's argument that sets the size of an axis of the input, and the axis."""
     _torch_unused: ClassVar[tuple[str, ...]] = ()
     """Entries of torch's state that have no counterpart here."""
 
@@ -119,6 +123,9 @@ class Model(CheckedArguments, metaclass=_Constructor):
             return self._active_forward()(*args, **kwargs)
         except AttributeError as error:
             refuse_input(type(self), self.forward, error, args, kwargs)
+            raise
+        except TypeInferenceError as error:
+            suggest_size(self, type(self)._input_size, error, args)
             raise
         except TypeError:
             refuse_call(type(self), self.forward, args, kwargs)
@@ -260,6 +267,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
                 if id(value) not in buffers and is_float(value.dtype) and value.is_leaf:
                     set_requires_grad(value, model.training and not value._frozen)
 
+    @explained
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
         for x in self.parameters():

@@ -28,6 +28,7 @@ from meta.optim.group import (
     named_arrays,
 )
 from meta.optim.number import StateNumber
+from meta.schema.annotations import explained
 from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
@@ -192,6 +193,7 @@ class Optimizer:
         self._counters.assign({name: int(loaded.get(f"{name}.step", x).item()) for name, x in counts.items()})
         return unmatched
 
+    @explained
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
         for x in self.parameters:

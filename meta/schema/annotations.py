@@ -91,7 +91,8 @@ def explained(function: F) -> F:
         try:
             return function(*args, **kwargs)
         except TypeError:
-            check_signature(function.__name__, function, args, kwargs)
+            skipped = int(function.__code__.co_varnames[:1] == ("self",))
+            check_signature(function.__name__, function, args[skipped:], kwargs, skipped)
             raise
 
     return run  # type: ignore[return-value]
@@ -172,7 +173,8 @@ class _Parameters:
         if expected is None:
             return value
         if not expected.accepts(value):
-            raise ArgumentError(subject, f"{name} is {_described(value)}", expected.text)
+            remedy = f"unpack it: *{name}" if name == self.rest and is_sequence(value) else ""
+            raise ArgumentError(subject, f"{name} is {_described(value)}", expected.text, remedy)
         return value if type(value) in _PLAIN or not is_numpy_scalar(value) else value.item()
 
 

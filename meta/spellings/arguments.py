@@ -78,6 +78,17 @@ LEFT_OUT: Final[Mapping[str, str]] = {
 """Arguments of other libraries that no function here has, or only some => what to write in their place."""
 
 
+DTYPES: Final[Mapping[str, str]] = {
+    "float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "bool_": "bool",
+} | {
+    name: name for name in (
+        "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64",
+        "complex128",
+    )
+}  # fmt: skip
+"""Dtypes of other libraries => their names here."""
+
+
 def argument_hint(name: str, known: Sequence[str], value: object = ...) -> str:
     """What to write for the unknown argument `name`, "" without an idea.
 
@@ -91,6 +102,17 @@ def argument_hint(name: str, known: Sequence[str], value: object = ...) -> str:
     if name in LEFT_OUT:
         return LEFT_OUT[name].format(value=shown)
     return did_you_mean(name, known)
+
+
+def device_hint(name: str) -> str:
+    """What to write for a device of another library, or for a dtype that was passed as a device."""
+    dtype = name.removeprefix("torch.")
+    if dtype in DTYPES:
+        return f'a dtype is passed by name: dtype="{DTYPES[dtype]}"'
+    kind, _, index = name.lower().rpartition(":") if ":" in name else (name.lower(), "", "")
+    if name.isdecimal():
+        return f'write "cuda:{name}"'
+    return f'write "cuda{":" * bool(index)}{index}"' if kind in ("gpu", "mps", "xpu", "tpu", "hip") else ""
 
 
 def _has_arrays(value: object) -> bool:

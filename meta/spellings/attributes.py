@@ -12,6 +12,7 @@ from importlib import import_module
 from typing import Any, Final, NoReturn
 
 from meta.errors import did_you_mean
+from meta.spellings.arguments import DTYPES
 
 SETUP: Final = """
 import numpy as np
@@ -31,6 +32,7 @@ NAMES: Final[Mapping[str, str]] = {
     "Arrays": """
         meta.tensor([1.0, 2.0])                 =>  meta.array([1.0, 2.0])
         meta.Tensor([1.0, 2.0])                 =>  meta.array([1.0, 2.0])
+        meta.from_torch(np.ones(3))             =>  meta.from_dlpack(np.ones(3))
         meta.as_tensor([1.0, 2.0])              =>  meta.asarray([1.0, 2.0])
         meta.FloatTensor([1.0, 2.0])            =>  meta.array([1.0, 2.0], dtype="float32")
         meta.LongTensor([1, 2])                 =>  meta.array([1, 2], dtype="int64")
@@ -130,26 +132,7 @@ NAMES: Final[Mapping[str, str]] = {
         x.at[0].set(1.0)                        =>  x[0] = 1.0
         x.values                                =>  x.numpy()
         """,
-    "Dtypes": """
-        meta.float                              =>  "float32"
-        meta.double                             =>  "float64"
-        meta.half                               =>  "float16"
-        meta.int                                =>  "int32"
-        meta.long                               =>  "int64"
-        meta.float16                            =>  "float16"
-        meta.float32                            =>  "float32"
-        meta.float64                            =>  "float64"
-        meta.bfloat16                           =>  "bfloat16"
-        meta.int8                               =>  "int8"
-        meta.int16                              =>  "int16"
-        meta.int32                              =>  "int32"
-        meta.int64                              =>  "int64"
-        meta.uint8                              =>  "uint8"
-        meta.bool                               =>  "bool"
-        meta.bool_                              =>  "bool"
-        meta.complex64                          =>  "complex64"
-        meta.complex128                         =>  "complex128"
-        """,
+    "Dtypes": "\n".join(f'meta.{theirs}  =>  "{ours}"' for theirs, ours in DTYPES.items()),
     "Layers and models": """
         nn.Module                               =>  meta.Model
         nn.Parameter(x)                         =>  meta.array(x, requires_grad=True)

@@ -44,7 +44,7 @@ def hardshrink(x: T, lambd: float = 0.5, **unknown: NoReturn) -> T:
     lambd: Elements of at most this size give 0.
     """
     if unknown:
-        refuse(_s_hardshrink, unknown)
+        refuse(_s_hardshrink, (), unknown)
     try:
         run = _r_hardshrink[x._type, lambd or repr(lambd), lambd.__class__]
     except Exception:
@@ -151,7 +151,7 @@ def hardtanh(x: T, min: float = -1.0, max: float = 1.0, **unknown: NoReturn) -> 
     max: Upper bound.
     """
     if unknown:
-        refuse(_s_hardtanh, unknown)
+        refuse(_s_hardtanh, (), unknown)
     try:
         run = _r_hardtanh[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -177,7 +177,7 @@ def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0, **unknown: NoR
     max: Upper bound.
     """
     if unknown:
-        refuse(_s_hardtanh_dx, unknown)
+        refuse(_s_hardtanh_dx, (), unknown)
     try:
         run = _r_hardtanh_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -264,7 +264,7 @@ def softshrink(x: T, lambd: float = 0.5, **unknown: NoReturn) -> T:
     lambd: Elements of at most this size give 0.
     """
     if unknown:
-        refuse(_s_softshrink, unknown)
+        refuse(_s_softshrink, (), unknown)
     try:
         run = _r_softshrink[x._type, lambd or repr(lambd), lambd.__class__]
     except Exception:

@@ -57,7 +57,7 @@ def scaled_dot_product_attention(
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
     if unknown:
-        refuse(_s_scaled_dot_product_attention, unknown)
+        refuse(_s_scaled_dot_product_attention, (), unknown)
     try:
         run = _r_scaled_dot_product_attention[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:
@@ -98,7 +98,7 @@ def scaled_dot_product_attention_dx(
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
     if unknown:
-        refuse(_s_scaled_dot_product_attention_dx, unknown)
+        refuse(_s_scaled_dot_product_attention_dx, (), unknown)
     try:
         run = _r_scaled_dot_product_attention_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:

@@ -67,7 +67,7 @@ def addcdiv(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0
     value: Factor of the quotient.
     """
     if unknown:
-        refuse(_s_addcdiv, unknown)
+        refuse(_s_addcdiv, (), unknown)
     try:
         run = _r_addcdiv[x._type, x1._type, x2._type, value or repr(value), value.__class__]
     except Exception:
@@ -93,7 +93,7 @@ def addcmul(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0
     value: Factor of the product; an integer for integers.
     """
     if unknown:
-        refuse(_s_addcmul, unknown)
+        refuse(_s_addcmul, (), unknown)
     try:
         run = _r_addcmul[x._type, x1._type, x2._type, value or repr(value), value.__class__]
     except Exception:

@@ -46,7 +46,7 @@ def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1, **unkn
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_all_gather, unknown)
+        refuse(_s_all_gather, (), unknown)
     try:
         run = _r_all_gather[x._type, axis, axis.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -78,7 +78,7 @@ def all_reduce(
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_all_reduce, unknown)
+        refuse(_s_all_reduce, (), unknown)
     try:
         run = _r_all_reduce[x._type, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -112,7 +112,7 @@ def all_reduce_when(
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_all_reduce_when, unknown)
+        refuse(_s_all_reduce_when, (), unknown)
     try:
         run = _r_all_reduce_when[x._type, when._type, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -146,7 +146,7 @@ def all_to_all(
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_all_to_all, unknown)
+        refuse(_s_all_to_all, (), unknown)
     try:
         run = _r_all_to_all[x._type, split_axis, split_axis.__class__, concat_axis, concat_axis.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -171,7 +171,7 @@ def barrier(x: T, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> 
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_barrier, unknown)
+        refuse(_s_barrier, (), unknown)
     try:
         run = _r_barrier[x._type, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -197,7 +197,7 @@ def broadcast_from(x: T, source: int = 0, group: str = 'world', ranks: int = 1, 
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_broadcast_from, unknown)
+        refuse(_s_broadcast_from, (), unknown)
     try:
         run = _r_broadcast_from[x._type, source, source.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -252,7 +252,7 @@ def reduce_scatter(
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_reduce_scatter, unknown)
+        refuse(_s_reduce_scatter, (), unknown)
     try:
         run = _r_reduce_scatter[x._type, axis, axis.__class__, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -286,7 +286,7 @@ def reduce_to(
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_reduce_to, unknown)
+        refuse(_s_reduce_to, (), unknown)
     try:
         run = _r_reduce_to[x._type, destination, destination.__class__, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -318,7 +318,7 @@ def send_receive(
     ranks: Number of ranks in the group; with 1, x is the result.
     """
     if unknown:
-        refuse(_s_send_receive, unknown)
+        refuse(_s_send_receive, (), unknown)
     try:
         run = _r_send_receive[x._type, dumps(pairs, 2), group, ranks, ranks.__class__]
     except Exception:

@@ -62,7 +62,7 @@ def conv1d(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv1d, unknown)
+        refuse(_s_conv1d, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv1d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -108,7 +108,7 @@ def conv1d_dw(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv1d_dw, unknown)
+        refuse(_s_conv1d_dw, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -154,7 +154,7 @@ def conv1d_dx(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv1d_dx, unknown)
+        refuse(_s_conv1d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -198,7 +198,7 @@ def conv1d_transpose(
     groups: Number of groups that the channels are divided into.
     """
     if unknown:
-        refuse(_s_conv1d_transpose, unknown)
+        refuse(_s_conv1d_transpose, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -244,7 +244,7 @@ def conv2d(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv2d, unknown)
+        refuse(_s_conv2d, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -290,7 +290,7 @@ def conv2d_dw(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv2d_dw, unknown)
+        refuse(_s_conv2d_dw, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -336,7 +336,7 @@ def conv2d_dx(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv2d_dx, unknown)
+        refuse(_s_conv2d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -387,7 +387,7 @@ def conv2d_epilogue(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv2d_epilogue, unknown)
+        refuse(_s_conv2d_epilogue, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d_epilogue[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -435,7 +435,7 @@ def conv2d_packed(
     dilation: Step between the elements of a window: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_conv2d_packed, unknown)
+        refuse(_s_conv2d_packed, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d_packed[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -479,7 +479,7 @@ def conv2d_transpose(
     groups: Number of groups that the channels are divided into.
     """
     if unknown:
-        refuse(_s_conv2d_transpose, unknown)
+        refuse(_s_conv2d_transpose, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -525,7 +525,7 @@ def conv3d(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv3d, unknown)
+        refuse(_s_conv3d, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv3d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -571,7 +571,7 @@ def conv3d_dw(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv3d_dw, unknown)
+        refuse(_s_conv3d_dw, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -617,7 +617,7 @@ def conv3d_dx(
         (out channels, *window, channels / groups).
     """
     if unknown:
-        refuse(_s_conv3d_dx, unknown)
+        refuse(_s_conv3d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -661,7 +661,7 @@ def conv3d_transpose(
     groups: Number of groups that the channels are divided into.
     """
     if unknown:
-        refuse(_s_conv3d_transpose, unknown)
+        refuse(_s_conv3d_transpose, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):

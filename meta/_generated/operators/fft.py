@@ -53,7 +53,7 @@ def fft_c2c(
     forward: Whether the sums are over exp(-2j * pi * k * n / N); else over exp(2j * pi * ...).
     """
     if unknown:
-        refuse(_s_fft_c2c, unknown)
+        refuse(_s_fft_c2c, (), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:
@@ -89,7 +89,7 @@ def fft_c2r(
         number.
     """
     if unknown:
-        refuse(_s_fft_c2r, unknown)
+        refuse(_s_fft_c2r, (), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:
@@ -124,7 +124,7 @@ def fft_r2c(
     onesided: Leave out the negative frequencies of the last of `axes`, which are conjugates.
     """
     if unknown:
-        refuse(_s_fft_r2c, unknown)
+        refuse(_s_fft_r2c, (), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:

@@ -139,7 +139,7 @@ def polygamma(n: int, x: T, **unknown: NoReturn) -> T:
     x: Input of any shape.
     """
     if unknown:
-        refuse(_s_polygamma, unknown)
+        refuse(_s_polygamma, (), unknown)
     try:
         run = _r_polygamma[n, n.__class__, x._type]
     except (KeyError, AttributeError, TypeError):

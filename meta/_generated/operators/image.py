@@ -56,7 +56,7 @@ def non_max_suppression(
     max_size: Largest number of boxes to keep; None for all.
     """
     if unknown:
-        refuse(_s_non_max_suppression, unknown)
+        refuse(_s_non_max_suppression, (), unknown)
     try:
         run = _r_non_max_suppression[boxes._type, scores._type, iou_threshold or repr(iou_threshold), iou_threshold.__class__, score_threshold or repr(score_threshold), score_threshold.__class__, max_size, max_size.__class__]
     except Exception:
@@ -91,7 +91,7 @@ def resize1d(
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if unknown:
-        refuse(_s_resize1d, unknown)
+        refuse(_s_resize1d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -129,7 +129,7 @@ def resize1d_dx(
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if unknown:
-        refuse(_s_resize1d_dx, unknown)
+        refuse(_s_resize1d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -169,7 +169,7 @@ def resize2d(
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if unknown:
-        refuse(_s_resize2d, unknown)
+        refuse(_s_resize2d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -207,7 +207,7 @@ def resize2d_dx(
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if unknown:
-        refuse(_s_resize2d_dx, unknown)
+        refuse(_s_resize2d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -247,7 +247,7 @@ def resize3d(
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if unknown:
-        refuse(_s_resize3d, unknown)
+        refuse(_s_resize3d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -285,7 +285,7 @@ def resize3d_dx(
     cubic_alpha: Coefficient of the cubic convolution.
     """
     if unknown:
-        refuse(_s_resize3d_dx, unknown)
+        refuse(_s_resize3d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -45,7 +45,7 @@ def argwhere(x: T, size: int | Sequence[Dim] | None = None, **unknown: NoReturn)
     size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
     """
     if unknown:
-        refuse(_s_argwhere, unknown)
+        refuse(_s_argwhere, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -90,7 +90,7 @@ def embedding_dx(dy: T, indices: T, num_weight: int, **unknown: NoReturn) -> T:
     num_weight: Number of rows of the forward operator's table.
     """
     if unknown:
-        refuse(_s_embedding_dx, unknown)
+        refuse(_s_embedding_dx, (), unknown)
     try:
         run = _r_embedding_dx[dy._type, indices._type, num_weight, num_weight.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -116,7 +116,7 @@ def gather(x: T, axis: int, indices: T, **unknown: NoReturn) -> T:
     indices: Positions, of an integer dtype.
     """
     if unknown:
-        refuse(_s_gather, unknown)
+        refuse(_s_gather, (), unknown)
     try:
         run = _r_gather[x._type, axis, axis.__class__, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -142,7 +142,7 @@ def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim], **unknow
     shape: Shape of the forward input.
     """
     if unknown:
-        refuse(_s_gather_dx, unknown)
+        refuse(_s_gather_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -170,7 +170,7 @@ def gather_nd(x: T, indices: T, batch_dims: int = 0, **unknown: NoReturn) -> T:
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
     if unknown:
-        refuse(_s_gather_nd, unknown)
+        refuse(_s_gather_nd, (), unknown)
     try:
         run = _r_gather_nd[x._type, indices._type, batch_dims, batch_dims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -196,7 +196,7 @@ def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int 
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
     if unknown:
-        refuse(_s_gather_nd_dx, unknown)
+        refuse(_s_gather_nd_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -223,7 +223,7 @@ def index_select(x: T, axis: int, indices: T, **unknown: NoReturn) -> T:
     indices: Positions, of an integer dtype.
     """
     if unknown:
-        refuse(_s_index_select, unknown)
+        refuse(_s_index_select, (), unknown)
     try:
         run = _r_index_select[x._type, axis, axis.__class__, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -249,7 +249,7 @@ def scatter_add(x: T, axis: int, indices: T, src: T, **unknown: NoReturn) -> T:
     src: Values to add, of the shape of indices.
     """
     if unknown:
-        refuse(_s_scatter_add, unknown)
+        refuse(_s_scatter_add, (), unknown)
     try:
         run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
     except (KeyError, AttributeError, TypeError):
@@ -285,7 +285,7 @@ def scatter_elements(
     reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
     if unknown:
-        refuse(_s_scatter_elements, unknown)
+        refuse(_s_scatter_elements, (), unknown)
     try:
         run = _r_scatter_elements[x._type, axis, axis.__class__, indices._type, src._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -318,7 +318,7 @@ def scatter_nd(
     reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
     if unknown:
-        refuse(_s_scatter_nd, unknown)
+        refuse(_s_scatter_nd, (), unknown)
     try:
         run = _r_scatter_nd[x._type, indices._type, src._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -352,7 +352,7 @@ def strided_set(
     strides: Step along each axis, not zero; () for ones.
     """
     if unknown:
-        refuse(_s_strided_set, unknown)
+        refuse(_s_strided_set, (), unknown)
     if type(begin) is int:
         begin = (begin,)
     if type(end) is int:
@@ -390,7 +390,7 @@ def strided_slice(
     strides: Step along each axis, not zero; () for ones.
     """
     if unknown:
-        refuse(_s_strided_slice, unknown)
+        refuse(_s_strided_slice, (), unknown)
     if type(begin) is int:
         begin = (begin,)
     if type(end) is int:
@@ -430,7 +430,7 @@ def strided_slice_dx(
     strides: Step along each axis, not zero; () for ones.
     """
     if unknown:
-        refuse(_s_strided_slice_dx, unknown)
+        refuse(_s_strided_slice_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     if type(begin) is int:
@@ -473,7 +473,7 @@ def take(
         or taken modulo the size.
     """
     if unknown:
-        refuse(_s_take, unknown)
+        refuse(_s_take, (), unknown)
     try:
         run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
     except (KeyError, AttributeError, TypeError):
@@ -508,7 +508,7 @@ def take_dx(
         or taken modulo the size.
     """
     if unknown:
-        refuse(_s_take_dx, unknown)
+        refuse(_s_take_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -122,7 +122,7 @@ def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None, **
     dtype: Dtype of the result; None for the dtype of x.
     """
     if unknown:
-        refuse(_s_full_like, unknown)
+        refuse(_s_full_like, (), unknown)
     try:
         run = _r_full_like[x._type, fill_value or repr(fill_value), fill_value.__class__, dtype]
     except Exception:
@@ -173,7 +173,7 @@ def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1
     axis: Position of the new axis in the result.
     """
     if unknown:
-        refuse(_s_one_hot, unknown)
+        refuse(_s_one_hot, (), unknown)
     try:
         run = _r_one_hot[indices._type, depth, depth.__class__, dtype, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -216,7 +216,7 @@ def ones_like(x: T, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
     dtype: Dtype of the result; None for the dtype of x.
     """
     if unknown:
-        refuse(_s_ones_like, unknown)
+        refuse(_s_ones_like, (), unknown)
     try:
         run = _r_ones_like[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -259,7 +259,7 @@ def zeros_like(x: T, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
     dtype: Dtype of the result; None for the dtype of x.
     """
     if unknown:
-        refuse(_s_zeros_like, unknown)
+        refuse(_s_zeros_like, (), unknown)
     try:
         run = _r_zeros_like[x._type, dtype]
     except (KeyError, AttributeError, TypeError):

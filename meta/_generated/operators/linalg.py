@@ -70,7 +70,7 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, *
     transpose_b: Whether to swap the last two axes of x2 first.
     """
     if unknown:
-        refuse(_s_matmul, unknown)
+        refuse(_s_matmul, (), unknown)
     try:
         run = _r_matmul[x1._type, x2._type, transpose_a, transpose_a.__class__, transpose_b, transpose_b.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -47,7 +47,7 @@ def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False, **unknown
     check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
     """
     if unknown:
-        refuse(_s_cholesky_ex, unknown)
+        refuse(_s_cholesky_ex, (), unknown)
     try:
         run = _r_cholesky_ex[x._type, upper, upper.__class__, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -72,7 +72,7 @@ def eigh(x: T, upper: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     upper: Whether to read the upper triangle of x, not the lower.
     """
     if unknown:
-        refuse(_s_eigh, unknown)
+        refuse(_s_eigh, (), unknown)
     try:
         run = _r_eigh[x._type, upper, upper.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -99,7 +99,7 @@ def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False, **unknown
     check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
     """
     if unknown:
-        refuse(_s_lu_factor_ex, unknown)
+        refuse(_s_lu_factor_ex, (), unknown)
     try:
         run = _r_lu_factor_ex[x._type, pivot, pivot.__class__, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -123,7 +123,7 @@ def pivots_to_permutation(pivots: T, size: int, **unknown: NoReturn) -> T:
     size: The number of rows, at least k.
     """
     if unknown:
-        refuse(_s_pivots_to_permutation, unknown)
+        refuse(_s_pivots_to_permutation, (), unknown)
     try:
         run = _r_pivots_to_permutation[pivots._type, size, size.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -145,7 +145,7 @@ def qr(x: T, complete: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     complete: Whether q is square, (..., m, m), and r as large as x.
     """
     if unknown:
-        refuse(_s_qr, unknown)
+        refuse(_s_qr, (), unknown)
     try:
         run = _r_qr[x._type, complete, complete.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -171,7 +171,7 @@ def svd(x: T, full_matrices: bool = True, **unknown: NoReturn) -> tuple[T, T, T]
     full_matrices: Whether u and vh are square; otherwise they have k = min(m, n) vectors.
     """
     if unknown:
-        refuse(_s_svd, unknown)
+        refuse(_s_svd, (), unknown)
     try:
         run = _r_svd[x._type, full_matrices, full_matrices.__class__]
     except (KeyError, AttributeError, TypeError):

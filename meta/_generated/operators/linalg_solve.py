@@ -85,7 +85,7 @@ def inv_ex(x: T, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
     """
     if unknown:
-        refuse(_s_inv_ex, unknown)
+        refuse(_s_inv_ex, (), unknown)
     try:
         run = _r_inv_ex[x._type, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -133,7 +133,7 @@ def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = F
     hermitian: Whether x is symmetric; then only the lower triangle is read.
     """
     if unknown:
-        refuse(_s_pinv, unknown)
+        refuse(_s_pinv, (), unknown)
     try:
         run = _r_pinv[x._type, None if atol is None else atol._type, None if rtol is None else rtol._type, hermitian, hermitian.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -179,7 +179,7 @@ def solve_ex(a: T, b: T, check_errors: bool = False, **unknown: NoReturn) -> tup
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
     """
     if unknown:
-        refuse(_s_solve_ex, unknown)
+        refuse(_s_solve_ex, (), unknown)
     try:
         run = _r_solve_ex[a._type, b._type, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -205,7 +205,7 @@ def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False, **unk
     unitriangular: Whether to take the diagonal of a as ones, without reading it.
     """
     if unknown:
-        refuse(_s_solve_triangular, unknown)
+        refuse(_s_solve_triangular, (), unknown)
     try:
         run = _r_solve_triangular[a._type, b._type, upper, upper.__class__, unitriangular, unitriangular.__class__]
     except (KeyError, AttributeError, TypeError):

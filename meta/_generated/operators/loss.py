@@ -53,7 +53,7 @@ def binary_cross_entropy(
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_binary_cross_entropy, unknown)
+        refuse(_s_binary_cross_entropy, (), unknown)
     try:
         run = _r_binary_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -88,7 +88,7 @@ def binary_cross_entropy_with_logits(
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_binary_cross_entropy_with_logits, unknown)
+        refuse(_s_binary_cross_entropy_with_logits, (), unknown)
     try:
         run = _r_binary_cross_entropy_with_logits[x._type, target._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -124,7 +124,7 @@ def binary_cross_entropy_with_logits_dx(
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_binary_cross_entropy_with_logits_dx, unknown)
+        refuse(_s_binary_cross_entropy_with_logits_dx, (), unknown)
     try:
         run = _r_binary_cross_entropy_with_logits_dx[x._type, target._type, dy._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -162,7 +162,7 @@ def cross_entropy(
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     if unknown:
-        refuse(_s_cross_entropy, unknown)
+        refuse(_s_cross_entropy, (), unknown)
     try:
         run = _r_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -200,7 +200,7 @@ def cross_entropy_dx(
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     if unknown:
-        refuse(_s_cross_entropy_dx, unknown)
+        refuse(_s_cross_entropy_dx, (), unknown)
     try:
         run = _r_cross_entropy_dx[x._type, target._type, dy._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -225,7 +225,7 @@ def l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean',
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_l1_loss, unknown)
+        refuse(_s_l1_loss, (), unknown)
     try:
         run = _r_l1_loss[x._type, target._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -251,7 +251,7 @@ def l1_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none']
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_l1_loss_dx, unknown)
+        refuse(_s_l1_loss_dx, (), unknown)
     try:
         run = _r_l1_loss_dx[x._type, target._type, dy._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -276,7 +276,7 @@ def mse_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean'
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_mse_loss, unknown)
+        refuse(_s_mse_loss, (), unknown)
     try:
         run = _r_mse_loss[x._type, target._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -302,7 +302,7 @@ def mse_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'
     reduction: Reduction of the losses of all elements.
     """
     if unknown:
-        refuse(_s_mse_loss_dx, unknown)
+        refuse(_s_mse_loss_dx, (), unknown)
     try:
         run = _r_mse_loss_dx[x._type, target._type, dy._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -339,7 +339,7 @@ def nll_loss(
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     if unknown:
-        refuse(_s_nll_loss, unknown)
+        refuse(_s_nll_loss, (), unknown)
     try:
         run = _r_nll_loss[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -377,7 +377,7 @@ def nll_loss_dx(
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
     if unknown:
-        refuse(_s_nll_loss_dx, unknown)
+        refuse(_s_nll_loss_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -412,7 +412,7 @@ def smooth_l1_loss(
     beta: Difference from which on the loss is linear instead of quadratic.
     """
     if unknown:
-        refuse(_s_smooth_l1_loss, unknown)
+        refuse(_s_smooth_l1_loss, (), unknown)
     try:
         run = _r_smooth_l1_loss[x._type, target._type, reduction, beta or repr(beta), beta.__class__]
     except Exception:
@@ -446,7 +446,7 @@ def smooth_l1_loss_dx(
     beta: Difference from which on the loss is linear instead of quadratic.
     """
     if unknown:
-        refuse(_s_smooth_l1_loss_dx, unknown)
+        refuse(_s_smooth_l1_loss_dx, (), unknown)
     try:
         run = _r_smooth_l1_loss_dx[x._type, target._type, dy._type, reduction, beta or repr(beta), beta.__class__]
     except Exception:

@@ -44,7 +44,7 @@ def flip(x: T, axis: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> 
     axis: Axes to reverse; None for all of them.
     """
     if unknown:
-        refuse(_s_flip, unknown)
+        refuse(_s_flip, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -82,7 +82,7 @@ def pad(
         elements from the opposite end.
     """
     if unknown:
-        refuse(_s_pad, unknown)
+        refuse(_s_pad, (), unknown)
     try:
         run = _r_pad[x._type, dumps(pad_width, 2), pad_value or repr(pad_value), pad_value.__class__, mode]
     except Exception:
@@ -107,7 +107,7 @@ def repeat(x: T, repeats: int, axis: int | None = None, **unknown: NoReturn) -> 
     axis: Axis to repeat along; None for the flattened input.
     """
     if unknown:
-        refuse(_s_repeat, unknown)
+        refuse(_s_repeat, (), unknown)
     try:
         run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -132,7 +132,7 @@ def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim], **unknown:
     axis: The axis of each shift; distinct.
     """
     if unknown:
-        refuse(_s_roll, unknown)
+        refuse(_s_roll, (), unknown)
     if type(shift) is int:
         shift = (shift,)
     if type(axis) is int:
@@ -160,7 +160,7 @@ def tile(x: T, reps: int | Sequence[Dim], **unknown: NoReturn) -> T:
     reps: Number of copies of x along each axis; aligned with the last axes of x.
     """
     if unknown:
-        refuse(_s_tile, unknown)
+        refuse(_s_tile, (), unknown)
     if type(reps) is int:
         reps = (reps,)
     try:
@@ -186,7 +186,7 @@ def tril(x: T, k: int = 0, **unknown: NoReturn) -> T:
     k: Index of the diagonal: 0 for the main one, positive above it.
     """
     if unknown:
-        refuse(_s_tril, unknown)
+        refuse(_s_tril, (), unknown)
     try:
         run = _r_tril[x._type, k, k.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -210,7 +210,7 @@ def triu(x: T, k: int = 0, **unknown: NoReturn) -> T:
     k: Index of the diagonal: 0 for the main one, positive above it.
     """
     if unknown:
-        refuse(_s_triu, unknown)
+        refuse(_s_triu, (), unknown)
     try:
         run = _r_triu[x._type, k, k.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -45,7 +45,7 @@ def bias_add(x: T, bias: T, axis: int = 1, **unknown: NoReturn) -> T:
     axis: Axis of x that bias is added along.
     """
     if unknown:
-        refuse(_s_bias_add, unknown)
+        refuse(_s_bias_add, (), unknown)
     try:
         run = _r_bias_add[x._type, bias._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -72,7 +72,7 @@ def dropout(x: T, key: T, p: float = 0.5, **unknown: NoReturn) -> tuple[T, T]:
     p: Probability that an element is dropped, from 0 to 1.
     """
     if unknown:
-        refuse(_s_dropout, unknown)
+        refuse(_s_dropout, (), unknown)
     try:
         run = _r_dropout[x._type, key._type, p or repr(p), p.__class__]
     except Exception:
@@ -97,7 +97,7 @@ def dropout_dx(dy: T, mask: T, p: float = 0.5, **unknown: NoReturn) -> T:
     p: As in the forward operator.
     """
     if unknown:
-        refuse(_s_dropout_dx, unknown)
+        refuse(_s_dropout_dx, (), unknown)
     try:
         run = _r_dropout_dx[dy._type, mask._type, p or repr(p), p.__class__]
     except Exception:
@@ -121,7 +121,7 @@ def log_softmax(x: T, axis: int = -1, **unknown: NoReturn) -> T:
     axis: Axis along which the result sums to one.
     """
     if unknown:
-        refuse(_s_log_softmax, unknown)
+        refuse(_s_log_softmax, (), unknown)
     try:
         run = _r_log_softmax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -146,7 +146,7 @@ def log_softmax_dx(y: T, dy: T, axis: int = -1, **unknown: NoReturn) -> T:
     axis: The axis of the forward operator.
     """
     if unknown:
-        refuse(_s_log_softmax_dx, unknown)
+        refuse(_s_log_softmax_dx, (), unknown)
     try:
         run = _r_log_softmax_dx[y._type, dy._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -170,7 +170,7 @@ def softmax(x: T, axis: int = -1, **unknown: NoReturn) -> T:
     axis: Axis along which the result sums to one.
     """
     if unknown:
-        refuse(_s_softmax, unknown)
+        refuse(_s_softmax, (), unknown)
     try:
         run = _r_softmax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -195,7 +195,7 @@ def softmax_dx(y: T, dy: T, axis: int = -1, **unknown: NoReturn) -> T:
     axis: The axis of the forward operator.
     """
     if unknown:
-        refuse(_s_softmax_dx, unknown)
+        refuse(_s_softmax_dx, (), unknown)
     try:
         run = _r_softmax_dx[y._type, dy._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -59,7 +59,7 @@ def batch_norm_infer(
     axis: Channel axis; all other axes are normalised together.
     """
     if unknown:
-        refuse(_s_batch_norm_infer, unknown)
+        refuse(_s_batch_norm_infer, (), unknown)
     try:
         run = _r_batch_norm_infer[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -85,7 +85,7 @@ def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1, **unknown: NoRetur
     axis: Channel axis; all other axes are normalised together.
     """
     if unknown:
-        refuse(_s_batch_norm_stats, unknown)
+        refuse(_s_batch_norm_stats, (), unknown)
     try:
         run = _r_batch_norm_stats[x._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -113,7 +113,7 @@ def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1, **unknown: N
     axis: Channel axis; all other axes are normalised together.
     """
     if unknown:
-        refuse(_s_batch_norm_sums, unknown)
+        refuse(_s_batch_norm_sums, (), unknown)
     try:
         run = _r_batch_norm_sums[dy._type, x._type, mean._type, invstd._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -157,7 +157,7 @@ def batch_norm_train(
     axis: Channel axis; all other axes are normalised together.
     """
     if unknown:
-        refuse(_s_batch_norm_train, unknown)
+        refuse(_s_batch_norm_train, (), unknown)
     try:
         run = _r_batch_norm_train[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, momentum or repr(momentum), momentum.__class__, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -194,7 +194,7 @@ def batch_norm_train_dxwb(
     axis: Channel axis; all other axes are normalised together.
     """
     if unknown:
-        refuse(_s_batch_norm_train_dxwb, unknown)
+        refuse(_s_batch_norm_train_dxwb, (), unknown)
     try:
         run = _r_batch_norm_train_dxwb[dy._type, x._type, None if w is None else w._type, mean._type, invstd._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -229,7 +229,7 @@ def layer_norm(
     eps: Added to the variance, or mean square.
     """
     if unknown:
-        refuse(_s_layer_norm, unknown)
+        refuse(_s_layer_norm, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -263,7 +263,7 @@ def layer_norm_dwb(
     eps: Added to the variance, or mean square.
     """
     if unknown:
-        refuse(_s_layer_norm_dwb, unknown)
+        refuse(_s_layer_norm_dwb, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -299,7 +299,7 @@ def layer_norm_dx(
     eps: Added to the variance, or mean square.
     """
     if unknown:
-        refuse(_s_layer_norm_dx, unknown)
+        refuse(_s_layer_norm_dx, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -336,7 +336,7 @@ def layer_norm_dxwb(
     eps: Added to the variance, or mean square.
     """
     if unknown:
-        refuse(_s_layer_norm_dxwb, unknown)
+        refuse(_s_layer_norm_dxwb, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -373,7 +373,7 @@ def layer_norm_train(
     eps: Added to the variance, or mean square.
     """
     if unknown:
-        refuse(_s_layer_norm_train, unknown)
+        refuse(_s_layer_norm_train, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -412,7 +412,7 @@ def layer_norm_train_dxwb(
     axis: Axes that are normalised together.
     """
     if unknown:
-        refuse(_s_layer_norm_train_dxwb, unknown)
+        refuse(_s_layer_norm_train_dxwb, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -447,7 +447,7 @@ def rms_norm(
     eps: Added to the variance, or mean square.
     """
     if unknown:
-        refuse(_s_rms_norm, unknown)
+        refuse(_s_rms_norm, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:

@@ -103,7 +103,7 @@ def adam(
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
     if unknown:
-        refuse(_s_adam, unknown)
+        refuse(_s_adam, (), unknown)
     try:
         run = _r_adam[x._type, dx._type, m._type, v._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -152,7 +152,7 @@ def amsgrad(
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
     if unknown:
-        refuse(_s_amsgrad, unknown)
+        refuse(_s_amsgrad, (), unknown)
     try:
         run = _r_amsgrad[x._type, dx._type, m._type, v._type, v_max._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -273,7 +273,7 @@ def sgd(
     nesterov: Use Nesterov momentum: step along the velocity of the next step.
     """
     if unknown:
-        refuse(_s_sgd, unknown)
+        refuse(_s_sgd, (), unknown)
     try:
         run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum._type, weight_decay._type, nesterov, nesterov.__class__]
     except (KeyError, AttributeError, TypeError):

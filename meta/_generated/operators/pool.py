@@ -45,7 +45,7 @@ def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) ->
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_avg_pool1d, unknown)
+        refuse(_s_adaptive_avg_pool1d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -71,7 +71,7 @@ def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoRetur
     shape: Shape of the forward operator's x.
     """
     if unknown:
-        refuse(_s_adaptive_avg_pool1d_dx, unknown)
+        refuse(_s_adaptive_avg_pool1d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -98,7 +98,7 @@ def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) ->
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_avg_pool2d, unknown)
+        refuse(_s_adaptive_avg_pool2d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -124,7 +124,7 @@ def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoRetur
     shape: Shape of the forward operator's x.
     """
     if unknown:
-        refuse(_s_adaptive_avg_pool2d_dx, unknown)
+        refuse(_s_adaptive_avg_pool2d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -151,7 +151,7 @@ def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) ->
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_avg_pool3d, unknown)
+        refuse(_s_adaptive_avg_pool3d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -177,7 +177,7 @@ def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoRetur
     shape: Shape of the forward operator's x.
     """
     if unknown:
-        refuse(_s_adaptive_avg_pool3d_dx, unknown)
+        refuse(_s_adaptive_avg_pool3d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -204,7 +204,7 @@ def adaptive_max_pool1d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) ->
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool1d, unknown)
+        refuse(_s_adaptive_max_pool1d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool1d_with_indices(x, size)[0]
     if type(size) is int:
@@ -230,7 +230,7 @@ def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unkn
     shape: Shape of the forward operator's x.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool1d_dx, unknown)
+        refuse(_s_adaptive_max_pool1d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -257,7 +257,7 @@ def adaptive_max_pool1d_with_indices(x: T, size: int | Sequence[Dim], **unknown:
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool1d_with_indices, unknown)
+        refuse(_s_adaptive_max_pool1d_with_indices, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -284,7 +284,7 @@ def adaptive_max_pool2d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) ->
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool2d, unknown)
+        refuse(_s_adaptive_max_pool2d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool2d_with_indices(x, size)[0]
     if type(size) is int:
@@ -310,7 +310,7 @@ def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unkn
     shape: Shape of the forward operator's x.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool2d_dx, unknown)
+        refuse(_s_adaptive_max_pool2d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -337,7 +337,7 @@ def adaptive_max_pool2d_with_indices(x: T, size: int | Sequence[Dim], **unknown:
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool2d_with_indices, unknown)
+        refuse(_s_adaptive_max_pool2d_with_indices, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -364,7 +364,7 @@ def adaptive_max_pool3d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) ->
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool3d, unknown)
+        refuse(_s_adaptive_max_pool3d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool3d_with_indices(x, size)[0]
     if type(size) is int:
@@ -390,7 +390,7 @@ def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unkn
     shape: Shape of the forward operator's x.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool3d_dx, unknown)
+        refuse(_s_adaptive_max_pool3d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -417,7 +417,7 @@ def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim], **unknown:
     size: Spatial shape of the result: one int, or one per axis.
     """
     if unknown:
-        refuse(_s_adaptive_max_pool3d_with_indices, unknown)
+        refuse(_s_adaptive_max_pool3d_with_indices, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -460,7 +460,7 @@ def avg_pool1d(
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if unknown:
-        refuse(_s_avg_pool1d, unknown)
+        refuse(_s_avg_pool1d, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool1d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -505,7 +505,7 @@ def avg_pool1d_dx(
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if unknown:
-        refuse(_s_avg_pool1d_dx, unknown)
+        refuse(_s_avg_pool1d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool1d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -550,7 +550,7 @@ def avg_pool2d(
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if unknown:
-        refuse(_s_avg_pool2d, unknown)
+        refuse(_s_avg_pool2d, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool2d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -595,7 +595,7 @@ def avg_pool2d_dx(
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if unknown:
-        refuse(_s_avg_pool2d_dx, unknown)
+        refuse(_s_avg_pool2d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool2d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -640,7 +640,7 @@ def avg_pool3d(
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if unknown:
-        refuse(_s_avg_pool3d, unknown)
+        refuse(_s_avg_pool3d, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool3d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -685,7 +685,7 @@ def avg_pool3d_dx(
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
     if unknown:
-        refuse(_s_avg_pool3d_dx, unknown)
+        refuse(_s_avg_pool3d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool3d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -726,7 +726,7 @@ def max_pool1d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool1d, unknown)
+        refuse(_s_max_pool1d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -770,7 +770,7 @@ def max_pool1d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool1d_dx, unknown)
+        refuse(_s_max_pool1d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool1d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -813,7 +813,7 @@ def max_pool1d_with_indices(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool1d_with_indices, unknown)
+        refuse(_s_max_pool1d_with_indices, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool1d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -854,7 +854,7 @@ def max_pool2d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool2d, unknown)
+        refuse(_s_max_pool2d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -898,7 +898,7 @@ def max_pool2d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool2d_dx, unknown)
+        refuse(_s_max_pool2d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool2d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -941,7 +941,7 @@ def max_pool2d_with_indices(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool2d_with_indices, unknown)
+        refuse(_s_max_pool2d_with_indices, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool2d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -982,7 +982,7 @@ def max_pool3d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool3d, unknown)
+        refuse(_s_max_pool3d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -1026,7 +1026,7 @@ def max_pool3d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool3d_dx, unknown)
+        refuse(_s_max_pool3d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool3d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -1069,7 +1069,7 @@ def max_pool3d_with_indices(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
     if unknown:
-        refuse(_s_max_pool3d_with_indices, unknown)
+        refuse(_s_max_pool3d_with_indices, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool3d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):

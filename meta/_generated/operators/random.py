@@ -52,7 +52,7 @@ def bernoulli(
     dtype: Dtype of the result.
     """
     if unknown:
-        refuse(_s_bernoulli, unknown)
+        refuse(_s_bernoulli, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -86,7 +86,7 @@ def normal(
     dtype: Dtype of the result, floating.
     """
     if unknown:
-        refuse(_s_normal, unknown)
+        refuse(_s_normal, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -142,7 +142,7 @@ def randint(
     dtype: Dtype of the result; its range includes [low, high).
     """
     if unknown:
-        refuse(_s_randint, unknown)
+        refuse(_s_randint, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -222,7 +222,7 @@ def uniform(
     dtype: Dtype of the result, floating.
     """
     if unknown:
-        refuse(_s_uniform, unknown)
+        refuse(_s_uniform, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -45,7 +45,7 @@ def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_all, unknown)
+        refuse(_s_all, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -69,7 +69,7 @@ def any(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_any, unknown)
+        refuse(_s_any, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -94,7 +94,7 @@ def argmax(x: T, axis: int | None = None, keepdims: bool = False, **unknown: NoR
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_argmax, unknown)
+        refuse(_s_argmax, (), unknown)
     try:
         run = _r_argmax[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -117,7 +117,7 @@ def argmin(x: T, axis: int | None = None, keepdims: bool = False, **unknown: NoR
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_argmin, unknown)
+        refuse(_s_argmin, (), unknown)
     try:
         run = _r_argmin[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -138,7 +138,7 @@ def cummax(x: T, axis: int, **unknown: NoReturn) -> tuple[T, T]:
     axis: Axis to scan.
     """
     if unknown:
-        refuse(_s_cummax, unknown)
+        refuse(_s_cummax, (), unknown)
     try:
         run = _r_cummax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -162,7 +162,7 @@ def cummin(x: T, axis: int, **unknown: NoReturn) -> tuple[T, T]:
     axis: Axis to scan.
     """
     if unknown:
-        refuse(_s_cummin, unknown)
+        refuse(_s_cummin, (), unknown)
     try:
         run = _r_cummin[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -188,7 +188,7 @@ def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **u
     reverse: Scan from the end.
     """
     if unknown:
-        refuse(_s_cumprod, unknown)
+        refuse(_s_cumprod, (), unknown)
     try:
         run = _r_cumprod[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -214,7 +214,7 @@ def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **un
     reverse: Scan from the end.
     """
     if unknown:
-        refuse(_s_cumsum, unknown)
+        refuse(_s_cumsum, (), unknown)
     try:
         run = _r_cumsum[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -240,7 +240,7 @@ def logcumsumexp(x: T, axis: int, exclusive: bool = False, reverse: bool = False
     reverse: Scan from the end.
     """
     if unknown:
-        refuse(_s_logcumsumexp, unknown)
+        refuse(_s_logcumsumexp, (), unknown)
     try:
         run = _r_logcumsumexp[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -265,7 +265,7 @@ def logsumexp(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = Fa
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_logsumexp, unknown)
+        refuse(_s_logsumexp, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -293,7 +293,7 @@ def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_max, unknown)
+        refuse(_s_max, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -331,7 +331,7 @@ def max_dx(
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_max_dx, unknown)
+        refuse(_s_max_dx, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -358,7 +358,7 @@ def mean(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, 
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_mean, unknown)
+        refuse(_s_mean, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -386,7 +386,7 @@ def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_min, unknown)
+        refuse(_s_min, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -415,7 +415,7 @@ def prod(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, 
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_prod, unknown)
+        refuse(_s_prod, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -444,7 +444,7 @@ def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_prod_dx, unknown)
+        refuse(_s_prod_dx, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -479,7 +479,7 @@ def std(
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_std, unknown)
+        refuse(_s_std, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -506,7 +506,7 @@ def sum(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, *
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_sum, unknown)
+        refuse(_s_sum, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -532,7 +532,7 @@ def sum_to(x: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     shape: A shape that broadcasts to the shape of x.
     """
     if unknown:
-        refuse(_s_sum_to, unknown)
+        refuse(_s_sum_to, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -567,7 +567,7 @@ def var(
     keepdims: Keep reduced axes with size 1.
     """
     if unknown:
-        refuse(_s_var, unknown)
+        refuse(_s_var, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:

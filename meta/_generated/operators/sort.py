@@ -46,7 +46,7 @@ def argsort(x: T, axis: int = -1, descending: bool = False, **unknown: NoReturn)
     descending: Sort from the largest to the smallest.
     """
     if unknown:
-        refuse(_s_argsort, unknown)
+        refuse(_s_argsort, (), unknown)
     try:
         run = _r_argsort[x._type, axis, axis.__class__, descending, descending.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -69,7 +69,7 @@ def binary_search(sequence: T, values: T, right: bool = False, **unknown: NoRetu
     right: Return the position after equal elements; else the position of the first of them.
     """
     if unknown:
-        refuse(_s_binary_search, unknown)
+        refuse(_s_binary_search, (), unknown)
     try:
         run = _r_binary_search[sequence._type, values._type, right, right.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -92,7 +92,7 @@ def rank_positions(x: T, ranks: T, axis: int = -1, **unknown: NoReturn) -> T:
     axis: Axis along which elements are ranked.
     """
     if unknown:
-        refuse(_s_rank_positions, unknown)
+        refuse(_s_rank_positions, (), unknown)
     try:
         run = _r_rank_positions[x._type, ranks._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -114,7 +114,7 @@ def sort(x: T, axis: int = -1, descending: bool = False, **unknown: NoReturn) ->
     descending: Sort from the largest to the smallest.
     """
     if unknown:
-        refuse(_s_sort, unknown)
+        refuse(_s_sort, (), unknown)
     try:
         run = _r_sort[x._type, axis, axis.__class__, descending, descending.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -141,7 +141,7 @@ def topk(x: T, k: int, axis: int = -1, largest: bool = True, **unknown: NoReturn
     largest: Return the largest elements, descending; else the smallest, ascending.
     """
     if unknown:
-        refuse(_s_topk, unknown)
+        refuse(_s_topk, (), unknown)
     try:
         run = _r_topk[x._type, k, k.__class__, axis, axis.__class__, largest, largest.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -85,7 +85,7 @@ def erfcx_integral(n: int, x: T, **unknown: NoReturn) -> T:
     x: Input of any shape.
     """
     if unknown:
-        refuse(_s_erfcx_integral, unknown)
+        refuse(_s_erfcx_integral, (), unknown)
     try:
         run = _r_erfcx_integral[n, n.__class__, x._type]
     except (KeyError, AttributeError, TypeError):

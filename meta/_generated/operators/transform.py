@@ -44,7 +44,7 @@ def bitcast(x: T, dtype: DTypeLike, **unknown: NoReturn) -> T:
     dtype: Dtype of the result, as wide as the dtype of x.
     """
     if unknown:
-        refuse(_s_bitcast, unknown)
+        refuse(_s_bitcast, (), unknown)
     try:
         run = _r_bitcast[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -59,13 +59,13 @@ _r_broadcast_to = _s_broadcast_to.fast
 
 
 @bound_by_schema
-def broadcast_to(x: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def broadcast_to(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """x repeated along axes of size 1 and new leading axes, to a larger shape.
     x: Input of any shape.
     shape: A shape that x broadcasts to.
     """
-    if unknown:
-        refuse(_s_broadcast_to, unknown)
+    if more or unknown:
+        refuse(_s_broadcast_to, (x, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -113,7 +113,7 @@ def cast(x: T, dtype: DTypeLike, **unknown: NoReturn) -> T:
     dtype: Dtype of the result.
     """
     if unknown:
-        refuse(_s_cast, unknown)
+        refuse(_s_cast, (), unknown)
     try:
         run = _r_cast[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -161,7 +161,7 @@ def concatenate(xs: Sequence[T], axis: int = 0, **unknown: NoReturn) -> T:
     axis: Axis to concatenate along.
     """
     if unknown:
-        refuse(_s_concatenate, unknown)
+        refuse(_s_concatenate, (), unknown)
     try:
         run = _r_concatenate[tuple([t._type for t in xs]), axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -189,7 +189,7 @@ def device_copy(x: T, device: DeviceLike, **unknown: NoReturn) -> T:
     device: Device of the result.
     """
     if unknown:
-        refuse(_s_device_copy, unknown)
+        refuse(_s_device_copy, (), unknown)
     try:
         run = _r_device_copy[x._type, device]
     except (KeyError, AttributeError, TypeError):
@@ -214,7 +214,7 @@ def expand_dims(x: T, axis: int | Sequence[Dim], **unknown: NoReturn) -> T:
     axis: Positions of the new axes of size 1 in the result; distinct.
     """
     if unknown:
-        refuse(_s_expand_dims, unknown)
+        refuse(_s_expand_dims, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -244,7 +244,7 @@ def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim]
     destination: Their positions in the result; distinct.
     """
     if unknown:
-        refuse(_s_moveaxis, unknown)
+        refuse(_s_moveaxis, (), unknown)
     if type(source) is int:
         source = (source,)
     if type(destination) is int:
@@ -268,14 +268,14 @@ _r_reshape = _s_reshape.fast
 
 
 @bound_by_schema
-def reshape(x: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
+def reshape(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """The same elements, in row-major order, with another shape.
     Aliases: view.
     x: Input of any shape.
     shape: New shape; one size may be -1 and is then inferred.
     """
-    if unknown:
-        refuse(_s_reshape, unknown)
+    if more or unknown:
+        refuse(_s_reshape, (x, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -337,7 +337,7 @@ def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0, **unkno
     axis: Axis to split.
     """
     if unknown:
-        refuse(_s_split, unknown)
+        refuse(_s_split, (), unknown)
     try:
         run = _r_split[x._type, dumps(indices_or_sections, 2), axis, axis.__class__]
     except Exception:
@@ -361,7 +361,7 @@ def squeeze(x: T, axis: int | Sequence[Dim] | None = None, **unknown: NoReturn) 
     axis: Axes of size 1 to remove; None for all of them.
     """
     if unknown:
-        refuse(_s_squeeze, unknown)
+        refuse(_s_squeeze, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -387,7 +387,7 @@ def stack(xs: Sequence[T], axis: int = 0, **unknown: NoReturn) -> T:
     axis: Position of the new axis in the result.
     """
     if unknown:
-        refuse(_s_stack, unknown)
+        refuse(_s_stack, (), unknown)
     try:
         run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -451,7 +451,7 @@ def swap_axis(x: T, axis1: int, axis2: int, **unknown: NoReturn) -> T:
     axis2: Second axis.
     """
     if unknown:
-        refuse(_s_swap_axis, unknown)
+        refuse(_s_swap_axis, (), unknown)
     try:
         run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -471,14 +471,14 @@ _r_transpose = _s_transpose.fast
 
 
 @bound_by_schema
-def transpose(x: T, axes: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
+def transpose(x: T, axes: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """The axes in another order: axis i of the result is axis axes[i] of x.
     Aliases: permute.
     x: Input of any shape.
     axes: For each axis of the result, the axis of x; None to reverse them.
     """
-    if unknown:
-        refuse(_s_transpose, unknown)
+    if more or unknown:
+        refuse(_s_transpose, (x, axes, *more), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:

@@ -245,7 +245,7 @@ def celu(x: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
     alpha: Minus the limit for x -> -inf.
     """
     if unknown:
-        refuse(_s_celu, unknown)
+        refuse(_s_celu, (), unknown)
     try:
         run = _r_celu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -272,7 +272,7 @@ def clip(x: T, min: float | None = None, max: float | None = None, **unknown: No
     max: Upper bound; None for no bound. Takes precedence over `min`.
     """
     if unknown:
-        refuse(_s_clip, unknown)
+        refuse(_s_clip, (), unknown)
     try:
         run = _r_clip[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -300,7 +300,7 @@ def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None, **u
     max: Upper bound; None for no bound. Takes precedence over `min`.
     """
     if unknown:
-        refuse(_s_clip_dx, unknown)
+        refuse(_s_clip_dx, (), unknown)
     try:
         run = _r_clip_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -410,7 +410,7 @@ def elu(x: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
     alpha: Minus the limit for x -> -inf.
     """
     if unknown:
-        refuse(_s_elu, unknown)
+        refuse(_s_elu, (), unknown)
     try:
         run = _r_elu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -435,7 +435,7 @@ def elu_dx(x: T, dy: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
     alpha: Minus the limit for x -> -inf.
     """
     if unknown:
-        refuse(_s_elu_dx, unknown)
+        refuse(_s_elu_dx, (), unknown)
     try:
         run = _r_elu_dx[x._type, dy._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -643,7 +643,7 @@ def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none', **unknown: NoRetur
     approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
     if unknown:
-        refuse(_s_gelu, unknown)
+        refuse(_s_gelu, (), unknown)
     try:
         run = _r_gelu[x._type, approximate]
     except (KeyError, AttributeError, TypeError):
@@ -668,7 +668,7 @@ def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none', **unknow
     approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
     if unknown:
-        refuse(_s_gelu_dx, unknown)
+        refuse(_s_gelu_dx, (), unknown)
     try:
         run = _r_gelu_dx[x._type, dy._type, approximate]
     except (KeyError, AttributeError, TypeError):
@@ -777,7 +777,7 @@ def leaky_relu(x: T, alpha: float = 0.01, **unknown: NoReturn) -> T:
     alpha: Slope for negative x.
     """
     if unknown:
-        refuse(_s_leaky_relu, unknown)
+        refuse(_s_leaky_relu, (), unknown)
     try:
         run = _r_leaky_relu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -802,7 +802,7 @@ def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01, **unknown: NoReturn) -> T:
     alpha: Slope for negative x.
     """
     if unknown:
-        refuse(_s_leaky_relu_dx, unknown)
+        refuse(_s_leaky_relu_dx, (), unknown)
     try:
         run = _r_leaky_relu_dx[x._type, dy._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -923,7 +923,7 @@ def logit(x: T, eps: float | None = None, **unknown: NoReturn) -> T:
     eps: x is first limited to [eps, 1 - eps]; None for no limits.
     """
     if unknown:
-        refuse(_s_logit, unknown)
+        refuse(_s_logit, (), unknown)
     try:
         run = _r_logit[x._type, eps or repr(eps), eps.__class__]
     except Exception:
@@ -955,7 +955,7 @@ def nan_to_num(
     neginf: Replaces minus infinity; None for the least number of the dtype.
     """
     if unknown:
-        refuse(_s_nan_to_num, unknown)
+        refuse(_s_nan_to_num, (), unknown)
     try:
         run = _r_nan_to_num[x._type, nan or repr(nan), nan.__class__, posinf or repr(posinf), posinf.__class__, neginf or repr(neginf), neginf.__class__]
     except Exception:
@@ -1128,7 +1128,7 @@ def round(x: T, decimals: int = 0, **unknown: NoReturn) -> T:
     decimals: Digits after the decimal point; negative ones count before it.
     """
     if unknown:
-        refuse(_s_round, unknown)
+        refuse(_s_round, (), unknown)
     try:
         run = _r_round[x._type, decimals, decimals.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -1373,7 +1373,7 @@ def softplus(x: T, beta: float = 1.0, threshold: float | None = None, **unknown:
     threshold: x itself where beta * x is above it; None for the exact function.
     """
     if unknown:
-        refuse(_s_softplus, unknown)
+        refuse(_s_softplus, (), unknown)
     try:
         run = _r_softplus[x._type, beta or repr(beta), beta.__class__, threshold or repr(threshold), threshold.__class__]
     except Exception:
@@ -1541,7 +1541,7 @@ def threshold(x: T, threshold: float = 0.0, value: float = 0.0, **unknown: NoRet
     value: Value that replaces them.
     """
     if unknown:
-        refuse(_s_threshold, unknown)
+        refuse(_s_threshold, (), unknown)
     try:
         run = _r_threshold[x._type, threshold or repr(threshold), threshold.__class__, value or repr(value), value.__class__]
     except Exception:
@@ -1566,7 +1566,7 @@ def threshold_dx(x: T, dy: T, threshold: float = 0.0, **unknown: NoReturn) -> T:
     threshold: Elements up to this value are replaced.
     """
     if unknown:
-        refuse(_s_threshold_dx, unknown)
+        refuse(_s_threshold_dx, (), unknown)
     try:
         run = _r_threshold_dx[x._type, dy._type, threshold or repr(threshold), threshold.__class__]
     except Exception:

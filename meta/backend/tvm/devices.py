@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from importlib import import_module
 from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
@@ -23,7 +24,10 @@ def tvm_device(on: Device) -> Any:
     """TVM's object of a device. Raises DeviceError if this machine lacks the device."""
     handle = tvm.device(on.kind, on.index)
     if on is not CPU and not exists(on):
-        raise DeviceError("device", f"there is no device {on} here", '"cpu", which every machine has')
+        # By its name: that module is about what TVM's runtime lacks, and imports this one.
+        reason = import_module("meta.backend.cuda.driver").probe() or "the machine has fewer devices"
+        raise DeviceError("device", f"there is no device {on} here: {reason}", '"cpu", which every machine has',
+                          'write device="cpu"')  # fmt: skip
     return handle
 
 

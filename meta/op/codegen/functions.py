@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta.op.codegen.signature import UNKNOWN, definition, docstring, parameter, takes_unknown, tensor_args
+from meta.op.codegen.signature import (
+    MORE,
+    UNKNOWN,
+    VARIADIC,
+    definition,
+    docstring,
+    parameter,
+    takes_unknown,
+    tensor_args,
+)
 from meta.op.registry import Op, split
 from meta.schema._dsl import Arg
 
@@ -32,7 +41,7 @@ def typed_function(op: Op, differentiable: Sequence[int]) -> str:
     tensor = "T" if tensor_args(op) else "NDArray"
     parameters = [parameter(a, tensor) for a in op.schema.args]
     if takes_unknown(op):
-        parameters.append(UNKNOWN)
+        parameters += [MORE, UNKNOWN] if op.name in VARIADIC else [UNKNOWN]
     head = definition(op.basename, parameters, result_type(op, tensor))
     wrapper = "@bound_by_schema\n" if takes_unknown(op) else "" if tensor_args(op) else "@explained\n"
     return f"{wrapper}{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
@@ -67,7 +76,8 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
     lines: list[str] = []
     if takes_unknown(op):
-        lines.append(f"    if {prefix}unknown:\n        {prefix}refuse(_s_{name}, {prefix}unknown)\n")
+        surplus, given = ("more or ", f"({names}, *more)") if op.name in VARIADIC else ("", "()")
+        lines.append(f"    if {surplus}{prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n")
     if op.recorded_as:
         lines.append(
             f'    if {prefix}getattr({runs}, "_node", None) is not None and {prefix}modes.grad_enabled:\n'

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from meta.op.codegen.functions import result_type
-from meta.op.codegen.signature import UNKNOWN, annotation, default, definition, docstring, takes_unknown
+from meta.op.codegen.signature import UNKNOWN, VARIADIC, annotation, default, definition, docstring, takes_unknown
 from meta.op.registry import Op
-
-VARIADIC = {"broadcast_to", "reshape", "transpose"}
-"""Operators whose ints a method also takes one by one: `x.reshape(3, 2)`."""
 
 
 def special_method(op: Op, name: str, *, reflected: bool) -> str:

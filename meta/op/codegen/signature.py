@@ -46,8 +46,11 @@ def takes_unknown(op: Op) -> bool:
     return {"attr", "tensor"} <= {"attr" if arg.type.role == "attr" else "tensor" for arg in op.schema.args}
 
 
-UNKNOWN = "**unknown: NoReturn"
-"""The parameter that takes unknown keywords: type checkers report each use of one."""
+VARIADIC = {"broadcast_to", "reshape", "transpose"}
+"""Operators whose ints a method also takes one by one: `x.reshape(3, 2)`. Their functions refuse them in words."""
+
+MORE, UNKNOWN = "*more: NoReturn", "**unknown: NoReturn"
+"""The parameters that take surplus arguments and unknown keywords: type checkers report each use of one."""
 
 
 def definition(name: str, parameters: Iterable[str], result: str, indent: str = "") -> str:
