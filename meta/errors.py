@@ -170,6 +170,22 @@ class NotSupportedError(MetaError, NotImplementedError):
     """A valid request that this version does not support."""
 
 
+class MissingAttribute(AttributeError):
+    """An attribute that is missing. What to write is looked up when the message is read: most such errors are dropped,
+    because libraries ask for attributes that a value may have."""
+
+    def __init__(self, problem: str, hint: Callable[[], str], name: str, instance: object) -> None:
+        super().__init__(problem, name=name, obj=instance)
+        self._hint = hint
+
+    def __str__(self) -> str:
+        hint = self._hint()
+        return f"{self.args[0]}; {hint}" if hint else self.args[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AttributeError, (str(self),)
+
+
 _operator_modules: tuple[str, ...] = ()
 
 

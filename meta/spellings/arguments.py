@@ -35,6 +35,7 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "unbiased": ("correction",),
     # layers and functions of networks
     "attn_mask": ("mask",), "depth": ("num_classes",), "downscale_factor": ("factor",), "dropout_p": ("dropout",),
+    "enable_gqa": ("grouped",),
     "dropout_rate": ("dropout", "p"), "features": ("out_features",), "filters": ("out_channels",),
     "input_dim": ("num_embeddings", "in_features"), "is_causal": ("causal",), "kernel_size": ("kernel",),
     "num_classes": ("depth",), "num_groups": ("groups",), "output_dim": ("embedding_dim", "out_features"),
@@ -67,6 +68,9 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "size_average": 'write reduction="mean" or reduction="sum"', "reduce": 'write reduction="none"',
     "activation": "call it on the result: meta.relu(y)", "input_shape": "leave out input_shape=",
     "split_size": _PIECES, "split_size_or_sections": _PIECES, "dim0": _SWAP, "dim1": _SWAP,
+    "attn_mask": "write meta.attention(q, k, v, mask={value})",
+    "dropout_p": "write meta.attention(q, k, v, dropout={value}, key=meta.random.next_key())",
+    "enable_gqa": "write meta.attention(q, k, v, grouped={value})",
     "weights_only": "leave out weights_only=: files hold arrays only", "set_to_none": "leave out set_to_none=",
 } | {
     name: f"leave out {name}=" for name in (

@@ -6,12 +6,12 @@ A missing attribute is looked for in the rows of NAMES, then at other places of 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import import_module
 from typing import Any, Final, NoReturn
 
-from meta.errors import did_you_mean
+from meta.errors import MissingAttribute, did_you_mean
 from meta.spellings.arguments import DTYPES
 
 SETUP: Final = """
@@ -26,7 +26,7 @@ model = nn.Linear(8, 3)
 optimizer = meta.optim.SGD(model, learning_rate=0.1)
 f = meta.tanh
 """
-"""What the rows of NAMES are about."""
+"""The names that the rows of NAMES are about."""
 
 NAMES: Final[Mapping[str, str]] = {
     "Arrays": """
@@ -254,22 +254,6 @@ def _elsewhere(owner: str, name: str, known: Sequence[str]) -> str:
             return f"write {place}.{name}"
     is_method = name in dir(import_module("meta").NDArray)
     return f"write x.{name}(...) for meta.{name}(x, ...)" if is_method else ""
-
-
-class MissingAttribute(AttributeError):
-    """An attribute that is missing. What to write is looked up when the message is read: most such errors are dropped,
-    because libraries ask for attributes that a value may have."""
-
-    def __init__(self, problem: str, hint: Callable[[], str], name: str, instance: object) -> None:
-        super().__init__(problem, name=name, obj=instance)
-        self._hint = hint
-
-    def __str__(self) -> str:
-        hint = self._hint()
-        return f"{self.args[0]}; {hint}" if hint else self.args[0]
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        return AttributeError, (str(self),)
 
 
 class _Namespace:

@@ -87,6 +87,19 @@ ROWS = [
     ("nn.Linear(2, 2).to('float64')", 'dtype="float64"', "nn.Linear(2, 2).to(dtype='float64')"),
     ("x.type('float16')", "x.to(dtype=dtype)", "x.to(dtype='float16')"),
     ("meta.array([1], requires_grad=True)", 'dtype="float32"', "meta.array([1], dtype='float32', requires_grad=True)"),
+    # attention
+    (
+        "meta.scaled_dot_product_attention(cube, cube, cube, attn_mask=meta.ones((3, 3)) > 0.0)",
+        "meta.attention(q, k, v, mask=...)",
+        "meta.attention(cube, cube, cube, mask=meta.ones((3, 3)) > 0.0)",
+    ),
+    (
+        "meta.scaled_dot_product_attention(cube, cube, cube, dropout_p=0.5)",
+        "meta.attention(q, k, v, dropout=0.5, key=meta.random.next_key())",
+        "meta.attention(cube, cube, cube, dropout=0.5, key=meta.random.next_key())",
+    ),
+    ("meta.scaled_dot_product_attention(cube, cube, cube, is_causal=True)", "causal=True",
+     "meta.scaled_dot_product_attention(cube, cube, cube, causal=True)"),
     # random numbers
     ("meta.random.randint(0, 10, (3,))", "meta.random.randint((3,), 0, 10)", "meta.random.randint((3,), 0, 10)"),
     ("meta.random.normal(0.0, 1.0, (3,))", "meta.random.normal((3,), 0.0, 1.0)", "meta.random.normal((3,), 0.0, 1.0)"),
