@@ -14,7 +14,7 @@ from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, TraceError, TypeInferenceError
+from meta.errors import ArgumentError, MetaError, TraceError, TypeInferenceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
 from meta.model.inputs import refuse_call, refuse_input, refuse_torch, remember_call, suggest_size
 from meta.model.torch_state import load_torch_state_dict
@@ -127,8 +127,9 @@ class Model(CheckedArguments, metaclass=_Constructor):
         except TypeInferenceError as error:
             suggest_size(self, type(self)._input_size, error, args)
             raise
-        except TypeError:
-            refuse_call(type(self), self.forward, args, kwargs)
+        except TypeError as error:
+            if not isinstance(error, MetaError):
+                refuse_call(type(self), self.forward, args, kwargs)
             raise
 
     def _active_forward(self) -> Callable[..., Any]:

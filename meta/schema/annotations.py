@@ -19,7 +19,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from meta.errors import ArgumentError, value_text
+from meta.errors import ArgumentError, MetaError, value_text
 from meta.records import record
 from meta.schema import _dsl as types
 from meta.schema._dsl import ArgType, Reject, TensorLike, is_numpy_scalar
@@ -90,6 +90,8 @@ def explained(function: F) -> F:
     def run(*args: object, **kwargs: object) -> Any:
         try:
             return function(*args, **kwargs)
+        except MetaError:
+            raise
         except TypeError:
             skipped = int(function.__code__.co_varnames[:1] == ("self",))
             check_signature(function.__name__, function, args[skipped:], kwargs, skipped)
