@@ -319,6 +319,8 @@ def did_you_mean(name: str, names: Iterable[str], limit: int = 3) -> str:
         return ""
     import difflib  # takes as long to import as this module
 
+    names = list(names)
+    same = [each for each in names if each.lower() == name.lower()][:limit]
     near = [each for each in names if len(each) <= _COMPARED][-_CANDIDATES:]
-    matches = difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
+    matches = same or difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
     return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""

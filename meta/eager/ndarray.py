@@ -105,6 +105,7 @@ class NDArray(HostValues, Tensor):
 
     # --- placement ---------------------------------------------------------------------------------------------------
 
+    @explained
     def to(self, device: Device | str | None = None, dtype: object = None) -> NDArray:
         """This array on `device` with `dtype`; itself when nothing changes. Differentiable."""
         out: NDArray = self if dtype is None or dtypes.canonical(dtype) == self.dtype else self.cast(dtype)

@@ -305,6 +305,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
         Raises ArgumentError for names and shapes that do not match, before any array is written."""
         return load_torch_state_dict(self, state, strict, rename)
 
+    @explained
     def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.
 

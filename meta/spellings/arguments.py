@@ -13,7 +13,7 @@ from meta.tree import is_sequence
 
 ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     # axes and shapes
-    "axes": ("axis",), "axis": ("axes", "axis1"), "dim": ("axis", "axes"), "dim0": ("axis1",),
+    "axes": ("axis",), "axis": ("axes", "axis1", "dim"), "dim": ("axis", "axes"), "dim0": ("axis1",),
     "dim1": ("axis2", "axis1"),
     "dim2": ("axis2",), "diagonal": ("offset", "k"), "dims": ("axis", "axes", "reps"),
     "keep_dims": ("keepdims",), "keepdim": ("keepdims",),
@@ -29,7 +29,8 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "tensor": ("x",), "tensors": ("xs",), "tup": ("xs",), "value": ("v", "pad_value", "fill_value"),
     "weight": ("w", "scale"), "weights": ("weight", "w"),
     # numbers
-    "a_max": ("max",), "a_min": ("min",), "ddof": ("correction",), "epsilon": ("eps",), "loc": ("mean",),
+    "a_max": ("max",), "a_min": ("min",), "ddof": ("correction",), "end": ("stop",),
+    "epsilon": ("eps",), "loc": ("mean",),
     "maxval": ("high",), "minval": ("low",), "negative_slope": ("alpha",),
     "steps": ("num",), "num": ("steps",), "stddev": ("std",),
     "unbiased": ("correction",),
@@ -48,6 +49,8 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "max_momentum": ("highest_momentum",), "params": ("parameters",), "pct_start": ("rising",),
     "schedulers": ("schedules",), "start_factor": ("start",), "total_iters": ("steps",),
     # files and programs
+    "backoff_factor": ("backoff",), "growth_factor": ("growth",), "growth_interval": ("interval",),
+    "init_scale": ("scale",),
     "f": ("path",), "file": ("path",), "filename": ("path",), "map_location": ("device",), "obj": ("value",),
 }  # fmt: skip
 """Arguments of other libraries => the names of the same arguments here; a function has one of them."""
@@ -62,7 +65,7 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "requires_grad": "call the result y and set y.requires_grad = True, or write meta.array(y, requires_grad=True)",
     "alpha": "multiply the operand: {value} * x2", "decay": "pass a schedule, such as meta.optim.ExponentialLR",
     "mode": "leave out mode=: programs are always optimised",
-    "fullgraph": "leave out fullgraph=: a trace has no breaks",
+    "jit_compile": "leave out jit_compile=", "fullgraph": "leave out fullgraph=: a trace has no breaks",
     "backend": "leave out backend=", "device_type": "leave out device_type=: autocast holds for all devices",
     "training": "leave out training=: a model's mode is set by train_mode() and infer_mode()",
     "size_average": 'write reduction="mean" or reduction="sum"', "reduce": 'write reduction="none"',

@@ -119,6 +119,8 @@ NAMES: Final[Mapping[str, str]] = {
         x.view_as(x)                            =>  x.reshape(x.shape)
         x.reshape_as(x)                         =>  x.reshape(x.shape)
         x.expand_as(x)                          =>  x.broadcast_to(x.shape)
+        x.byte()                                =>  x.cast("uint8")
+        x.char()                                =>  x.cast("int8")
         x.type_as(w)                            =>  x.to(dtype=w.dtype)
         x.new_zeros((2, 3))                     =>  meta.zeros((2, 3), x.dtype, x.device)
         x.new_ones((2, 3))                      =>  meta.ones((2, 3), x.dtype, x.device)
@@ -245,8 +247,10 @@ def _elsewhere(owner: str, name: str, known: Sequence[str]) -> str:
     if owner == "x":
         functions, stem = dir(import_module("meta")), name.removesuffix("_")
         call = f"x.{stem}(...)" if stem in known else f"meta.{stem}(x, ...)" if stem in functions else ""
-        in_place = f"write x.update({call}) for x.{name}(...)" if stem != name else f"write {call} for x.{name}(...)"
-        return in_place if call else ""
+        if not call:
+            place = next((place for place in _PLACES if name in dir(import_module(place))), "")
+            return f"write {place}.{name}(x, ...) for x.{name}(...)" if place else ""
+        return f"write x.update({call}) for x.{name}(...)" if stem != name else f"write {call} for x.{name}(...)"
     if not owner.startswith("meta"):
         return ""
     for place in _PLACES:

@@ -63,6 +63,8 @@ def test_modules_of_other_libraries(theirs: str, ours: str) -> None:
     [
         ("nn.LayerNrom(8)", "did you mean 'LayerNorm'?"),
         ("meta.optim.Adma(model)", "did you mean 'Adam'"),
+        ("nn.Relu()", "did you mean 'ReLU'?"),
+        ("x.norm()", "write meta.linalg.norm(x, ...) for x.norm(...)"),
         ("meta.amp.GradScalar()", "did you mean 'GradScaler'?"),
         ("meta.random.unifrom((2,))", "did you mean 'uniform'"),
         ("meta.linalg.slove(x, x)", "did you mean 'solve'"),
@@ -183,6 +185,10 @@ def test_the_keyword_that_the_error_names_runs(sample: Sample, theirs: str, ours
         ("meta.amp.autocast(device_type='cuda')", "leave out device_type="),
         ("meta.load('m.safetensors', map_location='cpu')", "write device='cpu'"),
         ("model(input=x)", "write x=..."),
+        ("nn.Softmax(axis=1)", "write dim=1"),
+        ("x.to('cpu', non_blocking=True)", "leave out non_blocking="),
+        ("model.to('cpu', non_blocking=True)", "leave out non_blocking="),
+        ("meta.arange(start=0, end=4)", "write stop=4"),
         ("model(x, x)", "expected at most 1: x"),
     ],
 )
