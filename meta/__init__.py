@@ -20,6 +20,7 @@ from meta.collection import without_collection as _without_collection
 # Imported now: importing the module `meta.device` later would replace the function of the same name.
 from meta.device import Device as Device
 from meta.device import device as device
+from meta.lazy import missing as _missing
 
 __version__ = "0.1.0"
 
@@ -52,6 +53,7 @@ if TYPE_CHECKING:
     from meta.backend.cuda.memory_pool import empty_cache as empty_cache
     from meta.backend.cuda.streams import synchronize as synchronize
     from meta.backend.cuda.streams import use_stream as use_stream
+    from meta.backend.tvm.devices import is_available as is_available
     from meta.checkpoint.api import load as load
     from meta.checkpoint.api import save as save
     from meta.eager.explain import explain as explain
@@ -120,6 +122,7 @@ _HOMES: dict[str, str] = {
     "empty_cache": "meta.backend.cuda.memory_pool",
     "synchronize": "meta.backend.cuda.streams",
     "use_stream": "meta.backend.cuda.streams",
+    "is_available": "meta.backend.tvm.devices",
     "no_grad": "meta.modes",
     "trace": "meta.tracing",
     "dialect": "meta.op.dispatch",
@@ -159,17 +162,13 @@ def _operator(name: str) -> Any:
         from meta.functional._numpy import takes_numpy
 
         return takes_numpy(getattr(import_module(FUNCTIONS[name]), name))
-    # `from meta import dtype` asks for the attribute before it imports the module.
-    if name.startswith("_") or find_spec(f"meta.{name}") is not None:
-        raise AttributeError(f"module 'meta' has no attribute {name!r}")
-    from meta.errors import did_you_mean
-    from meta.op import plugins
+    if not name.startswith("_") and find_spec(f"meta.{name}") is None:
+        from meta.op import plugins
 
-    plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
-    if name in globals():
-        return globals()[name]
-    names = [*FAMILIES, *ALIASES, *FUNCTIONS, *_HOMES, *_MODULES, *_ROOMS]
-    raise AttributeError(f"module 'meta' has no attribute {name!r}. {did_you_mean(name, names)}".strip())
+        plugins.load(plugins.OPERATORS)  # packages that define operators are imported at the first unknown name
+        if name in globals():
+            return globals()[name]
+    return _missing("meta", name)
 
 
 def __dir__() -> list[str]:

@@ -170,6 +170,22 @@ class NotSupportedError(MetaError, NotImplementedError):
     """A valid request that this version does not support."""
 
 
+class MissingAttribute(AttributeError):
+    """An attribute that is missing. What to write is looked up when the message is read: most such errors are dropped,
+    because libraries ask for attributes that a value may have."""
+
+    def __init__(self, problem: str, hint: Callable[[], str], name: str, instance: object) -> None:
+        super().__init__(problem, name=name, obj=instance)
+        self._hint = hint
+
+    def __str__(self) -> str:
+        hint = self._hint()
+        return f"{self.args[0]}; {hint}" if hint else self.args[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return AttributeError, (str(self),)
+
+
 _operator_modules: tuple[str, ...] = ()
 
 
@@ -303,6 +319,8 @@ def did_you_mean(name: str, names: Iterable[str], limit: int = 3) -> str:
         return ""
     import difflib  # takes as long to import as this module
 
+    names = list(names)
+    same = [each for each in names if each.lower() == name.lower()][:limit]
     near = [each for each in names if len(each) <= _COMPARED][-_CANDIDATES:]
-    matches = difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
+    matches = same or difflib.get_close_matches(name, near, n=limit, cutoff=0.6)
     return f"did you mean {' or '.join(map(repr, matches))}?" if matches else ""

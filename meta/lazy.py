@@ -14,7 +14,6 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from importlib import import_module
 from importlib.util import find_spec
-from pkgutil import iter_modules
 from typing import Any
 
 from meta.collection import without_collection
@@ -32,7 +31,7 @@ def exports(package: str, homes: Mapping[str, Sequence[str]], adapt: Callable[[A
     def get(name: str) -> Any:
         home = home_of.get(name)
         if home is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return missing(package, name)
         with without_collection():
             value = import_module(f"{package}.{name}") if home == package else getattr(import_module(home), name)
         if adapt is not None and home.startswith("meta.functional"):
@@ -49,7 +48,24 @@ def submodules(package: str) -> Names:
     def get(name: str) -> Any:
         path = f"{package}.{name}"
         if name.startswith("_") or find_spec(path) is None:
-            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+            return missing(package, name)
         return import_module(path)
 
-    return get, lambda: [module.name for module in iter_modules(sys.modules[package].__path__)]
+    def listed() -> list[str]:
+        from pkgutil import iter_modules
+
+        return [module.name for module in iter_modules(sys.modules[package].__path__)]
+
+    return get, listed
+
+
+def missing(package: str, name: str) -> Any:
+    """The stand-in of another library's module (see meta.spellings). Raises AttributeError, with what to write, for the
+    other names that the package does not have."""
+    # `from meta.nn import layer` asks for the attribute before it imports the module.
+    has_modules = "__path__" in vars(sys.modules[package])
+    if name.startswith("_") or (has_modules and find_spec(f"{package}.{name}") is not None):
+        raise AttributeError(f"module {package!r} has no attribute {name!r}")
+    from meta.spellings.attributes import missing_name
+
+    return missing_name(package, name)

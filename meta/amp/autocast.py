@@ -14,9 +14,11 @@ from meta.modes import modes, scoped
 from meta.op.precision import check_policy, common_dtype, data_positions, needs_cast, target_dtype
 from meta.op.registry import Amp, Op, as_type
 from meta.schema._dsl import TensorLike
+from meta.schema.annotations import explained
 from meta.tree import is_sequence, is_tuple, leaves_of, with_leaves
 
 
+@explained
 @contextmanager
 def autocast(
     dtype: str = "bfloat16", overrides: Mapping[str, Amp] | None = None, enabled: bool = True

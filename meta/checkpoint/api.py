@@ -13,10 +13,12 @@ from meta.errors import TraceError
 from meta.files import safetensors
 from meta.files.atomic import check_path
 from meta.modes import modes
+from meta.schema.annotations import explained
 
 _NEST: Final = "meta.nest"
 
 
+@explained
 def save(path: str | os.PathLike[str], value: object) -> None:
     """Write a model, or a nest of models, optimizers, arrays and plain values, to a file in the safetensors format.
 
@@ -42,6 +44,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
     safetensors.write(path, entries, metadata)
 
 
+@explained
 def load(path: str | os.PathLike[str], into: object = None, *, strict: bool = True, device: Device | str = CPU) -> Any:
     """Read a file of `save`, or any other file in the safetensors format.
 

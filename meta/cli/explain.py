@@ -11,6 +11,8 @@ from meta.dtype import canonical
 from meta.eager.explain import explain
 from meta.errors import ArgumentError
 from meta.ir.type import tensor_type
+from meta.op.registry import get
+from meta.tree import is_tuple
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -24,7 +26,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(options: argparse.Namespace) -> int:
     """Print every candidate with its reason."""
-    print(explain(options.op, *(_parse_argument(text, options.device) for text in options.args)))
+    schema = get(options.op).schema
+    values = [_parse_argument(text, options.device) for text in options.args]
+    for arg, value in zip(schema.args, values, strict=False):
+        if arg.is_tensor and is_tuple(value) and all(type(size) is int for size in value):
+            raise ArgumentError(
+                "explain", f"'{arg.name}' is {value}", "a shape and a dtype", f'write "{value} float32"'
+            )
+    print(explain(options.op, *values))
     return 0
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -50,6 +50,7 @@ def _configure_running(parser: argparse.ArgumentParser) -> None:
 def run(options: argparse.Namespace) -> int:
     """Examine, import and run the program, as the options ask; 1 if --examine finds what is not supported."""
     _check_numbers(options)
+    files, sizes = model_inputs.pairs(options.input, "--input", "x.npy"), model_inputs.sizes(options.size)
     file_format = format_of(options.model)
     request = Request(options.model, options.params, model_inputs.shapes(options.shape), options.device)
     if options.examine:
@@ -62,7 +63,7 @@ def run(options: argparse.Namespace) -> int:
     if options.explain:
         print(program.module)
     if options.run or options.profile:
-        _run(program, options)
+        _run(program, options, files, sizes)
     else:
         _show_types(program)
     return 0
@@ -101,10 +102,11 @@ def _outputs(kind: Type, name: str) -> Iterator[tuple[str, Type]]:
         yield from _outputs(field, f"{name}.{i}")
 
 
-def _run(program: ImportedProgram, options: argparse.Namespace) -> None:
+def _run(
+    program: ImportedProgram, options: argparse.Namespace, files: Mapping[str, str], sizes: Mapping[str, int]
+) -> None:
     import meta
 
-    files, sizes = model_inputs.pairs(options.input, "--input"), model_inputs.sizes(options.size)
     values = model_inputs.arrays(program.module.main, program.inputs, files, sizes, options.seed)
     inputs = [*(meta.array(x, device=options.device) for x in values), *program.state]
     executor = meta.vm.compile(program.module, options.device)

@@ -18,20 +18,22 @@ from meta.ir.visitor import walk
 from meta.op.registry import Op
 
 
-def pairs(items: Sequence[str], option: str) -> dict[str, str]:
-    """`NAME=VALUE` options as a dict."""
+def pairs(items: Sequence[str], option: str, example: str) -> dict[str, str]:
+    """`NAME=VALUE` options as a dict. example: a value, for the error about an option without one."""
     out: dict[str, str] = {}
     for item in items:
         name, sign, value = item.partition("=")
         if not sign:
-            raise ArgumentError("import", f"{option} {item}", f"{option} NAME=VALUE")
+            raise ArgumentError(
+                "import", f"{option} {item}", f"{option} NAME=VALUE", f"write {option} {item}={example}"
+            )
         out[name] = value
     return out
 
 
 def sizes(items: Sequence[str]) -> dict[str, int]:
     """`--size batch=2` options: numbers from 0 by the names of symbolic sizes."""
-    size_of = pairs(items, "--size")
+    size_of = pairs(items, "--size", "2")
     for name, value in size_of.items():
         if not value.isdecimal():
             raise ArgumentError("import", f"--size {name}={value}", "a number from 0, as in --size batch=2")
@@ -41,7 +43,7 @@ def sizes(items: Sequence[str]) -> dict[str, int]:
 def shapes(items: Sequence[str]) -> dict[str, tuple[int, ...]] | None:
     """`--shape x=1,3,224,224` options; None without any."""
     try:
-        text_of = pairs(items, "--shape")
+        text_of = pairs(items, "--shape", "1,3,224,224")
         return {name: tuple(int(d) for d in value.split(",") if d) for name, value in text_of.items()} or None
     except ValueError:
         raise ArgumentError("import", f"--shape {' '.join(items)}", "--shape NAME=1,3,224,224") from None

@@ -21,6 +21,7 @@ from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes, scopes
+from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
     import numpy as np
@@ -128,10 +129,14 @@ class HostValues:
 
     def item(self) -> Any:
         """The value of an array with one element, as a Python number. Raises ArgumentError for any other size."""
-        if self.size != 1:
-            raise ArgumentError("item", f"the array has shape {self.shape}", "one element")
+        self._check_single("item", "write x.tolist(), or reduce it: x.sum().item()")
         host: Any = self._host("item")
         return host.reshape(()).item()
+
+    def _check_single(self, what: str, remedy: str) -> None:
+        """Raise ArgumentError for an array without exactly one element."""
+        if self.size != 1:
+            raise ArgumentError(what, f"the array has shape {self.shape}", "one element", remedy)
 
     def tolist(self) -> Any:
         """Nested lists of Python numbers."""
@@ -139,6 +144,7 @@ class HostValues:
             return self._host("tolist").tolist()
 
     def __bool__(self) -> bool:
+        self._check_single("bool", "write x.any() or x.all()")
         return bool(self.item())
 
     def __int__(self) -> int:
@@ -152,6 +158,7 @@ class HostValues:
 
     def _real_item(self, what: str) -> float:
         """`item`; raises ArgumentError for a complex number."""
+        self._check_single(what, f'convert the elements: x.cast("{what}32"), or reduce them: {what}(x.sum())')
         value = self.item()
         if isinstance(value, complex):
             raise ArgumentError(
@@ -187,6 +194,11 @@ class TypedTensor(Tensor):
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function
+
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_member(self, "x", name)
 
     @property
     def shape(self) -> tuple[Dim, ...]:

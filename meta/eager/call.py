@@ -8,11 +8,11 @@ which changes of the operator's implementations empty. Traced symbols, active sc
 from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from itertools import count
 from marshal import dumps
 from operator import is_
-from typing import Any
+from typing import Any, NoReturn
 
 from meta._generated.methods import Tensor
 from meta.backend.eviction import on_eviction
@@ -154,6 +154,12 @@ def invoke(op_state: OpState, *args: Any) -> Any:
             args = op.schema.bind(op.name, args, {})
         return record(op.name, result, args)
     return result
+
+
+def refuse(op_state: OpState, args: Sequence[Any], unknown: Mapping[str, Any]) -> NoReturn:
+    """Raise ArgumentError for surplus arguments, and for keywords that an operator does not have."""
+    op_state.op.schema.bind(op_state.op.name, () if unknown else args, unknown)
+    raise AssertionError
 
 
 def escaped(where: str, x: object) -> TraceError:

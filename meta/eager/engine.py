@@ -8,6 +8,7 @@ from meta.eager.ndarray import NDArray
 from meta.eager.seeds import apart, check_used, output_name, outputs_with_seeds, tensors
 from meta.eager.walk import Pending, add_gradient, backward_of, propagate, root_of, seed_of
 from meta.modes import modes
+from meta.schema.annotations import explained
 
 
 def backward(
@@ -29,6 +30,7 @@ def backward(
         propagate(_start("backward", outputs, dys), None, retain_graph or create_graph, create_graph)
 
 
+@explained
 def grad(
     outputs: NDArray | Sequence[NDArray],
     inputs: NDArray | Sequence[NDArray],

@@ -152,7 +152,9 @@ def set_requires_grad(x: GraphArray, required: bool) -> None:
             "requires_grad", "the array was computed from others that require grad", "leaves only", "use x.detach()"
         )
     if required and not dtypes.is_inexact(x.dtype):
-        raise GradientError("requires_grad", f"the array has dtype {x.dtype}", f"{', '.join(dtypes.INEXACT)}")
+        raise GradientError(
+            "requires_grad", f"the array has dtype {x.dtype}", ", ".join(dtypes.INEXACT), 'write dtype="float32"'
+        )
     if required and node is None:
         leaf = Leaf()
         leaf.order = next_order()

@@ -16,12 +16,14 @@ from meta.eager.gradient_graph import GradientNode, Leaf, record_write, register
 from meta.eager.indexing import Index, assigned_array, check_dtype, check_value, getitem, host_index
 from meta.eager.inplace import is_recorded, write_recorded, write_result
 from meta.eager.walk import backward_of
-from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed, did_you_mean
+from meta.errors import ArgumentError, GradientError, TypeInferenceError, attributed
 from meta.ir.type import TensorType, tensor_type
 from meta.modes import modes, scopes
 from meta.op import rules
 from meta.parts import TEMPORARY, check_whole, is_part, shared_writes
 from meta.schema._dsl import TensorLike
+from meta.schema.annotations import explained
+from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -64,9 +66,7 @@ class NDArray(HostValues, Tensor):
             attribute = getattr(type(self), name, None)
             if isinstance(attribute, property) and attribute.fget is not None:
                 return attribute.fget(self)  # raises the AttributeError inside of the property, which says more
-            # Libraries ask for their protocols (`__array_interface__`) often: no search for what they might mean.
-            hint = "" if name.startswith("_") else did_you_mean(name, dir(type(self)))
-            raise AttributeError(f"NDArray has no attribute {name!r}. {hint}".rstrip())
+            return missing_member(self, "x", name)
 
     def __len__(self) -> int:
         if self.ndim == 0:
@@ -105,6 +105,7 @@ class NDArray(HostValues, Tensor):
 
     # --- placement ---------------------------------------------------------------------------------------------------
 
+    @explained
     def to(self, device: Device | str | None = None, dtype: object = None) -> NDArray:
         """This array on `device` with `dtype`; itself when nothing changes. Differentiable."""
         out: NDArray = self if dtype is None or dtypes.canonical(dtype) == self.dtype else self.cast(dtype)
@@ -245,6 +246,7 @@ class NDArray(HostValues, Tensor):
         return register_hook(self, hook)
 
 
+@explained
 def array(
     data: Any, dtype: object = None, device: Device | str | None = None, *, requires_grad: bool = False
 ) -> NDArray:
@@ -259,6 +261,7 @@ def array(
     return out
 
 
+@explained
 def asarray(data: Any, dtype: object = None, device: Device | str | None = None, copy: bool = False) -> NDArray:
     """Like `array`, sharing the memory of `data` where `meta.backend.memory.numpy_arrays` can."""
     if isinstance(data, TensorLike):
@@ -319,6 +322,7 @@ def copy_of(x: NDArray) -> NDArray:
     return x._copied()
 
 
+@explained
 def from_dlpack(exporter: object, copy: bool = False) -> NDArray:
     """An array over the memory of a DLPack exporter (torch, NumPy, CuPy, ...), or over a copy of it.
 
@@ -329,6 +333,7 @@ def from_dlpack(exporter: object, copy: bool = False) -> NDArray:
     return _as_constant(copy_of(out) if copy else out)
 
 
+@explained
 def from_numpy(host: np.ndarray[Any, Any]) -> NDArray:
     """An array over the memory of a NumPy array (copied when strided, read-only or in foreign byte order)."""
     return asarray(host)

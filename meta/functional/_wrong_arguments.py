@@ -14,6 +14,7 @@ import meta
 from meta._generated.methods import Tensor
 from meta.errors import ArgumentError
 from meta.op.rules import show
+from meta.schema.annotations import check_signature
 from meta.tree import is_sequence
 
 _TENSOR = re.compile(r"\b(Any|T|Tensor)\b( \| Number)?( \| None)?")
@@ -24,12 +25,15 @@ _PACKAGE = str(Path(meta.__file__).parent) + os.sep
 def argument_error(
     function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], error: Exception
 ) -> ArgumentError | None:
-    """The error that names the argument of the wrong kind, or else all tensors; None for an error of a user's function
-    and for arguments that do not fit the signature, which Python names."""
+    """The error that names the argument of the wrong kind, or else all tensors; None for an error of a user's function.
+    Raises ArgumentError for arguments that do not fit the signature."""
     frames = traceback.extract_tb(error.__traceback__)
+    name = function.__name__
+    if isinstance(error, TypeError):
+        check_signature(name, function, args, kwargs)
     if len(frames) < 2 or not frames[-1].filename.startswith(_PACKAGE):
         return None
-    name, signature = function.__name__, inspect.signature(function)
+    signature = inspect.signature(function)
     arguments = signature.bind(*args, **kwargs).arguments
     detail = f"{type(error).__name__}: {error}"
     for label, value in arguments.items():

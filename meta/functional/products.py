@@ -8,10 +8,10 @@ import meta
 from meta import dtype as dtypes
 from meta._generated.methods import T, Tensor
 from meta.dim import Dim, product, same_dim
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, attributed
 from meta.functional._axes import equal_shapes, main_diagonal
 from meta.functional._checks import require, require_factors, require_ranks, require_same_dtype
-from meta.op.rules import axis_index, show
+from meta.op.rules import axis_index, require_contracted, show
 
 __all__ = [
     "addbmm", "addmm", "addmv", "addr", "baddbmm", "bilinear", "bmm", "cross", "dot", "inner", "kron", "mm", "mv",
@@ -25,7 +25,9 @@ def _multiplied(name: str, x1: T, x2: T, rank1: int, rank2: int, *, batch: bool 
     require_same_dtype(name, x1=x1, x2=x2)
     k1, k2 = x1.shape[-1], x2.shape[-2 if rank2 > 1 else 0]
     shapes = f"shapes {show(x1.shape)} and {show(x2.shape)}"
-    require(name, same_dim(k1, k2), f"{shapes} contract {k1} with {k2}", "equal sizes")
+    others = x1.shape[-2] if rank1 > 1 else k1, x2.shape[-1] if rank2 > 1 else k2
+    with attributed(name):
+        require_contracted((x1.shape, x2.shape), (k1, k2), others, ("x1.mT", "x2.mT"))
     equal = not batch or same_dim(x1.shape[0], x2.shape[0])
     require(name, equal, f"{shapes} are batches of different sizes", "equal first sizes")
     return meta.matmul(x1, x2)

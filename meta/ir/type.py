@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import field
-from typing import Any, Literal, get_args
+from typing import Any, Literal, NoReturn, get_args
 from weakref import WeakValueDictionary
 
 from meta import dtype as dtypes
@@ -38,6 +38,11 @@ class TensorType:
         self.dtype = dtype
         self.device = device
         self.ndim = len(shape)
+
+    def __call__(self, *_: object, **__: object) -> NoReturn:
+        """Not available: torch's tensors have a method `type`."""
+        remedy = "write x.dtype for x.type(), x.to(dtype=dtype) for x.type(dtype)"
+        raise ArgumentError("type", "x.type is called; it is the shape, dtype and device of x", "x.type", remedy)
 
     @property
     def size(self) -> Dim:

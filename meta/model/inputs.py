@@ -6,9 +6,12 @@ import inspect
 import sys
 from collections.abc import Callable
 from typing import Any
+from weakref import WeakKeyDictionary
 
-from meta.errors import ArgumentError, value_text
+from meta.dim import product
+from meta.errors import ArgumentError, TypeInferenceError, value_text
 from meta.schema._dsl import TensorLike
+from meta.schema.annotations import check_signature
 from meta.tree import named_leaves
 
 _PACKAGE = __name__.partition(".")[0]
@@ -35,6 +38,43 @@ def refuse_input(
                 "a tensor",
                 "make one: meta.array(...)",
             ) from None
+
+
+def refuse_call(layer: type, forward: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ArgumentError for missing, surplus and unknown arguments of a model; see `refuse_input`."""
+    check_signature(layer.__name__, forward, args, kwargs)
+
+
+_calls: WeakKeyDictionary[Any, tuple[tuple[Any, ...], dict[str, Any]]] = WeakKeyDictionary()
+"""The arguments that layers of this package were made with; a copy of a layer has none."""
+
+
+def remember_call(layer: object, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Keep the arguments of a layer's constructor for `suggest_size`."""
+    if type(layer).__module__.partition(".")[0] == _PACKAGE:
+        _calls[layer] = args, kwargs
+
+
+def suggest_size(layer: Any, size: tuple[str, int] | None, error: TypeInferenceError, args: tuple[Any, ...]) -> None:
+    """Add to `error`, which the layer raised for `args`, the constructor's call that fits the input.
+
+    size: the constructor's argument that sets the size of an axis of the input, and the axis."""
+    if size is None or layer not in _calls or not args or not isinstance(args[0], TensorLike):
+        return
+    name, axis = size
+    shape: Any = getattr(args[0], "shape", ())
+    parameters = inspect.signature(layer.build).bind(*_calls[layer][0], **_calls[layer][1])
+    made_for, given = parameters.arguments.get(name), shape[axis] if -len(shape) <= axis < len(shape) else None
+    if not isinstance(made_for, int) or not isinstance(given, int) or given == made_for:
+        return
+    parameters.arguments[name] = given
+    values = [*map(value_text, parameters.args), *(f"{key}={value_text(v)}" for key, v in parameters.kwargs.items())]
+    write = f"write {type(layer).__name__}({', '.join(values)})"
+    if axis == -1 and product(shape[1:]) == made_for:
+        write = "write x.flatten(1)"
+    # What the rule says about a weight is of no use here, and an inner layer is made by the outer one.
+    about_input: str = vars(error).setdefault("about_input", "" if axis == -1 else error.remedy)
+    error.remedy = f"{about_input}; or {write}" if about_input else write
 
 
 _WIDEST = 1000

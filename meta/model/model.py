@@ -14,13 +14,14 @@ from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, MetaError, TraceError, TypeInferenceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
-from meta.model.inputs import refuse_input, refuse_torch
-from meta.model.names import TORCH_METHODS
+from meta.model.inputs import refuse_call, refuse_input, refuse_torch, remember_call, suggest_size
 from meta.model.torch_state import load_torch_state_dict
 from meta.modes import modes, no_grad, scopes
-from meta.schema.annotations import CheckedArguments
+from meta.schema.annotations import CheckedArguments, explained
+from meta.spellings.arguments import argument_hint
+from meta.spellings.attributes import missing_member
 from meta.tracing.symbol import Symbol
 from meta.tree import is_dict, is_sequence, named_leaves
 
@@ -38,6 +39,8 @@ class _Constructor(ABCMeta):
         def __call__(cls, *args: object, **kwargs: object) -> Any:
             model = super().__call__(*args, **kwargs)
             model._set_requires_grad()
+            if cls._input_size is not None:
+                remember_call(model, args, kwargs)
             return model
 
 
@@ -64,6 +67,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
     _hooks: Hooks | None = None
     _torch_names: ClassVar[Mapping[str, str]] = {}
     """Attributes and paths whose names in torch differ; `meta.model.names.Alias` fills it."""
+    _input_size: ClassVar[tuple[str, int] | None] = None
+    """The constructor's argument that sets the size of an axis of the input, and the axis."""
     _torch_unused: ClassVar[tuple[str, ...]] = ()
     """Entries of torch's state that have no counterpart here."""
 
@@ -80,13 +85,13 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError for a missing attribute; for a name of torch it says what to write."""
-            hint = f"; write model.{TORCH_METHODS[name]}" if name in TORCH_METHODS else ""
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+            return missing_member(self, "model", name)
 
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
         if args or kwargs:
-            raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy="define build")
+            hint = next(filter(None, (argument_hint(name, ()) for name in kwargs)), "define build")
+            raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy=hint)
 
     @property
     def training(self) -> bool:
@@ -118,6 +123,13 @@ class Model(CheckedArguments, metaclass=_Constructor):
             return self._active_forward()(*args, **kwargs)
         except AttributeError as error:
             refuse_input(type(self), self.forward, error, args, kwargs)
+            raise
+        except TypeInferenceError as error:
+            suggest_size(self, type(self)._input_size, error, args)
+            raise
+        except TypeError as error:
+            if not isinstance(error, MetaError):
+                refuse_call(type(self), self.forward, args, kwargs)
             raise
 
     def _active_forward(self) -> Callable[..., Any]:
@@ -256,6 +268,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
                 if id(value) not in buffers and is_float(value.dtype) and value.is_leaf:
                     set_requires_grad(value, model.training and not value._frozen)
 
+    @explained
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
         for x in self.parameters():
@@ -292,6 +305,7 @@ class Model(CheckedArguments, metaclass=_Constructor):
         Raises ArgumentError for names and shapes that do not match, before any array is written."""
         return load_torch_state_dict(self, state, strict, rename)
 
+    @explained
     def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.
 

@@ -4,19 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from operator import attrgetter
-from typing import TYPE_CHECKING, Any, ClassVar, Final, Protocol
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
-
-
-TORCH_METHODS: Final[Mapping[str, str]] = {
-    "train": "train_mode()", "eval": "infer_mode()", "cuda": 'to("cuda")', "cpu": 'to("cpu")',
-    "half": 'to(dtype="float16")', "bfloat16": 'to(dtype="bfloat16")', "float": 'to(dtype="float32")',
-    "double": 'to(dtype="float64")', "modules": "models()", "buffers": "named_buffers()",
-    "register_buffer": "buffer(name, value)",
-}  # fmt: skip
-"""Methods of torch.nn.Module -> what does the same here."""
 
 
 class NamedArrays(Protocol):

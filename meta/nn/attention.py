@@ -26,6 +26,7 @@ class MultiHeadAttention(Model):
     or vdim, the arrays q_proj_weight, k_proj_weight, v_proj_weight and b. Initialised as in torch: uniformly in
     +-sqrt(6 / (fan in + fan out)), biases 0. Raises ArgumentError unless `num_heads` divides `embed_dim`."""
 
+    _input_size = ("embed_dim", -1)
     in_proj_weight, in_proj_bias, out_proj = Alias("project.w"), Alias("project.b"), Alias("out")
     _torch_names: ClassVar[Mapping[str, str]] = {"b": "in_proj_bias"}
 

@@ -25,6 +25,11 @@ class _Convolution(Model):
     rank: ClassVar[int]
     weight, bias = Alias("w"), Alias("b")
 
+    def __init_subclass__(cls, **options: object) -> None:
+        super().__init_subclass__(**options)
+        if "rank" in vars(cls):
+            cls._input_size = ("in_channels", -1 - cls.rank)
+
     def _create(self, shape: tuple[int, ...], out_channels: int, bias: bool) -> None:
         """w of `shape` and b, uniform in +-1/sqrt(fan in), the elements of w behind its first axis."""
         bound = fan_in_bound(math.prod(shape[1:]))

@@ -19,6 +19,7 @@ class Linear(Model):
 
     w and b are initialised uniformly in +-1/sqrt(in_features)."""
 
+    _input_size = ("in_features", -1)
     weight, bias = Alias("w"), Alias("b")
 
     def build(self, in_features: int, out_features: int, bias: bool = True) -> None:

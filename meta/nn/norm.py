@@ -20,6 +20,7 @@ _EPSILON = {"float16": 2.0**-10, "bfloat16": 2.0**-7, "float32": 2.0**-23, "floa
 class _Statistics(Model):
     """A normalisation of channels with parameters w and b, and running statistics."""
 
+    _input_size = ("num_features", 1)
     running_mean: NDArray | None
     running_var: NDArray | None
     weight, bias = Alias("w"), Alias("b")
@@ -175,6 +176,7 @@ class GroupNorm(Model):
     affine: whether there are w and b, one for each channel. Raises ArgumentError for groups that do not divide the
     channels."""
 
+    _input_size = ("num_channels", 1)
     weight, bias = Alias("w"), Alias("b")
 
     def build(self, num_groups: int, num_channels: int, eps: float = 1e-5, affine: bool = True) -> None:
@@ -193,6 +195,7 @@ class GroupNorm(Model):
 class _OverLastAxes(Model):
     """A normalisation over the last axes, whose shape is `normalized_shape`."""
 
+    _input_size = ("normalized_shape", -1)
     weight = Alias("w")
 
     def _create(self, normalized_shape: int | Sequence[int], affine: bool) -> None:

@@ -90,6 +90,7 @@ def _one_direction(
 class _Gated(Model):
     """The common base of layers and cells: parameters, and one step."""
 
+    _input_size = ("input_size", -1)
     gates: ClassVar[int]
     """Rows of the parameters, in units of hidden_size."""
     states: ClassVar[int] = 1

@@ -23,6 +23,7 @@ Activation = str | Callable[[Any], Any]
 class _TransformerLayer(Model):
     """Blocks with residual connections: x + block(norm(x)) if norm_first, else norm(x + block(x))."""
 
+    _input_size = ("d_model", -1)
     linear1: Any
     linear2: Any
     norm_first: bool

@@ -8,6 +8,7 @@ The decorated function is the declaration and the type function at once: argumen
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -221,6 +222,16 @@ def add(op: Op) -> Op:
     return op
 
 
+def check_name(name: str) -> None:
+    """Raise RegistryError for a name that cannot be an attribute in Python, such as "a-b"."""
+    parts = name.split(SEPARATOR)
+    if len(parts) > 2 or not all(part.isidentifier() and not iskeyword(part) for part in parts):
+        words = [re.sub(r"\W+", "_", part).strip("_") or "op" for part in parts[:2]]
+        valid = SEPARATOR.join(f"op_{word}" if not word.isidentifier() or iskeyword(word) else word for word in words)
+        problem = f"an operator cannot be called {name!r}"
+        raise RegistryError("registry", problem, "names as Python's", f"write '{valid}'")
+
+
 def _check(op: Op) -> None:
     if op.family == USER:
         for name in op.names:
@@ -228,9 +239,7 @@ def _check(op: Op) -> None:
     if op.name in _ops:
         raise RegistryError("registry", f"operator '{op.name}' is declared twice", "one declaration a name")
     for name in op.names:
-        parts = name.split(SEPARATOR)
-        if len(parts) > 2 or not all(part.isidentifier() and not iskeyword(part) for part in parts):
-            raise RegistryError("registry", f"an operator cannot be called {name!r}", "names as Python's")
+        check_name(name)
         if name in _ops or name in _aliases or op.names.count(name) > 1:
             problem = f"the name '{name}' belongs to operator '{_aliases.get(name, name)}'"
             raise RegistryError(op.name, problem, "names of one operator each")

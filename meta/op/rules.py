@@ -71,6 +71,17 @@ def require_rank(name: str, t: TensorType, *ranks: int) -> None:
     require(t.ndim in ranks, f"'{name}' has shape {show(t.shape)}", f"rank {allowed}")
 
 
+def require_axes(name: str, shape: Shape, axes: Sequence[str]) -> None:
+    """One size for each of `axes`. If a tensor lacks the first one alone, the batch, the error says how to add it."""
+    remedy = f"add the {axes[0]}: {name}[None]" if len(shape) == len(axes) - 1 else ""
+    require(len(shape) == len(axes), f"'{name}' has shape {show(shape)}", f"({', '.join(axes)})", remedy)
+
+
+def is_known_equal(a: Dim, b: Dim) -> bool:
+    """Whether two sizes are equal numbers. For remedies: unlike `same_dim`, it does not tie symbolic sizes."""
+    return isinstance(a, int) and isinstance(b, int) and a == b
+
+
 def require_same_dtype(**types: TensorType) -> None:
     """Raise TypeInferenceError unless all have one dtype. The remedy casts to the higher kind, to lose no fractions."""
     (first, head), *rest = types.items()
@@ -85,6 +96,26 @@ def require_same_dtype(**types: TensorType) -> None:
 def _holds(dtype: str, other: str) -> bool:
     """Whether `dtype` is of a higher kind than `other`, in the order bool, integers, floats, complex."""
     return dtypes.category(dtype) > dtypes.category(other)
+
+
+def require_contracted(
+    shapes: Sequence[Shape], sizes: Sequence[Dim], other_sizes: Sequence[Dim], remedies: Sequence[str], note: str = ""
+) -> None:
+    """Equal sizes of the two axes that a product sums over. If they are equal with an operand transposed, the error
+    says how to transpose it.
+
+    shapes: of the operands.  other_sizes: the sizes of those axes with the operand transposed.
+    remedies: how to transpose the first operand, and the second.  note: more about the call."""
+    if same_dim(*sizes):
+        return
+    remedy = ""
+    for flags in ((False, True), (True, False), (True, True)):
+        k1, k2 = (other if flag else own for own, other, flag in zip(sizes, other_sizes, flags, strict=True))
+        if not remedy and is_known_equal(k1, k2):
+            remedy = "write " + " and ".join(text for text, flag in zip(remedies, flags, strict=True) if flag)
+    listed = " and ".join(map(show, shapes))
+    problem = f"shapes {listed} contract {sizes[0]} with {sizes[1]}{note}"
+    raise TypeInferenceError("", problem, "equal sizes", remedy)
 
 
 def require_same_shape(**types: TensorType) -> None:
@@ -162,9 +193,20 @@ def _broadcast_axis(shapes: Sequence[Shape], back: int) -> Dim:
                 "",
                 f"shapes {listed} do not broadcast: {out} against {shape[-back]} at axis {-back}",
                 "sizes equal, or one of them 1",
-                "reshape or broadcast_to first",
+                _aligned(shapes) or "reshape or broadcast_to first",
             )
     return out
+
+
+def _aligned(shapes: Sequence[Shape]) -> str:
+    """How to align the shorter of two shapes at the left, "" where it does not fit there either."""
+    if len(shapes) != 2:
+        return ""
+    short, long = sorted(shapes, key=len)
+    if not 0 < len(short) < len(long) or not all(map(is_known_equal, short, long)):
+        return ""
+    index = ", ".join([":"] * len(short) + ["None"] * (len(long) - len(short)))
+    return f"add axes to the operand of shape {show(short)}: [{index}]"
 
 
 def held_dtype(*args: ScalarOrType) -> str:

@@ -39,6 +39,12 @@ def attributes(
     return per_axis("stride", stride, rank), pads(padding, rank), per_axis("dilation", dilation, rank)
 
 
+def axes(rank: int, first: str, channels: str, channels_last: bool = False) -> tuple[str, ...]:
+    """The names of the axes of a tensor or kernel, in their order."""
+    spatial = ("depth", "height", "width")[3 - rank :]
+    return (first, *spatial, channels) if channels_last else (first, channels, *spatial)
+
+
 def channels_first(shape: Shape, channels_last: bool) -> Shape:
     """(batch, channels, *spatial) for the shape of a tensor with channels there, or last. Of a kernel,
     (out channels, channels, *window)."""

@@ -6,18 +6,10 @@ import inspect
 import math
 from collections.abc import Mapping
 from numbers import Integral, Real
-from typing import Any, Final
+from typing import Any
 
-from meta.errors import ArgumentError, did_you_mean, value_text
-
-_TORCH_NAMES: Final[Mapping[str, str]] = {
-    "lr": "learning_rate", "params": "parameters", "lr_decay": "rate_decay",
-    "initial_accumulator_value": "initial_sum", "T_max": "steps", "eta_min": "minimum", "total_iters": "steps",
-    "start_factor": "start", "end_factor": "end", "lr_lambda": "functions", "schedulers": "schedules",
-    "max_lr": "highest", "pct_start": "rising", "anneal_strategy": "anneal", "base_momentum": "lowest_momentum",
-    "max_momentum": "highest_momentum",
-}  # fmt: skip
-"""Names that torch gives to arguments, for error texts."""
+from meta.errors import ArgumentError, value_text
+from meta.spellings.arguments import refuse_unknown
 
 
 def known_names(kind: type, options: Mapping[str, Any]) -> None:
@@ -26,11 +18,7 @@ def known_names(kind: type, options: Mapping[str, Any]) -> None:
     if any(p.kind is p.VAR_KEYWORD for p in parameters.values()):
         return
     allowed = [name for name in parameters if name != "self"]
-    for name in options:
-        if name not in allowed:
-            other = _TORCH_NAMES.get(name, "")
-            hint = f"write {other}=" if other in allowed else did_you_mean(name, allowed)
-            raise ArgumentError(kind.__name__, f"unknown argument '{name}'", ", ".join(allowed), hint)
+    refuse_unknown(kind.__name__, options, allowed)
 
 
 def nonnegative(subject: str, name: str, value: object, *, finite: bool = True) -> float:

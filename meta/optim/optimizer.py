@@ -28,6 +28,8 @@ from meta.optim.group import (
     named_arrays,
 )
 from meta.optim.number import StateNumber
+from meta.schema.annotations import explained
+from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
     from typing_extensions import Self
@@ -68,6 +70,11 @@ class Optimizer:
     def __new__(cls, *_: Any, **options: Any) -> Self:
         known_names(cls, options)
         return super().__new__(cls)
+
+    if not TYPE_CHECKING:  # type checkers report unknown attributes
+
+        def __getattr__(self, name: str) -> Any:
+            return missing_member(self, "optimizer", name)
 
     def __init__(
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any
@@ -186,6 +193,7 @@ class Optimizer:
         self._counters.assign({name: int(loaded.get(f"{name}.step", x).item()) for name, x in counts.items()})
         return unmatched
 
+    @explained
     def zero_grad(self) -> None:
         """Drop the gradients of all parameters."""
         for x in self.parameters:

@@ -11,6 +11,10 @@ the program draws new ones. The default generator starts with seed 0, so program
 
 from __future__ import annotations
 
+from functools import partial
+from typing import TYPE_CHECKING
+
+from meta.lazy import missing
 from meta.random.generator import Generator, default_generator, next_key, seed
 from meta.random.sample import (
     bernoulli,
@@ -32,3 +36,8 @@ __all__ = [
 
 def __dir__() -> list[str]:
     return sorted(__all__)
+
+
+if not TYPE_CHECKING:
+    # Hidden from type checkers, which then report names that do not exist.
+    __getattr__ = partial(missing, __name__)

@@ -9,6 +9,7 @@ from meta.device import CPU, Device
 from meta.errors import ArgumentError, value_text
 from meta.locks import new_lock
 from meta.modes import modes
+from meta.schema.annotations import explained
 
 if TYPE_CHECKING:
     from meta.eager.ndarray import NDArray
@@ -87,11 +88,13 @@ default_generator = Generator()
 """The generator that the functions of `meta.random` use."""
 
 
+@explained
 def seed(seed: int) -> Generator:
     """Seed the default generator; returns it. Raises ArgumentError for a seed that is not a 64-bit int."""
     return default_generator.seed(seed)
 
 
+@explained
 def next_key(device: Device | str = CPU, generator: Generator | None = None) -> Any:
     """A fresh key, int64 of shape (2,), from `generator` or the default one (see Generator.next_key)."""
     if generator is None:

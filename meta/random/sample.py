@@ -13,36 +13,54 @@ from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError, TypeInferenceError, value_text
 from meta.functional._checks import is_tensor, require, require_float
 from meta.random.generator import Generator, next_key
-from meta.schema.annotations import checked
+from meta.schema.annotations import checked, explained
+from meta.tree import is_sequence
 
 Shape = int | Sequence[int]
 DeviceLike = Device | str
 
 
+@explained
 def uniform(
     shape: Shape, low: float = 0.0, high: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Floating-point numbers uniform in [low, high). Raises TypeInferenceError for low > high."""
+    _check_order("uniform", shape, low, high)
     return meta.uniform(next_key(device, generator), shape, low, high, dtype)
 
 
+@explained
 def normal(
     shape: Shape, mean: float = 0.0, std: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Floating-point numbers of a normal distribution. Raises TypeInferenceError for a negative std."""
+    _check_order("normal", shape, mean, std)
     return meta.normal(next_key(device, generator), shape, mean, std, dtype)
 
 
+@explained
 def randint(
     shape: Shape, low: int, high: int, dtype: object = "int64", device: DeviceLike = CPU,
     generator: Generator | None = None,
 ) -> NDArray:  # fmt: skip
     """Integers uniform in [low, high). Raises TypeInferenceError for an empty range or one that exceeds the dtype's."""
+    _check_order("randint", shape, low, high)
     return meta.randint(next_key(device, generator), shape, low, high, dtype)
 
 
+def _check_order(name: str, *args: object) -> None:
+    """Raise ArgumentError for a call in the order of NumPy and torch, where the shape comes last."""
+    *numbers, shape = args
+    if is_sequence(shape):
+        order = ", ".join(map(value_text, (shape, *numbers)))
+        raise ArgumentError(
+            name, f"the last argument is the shape {shape}", "it first", f"write meta.random.{name}({order})"
+        )
+
+
+@explained
 def bernoulli(
     shape: Shape, p: Any = 0.5, dtype: Any = "float32", device: DeviceLike = CPU, generator: Generator | None = None
 ) -> NDArray:
@@ -58,6 +76,7 @@ def bernoulli(
     return meta.cast(meta.less(drawn, meta.cast(chances, "float32")), dtype)
 
 
+@explained
 def exponential(
     shape: Shape, rate: float = 1.0, dtype: object = "float32", device: DeviceLike = CPU,
     generator: Generator | None = None,

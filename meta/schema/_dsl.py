@@ -11,6 +11,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from itertools import takewhile
 from keyword import iskeyword
 from typing import Any, Final, Literal
 
@@ -21,6 +22,7 @@ from meta.dim import SymDim
 from meta.dim_expressions import SizeNumber
 from meta.errors import ArgumentError, MetaError, did_you_mean, value_text
 from meta.records import record
+from meta.spellings.arguments import refuse_unknown
 from meta.tree import is_sequence
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
@@ -58,6 +60,14 @@ class ArgType:
     def __repr__(self) -> str:
         return self.name
 
+    def remedy(self, value: object) -> str:
+        """What to do about a value that the type rejects."""
+        try:
+            self.normalize(value)
+        except Reject as hint:
+            return str(hint)
+        return ""
+
 
 def Optional(arg_type: ArgType) -> ArgType:
     """`arg_type`, or None."""
@@ -92,9 +102,15 @@ def _tensor(value: object) -> Any:
     raise Reject
 
 
+def _key(value: object) -> Any:
+    if isinstance(value, TensorLike):
+        return value
+    raise Reject("pass meta.random.next_key(), or call a function of meta.random, which draws one")
+
+
 def _tensors(value: object) -> Any:
     if not is_sequence(value):
-        raise Reject
+        raise Reject("write a list: [x, ...]" if isinstance(value, TensorLike) else "")
     for i, item in enumerate(value):
         if not isinstance(item, TensorLike):
             raise Reject(f"item {i} is {type(item).__name__}; wrap arrays and numbers: meta.array(...)")
@@ -213,17 +229,16 @@ def _dtype(value: object) -> str:
         raise Reject(did_you_mean(value, dtypes.ALL) if isinstance(value, str) else "") from None
 
 
-def _device(value: object) -> DeviceObject:
-    if not isinstance(value, (str, DeviceObject)):
-        raise Reject
+def _device(value: Any) -> DeviceObject:
     try:
-        return parse_device(value)
-    except MetaError:
-        raise Reject from None
+        return parse_device(value)  # a device of torch has the same text
+    except MetaError as error:
+        raise Reject(error.remedy) from None
 
 
 Tensor = ArgType("Tensor", "Tensor", "tensor", "a tensor", _tensor)
 OptionalTensor = Optional(Tensor)
+Key = replace(Tensor, normalize=_key)
 TensorList = ArgType("TensorList", "Sequence[Tensor]", "tensors", "a list or tuple of tensors", _tensors)
 Scalar = ArgType("Scalar", "Tensor | Number | Dim", "scalar", "a tensor or a number", _scalar, key="class")
 OptionalScalar = Optional(Scalar)
@@ -252,11 +267,6 @@ class _Required:
 
 
 REQUIRED: Final = _Required()
-OTHER_NAMES: Final[Mapping[str, str]] = {
-    "a": "x", "dim": "axis", "dim0": "axis1", "dim1": "axis2", "dims": "axes", "input": "x", "keepdim": "keepdims",
-    "other": "x2", "tensors": "xs", "unbiased": "correction",
-}  # fmt: skip
-"""Names that torch or NumPy give to arguments, and the names of the same arguments in schemas, for error texts."""
 
 
 @record
@@ -307,25 +317,49 @@ class Schema:
 
         Raises ArgumentError for surplus, unknown, duplicate or missing arguments and for values of the wrong type."""
         if len(args) > len(self.args):
-            raise ArgumentError(op, f"{len(args)} arguments given", f"at most {len(self.args)}: {self!r}")
+            problem = f"{len(args)} arguments given"
+            raise ArgumentError(
+                op, problem, f"at most {len(self.args)}: {self!r}", self._one_by_one(args, len(self.args))
+            )
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
+        if kwargs:
+            refuse_unknown(op, kwargs, self.names, f"{self!r}")
         for name, value in kwargs.items():
-            position = self.index.get(name)
-            if position is None:
-                other = OTHER_NAMES.get(name)
-                hint = f"write {other}=" if other in self.index else did_you_mean(name, self.names)
-                raise ArgumentError(op, f"unknown argument '{name}'", f"{self!r}", hint)
+            position = self.index[name]
             if values[position] is not REQUIRED:
                 raise ArgumentError(op, f"argument '{name}' given twice", f"{self!r}")
             values[position] = value
-        return tuple(self._value(op, arg, value) for arg, value in zip(self.args, values, strict=True))
+        out: list[Any] = []
+        for arg, value in zip(self.args, values, strict=True):
+            try:
+                out.append(self._value(op, arg, value))
+            except ArgumentError as error:
+                error.remedy = self._one_by_one(args, len(out)) or error.remedy
+                raise
+        return tuple(out)
+
+    def _one_by_one(self, args: Sequence[Any], wrong: int) -> str:
+        """How to write ints that were passed one by one where an argument takes a tuple of them. wrong: the position of
+        the first one that does not fit."""
+        for position, arg in enumerate(self.args[: len(args)]):
+            first: Any = args[position]
+            first = first[0] if is_sequence(first) and len(first) == 1 else first  # functions make one int a tuple
+            ints: list[int] = list(takewhile(_is_int, (first, *args[position + 1 :])))
+            if arg.type.name.startswith("IntTuple") and position < wrong < position + len(ints):
+                swaps = arg.name == "axes" and len(ints) == 2  # in torch, `transpose(x, 0, 1)` swaps two axes
+                return "write x.swap_axis({}, {})".format(*ints) if swaps else f"write {arg.name}={tuple(ints)}"
+        return ""
 
     def _value(self, op: str, arg: Arg, value: object) -> Any:
         if value is not REQUIRED:
             return arg.normalize(op, value)
         if arg.required:
-            raise ArgumentError(op, f"argument '{arg.name}' is missing", f"{self!r}")
+            raise ArgumentError(op, f"argument '{arg.name}' is missing", f"{self!r}", arg.type.remedy(REQUIRED))
         return arg.normalize(op, arg.default)
+
+
+def _is_int(value: object) -> bool:
+    return type(value) is int and value.bit_length() < 64
 
 
 def _arg_text(arg: Arg) -> str:

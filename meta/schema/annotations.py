@@ -19,10 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
-from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.errors import ArgumentError, MetaError, value_text
 from meta.records import record
 from meta.schema import _dsl as types
 from meta.schema._dsl import ArgType, Reject, TensorLike, is_numpy_scalar
+from meta.spellings.arguments import refuse_unknown
 from meta.tree import is_sequence
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -81,6 +82,46 @@ def checked(function: F, *, is_constructor: bool = False) -> F:
     return run  # type: ignore[return-value]
 
 
+def explained(function: F) -> F:
+    """`function`, which raises ArgumentError for missing, surplus and unknown arguments. A call that fits costs nothing
+    but the call: values are not looked at."""
+
+    @wraps(function)
+    def run(*args: object, **kwargs: object) -> Any:
+        try:
+            return function(*args, **kwargs)
+        except MetaError:
+            raise
+        except TypeError:
+            skipped = int(function.__code__.co_varnames[:1] == ("self",))
+            check_signature(function.__name__, function, args[skipped:], kwargs, skipped)
+            raise
+
+    return run  # type: ignore[return-value]
+
+
+def bound_by_schema(function: F) -> F:
+    """`function` with the default REQUIRED for its required parameters: a call without them reaches the schema, which
+    says what is missing, or what to write for another name. Type checkers see the function as it is written."""
+    code, defaults = function.__code__, function.__defaults__ or ()
+    required = code.co_argcount - len(defaults) - (code.co_varnames[0] == "self")
+    function.__defaults__ = (*(types.REQUIRED,) * required, *defaults)
+    return function
+
+
+def check_signature(
+    subject: str, function: Callable[..., Any], args: Sequence[Any], kwargs: Mapping[str, Any], skipped: int = 0
+) -> None:
+    """Raise ArgumentError for missing, surplus and unknown arguments of a call that failed. skipped: the number of
+    first parameters that the caller does not pass."""
+    parameters = _Parameters(function, skipped)
+    try:
+        parameters.check_names(subject, args, kwargs)
+        parameters.check_complete(subject, args, kwargs)
+    except ArgumentError as error:
+        raise error from None  # Python's words for the same are of no use
+
+
 def _takes_anything(function: Callable[..., Any]) -> bool:
     """Whether a method's parameters are `*args: Any, **kwargs: Any`."""
     has_names = function.__code__.co_argcount + function.__code__.co_kwonlyargcount > 1
@@ -107,32 +148,35 @@ class _Parameters:
     ) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """The arguments, with NumPy's numbers as Python's; raises ArgumentError."""
         values = args[self.skipped :]
+        self.check_names(subject, values, kwargs)
+        names = [*self.positional, *[self.rest] * (len(values) - len(self.positional))]
+        accepted = [self._accepted(subject, name, value) for name, value in zip(names, values, strict=False)]
+        keywords = {name: self._accepted(subject, name, value) for name, value in kwargs.items()}
+        self.check_complete(subject, values, kwargs)
+        return (*args[: self.skipped], *accepted), keywords
+
+    def check_names(self, subject: str, values: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise ArgumentError for surplus and unknown arguments."""
         count = len(self.positional)
         if len(values) > count and not self.rest:
             problem = f"{len(values)} positional arguments"
             raise ArgumentError(subject, problem, f"at most {count}: {', '.join(self.positional)}" if count else "none")
         if not self.takes_any_name:
-            self._check_names(subject, kwargs)
-        names = [*self.positional, *[self.rest] * (len(values) - count)]
-        accepted = [self._accepted(subject, name, value) for name, value in zip(names, values, strict=False)]
-        keywords = {name: self._accepted(subject, name, value) for name, value in kwargs.items()}
+            refuse_unknown(subject, kwargs, self.names)
+
+    def check_complete(self, subject: str, values: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+        """Raise ArgumentError for missing arguments."""
         for name in self.required:
             if name not in kwargs and name not in self.positional[: len(values)]:
                 raise ArgumentError(subject, f"argument '{name}' is missing", ", ".join(self.names))
-        return (*args[: self.skipped], *accepted), keywords
-
-    def _check_names(self, subject: str, kwargs: Mapping[str, Any]) -> None:
-        for name in kwargs:
-            if name not in self.names:
-                hint = did_you_mean(name, self.names)
-                raise ArgumentError(subject, f"unknown argument '{name}'", ", ".join(self.names) or "none", hint)
 
     def _accepted(self, subject: str, name: str, value: Any) -> Any:
         expected = self.expected.get(name)
         if expected is None:
             return value
         if not expected.accepts(value):
-            raise ArgumentError(subject, f"{name} is {_described(value)}", expected.text)
+            remedy = f"unpack it: *{name}" if name == self.rest and is_sequence(value) else ""
+            raise ArgumentError(subject, f"{name} is {_described(value)}", expected.text, remedy)
         return value if type(value) in _PLAIN or not is_numpy_scalar(value) else value.item()
 
 

@@ -1,6 +1,6 @@
 """Schemas of neural-network operators."""
 
-from meta.schema._dsl import Arg, Float, Int, Schema, Tensor
+from meta.schema._dsl import Arg, Float, Int, Key, Schema, Tensor
 
 softmax = Schema(
     "softmax",
@@ -22,7 +22,7 @@ bias_add = Schema(
 dropout = Schema(
     "dropout",
     Arg("x", Tensor, doc="Input of any shape, floating."),
-    Arg("key", Tensor, doc="Key of the random numbers, int64 of shape (2,); equal keys drop the same elements."),
+    Arg("key", Key, doc="Key of the random numbers, int64 of shape (2,); equal keys drop the same elements."),
     Arg("p", Float, 0.5, doc="Probability that an element is dropped, from 0 to 1."),
 )
 dropout_dx = Schema(

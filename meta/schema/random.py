@@ -1,8 +1,8 @@
 """Schemas of random operators, which are pure functions: equal keys give equal numbers."""
 
-from meta.schema._dsl import Arg, DType, Float, Int, IntTuple, Schema, Tensor
+from meta.schema._dsl import Arg, DType, Float, Int, IntTuple, Key, Schema, Tensor
 
-_key = Arg("key", Tensor, doc="Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.")
+_key = Arg("key", Key, doc="Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.")
 _shape = Arg("shape", IntTuple, doc="Shape of the result.")
 _dtype = Arg("dtype", DType, "float32", doc="Dtype of the result, floating.")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import meta
+from meta.lazy import missing
 
 if TYPE_CHECKING:
     from meta._generated.functions import digamma as digamma
@@ -53,7 +54,7 @@ __all__ = [
 
 def _get(name: str) -> Any:
     if name not in __all__:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return missing(__name__, name)
     return getattr(meta, _OTHER_NAMES.get(name, name))
 
 

@@ -22,6 +22,7 @@ from meta.ir.expr import Atom, If, Tuple, TupleType, Var, user_span
 from meta.ir.type import TensorType, Type
 from meta.modes import modes
 from meta.schema._dsl import TensorLike
+from meta.schema.annotations import explained
 from meta.tracing.emitter import Body, Emitter, current_emitter
 from meta.tracing.loop_op import element, emit_loop
 from meta.tracing.program import record
@@ -32,6 +33,7 @@ T = TypeVar("T")
 Leaves = list[tuple[str, Any]]
 
 
+@explained
 def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *operands: Any) -> T:
     """`then(*operands)` if `predicate` is true, else `otherwise(*operands)`.
 
@@ -63,6 +65,7 @@ def cond(predicate: Any, then: Callable[..., T], otherwise: Callable[..., T], *o
     return tree.build(iter(_results(emitter, var, len(leaves))))
 
 
+@explained
 def while_loop(
     condition: Callable[[T], Any], body: Callable[[T], T], carry: T, *, max_steps: int | None = None
 ) -> T:  # fmt: skip
@@ -112,6 +115,7 @@ def while_loop(
     return tree.build(iter(_results(emitter, var, len(start))[1:]))
 
 
+@explained
 def scan(
     step: Callable[[Any, Any], tuple[Any, Any]],
     carry: object,

@@ -22,6 +22,7 @@ from meta.ir.expr import MUTATES, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import Sizes, TensorType, TupleType, Type, read_sizes
 from meta.schema._dsl import is_numpy_scalar
+from meta.schema.annotations import explained
 from meta.tracing.backward import DifferentiatedTrace
 from meta.tracing.emitter import Draws, emitting
 from meta.tracing.state import Held, LeftGradient, held
@@ -124,6 +125,7 @@ class _BoundTraced(Traced[..., Any]):
         return getattr(self.function, name)
 
 
+@explained
 def trace(function: Callable[P, R]) -> Traced[P, R]:
     """Make a function (or a Model's method) recordable; calling it still runs eagerly."""
     return Traced(function)

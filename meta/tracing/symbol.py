@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from sys import getrefcount
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NoReturn
 
 from meta.dtype import is_float
 from meta.eager.assignment import setitem
@@ -16,6 +16,23 @@ from meta.parts import TEMPORARY, check_whole, is_part
 
 if TYPE_CHECKING:
     from meta.ir.expr import Atom
+
+
+def _no_value(remedy: str) -> Any:
+    """A method that needs the value of a symbol. remedy: what to write in its place."""
+
+    def refuse(x: object, *_: object, **__: object) -> NoReturn:
+        raise TraceError(
+            "trace",
+            f"the value of {x!r} is needed while tracing",
+            "shapes and dtypes, which are all that is known while tracing",
+            f"{remedy}; or compute outside of the traced function",
+        )
+
+    return refuse
+
+
+_no_format = _no_value("print it outside of the traced function")
 
 
 class Symbol(TypedTensor):
@@ -114,19 +131,15 @@ class Symbol(TypedTensor):
         else:
             self._trace("setitem").assign("setitem", self, setitem(self, index, value))
 
-    def _no_value(self, *_: object, **__: object) -> Any:
-        raise TraceError(
-            "trace",
-            f"the value of {self!r} is needed while tracing",
-            "shapes and dtypes, which are all that is known while tracing",
-            "compute it with operators (meta.where or meta.cond for a choice) or outside of the traced function",
-        )
-
     def __format__(self, spec: str) -> str:
-        return self._no_value() if spec else repr(self)
+        return _no_format(self) if spec else repr(self)
 
-    __bool__ = __int__ = __float__ = __index__ = __array__ = __dlpack__ = _no_value
-    item = numpy = tolist = _no_value
+    __bool__ = _no_value("write meta.where(condition, a, b), or meta.cond(condition, f, g, x)")
+    __int__ = __float__ = __complex__ = _no_value("leave out the call: tensors of one element take part in operators")
+    __index__ = _no_value("write x.shape[axis] for a size; for a loop, meta.while_loop or meta.scan")
+    __array__ = numpy = _no_value("call meta's function in place of np.'s: meta.tanh(x) in place of np.tanh(x.numpy())")
+    __dlpack__ = __dlpack_device__ = _no_value("call meta's function in place of the other library's")
+    item = tolist = _no_value("leave out .item() and .tolist(): tensors take part in operators as they are")
     __hash__ = object.__hash__  # `==` is an operator, identity stays hashable
 
     def __repr__(self) -> str:

@@ -19,6 +19,7 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
+from meta.schema.annotations import explained
 from meta.vm import report
 from meta.vm.arguments import (
     Recordable,
@@ -360,6 +361,7 @@ def compile(
 def compile(
     what: Recordable, device: Device | str = "cpu", **options: Unpack[CompileOptions]
 ) -> Executor[..., Any]: ...
+@explained
 def compile(
     what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from meta.op.registry import Op, all_ops
-from scripts.src_codegen import docs, formulas, functions, gradients, limits, methods, table
+from scripts.src_codegen import docs, formulas, functions, gradients, limits, methods, names, table
 
 ROOT = Path(__file__).resolve().parents[2]
 OUTPUTS: Mapping[str, Callable[[Sequence[Op]], str]] = {
@@ -35,6 +35,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     if not check:
         _write(texts)
     texts |= docs.render(ops)  # reads the modules of gradients
+    texts[names.PATH] = names.render()
     if check:
         stale = _stale(texts)
         for path in stale:

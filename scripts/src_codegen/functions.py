@@ -21,14 +21,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device

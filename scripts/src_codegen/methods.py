@@ -14,12 +14,13 @@ _IMPORTS = '''
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar
+from typing import TYPE_CHECKING, Any, Literal, NoReturn, TypeVar
 
 import meta
 from meta.errors import NotSupportedError
 from meta.parts import mark_part
 from meta.schema._dsl import TensorLike
+from meta.schema.annotations import bound_by_schema
 
 if TYPE_CHECKING:
     import numpy as np

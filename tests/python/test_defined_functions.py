@@ -12,7 +12,7 @@ import numpy as np
 import pytest
 
 import meta
-from meta.errors import RegistryError
+from meta.errors import ArgumentError, RegistryError
 from meta.op import registry
 from meta.op.user import gradients
 from meta.schema import Arg, Float, Int, IntTuple, Schema, Str, Tensor, TensorList
@@ -41,11 +41,11 @@ def forbid(op: Any) -> None:
 
 def test_signature_annotations_and_documentation() -> None:
     op = define(doc="Multiply by a number.")
-    assert str(inspect.signature(op)) == "(x: 'T', by: 'float' = 2.0) -> 'T'"
+    assert str(inspect.signature(op)) == "(x: 'T', by: 'float' = 2.0, **_unknown) -> 'T'"
     assert typing.get_type_hints(op) == {"x": meta.NDArray, "by": float, "return": meta.NDArray}
     assert op.__doc__ == "Multiply by a number.\nx: Input of any shape.\nby: The factor."
     assert op.__module__ == __name__
-    with pytest.raises(TypeError, match=rf"{op.__name__}\(\) got an unexpected keyword argument 'factor'"):
+    with pytest.raises(ArgumentError, match=rf"\[{op.__name__}\] unknown argument 'factor'; expected .*by: Float"):
         op(meta.ones((2,)), factor=3.0)
 
 
@@ -113,14 +113,16 @@ def test_nothing_but_names_of_the_user_is_compiled() -> None:
     assert op(meta.ones((1,))).tolist() == [2.0]
     assert inspect.signature(op).parameters["mode"].default is value
     own = {f"_{letter}_{op.__name__}" for letter in "rs"}
-    helpers = {"_KeyError", "_AttributeError", "_TypeError", "_scopes", "_invoke", "_record"}
+    helpers = {"_KeyError", "_AttributeError", "_TypeError", "_scopes", "_invoke", "_refuse", "_record"}
     assert set(op.__code__.co_names) == own | helpers | {"_type", "_node", "active"}
 
 
 def test_methods_of_arrays_and_symbols() -> None:
     op = define(method=True)
     assert getattr(meta.ones((2,)), op.__name__)().tolist() == [2.0, 2.0]
-    assert str(inspect.signature(getattr(meta.NDArray, op.__name__))) == "(self, by: 'float' = 2.0) -> 'T'"
+    assert str(inspect.signature(getattr(meta.NDArray, op.__name__))) == "(self, by: 'float' = 2.0, **_unknown) -> 'T'"
+    with pytest.raises(ArgumentError, match=rf"\[{op.__name__}\] unknown argument 'bye'.*did you mean 'by'"):
+        getattr(meta.ones((2,)), op.__name__)(bye=3.0)
     traced = meta.trace(lambda x: getattr(x, op.__name__)(by=3.0))
     assert meta.vm.compile(traced)(meta.ones((2,))).tolist() == [2.0, 2.0]
 

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,11 +37,14 @@ _s_hardshrink = state(get("hardshrink"))
 _r_hardshrink = _s_hardshrink.fast
 
 
-def hardshrink(x: T, lambd: float = 0.5) -> T:
+@bound_by_schema
+def hardshrink(x: T, lambd: float = 0.5, **unknown: NoReturn) -> T:
     """x where |x| exceeds `lambd`, else 0.
     x: Input of any shape.
     lambd: Elements of at most this size give 0.
     """
+    if unknown:
+        refuse(_s_hardshrink, (), unknown)
     try:
         run = _r_hardshrink[x._type, lambd or repr(lambd), lambd.__class__]
     except Exception:
@@ -139,12 +143,15 @@ _s_hardtanh = state(get("hardtanh"))
 _r_hardtanh = _s_hardtanh.fast
 
 
-def hardtanh(x: T, min: float = -1.0, max: float = 1.0) -> T:
+@bound_by_schema
+def hardtanh(x: T, min: float = -1.0, max: float = 1.0, **unknown: NoReturn) -> T:
     """min(max(x, `min`), `max`) in the dtype of x; NaN stays NaN. The gradient at the bounds is 0, and 1 for `clip`.
     x: Input of any shape.
     min: Lower bound.
     max: Upper bound.
     """
+    if unknown:
+        refuse(_s_hardtanh, (), unknown)
     try:
         run = _r_hardtanh[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -161,13 +168,16 @@ _s_hardtanh_dx = state(get("hardtanh_dx"))
 _r_hardtanh_dx = _s_hardtanh_dx.fast
 
 
-def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0) -> T:
+@bound_by_schema
+def hardtanh_dx(x: T, dy: T, min: float = -1.0, max: float = 1.0, **unknown: NoReturn) -> T:
     """Gradient of hardtanh.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     min: Lower bound.
     max: Upper bound.
     """
+    if unknown:
+        refuse(_s_hardtanh_dx, (), unknown)
     try:
         run = _r_hardtanh_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -247,11 +257,14 @@ _s_softshrink = state(get("softshrink"))
 _r_softshrink = _s_softshrink.fast
 
 
-def softshrink(x: T, lambd: float = 0.5) -> T:
+@bound_by_schema
+def softshrink(x: T, lambd: float = 0.5, **unknown: NoReturn) -> T:
     """x - `lambd` above it, x + `lambd` below -`lambd`, else 0; NaN stays NaN.
     x: Input of any shape.
     lambd: Elements of at most this size give 0.
     """
+    if unknown:
+        refuse(_s_softshrink, (), unknown)
     try:
         run = _r_softshrink[x._type, lambd or repr(lambd), lambd.__class__]
     except Exception:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,7 +37,15 @@ _s_scaled_dot_product_attention = state(get("scaled_dot_product_attention"))
 _r_scaled_dot_product_attention = _s_scaled_dot_product_attention.fast
 
 
-def scaled_dot_product_attention(q: T, k: T, v: T, causal: bool = False, scale: float | None = None) -> tuple[T, T]:
+@bound_by_schema
+def scaled_dot_product_attention(
+    q: T,
+    k: T,
+    v: T,
+    causal: bool = False,
+    scale: float | None = None,
+    **unknown: NoReturn,
+) -> tuple[T, T]:
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
     the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves
     are computed in float32, with lse in float32. A row whose scores are all -inf gives 0; one with a score of inf
@@ -47,6 +56,8 @@ def scaled_dot_product_attention(q: T, k: T, v: T, causal: bool = False, scale: 
     causal: Whether query i attends only to keys 0 to i.
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
+    if unknown:
+        refuse(_s_scaled_dot_product_attention, (), unknown)
     try:
         run = _r_scaled_dot_product_attention[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:
@@ -63,6 +74,7 @@ _s_scaled_dot_product_attention_dx = state(get("scaled_dot_product_attention_dx"
 _r_scaled_dot_product_attention_dx = _s_scaled_dot_product_attention_dx.fast
 
 
+@bound_by_schema
 def scaled_dot_product_attention_dx(
     q: T,
     k: T,
@@ -72,6 +84,7 @@ def scaled_dot_product_attention_dx(
     dy: T,
     causal: bool = False,
     scale: float | None = None,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of scaled_dot_product_attention. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy
     * y)): scale * ds @ k, scale * ds^T @ q and p^T @ dy.
@@ -84,6 +97,8 @@ def scaled_dot_product_attention_dx(
     causal: Whether query i attends only to keys 0 to i.
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
+    if unknown:
+        refuse(_s_scaled_dot_product_attention_dx, (), unknown)
     try:
         run = _r_scaled_dot_product_attention_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:

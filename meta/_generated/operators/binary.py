@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -57,13 +58,16 @@ _s_addcdiv = state(get("addcdiv"))
 _r_addcdiv = _s_addcdiv.fast
 
 
-def addcdiv(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0) -> T:
+@bound_by_schema
+def addcdiv(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, **unknown: NoReturn) -> T:
     """x + value * x1 / x2.
     x: The tensor that the quotient is added to.
     x1: Dividend: a tensor or a number; shapes broadcast, dtypes promote.
     x2: Divisor: a tensor or a number.
     value: Factor of the quotient.
     """
+    if unknown:
+        refuse(_s_addcdiv, (), unknown)
     try:
         run = _r_addcdiv[x._type, x1._type, x2._type, value or repr(value), value.__class__]
     except Exception:
@@ -80,13 +84,16 @@ _s_addcmul = state(get("addcmul"))
 _r_addcmul = _s_addcmul.fast
 
 
-def addcmul(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0) -> T:
+@bound_by_schema
+def addcmul(x: T, x1: T | Number | Dim, x2: T | Number | Dim, value: float = 1.0, **unknown: NoReturn) -> T:
     """x + value * x1 * x2.
     x: The tensor that the product is added to.
     x1: First factor: a tensor or a number; shapes broadcast, dtypes promote.
     x2: Second factor: a tensor or a number.
     value: Factor of the product; an integer for integers.
     """
+    if unknown:
+        refuse(_s_addcmul, (), unknown)
     try:
         run = _r_addcmul[x._type, x1._type, x2._type, value or repr(value), value.__class__]
     except Exception:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,13 +37,16 @@ _s_all_gather = state(get("all_gather"))
 _r_all_gather = _s_all_gather.fast
 
 
-def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1) -> T:
+@bound_by_schema
+def all_gather(x: T, axis: int = 0, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> T:
     """The tensors of all ranks concatenated along an axis in the order of the ranks, on every rank.
     x: This rank's tensor, of one type on all ranks.
     axis: Axis along which the ranks' tensors are concatenated.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_all_gather, (), unknown)
     try:
         run = _r_all_gather[x._type, axis, axis.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -59,11 +63,13 @@ _s_all_reduce = state(get("all_reduce"))
 _r_all_reduce = _s_all_reduce.fast
 
 
+@bound_by_schema
 def all_reduce(
     x: T,
     reduction: Literal['sum', 'mean', 'max', 'min', 'product'] = 'sum',
     group: str = 'world',
     ranks: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """The sum, mean, maximum, minimum or product of the ranks' tensors, on every rank.
     x: This rank's tensor, of one type on all ranks.
@@ -71,6 +77,8 @@ def all_reduce(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_all_reduce, (), unknown)
     try:
         run = _r_all_reduce[x._type, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -87,12 +95,14 @@ _s_all_reduce_when = state(get("all_reduce_when"))
 _r_all_reduce_when = _s_all_reduce_when.fast
 
 
+@bound_by_schema
 def all_reduce_when(
     x: T,
     when: T,
     reduction: Literal['sum', 'mean'] = 'sum',
     group: str = 'world',
     ranks: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """The sum or mean of the ranks' tensors where a condition holds, else this rank's tensor.
     x: This rank's tensor, of one type on all ranks.
@@ -101,6 +111,8 @@ def all_reduce_when(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_all_reduce_when, (), unknown)
     try:
         run = _r_all_reduce_when[x._type, when._type, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -117,7 +129,15 @@ _s_all_to_all = state(get("all_to_all"))
 _r_all_to_all = _s_all_to_all.fast
 
 
-def all_to_all(x: T, split_axis: int = 0, concat_axis: int = 0, group: str = 'world', ranks: int = 1) -> T:
+@bound_by_schema
+def all_to_all(
+    x: T,
+    split_axis: int = 0,
+    concat_axis: int = 0,
+    group: str = 'world',
+    ranks: int = 1,
+    **unknown: NoReturn,
+) -> T:
     """Part i of every rank's tensor, divided along `split_axis`, on rank i, concatenated along `concat_axis`.
     x: This rank's tensor, of one type on all ranks.
     split_axis: Axis that is divided among the ranks; its size is a multiple of `ranks`.
@@ -125,6 +145,8 @@ def all_to_all(x: T, split_axis: int = 0, concat_axis: int = 0, group: str = 'wo
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_all_to_all, (), unknown)
     try:
         run = _r_all_to_all[x._type, split_axis, split_axis.__class__, concat_axis, concat_axis.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -141,12 +163,15 @@ _s_barrier = state(get("barrier"))
 _r_barrier = _s_barrier.fast
 
 
-def barrier(x: T, group: str = 'world', ranks: int = 1) -> T:
+@bound_by_schema
+def barrier(x: T, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> T:
     """x, after all ranks have come to this call.
     x: This rank's tensor, of one type on all ranks.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_barrier, (), unknown)
     try:
         run = _r_barrier[x._type, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -163,13 +188,16 @@ _s_broadcast_from = state(get("broadcast_from"))
 _r_broadcast_from = _s_broadcast_from.fast
 
 
-def broadcast_from(x: T, source: int = 0, group: str = 'world', ranks: int = 1) -> T:
+@bound_by_schema
+def broadcast_from(x: T, source: int = 0, group: str = 'world', ranks: int = 1, **unknown: NoReturn) -> T:
     """The tensor of one rank, on every rank.
     x: This rank's tensor, of one type on all ranks.
     source: Rank in the group whose tensor is the result.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_broadcast_from, (), unknown)
     try:
         run = _r_broadcast_from[x._type, source, source.__class__, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -186,6 +214,7 @@ _s_group_rank = state(get("group_rank"))
 _r_group_rank = _s_group_rank.fast
 
 
+@explained
 def group_rank(group: str = 'world', ranks: int = 1, device: DeviceLike = 'cpu') -> NDArray:
     """The number of this rank in the group, a 0-d int64 tensor. Programs of all ranks are equal; this tells them
     apart at run time.
@@ -206,12 +235,14 @@ _s_reduce_scatter = state(get("reduce_scatter"))
 _r_reduce_scatter = _s_reduce_scatter.fast
 
 
+@bound_by_schema
 def reduce_scatter(
     x: T,
     axis: int = 0,
     reduction: Literal['sum', 'mean'] = 'sum',
     group: str = 'world',
     ranks: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """This rank's part of the sum or mean of the ranks' tensors, which is divided along an axis.
     x: This rank's tensor, of one type on all ranks.
@@ -220,6 +251,8 @@ def reduce_scatter(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_reduce_scatter, (), unknown)
     try:
         run = _r_reduce_scatter[x._type, axis, axis.__class__, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -236,12 +269,14 @@ _s_reduce_to = state(get("reduce_to"))
 _r_reduce_to = _s_reduce_to.fast
 
 
+@bound_by_schema
 def reduce_to(
     x: T,
     destination: int = 0,
     reduction: Literal['sum', 'mean'] = 'sum',
     group: str = 'world',
     ranks: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """The sum or mean of the ranks' tensors on one rank, zeros on the others.
     x: This rank's tensor, of one type on all ranks.
@@ -250,6 +285,8 @@ def reduce_to(
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_reduce_to, (), unknown)
     try:
         run = _r_reduce_to[x._type, destination, destination.__class__, reduction, group, ranks, ranks.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -266,13 +303,22 @@ _s_send_receive = state(get("send_receive"))
 _r_send_receive = _s_send_receive.fast
 
 
-def send_receive(x: T, pairs: Sequence[int] | Sequence[Sequence[int]], group: str = 'world', ranks: int = 1) -> T:
+@bound_by_schema
+def send_receive(
+    x: T,
+    pairs: Sequence[int] | Sequence[Sequence[int]],
+    group: str = 'world',
+    ranks: int = 1,
+    **unknown: NoReturn,
+) -> T:
     """The tensor that another rank sent; zeros where none did.
     x: This rank's tensor, of one type on all ranks.
     pairs: Pairs (sender, receiver) of ranks; each rank sends and receives at most once.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     """
+    if unknown:
+        refuse(_s_send_receive, (), unknown)
     try:
         run = _r_send_receive[x._type, dumps(pairs, 2), group, ranks, ranks.__class__]
     except Exception:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -37,6 +38,7 @@ _r_conv1d = _s_conv1d.fast
 _i_conv1d = KnownItems()
 
 
+@bound_by_schema
 def conv1d(
     x: T,
     w: T,
@@ -45,6 +47,7 @@ def conv1d(
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
     window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -58,6 +61,8 @@ def conv1d(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv1d, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv1d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -79,6 +84,7 @@ _r_conv1d_dw = _s_conv1d_dw.fast
 _i_conv1d_dw = KnownItems()
 
 
+@bound_by_schema
 def conv1d_dw(
     x: T,
     dy: T,
@@ -88,6 +94,7 @@ def conv1d_dw(
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -100,6 +107,8 @@ def conv1d_dw(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv1d_dw, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -121,6 +130,7 @@ _r_conv1d_dx = _s_conv1d_dx.fast
 _i_conv1d_dx = KnownItems()
 
 
+@bound_by_schema
 def conv1d_dx(
     w: T,
     dy: T,
@@ -130,6 +140,7 @@ def conv1d_dx(
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -142,6 +153,8 @@ def conv1d_dx(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv1d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -163,6 +176,7 @@ _r_conv1d_transpose = _s_conv1d_transpose.fast
 _i_conv1d_transpose = KnownItems()
 
 
+@bound_by_schema
 def conv1d_transpose(
     x: T,
     w: T,
@@ -171,6 +185,7 @@ def conv1d_transpose(
     output_padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     groups: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -182,6 +197,8 @@ def conv1d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
+    if unknown:
+        refuse(_s_conv1d_transpose, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv1d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -203,6 +220,7 @@ _r_conv2d = _s_conv2d.fast
 _i_conv2d = KnownItems()
 
 
+@bound_by_schema
 def conv2d(
     x: T,
     w: T,
@@ -211,6 +229,7 @@ def conv2d(
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
     window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -224,6 +243,8 @@ def conv2d(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv2d, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -245,6 +266,7 @@ _r_conv2d_dw = _s_conv2d_dw.fast
 _i_conv2d_dw = KnownItems()
 
 
+@bound_by_schema
 def conv2d_dw(
     x: T,
     dy: T,
@@ -254,6 +276,7 @@ def conv2d_dw(
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -266,6 +289,8 @@ def conv2d_dw(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv2d_dw, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -287,6 +312,7 @@ _r_conv2d_dx = _s_conv2d_dx.fast
 _i_conv2d_dx = KnownItems()
 
 
+@bound_by_schema
 def conv2d_dx(
     w: T,
     dy: T,
@@ -296,6 +322,7 @@ def conv2d_dx(
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -308,6 +335,8 @@ def conv2d_dx(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv2d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -329,6 +358,7 @@ _r_conv2d_epilogue = _s_conv2d_epilogue.fast
 _i_conv2d_epilogue = KnownItems()
 
 
+@bound_by_schema
 def conv2d_epilogue(
     x: T,
     w: T,
@@ -340,6 +370,7 @@ def conv2d_epilogue(
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """conv2d, then a bias for each channel, then the sum with a tensor, then relu. Programs call it where a library
     does all of that in one kernel.
@@ -355,6 +386,8 @@ def conv2d_epilogue(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv2d_epilogue, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d_epilogue[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -376,6 +409,7 @@ _r_conv2d_packed = _s_conv2d_packed.fast
 _i_conv2d_packed = KnownItems()
 
 
+@bound_by_schema
 def conv2d_packed(
     x: T,
     w: T,
@@ -386,6 +420,7 @@ def conv2d_packed(
     stride: int | Sequence[Dim] = (1, 1),
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
+    **unknown: NoReturn,
 ) -> T:
     """conv2d_epilogue with channels last and a kernel in panels of out channels, which lie next to each other.
     Programs call it with constant kernels, packed when they are compiled.
@@ -399,6 +434,8 @@ def conv2d_packed(
     padding: Zeros added around x: one int, one per axis, or all leading then all trailing (top, left, bottom, right).
     dilation: Step between the elements of a window: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_conv2d_packed, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv2d_packed[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -420,6 +457,7 @@ _r_conv2d_transpose = _s_conv2d_transpose.fast
 _i_conv2d_transpose = KnownItems()
 
 
+@bound_by_schema
 def conv2d_transpose(
     x: T,
     w: T,
@@ -428,6 +466,7 @@ def conv2d_transpose(
     output_padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     groups: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -439,6 +478,8 @@ def conv2d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
+    if unknown:
+        refuse(_s_conv2d_transpose, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv2d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -460,6 +501,7 @@ _r_conv3d = _s_conv3d.fast
 _i_conv3d = KnownItems()
 
 
+@bound_by_schema
 def conv3d(
     x: T,
     w: T,
@@ -468,6 +510,7 @@ def conv3d(
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Cross-correlation of x with the kernel w: each result is the sum over the channels of its group and over the
     window of x * w. Half precisions accumulate in float32, integers in their own dtype, modulo 2**bits: cast
@@ -481,6 +524,8 @@ def conv3d(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv3d, (), unknown)
     try:
         _k0, _k1, _k2, _known = _i_conv3d[stride, padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (dilation is not _k2 and dumps(dilation, 2) != dumps(_k2, 2)):
@@ -502,6 +547,7 @@ _r_conv3d_dw = _s_conv3d_dw.fast
 _i_conv3d_dw = KnownItems()
 
 
+@bound_by_schema
 def conv3d_dw(
     x: T,
     dy: T,
@@ -511,6 +557,7 @@ def conv3d_dw(
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its kernel.
     x: Input of the forward operator.
@@ -523,6 +570,8 @@ def conv3d_dw(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv3d_dw, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dw[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -544,6 +593,7 @@ _r_conv3d_dx = _s_conv3d_dx.fast
 _i_conv3d_dx = KnownItems()
 
 
+@bound_by_schema
 def conv3d_dx(
     w: T,
     dy: T,
@@ -553,6 +603,7 @@ def conv3d_dx(
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
     channels_last: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of a convolution with respect to its input.
     w: Kernel of the forward operator.
@@ -565,6 +616,8 @@ def conv3d_dx(
     channels_last: Whether channels are the last axis: x and the result are (batch, *spatial, channels), the kernel is
         (out channels, *window, channels / groups).
     """
+    if unknown:
+        refuse(_s_conv3d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_dx[shape, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -586,6 +639,7 @@ _r_conv3d_transpose = _s_conv3d_transpose.fast
 _i_conv3d_transpose = KnownItems()
 
 
+@bound_by_schema
 def conv3d_transpose(
     x: T,
     w: T,
@@ -594,6 +648,7 @@ def conv3d_transpose(
     output_padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     groups: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """The transpose of a convolution, which is also its gradient with respect to the input: every element of x adds a
     scaled copy of the kernel to the result.
@@ -605,6 +660,8 @@ def conv3d_transpose(
     dilation: Step between the elements of a window: one int, or one per axis.
     groups: Number of groups that the channels are divided into.
     """
+    if unknown:
+        refuse(_s_conv3d_transpose, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_conv3d_transpose[stride, padding, output_padding, dilation]
         if (stride is not _k0 and dumps(stride, 2) != dumps(_k0, 2)) or (padding is not _k1 and dumps(padding, 2) != dumps(_k1, 2)) or (output_padding is not _k2 and dumps(output_padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):

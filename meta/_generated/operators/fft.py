@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,11 +37,13 @@ _s_fft_c2c = state(get("fft_c2c"))
 _r_fft_c2c = _s_fft_c2c.fast
 
 
+@bound_by_schema
 def fft_c2c(
     x: T,
     axes: int | Sequence[Dim],
     scale: Literal['none', 'root', 'size'] = 'none',
     forward: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """The discrete Fourier transform of complex numbers, forward or backward.
     x: Signal, complex.
@@ -49,6 +52,8 @@ def fft_c2c(
         number.
     forward: Whether the sums are over exp(-2j * pi * k * n / N); else over exp(2j * pi * ...).
     """
+    if unknown:
+        refuse(_s_fft_c2c, (), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:
@@ -67,7 +72,14 @@ _s_fft_c2r = state(get("fft_c2r"))
 _r_fft_c2r = _s_fft_c2r.fast
 
 
-def fft_c2r(x: T, axes: int | Sequence[Dim], last_size: int, scale: Literal['none', 'root', 'size'] = 'none') -> T:
+@bound_by_schema
+def fft_c2r(
+    x: T,
+    axes: int | Sequence[Dim],
+    last_size: int,
+    scale: Literal['none', 'root', 'size'] = 'none',
+    **unknown: NoReturn,
+) -> T:
     """The backward discrete Fourier transform of a Hermitian spectrum, whose result is real. Imaginary parts that
     such a spectrum does not have are ignored.
     x: Half of a Hermitian spectrum, complex: the last of `axes` has the frequencies from 0 up.
@@ -76,6 +88,8 @@ def fft_c2r(x: T, axes: int | Sequence[Dim], last_size: int, scale: Literal['non
     scale: What the sums are divided by: "none" 1, "root" the square root of the number of points, "size" their
         number.
     """
+    if unknown:
+        refuse(_s_fft_c2r, (), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:
@@ -94,11 +108,13 @@ _s_fft_r2c = state(get("fft_r2c"))
 _r_fft_r2c = _s_fft_r2c.fast
 
 
+@bound_by_schema
 def fft_r2c(
     x: T,
     axes: int | Sequence[Dim],
     scale: Literal['none', 'root', 'size'] = 'none',
     onesided: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """The forward discrete Fourier transform of real numbers.
     x: Signal, float32 or float64.
@@ -107,6 +123,8 @@ def fft_r2c(
         number.
     onesided: Leave out the negative frequencies of the last of `axes`, which are conjugates.
     """
+    if unknown:
+        refuse(_s_fft_r2c, (), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:

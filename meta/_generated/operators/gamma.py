@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -131,11 +132,14 @@ _s_polygamma = state(get("polygamma"))
 _r_polygamma = _s_polygamma.fast
 
 
-def polygamma(n: int, x: T) -> T:
+@bound_by_schema
+def polygamma(n: int, x: T, **unknown: NoReturn) -> T:
     """The n-th derivative of digamma. Integers and booleans give float32.
     n: Order of the derivative, 0 to 30.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_polygamma, (), unknown)
     try:
         run = _r_polygamma[n, n.__class__, x._type]
     except (KeyError, AttributeError, TypeError):

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,12 +37,14 @@ _s_non_max_suppression = state(get("non_max_suppression"))
 _r_non_max_suppression = _s_non_max_suppression.fast
 
 
+@bound_by_schema
 def non_max_suppression(
     boxes: T,
     scores: T,
     iou_threshold: float = 0.5,
     score_threshold: float | None = None,
     max_size: int | None = None,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
     """The boxes kept after removing each box that overlaps a kept box of higher score: positions by descending score,
     (batch, n), -1 after the last; and the number kept, (batch,); int64. Of equal scores the first counts as
@@ -52,6 +55,8 @@ def non_max_suppression(
     score_threshold: Boxes are dropped up to this score; None keeps all.
     max_size: Largest number of boxes to keep; None for all.
     """
+    if unknown:
+        refuse(_s_non_max_suppression, (), unknown)
     try:
         run = _r_non_max_suppression[boxes._type, scores._type, iou_threshold or repr(iou_threshold), iou_threshold.__class__, score_threshold or repr(score_threshold), score_threshold.__class__, max_size, max_size.__class__]
     except Exception:
@@ -65,6 +70,7 @@ _s_resize1d = state(get("resize1d"))
 _r_resize1d = _s_resize1d.fast
 
 
+@bound_by_schema
 def resize1d(
     x: T,
     size: int | Sequence[Dim],
@@ -72,6 +78,7 @@ def resize1d(
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
+    **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -83,6 +90,8 @@ def resize1d(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
+    if unknown:
+        refuse(_s_resize1d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -101,6 +110,7 @@ _s_resize1d_dx = state(get("resize1d_dx"))
 _r_resize1d_dx = _s_resize1d_dx.fast
 
 
+@bound_by_schema
 def resize1d_dx(
     dy: T,
     shape: int | Sequence[Dim],
@@ -108,6 +118,7 @@ def resize1d_dx(
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -117,6 +128,8 @@ def resize1d_dx(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
+    if unknown:
+        refuse(_s_resize1d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -135,6 +148,7 @@ _s_resize2d = state(get("resize2d"))
 _r_resize2d = _s_resize2d.fast
 
 
+@bound_by_schema
 def resize2d(
     x: T,
     size: int | Sequence[Dim],
@@ -142,6 +156,7 @@ def resize2d(
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
+    **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -153,6 +168,8 @@ def resize2d(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
+    if unknown:
+        refuse(_s_resize2d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -171,6 +188,7 @@ _s_resize2d_dx = state(get("resize2d_dx"))
 _r_resize2d_dx = _s_resize2d_dx.fast
 
 
+@bound_by_schema
 def resize2d_dx(
     dy: T,
     shape: int | Sequence[Dim],
@@ -178,6 +196,7 @@ def resize2d_dx(
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -187,6 +206,8 @@ def resize2d_dx(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
+    if unknown:
+        refuse(_s_resize2d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -205,6 +226,7 @@ _s_resize3d = state(get("resize3d"))
 _r_resize3d = _s_resize3d.fast
 
 
+@bound_by_schema
 def resize3d(
     x: T,
     size: int | Sequence[Dim],
@@ -212,6 +234,7 @@ def resize3d(
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
+    **unknown: NoReturn,
 ) -> T:
     """The image at another size, interpolated along each axis from the nearest element (nearest), two (linear) or
     four elements (cubic convolution: R. Keys, "Cubic Convolution Interpolation for Digital Image Processing",
@@ -223,6 +246,8 @@ def resize3d(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
+    if unknown:
+        refuse(_s_resize3d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -241,6 +266,7 @@ _s_resize3d_dx = state(get("resize3d_dx"))
 _r_resize3d_dx = _s_resize3d_dx.fast
 
 
+@bound_by_schema
 def resize3d_dx(
     dy: T,
     shape: int | Sequence[Dim],
@@ -248,6 +274,7 @@ def resize3d_dx(
     coordinates: Literal['half_pixel', 'pytorch_half_pixel', 'align_corners', 'asymmetric', 'tf_half_pixel_for_nn'] = 'half_pixel',
     rounding: Literal['floor', 'ceil', 'round_prefer_floor', 'round_prefer_ceil'] = 'floor',
     cubic_alpha: float = -0.75,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of resizing: dy distributed by weight to the elements that each result was interpolated from.
     dy: Gradient of the result.
@@ -257,6 +284,8 @@ def resize3d_dx(
     rounding: Rounding of positions by the method "nearest".
     cubic_alpha: Coefficient of the cubic convolution.
     """
+    if unknown:
+        refuse(_s_resize3d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

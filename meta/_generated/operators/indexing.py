@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,12 +37,15 @@ _s_argwhere = state(get("argwhere"))
 _r_argwhere = _s_argwhere.fast
 
 
-def argwhere(x: T, size: int | Sequence[Dim] | None = None) -> T:
+@bound_by_schema
+def argwhere(x: T, size: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
     """The positions of the elements that are not 0, in order: int64, (count, rank). Without a size the shape depends
     on values, and is found out when the call runs.
     x: Input.
     size: Number of rows of the result; surplus rows are -1. None for one row per nonzero element.
     """
+    if unknown:
+        refuse(_s_argwhere, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -78,12 +82,15 @@ _s_embedding_dx = state(get("embedding_dx"))
 _r_embedding_dx = _s_embedding_dx.fast
 
 
-def embedding_dx(dy: T, indices: T, num_weight: int) -> T:
+@bound_by_schema
+def embedding_dx(dy: T, indices: T, num_weight: int, **unknown: NoReturn) -> T:
     """Gradient of embedding: the rows of dy added up by position, (num_weight, ...).
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     num_weight: Number of rows of the forward operator's table.
     """
+    if unknown:
+        refuse(_s_embedding_dx, (), unknown)
     try:
         run = _r_embedding_dx[dy._type, indices._type, num_weight, num_weight.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -100,13 +107,16 @@ _s_gather = state(get("gather"))
 _r_gather = _s_gather.fast
 
 
-def gather(x: T, axis: int, indices: T) -> T:
+@bound_by_schema
+def gather(x: T, axis: int, indices: T, **unknown: NoReturn) -> T:
     """For each element of `indices`, the element of x at that position along `axis`, as torch.gather does.
     result[i][j] = x[i][indices[i][j]] for axis 1 and rank 2. Along the other axes `indices` may be smaller than x.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     """
+    if unknown:
+        refuse(_s_gather, (), unknown)
     try:
         run = _r_gather[x._type, axis, axis.__class__, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -123,13 +133,16 @@ _s_gather_dx = state(get("gather_dx"))
 _r_gather_dx = _s_gather_dx.fast
 
 
-def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def gather_dx(dy: T, axis: int, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of gather: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
     """
+    if unknown:
+        refuse(_s_gather_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -148,13 +161,16 @@ _s_gather_nd = state(get("gather_nd"))
 _r_gather_nd = _s_gather_nd.fast
 
 
-def gather_nd(x: T, indices: T, batch_dims: int = 0) -> T:
+@bound_by_schema
+def gather_nd(x: T, indices: T, batch_dims: int = 0, **unknown: NoReturn) -> T:
     """The elements or slices of x at given coordinates: result[i...] = x[indices[0, i...], ..., indices[m-1, i...]].
     With batch_dims b, result[i, j...] = x[i, indices[0, i, j...], ...] for the first b axes i.
     x: Input.
     indices: (m, ...): m coordinates for each element or slice; integers.
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
+    if unknown:
+        refuse(_s_gather_nd, (), unknown)
     try:
         run = _r_gather_nd[x._type, indices._type, batch_dims, batch_dims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -171,13 +187,16 @@ _s_gather_nd_dx = state(get("gather_nd_dx"))
 _r_gather_nd_dx = _s_gather_nd_dx.fast
 
 
-def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0) -> T:
+@bound_by_schema
+def gather_nd_dx(dy: T, indices: T, shape: int | Sequence[Dim], batch_dims: int = 0, **unknown: NoReturn) -> T:
     """Gradient of gather_nd: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
     indices: Positions, of an integer dtype.
     shape: Shape of the forward input.
     batch_dims: Number of leading axes that x and the positions share; they are not indexed.
     """
+    if unknown:
+        refuse(_s_gather_nd_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -196,12 +215,15 @@ _s_index_select = state(get("index_select"))
 _r_index_select = _s_index_select.fast
 
 
-def index_select(x: T, axis: int, indices: T) -> T:
+@bound_by_schema
+def index_select(x: T, axis: int, indices: T, **unknown: NoReturn) -> T:
     """The slices of x at the given positions of an axis.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     """
+    if unknown:
+        refuse(_s_index_select, (), unknown)
     try:
         run = _r_index_select[x._type, axis, axis.__class__, indices._type]
     except (KeyError, AttributeError, TypeError):
@@ -218,13 +240,16 @@ _s_scatter_add = state(get("scatter_add"))
 _r_scatter_add = _s_scatter_add.fast
 
 
-def scatter_add(x: T, axis: int, indices: T, src: T) -> T:
+@bound_by_schema
+def scatter_add(x: T, axis: int, indices: T, src: T, **unknown: NoReturn) -> T:
     """x with each element of src added at its position along `axis`, given by `indices`, as torch.scatter_add does.
     x: Input.
     axis: The axis to index.
     indices: Positions, of an integer dtype.
     src: Values to add, of the shape of indices.
     """
+    if unknown:
+        refuse(_s_scatter_add, (), unknown)
     try:
         run = _r_scatter_add[x._type, axis, axis.__class__, indices._type, src._type]
     except (KeyError, AttributeError, TypeError):
@@ -241,12 +266,14 @@ _s_scatter_elements = state(get("scatter_elements"))
 _r_scatter_elements = _s_scatter_elements.fast
 
 
+@bound_by_schema
 def scatter_elements(
     x: T,
     axis: int,
     indices: T,
     src: T,
     reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+    **unknown: NoReturn,
 ) -> T:
     """x with each element of src written at its position along `axis`, given by `indices`, in order.
     y[i][indices[i][j]] = src[i][j] for axis 1, rank 2 and reduction "update"; other reductions combine it with the
@@ -257,6 +284,8 @@ def scatter_elements(
     src: Values to write, of the shape of indices.
     reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
+    if unknown:
+        refuse(_s_scatter_elements, (), unknown)
     try:
         run = _r_scatter_elements[x._type, axis, axis.__class__, indices._type, src._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -273,7 +302,14 @@ _s_scatter_nd = state(get("scatter_nd"))
 _r_scatter_nd = _s_scatter_nd.fast
 
 
-def scatter_nd(x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update') -> T:
+@bound_by_schema
+def scatter_nd(
+    x: T,
+    indices: T,
+    src: T,
+    reduction: Literal['update', 'add', 'mul', 'min', 'max'] = 'update',
+    **unknown: NoReturn,
+) -> T:
     """x with each element or slice of src written at given coordinates, in order: y[indices[0, i...], ...,
     indices[m-1, i...]] = src[i...] for reduction "update"; other reductions combine it with the present value.
     x: Input.
@@ -281,6 +317,8 @@ def scatter_nd(x: T, indices: T, src: T, reduction: Literal['update', 'add', 'mu
     src: Values to write: elements or slices of x, of shape indices.shape[1:] + x.shape[m:].
     reduction: How src combines with x: replaces it, sum, product, minimum or maximum.
     """
+    if unknown:
+        refuse(_s_scatter_nd, (), unknown)
     try:
         run = _r_scatter_nd[x._type, indices._type, src._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -297,12 +335,14 @@ _s_strided_set = state(get("strided_set"))
 _r_strided_set = _s_strided_set.fast
 
 
+@bound_by_schema
 def strided_set(
     x: T,
     v: T,
     begin: int | Sequence[Dim],
     end: int | Sequence[Dim],
     strides: int | Sequence[Dim] = (),
+    **unknown: NoReturn,
 ) -> T:
     """x with x[begin:end:strides] replaced by v.
     x: Input.
@@ -311,6 +351,8 @@ def strided_set(
     end: Index after the last one of each axis; clipped to the size.
     strides: Step along each axis, not zero; () for ones.
     """
+    if unknown:
+        refuse(_s_strided_set, (), unknown)
     if type(begin) is int:
         begin = (begin,)
     if type(end) is int:
@@ -333,13 +375,22 @@ _s_strided_slice = state(get("strided_slice"))
 _r_strided_slice = _s_strided_slice.fast
 
 
-def strided_slice(x: T, begin: int | Sequence[Dim], end: int | Sequence[Dim], strides: int | Sequence[Dim] = ()) -> T:
+@bound_by_schema
+def strided_slice(
+    x: T,
+    begin: int | Sequence[Dim],
+    end: int | Sequence[Dim],
+    strides: int | Sequence[Dim] = (),
+    **unknown: NoReturn,
+) -> T:
     """x[begin:end:strides] with NumPy's rules for negative and excessive bounds; trailing axes are kept whole.
     x: Input.
     begin: First index of each axis; negative ones count from the end.
     end: Index after the last one of each axis; clipped to the size.
     strides: Step along each axis, not zero; () for ones.
     """
+    if unknown:
+        refuse(_s_strided_slice, (), unknown)
     if type(begin) is int:
         begin = (begin,)
     if type(end) is int:
@@ -362,12 +413,14 @@ _s_strided_slice_dx = state(get("strided_slice_dx"))
 _r_strided_slice_dx = _s_strided_slice_dx.fast
 
 
+@bound_by_schema
 def strided_slice_dx(
     dy: T,
     shape: int | Sequence[Dim],
     begin: int | Sequence[Dim],
     end: int | Sequence[Dim],
     strides: int | Sequence[Dim] = (),
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of strided_slice: zeros, with dy at the sliced positions.
     dy: Gradient of the result.
@@ -376,6 +429,8 @@ def strided_slice_dx(
     end: Index after the last one of each axis; clipped to the size.
     strides: Step along each axis, not zero; () for ones.
     """
+    if unknown:
+        refuse(_s_strided_slice_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     if type(begin) is int:
@@ -400,7 +455,14 @@ _s_take = state(get("take"))
 _r_take = _s_take.fast
 
 
-def take(x: T, indices: T, axis: int | None = None, mode: Literal['raise', 'clip', 'wrap'] = 'raise') -> T:
+@bound_by_schema
+def take(
+    x: T,
+    indices: T,
+    axis: int | None = None,
+    mode: Literal['raise', 'clip', 'wrap'] = 'raise',
+    **unknown: NoReturn,
+) -> T:
     """The elements (axis None) or slices of x at the given positions of an axis, as numpy.take does. The axis is
     replaced by the axes of `indices`. With mode "raise", negative positions count from the end and others outside
     are out of range; "clip" moves them to the nearest inside, "wrap" takes them modulo the size.
@@ -410,6 +472,8 @@ def take(x: T, indices: T, axis: int | None = None, mode: Literal['raise', 'clip
     mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one inside;
         or taken modulo the size.
     """
+    if unknown:
+        refuse(_s_take, (), unknown)
     try:
         run = _r_take[x._type, indices._type, axis, axis.__class__, mode]
     except (KeyError, AttributeError, TypeError):
@@ -426,12 +490,14 @@ _s_take_dx = state(get("take_dx"))
 _r_take_dx = _s_take_dx.fast
 
 
+@bound_by_schema
 def take_dx(
     dy: T,
     indices: T,
     shape: int | Sequence[Dim],
     axis: int | None = None,
     mode: Literal['raise', 'clip', 'wrap'] = 'raise',
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of take: each element of dy added at the position it was taken from.
     dy: Gradient of the result.
@@ -441,6 +507,8 @@ def take_dx(
     mode: Positions outside: refused, except that -size to -1 count from the end; clipped to the nearest one inside;
         or taken modulo the size.
     """
+    if unknown:
+        refuse(_s_take_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,6 +37,7 @@ _s_arange = state(get("arange"))
 _r_arange = _s_arange.fast
 
 
+@explained
 def arange(
     start: float | Dim,
     stop: float | Dim | None = None,
@@ -63,6 +65,7 @@ _s_eye = state(get("eye"))
 _r_eye = _s_eye.fast
 
 
+@explained
 def eye(n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
     """A matrix with ones on its diagonal and zeros elsewhere.
     n: Number of rows.
@@ -83,6 +86,7 @@ _s_full = state(get("full"))
 _r_full = _s_full.fast
 
 
+@explained
 def full(
     shape: int | Sequence[Dim],
     fill_value: Number | Dim,
@@ -110,12 +114,15 @@ _s_full_like = state(get("full_like"))
 _r_full_like = _s_full_like.fast
 
 
-def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None) -> T:
+@bound_by_schema
+def full_like(x: T, fill_value: Number | Dim, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
     """A tensor full of one value, converted to the dtype, of the shape of another.
     x: Tensor that determines shape and device of the result.
     fill_value: Value of every element.
     dtype: Dtype of the result; None for the dtype of x.
     """
+    if unknown:
+        refuse(_s_full_like, (), unknown)
     try:
         run = _r_full_like[x._type, fill_value or repr(fill_value), fill_value.__class__, dtype]
     except Exception:
@@ -129,6 +136,7 @@ _s_linspace = state(get("linspace"))
 _r_linspace = _s_linspace.fast
 
 
+@explained
 def linspace(
     start: float,
     stop: float,
@@ -156,13 +164,16 @@ _s_one_hot = state(get("one_hot"))
 _r_one_hot = _s_one_hot.fast
 
 
-def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1) -> T:
+@bound_by_schema
+def one_hot(indices: T, depth: int, dtype: DTypeLike = 'float32', axis: int = -1, **unknown: NoReturn) -> T:
     """For each index a vector of zeros with a one at that position, along a new axis.
     indices: Positions of the ones, of an integer dtype; out-of-range positions give zeros only.
     depth: Size of the new axis.
     dtype: Dtype of the result.
     axis: Position of the new axis in the result.
     """
+    if unknown:
+        refuse(_s_one_hot, (), unknown)
     try:
         run = _r_one_hot[indices._type, depth, depth.__class__, dtype, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -176,6 +187,7 @@ _s_ones = state(get("ones"))
 _r_ones = _s_ones.fast
 
 
+@explained
 def ones(shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
     """A tensor full of ones.
     shape: Shape of the result.
@@ -197,11 +209,14 @@ _s_ones_like = state(get("ones_like"))
 _r_ones_like = _s_ones_like.fast
 
 
-def ones_like(x: T, dtype: DTypeLike | None = None) -> T:
+@bound_by_schema
+def ones_like(x: T, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
     """A tensor full of ones, of the shape of another.
     x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for the dtype of x.
     """
+    if unknown:
+        refuse(_s_ones_like, (), unknown)
     try:
         run = _r_ones_like[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -215,6 +230,7 @@ _s_zeros = state(get("zeros"))
 _r_zeros = _s_zeros.fast
 
 
+@explained
 def zeros(shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
     """A tensor full of zeros.
     shape: Shape of the result.
@@ -236,11 +252,14 @@ _s_zeros_like = state(get("zeros_like"))
 _r_zeros_like = _s_zeros_like.fast
 
 
-def zeros_like(x: T, dtype: DTypeLike | None = None) -> T:
+@bound_by_schema
+def zeros_like(x: T, dtype: DTypeLike | None = None, **unknown: NoReturn) -> T:
     """A tensor full of zeros, of the shape of another.
     x: Tensor that determines shape and device of the result.
     dtype: Dtype of the result; None for the dtype of x.
     """
+    if unknown:
+        refuse(_s_zeros_like, (), unknown)
     try:
         run = _r_zeros_like[x._type, dtype]
     except (KeyError, AttributeError, TypeError):

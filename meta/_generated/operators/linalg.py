@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -58,7 +59,8 @@ _s_matmul = state(get("matmul"))
 _r_matmul = _s_matmul.fast
 
 
-def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -> T:
+@bound_by_schema
+def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False, **unknown: NoReturn) -> T:
     """Matrix product over the last two axes; leading axes broadcast. A 1-D operand is a row (on the left) or a column
     (on the right), and that axis is absent from the result, as with numpy.matmul. Half-precision products are
     accumulated in float32.
@@ -67,6 +69,8 @@ def matmul(x1: T, x2: T, transpose_a: bool = False, transpose_b: bool = False) -
     transpose_a: Whether to swap the last two axes of x1 first.
     transpose_b: Whether to swap the last two axes of x2 first.
     """
+    if unknown:
+        refuse(_s_matmul, (), unknown)
     try:
         run = _r_matmul[x1._type, x2._type, transpose_a, transpose_a.__class__, transpose_b, transpose_b.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,7 +37,8 @@ _s_cholesky_ex = state(get("cholesky_ex"))
 _r_cholesky_ex = _s_cholesky_ex.fast
 
 
-def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False) -> tuple[T, T]:
+@bound_by_schema
+def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     """The lower triangular factor L of Hermitian positive-definite matrices L L^H, or the upper one of U^H U, and
     info, int32 (...,): 0, or the order of the first leading minor that is not positive; the factor is undefined
     then.
@@ -44,6 +46,8 @@ def cholesky_ex(x: T, upper: bool = False, check_errors: bool = False) -> tuple[
     upper: Whether to read the upper triangle and return the upper factor.
     check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
     """
+    if unknown:
+        refuse(_s_cholesky_ex, (), unknown)
     try:
         run = _r_cholesky_ex[x._type, upper, upper.__class__, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -60,12 +64,15 @@ _s_eigh = state(get("eigh"))
 _r_eigh = _s_eigh.fast
 
 
-def eigh(x: T, upper: bool = False) -> tuple[T, T]:
+@bound_by_schema
+def eigh(x: T, upper: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     """Eigenvalues w (..., n), ascending, and eigenvectors, the orthonormal columns of v, of Hermitian matrices. The
     signs (phases) of eigenvectors are arbitrary; their gradient needs distinct eigenvalues.
     x: Square matrices, (..., n, n), float32 or float64.
     upper: Whether to read the upper triangle of x, not the lower.
     """
+    if unknown:
+        refuse(_s_eigh, (), unknown)
     try:
         run = _r_eigh[x._type, upper, upper.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -82,7 +89,8 @@ _s_lu_factor_ex = state(get("lu_factor_ex"))
 _r_lu_factor_ex = _s_lu_factor_ex.fast
 
 
-def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False) -> tuple[T, T, T]:
+@bound_by_schema
+def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T, T]:
     """The factors of matrices P L U by Gaussian elimination with exchanges of rows: lu has L below the diagonal
     (whose own is ones) and U on and above it; pivots, int32 (..., min(m, n)): row i was exchanged with row
     pivots[i] - 1; info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal of U.
@@ -90,6 +98,8 @@ def lu_factor_ex(x: T, pivot: bool = True, check_errors: bool = False) -> tuple[
     pivot: Whether to exchange rows, without which small pivots cost accuracy.
     check_errors: Raise LinAlgError for a matrix without a result, instead of saying so in `info`.
     """
+    if unknown:
+        refuse(_s_lu_factor_ex, (), unknown)
     try:
         run = _r_lu_factor_ex[x._type, pivot, pivot.__class__, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -106,11 +116,14 @@ _s_pivots_to_permutation = state(get("pivots_to_permutation"))
 _r_pivots_to_permutation = _s_pivots_to_permutation.fast
 
 
-def pivots_to_permutation(pivots: T, size: int) -> T:
+@bound_by_schema
+def pivots_to_permutation(pivots: T, size: int, **unknown: NoReturn) -> T:
     """The order of rows, int64 (..., size), that exchanges of rows lead to: row i of P^T x is row order[i] of x.
     pivots: Row exchanges of `lu_factor_ex`, (..., k): row i was exchanged with row pivots[i] - 1.
     size: The number of rows, at least k.
     """
+    if unknown:
+        refuse(_s_pivots_to_permutation, (), unknown)
     try:
         run = _r_pivots_to_permutation[pivots._type, size, size.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -124,12 +137,15 @@ _s_qr = state(get("qr"))
 _r_qr = _s_qr.fast
 
 
-def qr(x: T, complete: bool = False) -> tuple[T, T]:
+@bound_by_schema
+def qr(x: T, complete: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     """Orthonormal columns q and upper triangular r with q r = x: (..., m, k) and (..., k, n), k = min(m, n). Signs
     are as from LAPACK's Householder reflections: the diagonal of r may be negative.
     x: Matrices, (..., m, n), float32 or float64.
     complete: Whether q is square, (..., m, m), and r as large as x.
     """
+    if unknown:
+        refuse(_s_qr, (), unknown)
     try:
         run = _r_qr[x._type, complete, complete.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -146,13 +162,16 @@ _s_svd = state(get("svd"))
 _r_svd = _s_svd.fast
 
 
-def svd(x: T, full_matrices: bool = True) -> tuple[T, T, T]:
+@bound_by_schema
+def svd(x: T, full_matrices: bool = True, **unknown: NoReturn) -> tuple[T, T, T]:
     """Singular values s (..., k), descending, with orthonormal columns u and rows vh: x = u[..., :k] diag(s) vh[...,
     :k, :], k = min(m, n). The signs (phases) of singular vectors are arbitrary; their gradient needs distinct
     singular values. For a rank-deficient matrix, u and vh have no gradient.
     x: Matrices, (..., m, n), float32 or float64.
     full_matrices: Whether u and vh are square; otherwise they have k = min(m, n) vectors.
     """
+    if unknown:
+        refuse(_s_svd, (), unknown)
     try:
         run = _r_svd[x._type, full_matrices, full_matrices.__class__]
     except (KeyError, AttributeError, TypeError):

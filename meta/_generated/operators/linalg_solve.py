@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -76,12 +77,15 @@ _s_inv_ex = state(get("inv_ex"))
 _r_inv_ex = _s_inv_ex.fast
 
 
-def inv_ex(x: T, check_errors: bool = False) -> tuple[T, T]:
+@bound_by_schema
+def inv_ex(x: T, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     """Inverses of square matrices, and info, int32 (...,): 0, or the position, from 1, of the first 0 on the diagonal
     of U in P L U: the matrix is singular, and its inverse undefined.
     x: Square matrices, (..., n, n), float32 or float64.
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
     """
+    if unknown:
+        refuse(_s_inv_ex, (), unknown)
     try:
         run = _r_inv_ex[x._type, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -118,7 +122,8 @@ _s_pinv = state(get("pinv"))
 _r_pinv = _s_pinv.fast
 
 
-def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False) -> T:
+@bound_by_schema
+def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = False, **unknown: NoReturn) -> T:
     """Pseudo-inverses, (..., m, n) to (..., n, m), by singular values; those up to max(atol, rtol * the largest)
     count as zero. The gradient supposes that the rank does not change near x.
     x: Matrices, (..., m, n), float32 or float64.
@@ -127,6 +132,8 @@ def pinv(x: T, atol: T | None = None, rtol: T | None = None, hermitian: bool = F
         given.
     hermitian: Whether x is symmetric; then only the lower triangle is read.
     """
+    if unknown:
+        refuse(_s_pinv, (), unknown)
     try:
         run = _r_pinv[x._type, None if atol is None else atol._type, None if rtol is None else rtol._type, hermitian, hermitian.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -164,12 +171,15 @@ _s_solve_ex = state(get("solve_ex"))
 _r_solve_ex = _s_solve_ex.fast
 
 
-def solve_ex(a: T, b: T, check_errors: bool = False) -> tuple[T, T]:
+@bound_by_schema
+def solve_ex(a: T, b: T, check_errors: bool = False, **unknown: NoReturn) -> tuple[T, T]:
     """The solution x of a x = b by LU factorization, and the `info` of a, as in `inv_ex`.
     a: Square matrices, (..., n, n), float32 or float64.
     b: Right-hand sides, (..., n, k); batch axes broadcast.
     check_errors: Raise LinAlgError for a singular matrix, not only report it in `info`.
     """
+    if unknown:
+        refuse(_s_solve_ex, (), unknown)
     try:
         run = _r_solve_ex[a._type, b._type, check_errors, check_errors.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -186,13 +196,16 @@ _s_solve_triangular = state(get("solve_triangular"))
 _r_solve_triangular = _s_solve_triangular.fast
 
 
-def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False) -> T:
+@bound_by_schema
+def solve_triangular(a: T, b: T, upper: bool, unitriangular: bool = False, **unknown: NoReturn) -> T:
     """The solution x of a x = b for triangular matrices a, by substitution. A 0 on the diagonal gives infinities.
     a: Triangular matrices, (..., n, n); the other triangle is not read.
     b: Right-hand sides, (..., n, k); batch axes broadcast.
     upper: Whether a is upper triangular.
     unitriangular: Whether to take the diagonal of a as ones, without reading it.
     """
+    if unknown:
+        refuse(_s_solve_triangular, (), unknown)
     try:
         run = _r_solve_triangular[a._type, b._type, upper, upper.__class__, unitriangular, unitriangular.__class__]
     except (KeyError, AttributeError, TypeError):

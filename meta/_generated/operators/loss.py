@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,11 +37,13 @@ _s_binary_cross_entropy = state(get("binary_cross_entropy"))
 _r_binary_cross_entropy = _s_binary_cross_entropy.fast
 
 
+@bound_by_schema
 def binary_cross_entropy(
     x: T,
     target: T,
     weight: T | None = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    **unknown: NoReturn,
 ) -> T:
     """-weight * (target * log(x) + (1 - target) * log(1 - x)) of probabilities x, with logarithms of at least -100;
     averaged, summed or element by element. The gradient divides by x * (1 - x), which counts as at least 1e-12.
@@ -49,6 +52,8 @@ def binary_cross_entropy(
     weight: Multiplies the loss of each element; broadcasts to x.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_binary_cross_entropy, (), unknown)
     try:
         run = _r_binary_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -65,12 +70,14 @@ _s_binary_cross_entropy_with_logits = state(get("binary_cross_entropy_with_logit
 _r_binary_cross_entropy_with_logits = _s_binary_cross_entropy_with_logits.fast
 
 
+@bound_by_schema
 def binary_cross_entropy_with_logits(
     x: T,
     target: T,
     weight: T | None = None,
     pos_weight: T | None = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    **unknown: NoReturn,
 ) -> T:
     """-weight * (pos_weight * target * log(p) + (1 - target) * log(1 - p)) with p = sigmoid(x), computed without
     overflow; averaged, summed or element by element.
@@ -80,6 +87,8 @@ def binary_cross_entropy_with_logits(
     pos_weight: Multiplies the loss of positive targets; broadcasts to x.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_binary_cross_entropy_with_logits, (), unknown)
     try:
         run = _r_binary_cross_entropy_with_logits[x._type, target._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -96,6 +105,7 @@ _s_binary_cross_entropy_with_logits_dx = state(get("binary_cross_entropy_with_lo
 _r_binary_cross_entropy_with_logits_dx = _s_binary_cross_entropy_with_logits_dx.fast
 
 
+@bound_by_schema
 def binary_cross_entropy_with_logits_dx(
     x: T,
     target: T,
@@ -103,6 +113,7 @@ def binary_cross_entropy_with_logits_dx(
     weight: T | None = None,
     pos_weight: T | None = None,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of binary_cross_entropy_with_logits with respect to x.
     x: Predictions, floating.
@@ -112,6 +123,8 @@ def binary_cross_entropy_with_logits_dx(
     pos_weight: Multiplies the loss of positive targets; broadcasts to x.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_binary_cross_entropy_with_logits_dx, (), unknown)
     try:
         run = _r_binary_cross_entropy_with_logits_dx[x._type, target._type, dy._type, None if weight is None else weight._type, None if pos_weight is None else pos_weight._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -128,6 +141,7 @@ _s_cross_entropy = state(get("cross_entropy"))
 _r_cross_entropy = _s_cross_entropy.fast
 
 
+@bound_by_schema
 def cross_entropy(
     x: T,
     target: T,
@@ -135,6 +149,7 @@ def cross_entropy(
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
+    **unknown: NoReturn,
 ) -> T:
     """nll_loss of log_softmax(x), in one kernel and without overflow. Label smoothing as in C. Szegedy et al.,
     "Rethinking the Inception Architecture", 2016. Targets equal to ignore_index do not count; others must be
@@ -146,6 +161,8 @@ def cross_entropy(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
+    if unknown:
+        refuse(_s_cross_entropy, (), unknown)
     try:
         run = _r_cross_entropy[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -162,6 +179,7 @@ _s_cross_entropy_dx = state(get("cross_entropy_dx"))
 _r_cross_entropy_dx = _s_cross_entropy_dx.fast
 
 
+@bound_by_schema
 def cross_entropy_dx(
     x: T,
     target: T,
@@ -170,6 +188,7 @@ def cross_entropy_dx(
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of cross_entropy with respect to x: softmax(x) minus the target distribution, weighted, times dy.
     x: Input of the forward operator.
@@ -180,6 +199,8 @@ def cross_entropy_dx(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
+    if unknown:
+        refuse(_s_cross_entropy_dx, (), unknown)
     try:
         run = _r_cross_entropy_dx[x._type, target._type, dy._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -196,12 +217,15 @@ _s_l1_loss = state(get("l1_loss"))
 _r_l1_loss = _s_l1_loss.fast
 
 
-def l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
+@bound_by_schema
+def l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
     """abs(x - target), averaged, summed or element by element.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_l1_loss, (), unknown)
     try:
         run = _r_l1_loss[x._type, target._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -218,13 +242,16 @@ _s_l1_loss_dx = state(get("l1_loss_dx"))
 _r_l1_loss_dx = _s_l1_loss_dx.fast
 
 
-def l1_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
+@bound_by_schema
+def l1_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
     """Gradient of l1_loss with respect to x, 0 where x equals target; that with respect to target is its negative.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     dy: Gradient of the result.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_l1_loss_dx, (), unknown)
     try:
         run = _r_l1_loss_dx[x._type, target._type, dy._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -241,12 +268,15 @@ _s_mse_loss = state(get("mse_loss"))
 _r_mse_loss = _s_mse_loss.fast
 
 
-def mse_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
+@bound_by_schema
+def mse_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
     """(x - target)**2, averaged, summed or element by element.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_mse_loss, (), unknown)
     try:
         run = _r_mse_loss[x._type, target._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -263,13 +293,16 @@ _s_mse_loss_dx = state(get("mse_loss_dx"))
 _r_mse_loss_dx = _s_mse_loss_dx.fast
 
 
-def mse_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean') -> T:
+@bound_by_schema
+def mse_loss_dx(x: T, target: T, dy: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', **unknown: NoReturn) -> T:
     """Gradient of mse_loss with respect to x; that with respect to target is its negative.
     x: Predictions, floating.
     target: Target values, of the same type as x.
     dy: Gradient of the result.
     reduction: Reduction of the losses of all elements.
     """
+    if unknown:
+        refuse(_s_mse_loss_dx, (), unknown)
     try:
         run = _r_mse_loss_dx[x._type, target._type, dy._type, reduction]
     except (KeyError, AttributeError, TypeError):
@@ -286,6 +319,7 @@ _s_nll_loss = state(get("nll_loss"))
 _r_nll_loss = _s_nll_loss.fast
 
 
+@bound_by_schema
 def nll_loss(
     x: T,
     target: T,
@@ -293,6 +327,7 @@ def nll_loss(
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
+    **unknown: NoReturn,
 ) -> T:
     """The negative log-probability, in x, of the target class, times the weight of that class. The mean divides by
     the sum of these weights. Targets equal to ignore_index do not count; others must be classes.
@@ -303,6 +338,8 @@ def nll_loss(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
+    if unknown:
+        refuse(_s_nll_loss, (), unknown)
     try:
         run = _r_nll_loss[x._type, target._type, None if weight is None else weight._type, reduction, ignore_index, ignore_index.__class__, label_smoothing or repr(label_smoothing), label_smoothing.__class__]
     except Exception:
@@ -319,6 +356,7 @@ _s_nll_loss_dx = state(get("nll_loss_dx"))
 _r_nll_loss_dx = _s_nll_loss_dx.fast
 
 
+@bound_by_schema
 def nll_loss_dx(
     dy: T,
     target: T,
@@ -327,6 +365,7 @@ def nll_loss_dx(
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     ignore_index: int = -100,
     label_smoothing: float = 0.0,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of nll_loss with respect to x; it does not depend on x.
     dy: Gradient of the result.
@@ -337,6 +376,8 @@ def nll_loss_dx(
     ignore_index: Predictions with this target are ignored.
     label_smoothing: Share of the target, from 0 to 1, spread evenly over all classes.
     """
+    if unknown:
+        refuse(_s_nll_loss_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -355,7 +396,14 @@ _s_smooth_l1_loss = state(get("smooth_l1_loss"))
 _r_smooth_l1_loss = _s_smooth_l1_loss.fast
 
 
-def smooth_l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 'mean', beta: float = 1.0) -> T:
+@bound_by_schema
+def smooth_l1_loss(
+    x: T,
+    target: T,
+    reduction: Literal['mean', 'sum', 'none'] = 'mean',
+    beta: float = 1.0,
+    **unknown: NoReturn,
+) -> T:
     """With d = x - target: d**2 / (2 beta) where abs(d) < beta, else abs(d) - beta / 2 (R. Girshick, "Fast R-CNN",
     2015); averaged, summed or element by element.
     x: Predictions, floating.
@@ -363,6 +411,8 @@ def smooth_l1_loss(x: T, target: T, reduction: Literal['mean', 'sum', 'none'] = 
     reduction: Reduction of the losses of all elements.
     beta: Difference from which on the loss is linear instead of quadratic.
     """
+    if unknown:
+        refuse(_s_smooth_l1_loss, (), unknown)
     try:
         run = _r_smooth_l1_loss[x._type, target._type, reduction, beta or repr(beta), beta.__class__]
     except Exception:
@@ -379,12 +429,14 @@ _s_smooth_l1_loss_dx = state(get("smooth_l1_loss_dx"))
 _r_smooth_l1_loss_dx = _s_smooth_l1_loss_dx.fast
 
 
+@bound_by_schema
 def smooth_l1_loss_dx(
     x: T,
     target: T,
     dy: T,
     reduction: Literal['mean', 'sum', 'none'] = 'mean',
     beta: float = 1.0,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of smooth_l1_loss with respect to x; that with respect to target is its negative.
     x: Predictions, floating.
@@ -393,6 +445,8 @@ def smooth_l1_loss_dx(
     reduction: Reduction of the losses of all elements.
     beta: Difference from which on the loss is linear instead of quadratic.
     """
+    if unknown:
+        refuse(_s_smooth_l1_loss_dx, (), unknown)
     try:
         run = _r_smooth_l1_loss_dx[x._type, target._type, dy._type, reduction, beta or repr(beta), beta.__class__]
     except Exception:

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,11 +37,14 @@ _s_flip = state(get("flip"))
 _r_flip = _s_flip.fast
 
 
-def flip(x: T, axis: int | Sequence[Dim] | None = None) -> T:
+@bound_by_schema
+def flip(x: T, axis: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
     """The elements in reverse order along axes.
     x: Input.
     axis: Axes to reverse; None for all of them.
     """
+    if unknown:
+        refuse(_s_flip, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -59,11 +63,13 @@ _s_pad = state(get("pad"))
 _r_pad = _s_pad.fast
 
 
+@bound_by_schema
 def pad(
     x: T,
     pad_width: Sequence[int] | Sequence[Sequence[int]],
     pad_value: float = 0.0,
     mode: Literal['constant', 'edge', 'reflect', 'symmetric', 'wrap'] = 'constant',
+    **unknown: NoReturn,
 ) -> T:
     """The tensor padded with one value or with copies of its elements, as numpy.pad does. For "reflect" widths are
     less than the size of the axis, for "symmetric" and "wrap" at most the size. Negative widths remove elements;
@@ -75,6 +81,8 @@ def pad(
     mode: Added elements: `pad_value`, the edge element, a mirror image without or with the edge element, or the
         elements from the opposite end.
     """
+    if unknown:
+        refuse(_s_pad, (), unknown)
     try:
         run = _r_pad[x._type, dumps(pad_width, 2), pad_value or repr(pad_value), pad_value.__class__, mode]
     except Exception:
@@ -91,12 +99,15 @@ _s_repeat = state(get("repeat"))
 _r_repeat = _s_repeat.fast
 
 
-def repeat(x: T, repeats: int, axis: int | None = None) -> T:
+@bound_by_schema
+def repeat(x: T, repeats: int, axis: int | None = None, **unknown: NoReturn) -> T:
     """Each element repeated in sequence along an axis, as numpy.repeat does.
     x: Input.
     repeats: Number of copies of each element.
     axis: Axis to repeat along; None for the flattened input.
     """
+    if unknown:
+        refuse(_s_repeat, (), unknown)
     try:
         run = _r_repeat[x._type, repeats, repeats.__class__, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -113,12 +124,15 @@ _s_roll = state(get("roll"))
 _r_roll = _s_roll.fast
 
 
-def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def roll(x: T, shift: int | Sequence[Dim], axis: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """The elements shifted along axes; those shifted past one end reappear at the other.
     x: Input.
     shift: Number of positions by which elements move towards the end of each axis, cyclically.
     axis: The axis of each shift; distinct.
     """
+    if unknown:
+        refuse(_s_roll, (), unknown)
     if type(shift) is int:
         shift = (shift,)
     if type(axis) is int:
@@ -139,11 +153,14 @@ _s_tile = state(get("tile"))
 _r_tile = _s_tile.fast
 
 
-def tile(x: T, reps: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def tile(x: T, reps: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """The whole tensor repeated along each axis, as numpy.tile does.
     x: Input.
     reps: Number of copies of x along each axis; aligned with the last axes of x.
     """
+    if unknown:
+        refuse(_s_tile, (), unknown)
     if type(reps) is int:
         reps = (reps,)
     try:
@@ -162,11 +179,14 @@ _s_tril = state(get("tril"))
 _r_tril = _s_tril.fast
 
 
-def tril(x: T, k: int = 0) -> T:
+@bound_by_schema
+def tril(x: T, k: int = 0, **unknown: NoReturn) -> T:
     """The lower triangles of matrices: elements above diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
     k: Index of the diagonal: 0 for the main one, positive above it.
     """
+    if unknown:
+        refuse(_s_tril, (), unknown)
     try:
         run = _r_tril[x._type, k, k.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -183,11 +203,14 @@ _s_triu = state(get("triu"))
 _r_triu = _s_triu.fast
 
 
-def triu(x: T, k: int = 0) -> T:
+@bound_by_schema
+def triu(x: T, k: int = 0, **unknown: NoReturn) -> T:
     """The upper triangles of matrices: elements below diagonal k become zero.
     x: Input of rank 2 or more: matrices in the last two axes.
     k: Index of the diagonal: 0 for the main one, positive above it.
     """
+    if unknown:
+        refuse(_s_triu, (), unknown)
     try:
         run = _r_triu[x._type, k, k.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,12 +37,15 @@ _s_bias_add = state(get("bias_add"))
 _r_bias_add = _s_bias_add.fast
 
 
-def bias_add(x: T, bias: T, axis: int = 1) -> T:
+@bound_by_schema
+def bias_add(x: T, bias: T, axis: int = 1, **unknown: NoReturn) -> T:
     """x plus a bias for each position of one axis, such as the channels of a convolution.
     x: Input.
     bias: One number for each index along `axis`, of the dtype of x.
     axis: Axis of x that bias is added along.
     """
+    if unknown:
+        refuse(_s_bias_add, (), unknown)
     try:
         run = _r_bias_add[x._type, bias._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -58,7 +62,8 @@ _s_dropout = state(get("dropout"))
 _r_dropout = _s_dropout.fast
 
 
-def dropout(x: T, key: T, p: float = 0.5) -> tuple[T, T]:
+@bound_by_schema
+def dropout(x: T, key: T, p: float = 0.5, **unknown: NoReturn) -> tuple[T, T]:
     """A random share p of the elements set to 0, the others divided by 1 - p (N. Srivastava et al., "Dropout", 2014).
     The mask, true where an element is kept, is `bernoulli(key, x.shape, 1 - p, "bool")`: it depends on the key and
     the position only, not on the device.
@@ -66,6 +71,8 @@ def dropout(x: T, key: T, p: float = 0.5) -> tuple[T, T]:
     key: Key of the random numbers, int64 of shape (2,); equal keys drop the same elements.
     p: Probability that an element is dropped, from 0 to 1.
     """
+    if unknown:
+        refuse(_s_dropout, (), unknown)
     try:
         run = _r_dropout[x._type, key._type, p or repr(p), p.__class__]
     except Exception:
@@ -82,12 +89,15 @@ _s_dropout_dx = state(get("dropout_dx"))
 _r_dropout_dx = _s_dropout_dx.fast
 
 
-def dropout_dx(dy: T, mask: T, p: float = 0.5) -> T:
+@bound_by_schema
+def dropout_dx(dy: T, mask: T, p: float = 0.5, **unknown: NoReturn) -> T:
     """Gradient of dropout: dy / (1 - p) where the mask is true, else 0.
     dy: Gradient of the result.
     mask: Mask returned by the forward operator, bool.
     p: As in the forward operator.
     """
+    if unknown:
+        refuse(_s_dropout_dx, (), unknown)
     try:
         run = _r_dropout_dx[dy._type, mask._type, p or repr(p), p.__class__]
     except Exception:
@@ -104,11 +114,14 @@ _s_log_softmax = state(get("log_softmax"))
 _r_log_softmax = _s_log_softmax.fast
 
 
-def log_softmax(x: T, axis: int = -1) -> T:
+@bound_by_schema
+def log_softmax(x: T, axis: int = -1, **unknown: NoReturn) -> T:
     """x - log(sum(exp(x))) along an axis: the logarithm of softmax, computed without overflow.
     x: Input of any shape, floating.
     axis: Axis along which the result sums to one.
     """
+    if unknown:
+        refuse(_s_log_softmax, (), unknown)
     try:
         run = _r_log_softmax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -125,12 +138,15 @@ _s_log_softmax_dx = state(get("log_softmax_dx"))
 _r_log_softmax_dx = _s_log_softmax_dx.fast
 
 
-def log_softmax_dx(y: T, dy: T, axis: int = -1) -> T:
+@bound_by_schema
+def log_softmax_dx(y: T, dy: T, axis: int = -1, **unknown: NoReturn) -> T:
     """Gradient of log_softmax: dy - exp(y) * sum(dy, axis).
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: The axis of the forward operator.
     """
+    if unknown:
+        refuse(_s_log_softmax_dx, (), unknown)
     try:
         run = _r_log_softmax_dx[y._type, dy._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -147,11 +163,14 @@ _s_softmax = state(get("softmax"))
 _r_softmax = _s_softmax.fast
 
 
-def softmax(x: T, axis: int = -1) -> T:
+@bound_by_schema
+def softmax(x: T, axis: int = -1, **unknown: NoReturn) -> T:
     """exp(x) / sum(exp(x)) along an axis, computed without overflow.
     x: Input of any shape, floating.
     axis: Axis along which the result sums to one.
     """
+    if unknown:
+        refuse(_s_softmax, (), unknown)
     try:
         run = _r_softmax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -168,12 +187,15 @@ _s_softmax_dx = state(get("softmax_dx"))
 _r_softmax_dx = _s_softmax_dx.fast
 
 
-def softmax_dx(y: T, dy: T, axis: int = -1) -> T:
+@bound_by_schema
+def softmax_dx(y: T, dy: T, axis: int = -1, **unknown: NoReturn) -> T:
     """Gradient of softmax: y * (dy - sum(y * dy, axis)).
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     axis: The axis of the forward operator.
     """
+    if unknown:
+        refuse(_s_softmax_dx, (), unknown)
     try:
         run = _r_softmax_dx[y._type, dy._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,6 +37,7 @@ _s_batch_norm_infer = state(get("batch_norm_infer"))
 _r_batch_norm_infer = _s_batch_norm_infer.fast
 
 
+@bound_by_schema
 def batch_norm_infer(
     x: T,
     running_mean: T,
@@ -44,6 +46,7 @@ def batch_norm_infer(
     b: T | None = None,
     eps: float = 1e-05,
     axis: int = 1,
+    **unknown: NoReturn,
 ) -> T:
     """(x - running_mean) / sqrt(running_var + eps) * w + b, for each channel. The running statistics are constants:
     they have no gradient.
@@ -55,6 +58,8 @@ def batch_norm_infer(
     eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
+    if unknown:
+        refuse(_s_batch_norm_infer, (), unknown)
     try:
         run = _r_batch_norm_infer[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -71,13 +76,16 @@ _s_batch_norm_stats = state(get("batch_norm_stats"))
 _r_batch_norm_stats = _s_batch_norm_stats.fast
 
 
-def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1) -> tuple[T, T, T]:
+@bound_by_schema
+def batch_norm_stats(x: T, eps: float = 1e-05, axis: int = 1, **unknown: NoReturn) -> tuple[T, T, T]:
     """The mean and the (population) variance of each channel, and 1 / sqrt(variance + eps), as batch_norm_train uses
     them; float32 if x is in half precision.
     x: Input, floating.
     eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
+    if unknown:
+        refuse(_s_batch_norm_stats, (), unknown)
     try:
         run = _r_batch_norm_stats[x._type, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -94,7 +102,8 @@ _s_batch_norm_sums = state(get("batch_norm_sums"))
 _r_batch_norm_sums = _s_batch_norm_sums.fast
 
 
-def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1) -> tuple[T, T]:
+@bound_by_schema
+def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1, **unknown: NoReturn) -> tuple[T, T]:
     """The gradients of batch_norm_train with respect to w and b, from which follows that with respect to x: the sums
     of dy * (x - mean) * invstd and of dy over each channel; float32 if x is in half precision.
     dy: Gradient of the result.
@@ -103,6 +112,8 @@ def batch_norm_sums(dy: T, x: T, mean: T, invstd: T, axis: int = 1) -> tuple[T, 
     invstd: 1 / sqrt(variance + eps) of each channel, from the forward operator.
     axis: Channel axis; all other axes are normalised together.
     """
+    if unknown:
+        refuse(_s_batch_norm_sums, (), unknown)
     try:
         run = _r_batch_norm_sums[dy._type, x._type, mean._type, invstd._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -119,6 +130,7 @@ _s_batch_norm_train = state(get("batch_norm_train"))
 _r_batch_norm_train = _s_batch_norm_train.fast
 
 
+@bound_by_schema
 def batch_norm_train(
     x: T,
     running_mean: T,
@@ -128,6 +140,7 @@ def batch_norm_train(
     momentum: float = 0.1,
     eps: float = 1e-05,
     axis: int = 1,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T, T, T]:
     """(x - mean) / sqrt(variance + eps) * w + b, with mean and (population) variance of each channel over this batch
     (S. Ioffe, C. Szegedy, "Batch Normalization", 2015). The running statistics become (1 - momentum) * running +
@@ -143,6 +156,8 @@ def batch_norm_train(
     eps: Added to the variance, or mean square.
     axis: Channel axis; all other axes are normalised together.
     """
+    if unknown:
+        refuse(_s_batch_norm_train, (), unknown)
     try:
         run = _r_batch_norm_train[x._type, running_mean._type, running_var._type, None if w is None else w._type, None if b is None else b._type, momentum or repr(momentum), momentum.__class__, eps or repr(eps), eps.__class__, axis, axis.__class__]
     except Exception:
@@ -159,7 +174,16 @@ _s_batch_norm_train_dxwb = state(get("batch_norm_train_dxwb"))
 _r_batch_norm_train_dxwb = _s_batch_norm_train_dxwb.fast
 
 
-def batch_norm_train_dxwb(dy: T, x: T, w: T | None, mean: T, invstd: T, axis: int = 1) -> tuple[T, T, T]:
+@bound_by_schema
+def batch_norm_train_dxwb(
+    dy: T,
+    x: T,
+    w: T | None,
+    mean: T,
+    invstd: T,
+    axis: int = 1,
+    **unknown: NoReturn,
+) -> tuple[T, T, T]:
     """Gradients of batch_norm_train with respect to x (also through mean and variance), w and b. The gradients of w
     and b are float32 if x is in half precision.
     dy: Gradient of the result.
@@ -169,6 +193,8 @@ def batch_norm_train_dxwb(dy: T, x: T, w: T | None, mean: T, invstd: T, axis: in
     invstd: 1 / sqrt(variance + eps) of each channel, from the forward operator.
     axis: Channel axis; all other axes are normalised together.
     """
+    if unknown:
+        refuse(_s_batch_norm_train_dxwb, (), unknown)
     try:
         run = _r_batch_norm_train_dxwb[dy._type, x._type, None if w is None else w._type, mean._type, invstd._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -185,12 +211,14 @@ _s_layer_norm = state(get("layer_norm"))
 _r_layer_norm = _s_layer_norm.fast
 
 
+@bound_by_schema
 def layer_norm(
     x: T,
     scale: T | None = None,
     bias: T | None = None,
     axis: int | Sequence[Dim] = (-1,),
     eps: float = 1e-05,
+    **unknown: NoReturn,
 ) -> T:
     """(x - mean) / sqrt(variance + eps) * scale + bias, with mean and (population) variance over the given axes (J.
     Ba, J. Kiros, G. Hinton, "Layer Normalization", 2016). Halves are computed in float32.
@@ -200,6 +228,8 @@ def layer_norm(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
+    if unknown:
+        refuse(_s_layer_norm, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -218,13 +248,22 @@ _s_layer_norm_dwb = state(get("layer_norm_dwb"))
 _r_layer_norm_dwb = _s_layer_norm_dwb.fast
 
 
-def layer_norm_dwb(x: T, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> tuple[T, T]:
+@bound_by_schema
+def layer_norm_dwb(
+    x: T,
+    dy: T,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+    **unknown: NoReturn,
+) -> tuple[T, T]:
     """Gradients of layer_norm with respect to scale and bias; float32 if x is in half precision.
     x: Input, floating.
     dy: Gradient of the result.
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
+    if unknown:
+        refuse(_s_layer_norm_dwb, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -243,7 +282,15 @@ _s_layer_norm_dx = state(get("layer_norm_dx"))
 _r_layer_norm_dx = _s_layer_norm_dx.fast
 
 
-def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> T:
+@bound_by_schema
+def layer_norm_dx(
+    x: T,
+    scale: T | None,
+    dy: T,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+    **unknown: NoReturn,
+) -> T:
     """Gradient of layer_norm with respect to x.
     x: Input, floating.
     scale: As in the forward operator.
@@ -251,6 +298,8 @@ def layer_norm_dx(x: T, scale: T | None, dy: T, axis: int | Sequence[Dim] = (-1,
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
+    if unknown:
+        refuse(_s_layer_norm_dx, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -269,12 +318,14 @@ _s_layer_norm_dxwb = state(get("layer_norm_dxwb"))
 _r_layer_norm_dxwb = _s_layer_norm_dxwb.fast
 
 
+@bound_by_schema
 def layer_norm_dxwb(
     x: T,
     scale: T | None,
     dy: T,
     axis: int | Sequence[Dim] = (-1,),
     eps: float = 1e-05,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of layer_norm with respect to x, scale and bias, for dialects that compute all of them at once:
     layer_norm_dx and layer_norm_dwb.
@@ -284,6 +335,8 @@ def layer_norm_dxwb(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
+    if unknown:
+        refuse(_s_layer_norm_dxwb, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -302,12 +355,14 @@ _s_layer_norm_train = state(get("layer_norm_train"))
 _r_layer_norm_train = _s_layer_norm_train.fast
 
 
+@bound_by_schema
 def layer_norm_train(
     x: T,
     scale: T | None = None,
     bias: T | None = None,
     axis: int | Sequence[Dim] = (-1,),
     eps: float = 1e-05,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """layer_norm, and what its gradient needs of each row: the mean, and 1 / sqrt(variance + eps). The normalised
     axes of both have size 1; they are float32 if x is in half precision.
@@ -317,6 +372,8 @@ def layer_norm_train(
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
+    if unknown:
+        refuse(_s_layer_norm_train, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -335,6 +392,7 @@ _s_layer_norm_train_dxwb = state(get("layer_norm_train_dxwb"))
 _r_layer_norm_train_dxwb = _s_layer_norm_train_dxwb.fast
 
 
+@bound_by_schema
 def layer_norm_train_dxwb(
     dy: T,
     x: T,
@@ -342,6 +400,7 @@ def layer_norm_train_dxwb(
     mean: T,
     invstd: T,
     axis: int | Sequence[Dim] = (-1,),
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """Gradients of layer_norm_train with respect to x (also through mean and variance), scale and bias. The gradients
     of scale and bias are float32 if x is in half precision.
@@ -352,6 +411,8 @@ def layer_norm_train_dxwb(
     invstd: 1 / sqrt(variance + eps) of each row, from the forward operator.
     axis: Axes that are normalised together.
     """
+    if unknown:
+        refuse(_s_layer_norm_train_dxwb, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -370,7 +431,14 @@ _s_rms_norm = state(get("rms_norm"))
 _r_rms_norm = _s_rms_norm.fast
 
 
-def rms_norm(x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), eps: float = 1e-05) -> T:
+@bound_by_schema
+def rms_norm(
+    x: T,
+    scale: T | None = None,
+    axis: int | Sequence[Dim] = (-1,),
+    eps: float = 1e-05,
+    **unknown: NoReturn,
+) -> T:
     """x / sqrt(mean(x**2) + eps) * scale, with the mean over the given axes (B. Zhang, R. Sennrich, "Root Mean Square
     Layer Normalization", 2019). Halves are computed in float32.
     x: Input, floating.
@@ -378,6 +446,8 @@ def rms_norm(x: T, scale: T | None = None, axis: int | Sequence[Dim] = (-1,), ep
     axis: Axes that are normalised together.
     eps: Added to the variance, or mean square.
     """
+    if unknown:
+        refuse(_s_rms_norm, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:

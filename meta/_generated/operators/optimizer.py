@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -69,6 +70,7 @@ _s_adam = state(get("adam"))
 _r_adam = _s_adam.fast
 
 
+@bound_by_schema
 def adam(
     x: T,
     dx: T,
@@ -81,6 +83,7 @@ def adam(
     eps: T | Number | Dim = 1e-08,
     weight_decay: T | Number | Dim = 0.0,
     decoupled: bool = True,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """A step of Adam (D. Kingma and J. Ba, 2015), or with `decoupled` of AdamW (I. Loshchilov and F. Hutter, 2019),
     in place: m <- beta1 * m + (1 - beta1) * dx, v <- beta2 * v + (1 - beta2) * dx**2, x <- x - learning_rate * (m
@@ -99,6 +102,8 @@ def adam(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
+    if unknown:
+        refuse(_s_adam, (), unknown)
     try:
         run = _r_adam[x._type, dx._type, m._type, v._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -115,6 +120,7 @@ _s_amsgrad = state(get("amsgrad"))
 _r_amsgrad = _s_amsgrad.fast
 
 
+@bound_by_schema
 def amsgrad(
     x: T,
     dx: T,
@@ -128,6 +134,7 @@ def amsgrad(
     eps: T | Number | Dim = 1e-08,
     weight_decay: T | Number | Dim = 0.0,
     decoupled: bool = True,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T, T]:
     """A step of Adam that divides by the largest v so far (S. Reddi et al., 2018), in place: m and v as in `adam`,
     v_max <- maximum(v_max, v), and v_max in place of v in the new x. Returns x, m, v and v_max.
@@ -144,6 +151,8 @@ def amsgrad(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     decoupled: Shrink x itself (AdamW) instead of adding the decay to the gradient.
     """
+    if unknown:
+        refuse(_s_amsgrad, (), unknown)
     try:
         run = _r_amsgrad[x._type, dx._type, m._type, v._type, v_max._type, None if step is None else step._type, learning_rate._type, beta1._type, beta2._type, eps._type, weight_decay._type, decoupled, decoupled.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -241,6 +250,7 @@ _s_sgd = state(get("sgd"))
 _r_sgd = _s_sgd.fast
 
 
+@bound_by_schema
 def sgd(
     x: T,
     dx: T,
@@ -249,6 +259,7 @@ def sgd(
     momentum: T | Number | Dim = 0.0,
     weight_decay: T | Number | Dim = 0.0,
     nesterov: bool = False,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
     """A step of gradient descent with momentum, in place: v <- momentum * v + dx + weight_decay * x, then x <- x -
     learning_rate * v. Returns x and v. (I. Sutskever et al., 2013, with the learning rate outside of the velocity,
@@ -261,6 +272,8 @@ def sgd(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     nesterov: Use Nesterov momentum: step along the velocity of the next step.
     """
+    if unknown:
+        refuse(_s_sgd, (), unknown)
     try:
         run = _r_sgd[x._type, dx._type, v._type, learning_rate._type, momentum._type, weight_decay._type, nesterov, nesterov.__class__]
     except (KeyError, AttributeError, TypeError):

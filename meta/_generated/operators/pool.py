@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,12 +37,15 @@ _s_adaptive_avg_pool1d = state(get("adaptive_avg_pool1d"))
 _r_adaptive_avg_pool1d = _s_adaptive_avg_pool1d.fast
 
 
-def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_avg_pool1d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_avg_pool1d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -60,11 +64,14 @@ _s_adaptive_avg_pool1d_dx = state(get("adaptive_avg_pool1d_dx"))
 _r_adaptive_avg_pool1d_dx = _s_adaptive_avg_pool1d_dx.fast
 
 
-def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_avg_pool1d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
     """
+    if unknown:
+        refuse(_s_adaptive_avg_pool1d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -83,12 +90,15 @@ _s_adaptive_avg_pool2d = state(get("adaptive_avg_pool2d"))
 _r_adaptive_avg_pool2d = _s_adaptive_avg_pool2d.fast
 
 
-def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_avg_pool2d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_avg_pool2d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -107,11 +117,14 @@ _s_adaptive_avg_pool2d_dx = state(get("adaptive_avg_pool2d_dx"))
 _r_adaptive_avg_pool2d_dx = _s_adaptive_avg_pool2d_dx.fast
 
 
-def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_avg_pool2d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
     """
+    if unknown:
+        refuse(_s_adaptive_avg_pool2d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -130,12 +143,15 @@ _s_adaptive_avg_pool3d = state(get("adaptive_avg_pool3d"))
 _r_adaptive_avg_pool3d = _s_adaptive_avg_pool3d.fast
 
 
-def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_avg_pool3d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Average pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_avg_pool3d, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -154,11 +170,14 @@ _s_adaptive_avg_pool3d_dx = state(get("adaptive_avg_pool3d_dx"))
 _r_adaptive_avg_pool3d_dx = _s_adaptive_avg_pool3d_dx.fast
 
 
-def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_avg_pool3d_dx(dy: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of adaptive average pooling.
     dy: Gradient of the result.
     shape: Shape of the forward operator's x.
     """
+    if unknown:
+        refuse(_s_adaptive_avg_pool3d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -177,12 +196,15 @@ _s_adaptive_max_pool1d = state(get("adaptive_max_pool1d"))
 _r_adaptive_max_pool1d = _s_adaptive_max_pool1d.fast
 
 
-def adaptive_max_pool1d(x: T, size: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_max_pool1d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool1d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool1d_with_indices(x, size)[0]
     if type(size) is int:
@@ -200,12 +222,15 @@ _s_adaptive_max_pool1d_dx = state(get("adaptive_max_pool1d_dx"))
 _r_adaptive_max_pool1d_dx = _s_adaptive_max_pool1d_dx.fast
 
 
-def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_max_pool1d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
     shape: Shape of the forward operator's x.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool1d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -224,12 +249,15 @@ _s_adaptive_max_pool1d_with_indices = state(get("adaptive_max_pool1d_with_indice
 _r_adaptive_max_pool1d_with_indices = _s_adaptive_max_pool1d_with_indices.fast
 
 
-def adaptive_max_pool1d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T, T]:
+@bound_by_schema
+def adaptive_max_pool1d_with_indices(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool1d_with_indices, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -248,12 +276,15 @@ _s_adaptive_max_pool2d = state(get("adaptive_max_pool2d"))
 _r_adaptive_max_pool2d = _s_adaptive_max_pool2d.fast
 
 
-def adaptive_max_pool2d(x: T, size: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_max_pool2d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool2d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool2d_with_indices(x, size)[0]
     if type(size) is int:
@@ -271,12 +302,15 @@ _s_adaptive_max_pool2d_dx = state(get("adaptive_max_pool2d_dx"))
 _r_adaptive_max_pool2d_dx = _s_adaptive_max_pool2d_dx.fast
 
 
-def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_max_pool2d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
     shape: Shape of the forward operator's x.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool2d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -295,12 +329,15 @@ _s_adaptive_max_pool2d_with_indices = state(get("adaptive_max_pool2d_with_indice
 _r_adaptive_max_pool2d_with_indices = _s_adaptive_max_pool2d_with_indices.fast
 
 
-def adaptive_max_pool2d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T, T]:
+@bound_by_schema
+def adaptive_max_pool2d_with_indices(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool2d_with_indices, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -319,12 +356,15 @@ _s_adaptive_max_pool3d = state(get("adaptive_max_pool3d"))
 _r_adaptive_max_pool3d = _s_adaptive_max_pool3d.fast
 
 
-def adaptive_max_pool3d(x: T, size: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_max_pool3d(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Max pooling to a given size: window i goes from floor(i * n / size) up to ceil((i + 1) * n / size), of n
     elements along the axis. Size 1 is global pooling.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool3d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return adaptive_max_pool3d_with_indices(x, size)[0]
     if type(size) is int:
@@ -342,12 +382,15 @@ _s_adaptive_max_pool3d_dx = state(get("adaptive_max_pool3d_dx"))
 _r_adaptive_max_pool3d_dx = _s_adaptive_max_pool3d_dx.fast
 
 
-def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def adaptive_max_pool3d_dx(dy: T, indices: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Gradient of adaptive max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
     indices: Indices from the forward operator.
     shape: Shape of the forward operator's x.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool3d_dx, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -366,12 +409,15 @@ _s_adaptive_max_pool3d_with_indices = state(get("adaptive_max_pool3d_with_indice
 _r_adaptive_max_pool3d_with_indices = _s_adaptive_max_pool3d_with_indices.fast
 
 
-def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim]) -> tuple[T, T]:
+@bound_by_schema
+def adaptive_max_pool3d_with_indices(x: T, size: int | Sequence[Dim], **unknown: NoReturn) -> tuple[T, T]:
     """Adaptive max pooling that also returns where the largest elements are: flat indices into the spatial axes of x,
     of int32 where that fits, else int64. Of equal elements the first, of several NaN the last.
     x: Input, (batch, channels, *spatial).
     size: Spatial shape of the result: one int, or one per axis.
     """
+    if unknown:
+        refuse(_s_adaptive_max_pool3d_with_indices, (), unknown)
     if type(size) is int:
         size = (size,)
     try:
@@ -391,6 +437,7 @@ _r_avg_pool1d = _s_avg_pool1d.fast
 _i_avg_pool1d = KnownItems()
 
 
+@bound_by_schema
 def avg_pool1d(
     x: T,
     kernel: int | Sequence[Dim],
@@ -399,6 +446,7 @@ def avg_pool1d(
     dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
@@ -411,6 +459,8 @@ def avg_pool1d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
+    if unknown:
+        refuse(_s_avg_pool1d, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool1d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -432,6 +482,7 @@ _r_avg_pool1d_dx = _s_avg_pool1d_dx.fast
 _i_avg_pool1d_dx = KnownItems()
 
 
+@bound_by_schema
 def avg_pool1d_dx(
     dy: T,
     shape: int | Sequence[Dim],
@@ -441,6 +492,7 @@ def avg_pool1d_dx(
     dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -452,6 +504,8 @@ def avg_pool1d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
+    if unknown:
+        refuse(_s_avg_pool1d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool1d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -473,6 +527,7 @@ _r_avg_pool2d = _s_avg_pool2d.fast
 _i_avg_pool2d = KnownItems()
 
 
+@bound_by_schema
 def avg_pool2d(
     x: T,
     kernel: int | Sequence[Dim],
@@ -481,6 +536,7 @@ def avg_pool2d(
     dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
@@ -493,6 +549,8 @@ def avg_pool2d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
+    if unknown:
+        refuse(_s_avg_pool2d, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool2d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -514,6 +572,7 @@ _r_avg_pool2d_dx = _s_avg_pool2d_dx.fast
 _i_avg_pool2d_dx = KnownItems()
 
 
+@bound_by_schema
 def avg_pool2d_dx(
     dy: T,
     shape: int | Sequence[Dim],
@@ -523,6 +582,7 @@ def avg_pool2d_dx(
     dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -534,6 +594,8 @@ def avg_pool2d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
+    if unknown:
+        refuse(_s_avg_pool2d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool2d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -555,6 +617,7 @@ _r_avg_pool3d = _s_avg_pool3d.fast
 _i_avg_pool3d = KnownItems()
 
 
+@bound_by_schema
 def avg_pool3d(
     x: T,
     kernel: int | Sequence[Dim],
@@ -563,6 +626,7 @@ def avg_pool3d(
     dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """The mean of each window. Of a window that `ceil_mode` keeps, only what is inside x and its padding counts. Half
     precisions accumulate in float32, integers in 64 bits; means of integers are cut off towards zero, as torch
@@ -575,6 +639,8 @@ def avg_pool3d(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
+    if unknown:
+        refuse(_s_avg_pool3d, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_avg_pool3d[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -596,6 +662,7 @@ _r_avg_pool3d_dx = _s_avg_pool3d_dx.fast
 _i_avg_pool3d_dx = KnownItems()
 
 
+@bound_by_schema
 def avg_pool3d_dx(
     dy: T,
     shape: int | Sequence[Dim],
@@ -605,6 +672,7 @@ def avg_pool3d_dx(
     dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
     count_include_pad: bool = True,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of average pooling: every dy in equal parts to the elements of its window.
     dy: Gradient of the result.
@@ -616,6 +684,8 @@ def avg_pool3d_dx(
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     count_include_pad: Whether padding counts in the mean, as zeros.
     """
+    if unknown:
+        refuse(_s_avg_pool3d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_avg_pool3d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -637,6 +707,7 @@ _r_max_pool1d = _s_max_pool1d.fast
 _i_max_pool1d = KnownItems()
 
 
+@bound_by_schema
 def max_pool1d(
     x: T,
     kernel: int | Sequence[Dim],
@@ -644,6 +715,7 @@ def max_pool1d(
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -653,6 +725,8 @@ def max_pool1d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool1d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool1d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -673,6 +747,7 @@ _r_max_pool1d_dx = _s_max_pool1d_dx.fast
 _i_max_pool1d_dx = KnownItems()
 
 
+@bound_by_schema
 def max_pool1d_dx(
     dy: T,
     indices: T,
@@ -682,6 +757,7 @@ def max_pool1d_dx(
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -693,6 +769,8 @@ def max_pool1d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool1d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool1d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -714,6 +792,7 @@ _r_max_pool1d_with_indices = _s_max_pool1d_with_indices.fast
 _i_max_pool1d_with_indices = KnownItems()
 
 
+@bound_by_schema
 def max_pool1d_with_indices(
     x: T,
     kernel: int | Sequence[Dim],
@@ -721,6 +800,7 @@ def max_pool1d_with_indices(
     padding: int | Sequence[Dim] = (0,),
     dilation: int | Sequence[Dim] = (1,),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -732,6 +812,8 @@ def max_pool1d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool1d_with_indices, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool1d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -753,6 +835,7 @@ _r_max_pool2d = _s_max_pool2d.fast
 _i_max_pool2d = KnownItems()
 
 
+@bound_by_schema
 def max_pool2d(
     x: T,
     kernel: int | Sequence[Dim],
@@ -760,6 +843,7 @@ def max_pool2d(
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -769,6 +853,8 @@ def max_pool2d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool2d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool2d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -789,6 +875,7 @@ _r_max_pool2d_dx = _s_max_pool2d_dx.fast
 _i_max_pool2d_dx = KnownItems()
 
 
+@bound_by_schema
 def max_pool2d_dx(
     dy: T,
     indices: T,
@@ -798,6 +885,7 @@ def max_pool2d_dx(
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -809,6 +897,8 @@ def max_pool2d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool2d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool2d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -830,6 +920,7 @@ _r_max_pool2d_with_indices = _s_max_pool2d_with_indices.fast
 _i_max_pool2d_with_indices = KnownItems()
 
 
+@bound_by_schema
 def max_pool2d_with_indices(
     x: T,
     kernel: int | Sequence[Dim],
@@ -837,6 +928,7 @@ def max_pool2d_with_indices(
     padding: int | Sequence[Dim] = (0, 0),
     dilation: int | Sequence[Dim] = (1, 1),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -848,6 +940,8 @@ def max_pool2d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool2d_with_indices, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool2d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):
@@ -869,6 +963,7 @@ _r_max_pool3d = _s_max_pool3d.fast
 _i_max_pool3d = KnownItems()
 
 
+@bound_by_schema
 def max_pool3d(
     x: T,
     kernel: int | Sequence[Dim],
@@ -876,6 +971,7 @@ def max_pool3d(
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """The largest element of each window; NaN if one is. Half precisions, floats and integers.
     x: Input, (batch, channels, *spatial).
@@ -885,6 +981,8 @@ def max_pool3d(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool3d, (), unknown)
     if getattr(x, "_node", None) is not None and modes.grad_enabled:
         return max_pool3d_with_indices(x, kernel, stride, padding, dilation, ceil_mode)[0]
     try:
@@ -905,6 +1003,7 @@ _r_max_pool3d_dx = _s_max_pool3d_dx.fast
 _i_max_pool3d_dx = KnownItems()
 
 
+@bound_by_schema
 def max_pool3d_dx(
     dy: T,
     indices: T,
@@ -914,6 +1013,7 @@ def max_pool3d_dx(
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> T:
     """Gradient of max pooling: every dy is added at the index that its window has.
     dy: Gradient of the result.
@@ -925,6 +1025,8 @@ def max_pool3d_dx(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool3d_dx, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _k4, _known = _i_max_pool3d_dx[shape, kernel, stride, padding, dilation]
         if (shape is not _k0 and dumps(shape, 2) != dumps(_k0, 2)) or (kernel is not _k1 and dumps(kernel, 2) != dumps(_k1, 2)) or (stride is not _k2 and dumps(stride, 2) != dumps(_k2, 2)) or (padding is not _k3 and dumps(padding, 2) != dumps(_k3, 2)) or (dilation is not _k4 and dumps(dilation, 2) != dumps(_k4, 2)):
@@ -946,6 +1048,7 @@ _r_max_pool3d_with_indices = _s_max_pool3d_with_indices.fast
 _i_max_pool3d_with_indices = KnownItems()
 
 
+@bound_by_schema
 def max_pool3d_with_indices(
     x: T,
     kernel: int | Sequence[Dim],
@@ -953,6 +1056,7 @@ def max_pool3d_with_indices(
     padding: int | Sequence[Dim] = (0, 0, 0),
     dilation: int | Sequence[Dim] = (1, 1, 1),
     ceil_mode: bool = False,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
     """Max pooling that also returns where the largest elements are: flat indices into the spatial axes of x, of int32
     where that fits, else int64. Of equal elements the first, of several NaN the last; -1 for a window that has no
@@ -964,6 +1068,8 @@ def max_pool3d_with_indices(
     dilation: Step between the elements of a window: one int, or one per axis.
     ceil_mode: Keep a last window that is partly outside if it starts inside.
     """
+    if unknown:
+        refuse(_s_max_pool3d_with_indices, (), unknown)
     try:
         _k0, _k1, _k2, _k3, _known = _i_max_pool3d_with_indices[kernel, stride, padding, dilation]
         if (kernel is not _k0 and dumps(kernel, 2) != dumps(_k0, 2)) or (stride is not _k1 and dumps(stride, 2) != dumps(_k1, 2)) or (padding is not _k2 and dumps(padding, 2) != dumps(_k2, 2)) or (dilation is not _k3 and dumps(dilation, 2) != dumps(_k3, 2)):

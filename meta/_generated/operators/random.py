@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,13 +37,22 @@ _s_bernoulli = state(get("bernoulli"))
 _r_bernoulli = _s_bernoulli.fast
 
 
-def bernoulli(key: T, shape: int | Sequence[Dim], p: float = 0.5, dtype: DTypeLike = 'float32') -> T:
+@bound_by_schema
+def bernoulli(
+    key: T,
+    shape: int | Sequence[Dim],
+    p: float = 0.5,
+    dtype: DTypeLike = 'float32',
+    **unknown: NoReturn,
+) -> T:
     """1 with probability p, else 0.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
     p: Probability of a one, in [0, 1].
     dtype: Dtype of the result.
     """
+    if unknown:
+        refuse(_s_bernoulli, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -58,12 +68,14 @@ _s_normal = state(get("normal"))
 _r_normal = _s_normal.fast
 
 
+@bound_by_schema
 def normal(
     key: T,
     shape: int | Sequence[Dim],
     mean: float = 0.0,
     std: float = 1.0,
     dtype: DTypeLike = 'float32',
+    **unknown: NoReturn,
 ) -> T:
     """Normally distributed numbers (by the transform of G. Box and M. Muller, 1958), at most 6.6 standard deviations
     from the mean in float32 and less precise dtypes, 8.6 in float64.
@@ -73,6 +85,8 @@ def normal(
     std: Standard deviation, not negative.
     dtype: Dtype of the result, floating.
     """
+    if unknown:
+        refuse(_s_normal, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -111,7 +125,15 @@ _s_randint = state(get("randint"))
 _r_randint = _s_randint.fast
 
 
-def randint(key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTypeLike = 'int64') -> T:
+@bound_by_schema
+def randint(
+    key: T,
+    shape: int | Sequence[Dim],
+    low: int,
+    high: int,
+    dtype: DTypeLike = 'int64',
+    **unknown: NoReturn,
+) -> T:
     """Uniformly distributed integers in [low, high).
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     shape: Shape of the result.
@@ -119,6 +141,8 @@ def randint(key: T, shape: int | Sequence[Dim], low: int, high: int, dtype: DTyp
     high: Upper end, not included.
     dtype: Dtype of the result; its range includes [low, high).
     """
+    if unknown:
+        refuse(_s_randint, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -181,12 +205,14 @@ _s_uniform = state(get("uniform"))
 _r_uniform = _s_uniform.fast
 
 
+@bound_by_schema
 def uniform(
     key: T,
     shape: int | Sequence[Dim],
     low: float = 0.0,
     high: float = 1.0,
     dtype: DTypeLike = 'float32',
+    **unknown: NoReturn,
 ) -> T:
     """Uniformly distributed numbers in [low, high).
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
@@ -195,6 +221,8 @@ def uniform(
     high: Upper end, not included.
     dtype: Dtype of the result, floating.
     """
+    if unknown:
+        refuse(_s_uniform, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

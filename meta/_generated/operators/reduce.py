@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,12 +37,15 @@ _s_all = state(get("all"))
 _r_all = _s_all.fast
 
 
-def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def all(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """Whether all elements are true (not 0).
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_all, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -57,12 +61,15 @@ _s_any = state(get("any"))
 _r_any = _s_any.fast
 
 
-def any(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def any(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """Whether any element is true (not 0).
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_any, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -78,13 +85,16 @@ _s_argmax = state(get("argmax"))
 _r_argmax = _s_argmax.fast
 
 
-def argmax(x: T, axis: int | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def argmax(x: T, axis: int | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The position of the largest element as int64: the first of equal elements, or the first NaN. Without an axis,
     the position in row-major order.
     x: Input of any shape.
     axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_argmax, (), unknown)
     try:
         run = _r_argmax[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -98,13 +108,16 @@ _s_argmin = state(get("argmin"))
 _r_argmin = _s_argmin.fast
 
 
-def argmin(x: T, axis: int | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def argmin(x: T, axis: int | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The position of the smallest element as int64: the first of equal elements, or the first NaN. Without an axis,
     the position in row-major order.
     x: Input of any shape.
     axis: Axis to search; None for the flattened input.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_argmin, (), unknown)
     try:
         run = _r_argmin[x._type, axis, axis.__class__, keepdims, keepdims.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -118,11 +131,14 @@ _s_cummax = state(get("cummax"))
 _r_cummax = _s_cummax.fast
 
 
-def cummax(x: T, axis: int) -> tuple[T, T]:
+@bound_by_schema
+def cummax(x: T, axis: int, **unknown: NoReturn) -> tuple[T, T]:
     """The largest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
     x: Input of any shape.
     axis: Axis to scan.
     """
+    if unknown:
+        refuse(_s_cummax, (), unknown)
     try:
         run = _r_cummax[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -139,11 +155,14 @@ _s_cummin = state(get("cummin"))
 _r_cummin = _s_cummin.fast
 
 
-def cummin(x: T, axis: int) -> tuple[T, T]:
+@bound_by_schema
+def cummin(x: T, axis: int, **unknown: NoReturn) -> tuple[T, T]:
     """The smallest element up to each along an axis, and its position as int64: the last of equal ones. NaN wins.
     x: Input of any shape.
     axis: Axis to scan.
     """
+    if unknown:
+        refuse(_s_cummin, (), unknown)
     try:
         run = _r_cummin[x._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -160,13 +179,16 @@ _s_cumprod = state(get("cumprod"))
 _r_cumprod = _s_cumprod.fast
 
 
-def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
+@bound_by_schema
+def cumprod(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **unknown: NoReturn) -> T:
     """Cumulative products along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
     reverse: Scan from the end.
     """
+    if unknown:
+        refuse(_s_cumprod, (), unknown)
     try:
         run = _r_cumprod[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -183,13 +205,16 @@ _s_cumsum = state(get("cumsum"))
 _r_cumsum = _s_cumsum.fast
 
 
-def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
+@bound_by_schema
+def cumsum(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **unknown: NoReturn) -> T:
     """Cumulative sums along an axis. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
     reverse: Scan from the end.
     """
+    if unknown:
+        refuse(_s_cumsum, (), unknown)
     try:
         run = _r_cumsum[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -206,13 +231,16 @@ _s_logcumsumexp = state(get("logcumsumexp"))
 _r_logcumsumexp = _s_logcumsumexp.fast
 
 
-def logcumsumexp(x: T, axis: int, exclusive: bool = False, reverse: bool = False) -> T:
+@bound_by_schema
+def logcumsumexp(x: T, axis: int, exclusive: bool = False, reverse: bool = False, **unknown: NoReturn) -> T:
     """log(cumsum(exp(x))) along an axis, computed without overflow. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis to scan.
     exclusive: Exclude each element from its own result.
     reverse: Scan from the end.
     """
+    if unknown:
+        refuse(_s_logcumsumexp, (), unknown)
     try:
         run = _r_logcumsumexp[x._type, axis, axis.__class__, exclusive, exclusive.__class__, reverse, reverse.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -229,12 +257,15 @@ _s_logsumexp = state(get("logsumexp"))
 _r_logsumexp = _s_logsumexp.fast
 
 
-def logsumexp(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def logsumexp(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """log(sum(exp(x))), computed without overflow; -inf for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_logsumexp, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -253,13 +284,16 @@ _s_max = state(get("max"))
 _r_max = _s_max.fast
 
 
-def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def max(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The largest element; NaN if any is NaN. Equal extrema share the gradient.
     Aliases: amax.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_max, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -280,7 +314,15 @@ _s_max_dx = state(get("max_dx"))
 _r_max_dx = _s_max_dx.fast
 
 
-def max_dx(x: T, y: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def max_dx(
+    x: T,
+    y: T,
+    dy: T,
+    axis: int | Sequence[Dim] | None = None,
+    keepdims: bool = False,
+    **unknown: NoReturn,
+) -> T:
     """Gradient of max and min: dy shared equally by the elements of x that equal y.
     x: Input of the forward operator.
     y: Result of the forward operator.
@@ -288,6 +330,8 @@ def max_dx(x: T, y: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims:
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_max_dx, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -306,12 +350,15 @@ _s_mean = state(get("mean"))
 _r_mean = _s_mean.fast
 
 
-def mean(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def mean(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The arithmetic mean; NaN for no elements. Integers and booleans give float32.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_mean, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -330,13 +377,16 @@ _s_min = state(get("min"))
 _r_min = _s_min.fast
 
 
-def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def min(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The smallest element; NaN if any is NaN. Equal extrema share the gradient.
     Aliases: amin.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_min, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -357,12 +407,15 @@ _s_prod = state(get("prod"))
 _r_prod = _s_prod.fast
 
 
-def prod(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def prod(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The product; 1 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_prod, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -381,7 +434,8 @@ _s_prod_dx = state(get("prod_dx"))
 _r_prod_dx = _s_prod_dx.fast
 
 
-def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """Gradient of prod: dy times the product of the other elements, also at 0 and infinities, where torch divides the
     product by the element, which is NaN for an infinite one; NaN at NaN.
     x: Input of the forward operator.
@@ -389,6 +443,8 @@ def prod_dx(x: T, dy: T, axis: int | Sequence[Dim] | None = None, keepdims: bool
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_prod_dx, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -407,7 +463,14 @@ _s_std = state(get("std"))
 _r_std = _s_std.fast
 
 
-def std(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> T:
+@bound_by_schema
+def std(
+    x: T,
+    axis: int | Sequence[Dim] | None = None,
+    correction: int = 1,
+    keepdims: bool = False,
+    **unknown: NoReturn,
+) -> T:
     """The standard deviation: the square root of `var`. Integers and booleans give float32, complex numbers the dtype
     of their parts.
     x: Input of any shape.
@@ -415,6 +478,8 @@ def std(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_std, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -433,12 +498,15 @@ _s_sum = state(get("sum"))
 _r_sum = _s_sum.fast
 
 
-def sum(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False) -> T:
+@bound_by_schema
+def sum(x: T, axis: int | Sequence[Dim] | None = None, keepdims: bool = False, **unknown: NoReturn) -> T:
     """The sum; 0 for no elements. Integers and booleans give int64.
     x: Input of any shape.
     axis: Axis or axes to reduce; None for all of them.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_sum, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -457,11 +525,14 @@ _s_sum_to = state(get("sum_to"))
 _r_sum_to = _s_sum_to.fast
 
 
-def sum_to(x: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def sum_to(x: T, shape: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """x summed to a shape that broadcasts to the shape of x: the gradient of broadcasting.
     x: Input.
     shape: A shape that broadcasts to the shape of x.
     """
+    if unknown:
+        refuse(_s_sum_to, (), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -480,7 +551,14 @@ _s_var = state(get("var"))
 _r_var = _s_var.fast
 
 
-def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keepdims: bool = False) -> T:
+@bound_by_schema
+def var(
+    x: T,
+    axis: int | Sequence[Dim] | None = None,
+    correction: int = 1,
+    keepdims: bool = False,
+    **unknown: NoReturn,
+) -> T:
     """The sum of squared distances from the mean divided by the number of elements less `correction`; NaN if that is
     0. Integers and booleans give float32, complex numbers the dtype of their parts.
     x: Input of any shape.
@@ -488,6 +566,8 @@ def var(x: T, axis: int | Sequence[Dim] | None = None, correction: int = 1, keep
     correction: Subtracted from the number of elements: 1 for an unbiased estimate.
     keepdims: Keep reduced axes with size 1.
     """
+    if unknown:
+        refuse(_s_var, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:

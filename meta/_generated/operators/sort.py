@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,13 +37,16 @@ _s_argsort = state(get("argsort"))
 _r_argsort = _s_argsort.fast
 
 
-def argsort(x: T, axis: int = -1, descending: bool = False) -> T:
+@bound_by_schema
+def argsort(x: T, axis: int = -1, descending: bool = False, **unknown: NoReturn) -> T:
     """The positions, as int64, that sort the elements along an axis. Equal elements keep their order; NaN counts as
     larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
     descending: Sort from the largest to the smallest.
     """
+    if unknown:
+        refuse(_s_argsort, (), unknown)
     try:
         run = _r_argsort[x._type, axis, axis.__class__, descending, descending.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -56,13 +60,16 @@ _s_binary_search = state(get("binary_search"))
 _r_binary_search = _s_binary_search.fast
 
 
-def binary_search(sequence: T, values: T, right: bool = False) -> T:
+@bound_by_schema
+def binary_search(sequence: T, values: T, right: bool = False, **unknown: NoReturn) -> T:
     """The positions, as int64, at which values would be put into ascending rows: before equal elements, or behind
     them. NaN counts as larger than every number.
     sequence: Ascending rows along the last axis; a vector serves values of any shape.
     values: Values to find, of the dtype of `sequence` and its leading axes.
     right: Return the position after equal elements; else the position of the first of them.
     """
+    if unknown:
+        refuse(_s_binary_search, (), unknown)
     try:
         run = _r_binary_search[sequence._type, values._type, right, right.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -76,13 +83,16 @@ _s_rank_positions = state(get("rank_positions"))
 _r_rank_positions = _s_rank_positions.fast
 
 
-def rank_positions(x: T, ranks: T, axis: int = -1) -> T:
+@bound_by_schema
+def rank_positions(x: T, ranks: T, axis: int = -1, **unknown: NoReturn) -> T:
     """The positions, as int64, of the elements that a sort along an axis would put at given ranks, without sorting.
     Equal elements keep their order; NaN counts as larger than every number.
     x: Input of any shape.
     ranks: Ranks from 0 on, int64, of the shape of x except for the axis; clipped to the axis.
     axis: Axis along which elements are ranked.
     """
+    if unknown:
+        refuse(_s_rank_positions, (), unknown)
     try:
         run = _r_rank_positions[x._type, ranks._type, axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -96,12 +106,15 @@ _s_sort = state(get("sort"))
 _r_sort = _s_sort.fast
 
 
-def sort(x: T, axis: int = -1, descending: bool = False) -> T:
+@bound_by_schema
+def sort(x: T, axis: int = -1, descending: bool = False, **unknown: NoReturn) -> T:
     """The elements sorted along an axis. NaN counts as larger than every number.
     x: Input of any shape.
     axis: Axis to sort along.
     descending: Sort from the largest to the smallest.
     """
+    if unknown:
+        refuse(_s_sort, (), unknown)
     try:
         run = _r_sort[x._type, axis, axis.__class__, descending, descending.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -118,7 +131,8 @@ _s_topk = state(get("topk"))
 _r_topk = _s_topk.fast
 
 
-def topk(x: T, k: int, axis: int = -1, largest: bool = True) -> tuple[T, T]:
+@bound_by_schema
+def topk(x: T, k: int, axis: int = -1, largest: bool = True, **unknown: NoReturn) -> tuple[T, T]:
     """The k largest (or smallest) elements along an axis, sorted, and their positions as int64. Equal elements keep
     their order; NaN counts as larger than every number.
     x: Input of any shape.
@@ -126,6 +140,8 @@ def topk(x: T, k: int, axis: int = -1, largest: bool = True) -> tuple[T, T]:
     axis: Axis to sort along.
     largest: Return the largest elements, descending; else the smallest, ascending.
     """
+    if unknown:
+        refuse(_s_topk, (), unknown)
     try:
         run = _r_topk[x._type, k, k.__class__, axis, axis.__class__, largest, largest.__class__]
     except (KeyError, AttributeError, TypeError):

@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -76,12 +77,15 @@ _s_erfcx_integral = state(get("erfcx_integral"))
 _r_erfcx_integral = _s_erfcx_integral.fast
 
 
-def erfcx_integral(n: int, x: T) -> T:
+@bound_by_schema
+def erfcx_integral(n: int, x: T, **unknown: NoReturn) -> T:
     """exp(x**2) times the n-th repeated integral of erfc from x to infinity; erfcx for n = 0. Its derivative is -2 (n
     + 1) times the next one. Integers and booleans give float32.
     n: How often erfc is integrated, 0 to 30.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_erfcx_integral, (), unknown)
     try:
         run = _r_erfcx_integral[n, n.__class__, x._type]
     except (KeyError, AttributeError, TypeError):

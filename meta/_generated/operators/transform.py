@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -36,11 +37,14 @@ _s_bitcast = state(get("bitcast"))
 _r_bitcast = _s_bitcast.fast
 
 
-def bitcast(x: T, dtype: DTypeLike) -> T:
+@bound_by_schema
+def bitcast(x: T, dtype: DTypeLike, **unknown: NoReturn) -> T:
     """The same bits as numbers of another dtype of the same width, such as the words of floats.
     x: Input of any shape.
     dtype: Dtype of the result, as wide as the dtype of x.
     """
+    if unknown:
+        refuse(_s_bitcast, (), unknown)
     try:
         run = _r_bitcast[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -54,11 +58,14 @@ _s_broadcast_to = state(get("broadcast_to"))
 _r_broadcast_to = _s_broadcast_to.fast
 
 
-def broadcast_to(x: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def broadcast_to(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """x repeated along axes of size 1 and new leading axes, to a larger shape.
     x: Input of any shape.
     shape: A shape that x broadcasts to.
     """
+    if more or unknown:
+        refuse(_s_broadcast_to, (x, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -98,12 +105,15 @@ _s_cast = state(get("cast"))
 _r_cast = _s_cast.fast
 
 
-def cast(x: T, dtype: DTypeLike) -> T:
+@bound_by_schema
+def cast(x: T, dtype: DTypeLike, **unknown: NoReturn) -> T:
     """The same values in another dtype; floats are truncated towards zero when cast to integers.
     Aliases: astype.
     x: Input of any shape.
     dtype: Dtype of the result.
     """
+    if unknown:
+        refuse(_s_cast, (), unknown)
     try:
         run = _r_cast[x._type, dtype]
     except (KeyError, AttributeError, TypeError):
@@ -143,12 +153,15 @@ _s_concatenate = state(get("concatenate"))
 _r_concatenate = _s_concatenate.fast
 
 
-def concatenate(xs: Sequence[T], axis: int = 0) -> T:
+@bound_by_schema
+def concatenate(xs: Sequence[T], axis: int = 0, **unknown: NoReturn) -> T:
     """Join tensors along an existing axis.
     Aliases: cat, concat.
     xs: Tensors whose shapes agree except along `axis`.
     axis: Axis to concatenate along.
     """
+    if unknown:
+        refuse(_s_concatenate, (), unknown)
     try:
         run = _r_concatenate[tuple([t._type for t in xs]), axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -169,11 +182,14 @@ _s_device_copy = state(get("device_copy"))
 _r_device_copy = _s_device_copy.fast
 
 
-def device_copy(x: T, device: DeviceLike) -> T:
+@bound_by_schema
+def device_copy(x: T, device: DeviceLike, **unknown: NoReturn) -> T:
     """The tensor on another device.
     x: Input of any shape.
     device: Device of the result.
     """
+    if unknown:
+        refuse(_s_device_copy, (), unknown)
     try:
         run = _r_device_copy[x._type, device]
     except (KeyError, AttributeError, TypeError):
@@ -190,12 +206,15 @@ _s_expand_dims = state(get("expand_dims"))
 _r_expand_dims = _s_expand_dims.fast
 
 
-def expand_dims(x: T, axis: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def expand_dims(x: T, axis: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """The same elements with new axes of size 1.
     Aliases: unsqueeze.
     x: Input of any shape.
     axis: Positions of the new axes of size 1 in the result; distinct.
     """
+    if unknown:
+        refuse(_s_expand_dims, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -216,13 +235,16 @@ _s_moveaxis = state(get("moveaxis"))
 _r_moveaxis = _s_moveaxis.fast
 
 
-def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def moveaxis(x: T, source: int | Sequence[Dim], destination: int | Sequence[Dim], **unknown: NoReturn) -> T:
     """Axes moved to other positions; the others keep their order.
     Aliases: movedim.
     x: Input of any shape.
     source: Axes to move; distinct.
     destination: Their positions in the result; distinct.
     """
+    if unknown:
+        refuse(_s_moveaxis, (), unknown)
     if type(source) is int:
         source = (source,)
     if type(destination) is int:
@@ -245,12 +267,15 @@ _s_reshape = state(get("reshape"))
 _r_reshape = _s_reshape.fast
 
 
-def reshape(x: T, shape: int | Sequence[Dim]) -> T:
+@bound_by_schema
+def reshape(x: T, shape: int | Sequence[Dim], *more: NoReturn, **unknown: NoReturn) -> T:
     """The same elements, in row-major order, with another shape.
     Aliases: view.
     x: Input of any shape.
     shape: New shape; one size may be -1 and is then inferred.
     """
+    if more or unknown:
+        refuse(_s_reshape, (x, shape, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -303,13 +328,16 @@ _s_split = state(get("split"))
 _r_split = _s_split.fast
 
 
-def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0) -> tuple[T, ...]:
+@bound_by_schema
+def split(x: T, indices_or_sections: int | Sequence[int], axis: int = 0, **unknown: NoReturn) -> tuple[T, ...]:
     """Split a tensor along an axis into equal sections, or at positions 0 <= i <= size in ascending order. Returns a
     tuple with one tensor per section, or one more tensor than positions.
     x: Input of any shape.
     indices_or_sections: Number of equal sections, or ascending positions to split at.
     axis: Axis to split.
     """
+    if unknown:
+        refuse(_s_split, (), unknown)
     try:
         run = _r_split[x._type, dumps(indices_or_sections, 2), axis, axis.__class__]
     except Exception:
@@ -326,11 +354,14 @@ _s_squeeze = state(get("squeeze"))
 _r_squeeze = _s_squeeze.fast
 
 
-def squeeze(x: T, axis: int | Sequence[Dim] | None = None) -> T:
+@bound_by_schema
+def squeeze(x: T, axis: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> T:
     """The same elements without axes of size 1.
     x: Input of any shape.
     axis: Axes of size 1 to remove; None for all of them.
     """
+    if unknown:
+        refuse(_s_squeeze, (), unknown)
     if type(axis) is int:
         axis = (axis,)
     try:
@@ -349,11 +380,14 @@ _s_stack = state(get("stack"))
 _r_stack = _s_stack.fast
 
 
-def stack(xs: Sequence[T], axis: int = 0) -> T:
+@bound_by_schema
+def stack(xs: Sequence[T], axis: int = 0, **unknown: NoReturn) -> T:
     """Join tensors of one shape along a new axis.
     xs: Tensors of one shape.
     axis: Position of the new axis in the result.
     """
+    if unknown:
+        refuse(_s_stack, (), unknown)
     try:
         run = _r_stack[tuple([t._type for t in xs]), axis, axis.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -408,13 +442,16 @@ _s_swap_axis = state(get("swap_axis"))
 _r_swap_axis = _s_swap_axis.fast
 
 
-def swap_axis(x: T, axis1: int, axis2: int) -> T:
+@bound_by_schema
+def swap_axis(x: T, axis1: int, axis2: int, **unknown: NoReturn) -> T:
     """Two axes exchanged.
     Aliases: swapaxes.
     x: Input of any shape.
     axis1: First axis.
     axis2: Second axis.
     """
+    if unknown:
+        refuse(_s_swap_axis, (), unknown)
     try:
         run = _r_swap_axis[x._type, axis1, axis1.__class__, axis2, axis2.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -433,12 +470,15 @@ _s_transpose = state(get("transpose"))
 _r_transpose = _s_transpose.fast
 
 
-def transpose(x: T, axes: int | Sequence[Dim] | None = None) -> T:
+@bound_by_schema
+def transpose(x: T, axes: int | Sequence[Dim] | None = None, *more: NoReturn, **unknown: NoReturn) -> T:
     """The axes in another order: axis i of the result is axis axes[i] of x.
     Aliases: permute.
     x: Input of any shape.
     axes: For each axis of the result, the axis of x; None to reverse them.
     """
+    if more or unknown:
+        refuse(_s_transpose, (x, axes, *more), unknown)
     if type(axes) is int:
         axes = (axes,)
     try:

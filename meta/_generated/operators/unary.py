@@ -14,14 +14,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from marshal import dumps
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NoReturn
 
 from meta._generated.methods import T
 from meta.eager.tape import record
-from meta.eager.call import invoke, state
+from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
+from meta.schema.annotations import bound_by_schema, explained
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -237,11 +238,14 @@ _s_celu = state(get("celu"))
 _r_celu = _s_celu.fast
 
 
-def celu(x: T, alpha: float = 1.0) -> T:
+@bound_by_schema
+def celu(x: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
     """x above 0, alpha * (exp(x / alpha) - 1) below (J. T. Barron, 2017).
     x: Input of any shape.
     alpha: Minus the limit for x -> -inf.
     """
+    if unknown:
+        refuse(_s_celu, (), unknown)
     try:
         run = _r_celu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -258,7 +262,8 @@ _s_clip = state(get("clip"))
 _r_clip = _s_clip.fast
 
 
-def clip(x: T, min: float | None = None, max: float | None = None) -> T:
+@bound_by_schema
+def clip(x: T, min: float | None = None, max: float | None = None, **unknown: NoReturn) -> T:
     """min(max(x, `min`), `max`); NaN stays NaN. The result has the dtype of x, or float32 for integers with a float
     bound.
     Aliases: clamp.
@@ -266,6 +271,8 @@ def clip(x: T, min: float | None = None, max: float | None = None) -> T:
     min: Lower bound; None for no bound.
     max: Upper bound; None for no bound. Takes precedence over `min`.
     """
+    if unknown:
+        refuse(_s_clip, (), unknown)
     try:
         run = _r_clip[x._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -284,13 +291,16 @@ _s_clip_dx = state(get("clip_dx"))
 _r_clip_dx = _s_clip_dx.fast
 
 
-def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None) -> T:
+@bound_by_schema
+def clip_dx(x: T, dy: T, min: float | None = None, max: float | None = None, **unknown: NoReturn) -> T:
     """Gradient of clip: dy where x lies within the bounds or equals one, else 0, also where x is NaN.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     min: Lower bound; None for no bound.
     max: Upper bound; None for no bound. Takes precedence over `min`.
     """
+    if unknown:
+        refuse(_s_clip_dx, (), unknown)
     try:
         run = _r_clip_dx[x._type, dy._type, min or repr(min), min.__class__, max or repr(max), max.__class__]
     except Exception:
@@ -393,11 +403,14 @@ _s_elu = state(get("elu"))
 _r_elu = _s_elu.fast
 
 
-def elu(x: T, alpha: float = 1.0) -> T:
+@bound_by_schema
+def elu(x: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
     """x above 0, alpha * (exp(x) - 1) below (D.-A. Clevert et al., 2015).
     x: Input of any shape.
     alpha: Minus the limit for x -> -inf.
     """
+    if unknown:
+        refuse(_s_elu, (), unknown)
     try:
         run = _r_elu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -414,12 +427,15 @@ _s_elu_dx = state(get("elu_dx"))
 _r_elu_dx = _s_elu_dx.fast
 
 
-def elu_dx(x: T, dy: T, alpha: float = 1.0) -> T:
+@bound_by_schema
+def elu_dx(x: T, dy: T, alpha: float = 1.0, **unknown: NoReturn) -> T:
     """Gradient of elu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     alpha: Minus the limit for x -> -inf.
     """
+    if unknown:
+        refuse(_s_elu_dx, (), unknown)
     try:
         run = _r_elu_dx[x._type, dy._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -619,12 +635,15 @@ _s_gelu = state(get("gelu"))
 _r_gelu = _s_gelu.fast
 
 
-def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
+@bound_by_schema
+def gelu(x: T, approximate: Literal['none', 'tanh'] = 'none', **unknown: NoReturn) -> T:
     """x * Phi(x), Phi the normal distribution function; with approximate="tanh", x / 2 * (1 + tanh(sqrt(2 / pi) * (x
     + 0.044715 * x**3))) (D. Hendrycks and K. Gimpel, 2016).
     x: Input of any shape.
     approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
+    if unknown:
+        refuse(_s_gelu, (), unknown)
     try:
         run = _r_gelu[x._type, approximate]
     except (KeyError, AttributeError, TypeError):
@@ -641,12 +660,15 @@ _s_gelu_dx = state(get("gelu_dx"))
 _r_gelu_dx = _s_gelu_dx.fast
 
 
-def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none') -> T:
+@bound_by_schema
+def gelu_dx(x: T, dy: T, approximate: Literal['none', 'tanh'] = 'none', **unknown: NoReturn) -> T:
     """Gradient of gelu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     approximate: "none" for the exact form, "tanh" for the cheaper approximation.
     """
+    if unknown:
+        refuse(_s_gelu_dx, (), unknown)
     try:
         run = _r_gelu_dx[x._type, dy._type, approximate]
     except (KeyError, AttributeError, TypeError):
@@ -748,11 +770,14 @@ _s_leaky_relu = state(get("leaky_relu"))
 _r_leaky_relu = _s_leaky_relu.fast
 
 
-def leaky_relu(x: T, alpha: float = 0.01) -> T:
+@bound_by_schema
+def leaky_relu(x: T, alpha: float = 0.01, **unknown: NoReturn) -> T:
     """x above 0, alpha * x below.
     x: Input of any shape.
     alpha: Slope for negative x.
     """
+    if unknown:
+        refuse(_s_leaky_relu, (), unknown)
     try:
         run = _r_leaky_relu[x._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -769,12 +794,15 @@ _s_leaky_relu_dx = state(get("leaky_relu_dx"))
 _r_leaky_relu_dx = _s_leaky_relu_dx.fast
 
 
-def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01) -> T:
+@bound_by_schema
+def leaky_relu_dx(x: T, dy: T, alpha: float = 0.01, **unknown: NoReturn) -> T:
     """Gradient of leaky_relu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     alpha: Slope for negative x.
     """
+    if unknown:
+        refuse(_s_leaky_relu_dx, (), unknown)
     try:
         run = _r_leaky_relu_dx[x._type, dy._type, alpha or repr(alpha), alpha.__class__]
     except Exception:
@@ -888,11 +916,14 @@ _s_logit = state(get("logit"))
 _r_logit = _s_logit.fast
 
 
-def logit(x: T, eps: float | None = None) -> T:
+@bound_by_schema
+def logit(x: T, eps: float | None = None, **unknown: NoReturn) -> T:
     """log(x / (1 - x)), the inverse of sigmoid; NaN outside of [0, 1]. Integers and booleans give float32.
     x: Input of any shape.
     eps: x is first limited to [eps, 1 - eps]; None for no limits.
     """
+    if unknown:
+        refuse(_s_logit, (), unknown)
     try:
         run = _r_logit[x._type, eps or repr(eps), eps.__class__]
     except Exception:
@@ -909,13 +940,22 @@ _s_nan_to_num = state(get("nan_to_num"))
 _r_nan_to_num = _s_nan_to_num.fast
 
 
-def nan_to_num(x: T, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None) -> T:
+@bound_by_schema
+def nan_to_num(
+    x: T,
+    nan: float = 0.0,
+    posinf: float | None = None,
+    neginf: float | None = None,
+    **unknown: NoReturn,
+) -> T:
     """NaN and infinities replaced by numbers; integers are unchanged.
     x: Input of any shape.
     nan: Replaces NaN.
     posinf: Replaces infinity; None for the largest number of the dtype.
     neginf: Replaces minus infinity; None for the least number of the dtype.
     """
+    if unknown:
+        refuse(_s_nan_to_num, (), unknown)
     try:
         run = _r_nan_to_num[x._type, nan or repr(nan), nan.__class__, posinf or repr(posinf), posinf.__class__, neginf or repr(neginf), neginf.__class__]
     except Exception:
@@ -1080,12 +1120,15 @@ _s_round = state(get("round"))
 _r_round = _s_round.fast
 
 
-def round(x: T, decimals: int = 0) -> T:
+@bound_by_schema
+def round(x: T, decimals: int = 0, **unknown: NoReturn) -> T:
     """The nearest integer, or the nearest multiple of 10**-`decimals`; ties round to even. The result has the dtype
     of x.
     x: Input of any shape.
     decimals: Digits after the decimal point; negative ones count before it.
     """
+    if unknown:
+        refuse(_s_round, (), unknown)
     try:
         run = _r_round[x._type, decimals, decimals.__class__]
     except (KeyError, AttributeError, TypeError):
@@ -1322,12 +1365,15 @@ _s_softplus = state(get("softplus"))
 _r_softplus = _s_softplus.fast
 
 
-def softplus(x: T, beta: float = 1.0, threshold: float | None = None) -> T:
+@bound_by_schema
+def softplus(x: T, beta: float = 1.0, threshold: float | None = None, **unknown: NoReturn) -> T:
     """log(1 + exp(beta * x)) / beta, without overflow.
     x: Input of any shape.
     beta: Sharpness of the bend at zero; must not be 0.
     threshold: x itself where beta * x is above it; None for the exact function.
     """
+    if unknown:
+        refuse(_s_softplus, (), unknown)
     try:
         run = _r_softplus[x._type, beta or repr(beta), beta.__class__, threshold or repr(threshold), threshold.__class__]
     except Exception:
@@ -1487,12 +1533,15 @@ _s_threshold = state(get("threshold"))
 _r_threshold = _s_threshold.fast
 
 
-def threshold(x: T, threshold: float = 0.0, value: float = 0.0) -> T:
+@bound_by_schema
+def threshold(x: T, threshold: float = 0.0, value: float = 0.0, **unknown: NoReturn) -> T:
     """x above `threshold`, `value` elsewhere; with integers, both are truncated.
     x: Input of any shape.
     threshold: Elements up to this value are replaced.
     value: Value that replaces them.
     """
+    if unknown:
+        refuse(_s_threshold, (), unknown)
     try:
         run = _r_threshold[x._type, threshold or repr(threshold), threshold.__class__, value or repr(value), value.__class__]
     except Exception:
@@ -1509,12 +1558,15 @@ _s_threshold_dx = state(get("threshold_dx"))
 _r_threshold_dx = _s_threshold_dx.fast
 
 
-def threshold_dx(x: T, dy: T, threshold: float = 0.0) -> T:
+@bound_by_schema
+def threshold_dx(x: T, dy: T, threshold: float = 0.0, **unknown: NoReturn) -> T:
     """Gradient of threshold.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     threshold: Elements up to this value are replaced.
     """
+    if unknown:
+        refuse(_s_threshold_dx, (), unknown)
     try:
         run = _r_threshold_dx[x._type, dy._type, threshold or repr(threshold), threshold.__class__]
     except Exception:

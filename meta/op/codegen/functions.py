@@ -7,7 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from meta.op.codegen.signature import definition, docstring, parameter, tensor_args
+from meta.op.codegen.signature import (
+    MORE,
+    UNKNOWN,
+    VARIADIC,
+    definition,
+    docstring,
+    parameter,
+    takes_unknown,
+    tensor_args,
+)
 from meta.op.registry import Op, split
 from meta.schema._dsl import Arg
 
@@ -30,8 +39,12 @@ def typed_function(op: Op, differentiable: Sequence[int]) -> str:
     `_r_<name>`, the runners of its fast path, and `_i_<name>`, the known items of `remembered_items`.
     differentiable: the positions of the arguments with a gradient."""
     tensor = "T" if tensor_args(op) else "NDArray"
-    head = definition(op.basename, [parameter(a, tensor) for a in op.schema.args], result_type(op, tensor))
-    return f"{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
+    parameters = [parameter(a, tensor) for a in op.schema.args]
+    if takes_unknown(op):
+        parameters += [MORE, UNKNOWN] if op.name in VARIADIC else [UNKNOWN]
+    head = definition(op.basename, parameters, result_type(op, tensor))
+    wrapper = "@bound_by_schema\n" if takes_unknown(op) else "" if tensor_args(op) else "@explained\n"
+    return f"{wrapper}{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
 
 
 def bare_function(op: Op, differentiable: Sequence[int]) -> str:
@@ -40,11 +53,12 @@ def bare_function(op: Op, differentiable: Sequence[int]) -> str:
     all others."""
     name = op.basename
     state = f"_s_{name}, _i_{name} = _state(_op), _KnownItems()\n_r_{name} = _s_{name}.fast\n"
-    return f"{_IMPORTS}{state}def {name}({', '.join(op.schema.names)}):\n{body(op, differentiable, '_')}"
+    parameters = [*op.schema.names, *(["**_unknown"] if takes_unknown(op) else ())]
+    return f"{_IMPORTS}{state}def {name}({', '.join(parameters)}):\n{body(op, differentiable, '_')}"
 
 
 _IMPORTS = """from marshal import dumps as _dumps
-from meta.eager.call import invoke as _invoke, state as _state
+from meta.eager.call import invoke as _invoke, refuse as _refuse, state as _state
 from meta.eager.known_items import KnownItems as _KnownItems
 from meta.eager.tape import record as _record
 from meta.modes import modes as _modes, scopes as _scopes
@@ -61,6 +75,9 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
         return f"    return {call}\n"
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
     lines: list[str] = []
+    if takes_unknown(op):
+        surplus, given = ("more or ", f"({names}, *more)") if op.name in VARIADIC else ("", "()")
+        lines.append(f"    if {surplus}{prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n")
     if op.recorded_as:
         lines.append(
             f'    if {prefix}getattr({runs}, "_node", None) is not None and {prefix}modes.grad_enabled:\n'

@@ -3,11 +3,8 @@
 from __future__ import annotations
 
 from meta.op.codegen.functions import result_type
-from meta.op.codegen.signature import annotation, default, definition, docstring
+from meta.op.codegen.signature import UNKNOWN, VARIADIC, annotation, default, definition, docstring, takes_unknown
 from meta.op.registry import Op
-
-VARIADIC = {"broadcast_to", "reshape", "transpose"}
-"""Operators whose ints a method also takes one by one: `x.reshape(3, 2)`."""
 
 
 def special_method(op: Op, name: str, *, reflected: bool) -> str:
@@ -33,20 +30,28 @@ def method(op: Op) -> str:
     """The method, whose first argument is `self`."""
     rest = op.schema.args[1:]
     parameters = ["self", *(f"{a.name}: {annotation(a, 'Self')}{default(a)}" for a in rest)]
-    head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     names = ", ".join(["self", *(a.name for a in rest)])
     if op.name in VARIADIC:
         (ints,) = rest
-        head = definition(op.name, [*parameters, "*more: int"], result_type(op, "Self"), "    ")
+        parameters.append("*more: int")
         names = f"self, _ints({ints.name}, more)"
+    refusal = decorator = ""
+    if takes_unknown(op):
+        decorator = "    @bound_by_schema\n" if any(arg.required for arg in rest) else ""
+        parameters.append(UNKNOWN)
+        refusal = f"        if unknown:\n            meta.{op.name}({names}, **unknown)\n"
+    head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     call = f"meta.{op.name}({names})"
     if op.part:
         call = f"tuple([mark_part(part, self) for part in {call}])" if op.outputs else f"mark_part({call}, self)"
-    text = f"\n{head}\n{docstring(op, '        ', skip=1)}        return {call}\n"
+    text = f"\n{decorator}{head}\n{docstring(op, '        ', skip=1)}{refusal}        return {call}\n"
     return text + "".join(f"\n    {alias} = {op.name}\n" for alias in op.aliases)
 
 
 def bare_method(op: Op) -> str:
     """The method, which calls `_function`, with nothing of the operator but its names."""
     names = ", ".join(["self", *op.schema.names[1:]])
-    return f"def {op.basename}({names}):\n    return _function({names})\n"
+    if not takes_unknown(op):
+        return f"def {op.basename}({names}):\n    return _function({names})\n"
+    refusal = f"    if _unknown:\n        _function({names}, **_unknown)\n"
+    return f"def {op.basename}({names}, **_unknown):\n{refusal}    return _function({names})\n"

@@ -39,6 +39,20 @@ def tensor_args(op: Op) -> list[Arg]:
     return [arg for arg in op.schema.args if arg.is_tensor]
 
 
+def takes_unknown(op: Op) -> bool:
+    """Whether the functions of an operator take unknown keywords, and explain them: if it has tensors and attributes.
+    Functions of tensors alone, such as exp, leave them to Python: a call that collects keywords takes 4 % longer.
+    Functions without tensors are wrapped by `explained`."""
+    return {"attr", "tensor"} <= {"attr" if arg.type.role == "attr" else "tensor" for arg in op.schema.args}
+
+
+VARIADIC = {"broadcast_to", "reshape", "transpose"}
+"""Operators whose ints a method also takes one by one: `x.reshape(3, 2)`. Their functions refuse them in words."""
+
+MORE, UNKNOWN = "*more: NoReturn", "**unknown: NoReturn"
+"""The parameters that take surplus arguments and unknown keywords: type checkers report each use of one."""
+
+
 def definition(name: str, parameters: Iterable[str], result: str, indent: str = "") -> str:
     """A `def` line, with one parameter per line if it would be too long."""
     listed = list(parameters)

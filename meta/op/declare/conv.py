@@ -15,9 +15,9 @@ def _conv_shape(
     rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, dilation: _Ints, groups: int, channels_last: bool
 ) -> Shape:
     """The shape of a convolution of x with w. Raises TypeInferenceError when they do not fit."""
-    rules.require(len(x) == rank + 2, f"'x' has shape {rules.show(x)}", _axes(rank, "batch", "channels", channels_last))
-    expected_axes = _axes(rank, "out channels", "channels / groups", channels_last)
-    rules.require(len(w) == rank + 2, f"'w' has shape {rules.show(w)}", expected_axes)
+    rules.require_axes("x", x, windows.axes(rank, "batch", "channels", channels_last))
+    rules.require_axes("w", w, windows.axes(rank, "out channels", "channels / groups", channels_last))
+    given = x
     x, w = (windows.channels_first(shape, channels_last) for shape in (x, w))
     _not_empty(x, w)
     rules.require(groups >= 1, f"groups is {groups}", "at least 1")
@@ -25,6 +25,7 @@ def _conv_shape(
         same_dim(w[1] * groups, x[1]),
         f"x has {x[1]} channels, w takes {w[1]} in each of {groups} group(s)",
         f"w.shape[1] * groups == {x[1]}",
+        _move(given, w[1] * groups, channels_last),
     )
     rules.require(
         same_dim((w[0] // groups) * groups, w[0]),
@@ -39,10 +40,13 @@ def _conv_shape(
     return windows.channels_moved((x[0], w[0], *spatial), channels_last)
 
 
-def _axes(rank: int, first: str, channels: str, channels_last: bool) -> str:
-    """The names of the axes of a tensor or kernel, in their order."""
-    spatial = ("depth", "height", "width")[3 - rank :]
-    return f"({', '.join((first, *spatial, channels) if channels_last else (first, channels, *spatial))})"
+def _move(x: Shape, channels: Dim, channels_last: bool) -> str:
+    """How to move the channels, if they are at the place of the other layout; "" otherwise."""
+    if not rules.is_known_equal(x[1 if channels_last else -1], channels):
+        return ""
+    return (
+        "move the channels: meta.moveaxis(x, 1, -1)" if channels_last else "move the channels: meta.moveaxis(x, -1, 1)"
+    )
 
 
 def _not_empty(x: Shape, w: Shape) -> None:
@@ -164,9 +168,8 @@ def _with_epilogue(
 def _transposed_shape(
     rank: int, x: Shape, w: Shape, stride: _Ints, padding: _Ints, extra: _Ints, dilation: _Ints, groups: int
 ) -> Shape:
-    rules.require(
-        len(x) == len(w) == rank + 2, f"shapes are {rules.show(x)} and {rules.show(w)}", f"rank {rank + 2} each"
-    )
+    rules.require_axes("x", x, windows.axes(rank, "batch", "channels"))
+    rules.require_axes("w", w, windows.axes(rank, "channels", "out channels / groups"))
     _not_empty(x, w)
     rules.require(groups >= 1, f"groups is {groups}", "at least 1")
     rules.require(same_dim(w[0], x[1]), f"x has {x[1]} channels, w takes {w[0]}", f"w.shape[0] == {x[1]}")

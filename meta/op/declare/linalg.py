@@ -42,10 +42,12 @@ def matmul(x1: TensorType, x2: TensorType, transpose_a: bool, transpose_b: bool)
     right = x2.shape if x2.ndim > 1 else (*x2.shape, 1)
     m, k1 = left[-2:] if not transpose_a else left[:-3:-1]
     k2, n = right[-2:] if not transpose_b else right[:-3:-1]
-    rules.require(
-        same_dim(k1, k2),
-        f"shapes {shapes} contract {k1} with {k2} (transpose_a={transpose_a}, transpose_b={transpose_b})",
-        "equal sizes",
+    rules.require_contracted(
+        (x1.shape, x2.shape),
+        (k1, k2),
+        (m if x1.ndim > 1 else k1, n if x2.ndim > 1 else k2),
+        (f"transpose_a={not transpose_a} (x1.mT)", f"transpose_b={not transpose_b} (x2.mT)"),
+        f" (transpose_a={transpose_a}, transpose_b={transpose_b})",
     )
     batch = rules.broadcast_shapes(left[:-2], right[:-2])
     matrix_shape = (m,) * (x1.ndim > 1) + (n,) * (x2.ndim > 1)
@@ -68,6 +70,7 @@ def dense(x: TensorType, w: TensorType, bias: TensorType | None) -> TensorType:
         same_dim(x.shape[-1], k),
         f"'x' has shape {rules.show(x.shape)}, 'w' {rules.show(w.shape)}",
         "equal last sizes",
+        "write w.T: w is (out, in)" if rules.is_known_equal(x.shape[-1], n) else "",
     )
     if bias is not None:
         rules.same_device(x, bias)

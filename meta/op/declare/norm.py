@@ -14,7 +14,7 @@ from meta.schema import norm
 _Ints = tuple[int, ...]
 
 
-def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str) -> None:
+def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape, what: str, remedy: str = "") -> None:
     """Check a parameter that goes with x: its shape, and that it has the dtype of x or of statistics of x."""
     if value is None:
         return
@@ -22,6 +22,7 @@ def _parameter(name: str, value: TensorType | None, x: TensorType, shape: Shape,
         rules.same_shape(value.shape, shape),
         f"'{name}' has shape {rules.show(value.shape)}",
         f"{rules.show(shape)}, {what}",
+        remedy,
     )
     allowed = dict.fromkeys((x.dtype, accumulation_dtype(x.dtype)))
     rules.require(
@@ -166,7 +167,9 @@ def _channels(x: TensorType, axis: int) -> Shape:
 def _channel_parameters(x: TensorType, axis: int, **parameters: TensorType | None) -> Shape:
     shape = _channels(x, axis)
     for name, value in parameters.items():
-        _parameter(name, value, x, shape, "one for each channel")
+        is_without_batch = axis > 0 and value is not None and rules.is_known_equal(value.size, x.shape[axis - 1])
+        remedy = "add the batch: x[None]" if is_without_batch else ""
+        _parameter(name, value, x, shape, "one for each channel", remedy)
     return shape
 
 

@@ -17,11 +17,7 @@ _Ints = tuple[int, ...]
 
 def _spatial(rank: int, shape: Shape) -> tuple[int, ...]:
     """The spatial part of an input's shape. Raises TypeInferenceError unless it is known and not empty."""
-    rules.require(
-        len(shape) == rank + 2,
-        f"'x' has shape {rules.show(shape)}",
-        f"rank {rank + 2}: (batch, channels, *spatial)",
-    )
+    rules.require_axes("x", shape, windows.axes(rank, "batch", "channels"))
     spatial = shape[2:]
     rules.require(is_static(spatial), f"'x' has the symbolic spatial shape {rules.show(spatial)}", "static sizes")
     rules.require(0 not in shape[1:], f"'x' has shape {rules.show(shape)}", "nothing but the batch may be empty")

@@ -171,7 +171,9 @@ def transpose(x: TensorType, axes: tuple[int, ...] | None) -> TensorType:
     if axes is None:
         return x.with_shape(x.shape[::-1])
     order = tuple(rules.axis_index(axis, x.ndim) for axis in axes)
-    rules.require(sorted(order) == list(range(x.ndim)), f"axes {axes} for rank {x.ndim}", "each axis exactly once")
+    remedy = "swap two axes: x.swap_axis({}, {})".format(*axes) if len(axes) == 2 else ""
+    fits = sorted(order) == list(range(x.ndim))
+    rules.require(fits, f"axes {axes} for rank {x.ndim}", "each axis exactly once", remedy)
     return x.with_shape(tuple(x.shape[axis] for axis in order))
 
 
@@ -280,5 +282,6 @@ def section_bounds(size: Dim, indices_or_sections: int | tuple[int, ...]) -> lis
         same_dim(section * count, size),
         f"size {size} does not split into {count} equal sections",
         "a divisor of the size, or a tuple of positions",
+        f"write positions for pieces of size {count}: list(range({count}, {size}, {count}))",
     )
     return [section * i for i in range(count + 1)]

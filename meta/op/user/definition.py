@@ -122,6 +122,8 @@ def _replaced(name: str, aliases: Sequence[str], override: bool) -> Op | None:
     """The operator that a definition replaces, None for a new name. Raises RegistryError for a name that is taken."""
     if not isinstance(name, str):
         raise RegistryError("define", f"the name is of class {type(name).__name__}", 'a name, such as "swish"')
+    for each in (name, *aliases):
+        registry.check_name(each)
     before = _user_op(name, "define") if override and registry.owner(name) is not None else None
     for each in (name, *aliases):
         if before is None or each not in before.names:

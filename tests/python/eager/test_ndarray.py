@@ -274,7 +274,7 @@ def test_transposes_and_dtypes_as_attributes() -> None:
 
 def test_suggests_attributes_for_misspelt_names() -> None:
     x = meta.array([1.0])
-    with pytest.raises(AttributeError, match=r"no attribute 'reshpe'\. did you mean 'reshape'"):
+    with pytest.raises(AttributeError, match=r"no attribute 'reshpe'; did you mean 'reshape'"):
         x.reshpe  # noqa: B018
     assert not hasattr(x, "__cuda_array_interface__")
 

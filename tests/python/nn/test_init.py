@@ -172,7 +172,7 @@ def test_methods_of_torch_are_explained(name: str, text: str) -> None:
     with pytest.raises(AttributeError) as caught:
         getattr(model, name)
     assert str(caught.value).startswith(f"'Linear' object has no attribute '{name}'; write model.{text}")
-    with pytest.raises(AttributeError, match=r"'Linear' object has no attribute 'w2'$"):
+    with pytest.raises(AttributeError, match=r"'Linear' object has no attribute 'w2'; did you mean 'w'"):
         _ = model.w2
     assert copy.deepcopy(model).w.shape == (3, 2)
 

@@ -17,11 +17,24 @@ from tests.python.recorded import array
 
 
 @pytest.mark.parametrize(
-    "use",
-    [bool, int, float, lambda x: x.item(), lambda x: x.numpy(), lambda x: x.tolist(), np.asarray, lambda x: [1][x]],
+    ("use", "remedy"),
+    [
+        (bool, r"write meta\.where\(.*meta\.cond\("),
+        (int, "leave out the call"),
+        (float, "leave out the call"),
+        (complex, "leave out the call"),
+        (lambda x: x.item(), r"leave out \.item\(\)"),
+        (lambda x: x.tolist(), r"leave out .*\.tolist\(\)"),
+        (lambda x: x.numpy(), r"meta\.tanh\(x\) in place of np\.tanh"),
+        (np.asarray, r"meta\.tanh\(x\) in place of np\.tanh"),
+        (np.from_dlpack, "meta's function in place of the other library's"),
+        (lambda x: [1][x], r"write x\.shape\[axis\]"),
+        (lambda x: f"{x:.3f}", "print it outside"),
+    ],
 )
-def test_rejects_reading_values_of_symbols(use):
-    with pytest.raises(TraceError, match=r"\[trace\] the value of <Symbol x.* is needed .*meta\.where.*test_symbols"):
+def test_rejects_reading_values_of_symbols(use, remedy):
+    pattern = rf"\[trace\] the value of <Symbol x.* is needed .*{remedy}.*test_symbols"
+    with pytest.raises(TraceError, match=pattern):
         tracing.record(lambda x: use(x), (array(1),), {})
 
 

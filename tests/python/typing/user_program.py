@@ -48,7 +48,7 @@ reveal_type(meta.autograd.grad(x.sum(), [x])[0])  # reveals: NDArray | None
 reveal_type(meta.passes.auto_cast("bfloat16")(step.record(x, target).module))  # reveals: Module
 
 compiled(x)  # reports: reportCallIssue
-meta.softmax(x, axs=1)  # reports: reportCallIssue
+meta.softmax(x, axs=1)  # reports: reportArgumentType
 meta.sofmax(x)  # reports: reportAttributeAccessIssue
 meta.vm.compil(step)  # reports: reportAttributeAccessIssue
 meta.nn.Linea(3, 4)  # reports: reportAttributeAccessIssue

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import enum
+import re
 import subprocess
 import sys
 import threading
@@ -159,8 +160,12 @@ def test_imports_cuda_at_the_first_call() -> None:
 
 @pytest.mark.skipif(driver.probe() is None, reason="this machine has CUDA")
 def test_rejects_arrays_on_a_missing_device() -> None:
-    with pytest.raises(DeviceError, match=r'^\[device\] there is no device cuda here; expected "cpu", which every'):
+    reason = re.escape(str(driver.probe()))
+    text = rf'^\[device\] there is no device cuda here: {reason}; expected "cpu", which every .*; write device="cpu"'
+    with pytest.raises(DeviceError, match=text):
         meta.array([1.0], device="cuda")
+    assert not meta.is_available("cuda")
+    assert meta.is_available("cpu")
 
 
 @pytest.mark.parametrize(("count", "times"), [(1, 1), (2, 3)])

@@ -1,0 +1,137 @@
+"""Arguments: names of keywords.
+
+An unknown keyword is looked for in ARGUMENTS, then in LEFT_OUT, then among similar names of the function's arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from meta.errors import ArgumentError, did_you_mean, value_text
+from meta.tree import is_sequence
+
+ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
+    # axes and shapes
+    "axes": ("axis",), "axis": ("axes", "axis1", "dim"), "dim": ("axis", "axes"), "dim0": ("axis1",),
+    "dim1": ("axis2", "axis1"),
+    "dim2": ("axis2",), "diagonal": ("offset", "k"), "dims": ("axis", "axes", "reps"),
+    "keep_dims": ("keepdims",), "keepdim": ("keepdims",),
+    "newshape": ("shape",), "output_size": ("size", "shape"), "shape": ("size",), "shifts": ("shift",),
+    "size": ("shape",), "sizes": ("shape",), "ord": ("p",), "p": ("ord", "rate"),
+    # operands
+    "a": ("x", "x1"), "arr": ("x",), "array": ("x", "xs"), "arrays": ("xs",), "ary": ("x",),
+    "b": ("x2", "bias"), "exponent": ("x2",),
+    "index": ("indices",), "input": ("x", "x1", "indices"), "input1": ("x1",), "input2": ("x2",),
+    "k": ("offset",), "key": ("k",), "logits": ("x",), "mat1": ("x1",), "mat2": ("x2",), "operand": ("x",),
+    "other": ("x2",), "query": ("q",), "seq": ("xs",), "source": ("src",), "target": ("labels",),
+    "targets": ("target",),
+    "tensor": ("x",), "tensors": ("xs",), "tup": ("xs",), "value": ("v", "pad_value", "fill_value"),
+    "weight": ("w", "scale"), "weights": ("weight", "w"),
+    # numbers
+    "a_max": ("max",), "a_min": ("min",), "ddof": ("correction",), "end": ("stop",),
+    "epsilon": ("eps",), "loc": ("mean",),
+    "maxval": ("high",), "minval": ("low",), "negative_slope": ("alpha",),
+    "steps": ("num",), "num": ("steps",), "stddev": ("std",),
+    "unbiased": ("correction",),
+    # layers and functions of networks
+    "attn_mask": ("mask",), "depth": ("num_classes",), "downscale_factor": ("factor",), "dropout_p": ("dropout",),
+    "enable_gqa": ("grouped",),
+    "dropout_rate": ("dropout", "p"), "features": ("out_features",), "filters": ("out_channels",),
+    "input_dim": ("num_embeddings", "in_features"), "is_causal": ("causal",), "kernel_size": ("kernel",),
+    "num_classes": ("depth",), "num_groups": ("groups",), "output_dim": ("embedding_dim", "out_features"),
+    "pad": ("pad_width",), "pads": ("padding",), "pool_size": ("kernel_size", "kernel"), "rate": ("p",),
+    "strides": ("stride",), "units": ("out_features",), "upscale_factor": ("factor",), "use_bias": ("bias",),
+    # optimizers and schedules
+    "T_max": ("steps",), "anneal_strategy": ("anneal",), "base_momentum": ("lowest_momentum",),
+    "end_factor": ("end",), "eta_min": ("minimum",), "initial_accumulator_value": ("initial_sum",),
+    "lr": ("learning_rate",), "lr_decay": ("rate_decay",), "lr_lambda": ("functions",), "max_lr": ("highest",),
+    "max_momentum": ("highest_momentum",), "params": ("parameters",), "pct_start": ("rising",),
+    "schedulers": ("schedules",), "start_factor": ("start",), "total_iters": ("steps",),
+    # files and programs
+    "backoff_factor": ("backoff",), "growth_factor": ("growth",), "growth_interval": ("interval",),
+    "init_scale": ("scale",),
+    "f": ("path",), "file": ("path",), "filename": ("path",), "map_location": ("device",), "obj": ("value",),
+}  # fmt: skip
+"""Arguments of other libraries => the names of the same arguments here; a function has one of them."""
+
+_PIECES = "write the positions between the pieces: list(range({value}, x.shape[axis], {value}))"
+_SWAP = "write x.swap_axis(dim0, dim1)"
+
+LEFT_OUT: Final[Mapping[str, str]] = {
+    "device": "move the result: .to({value})", "dtype": "cast the result: .to(dtype={value})",
+    "generator": "pass a key: meta.random.next_key()", "inplace": "leave out inplace=, and use the result",
+    "out": "leave out out=, and use the result",
+    "requires_grad": "call the result y and set y.requires_grad = True, or write meta.array(y, requires_grad=True)",
+    "alpha": "multiply the operand: {value} * x2", "decay": "pass a schedule, such as meta.optim.ExponentialLR",
+    "mode": "leave out mode=: programs are always optimised",
+    "jit_compile": "leave out jit_compile=", "fullgraph": "leave out fullgraph=: a trace has no breaks",
+    "backend": "leave out backend=", "device_type": "leave out device_type=: autocast holds for all devices",
+    "training": "leave out training=: a model's mode is set by train_mode() and infer_mode()",
+    "size_average": 'write reduction="mean" or reduction="sum"', "reduce": 'write reduction="none"',
+    "activation": "call it on the result: meta.relu(y)", "input_shape": "leave out input_shape=",
+    "split_size": _PIECES, "split_size_or_sections": _PIECES, "dim0": _SWAP, "dim1": _SWAP,
+    "attn_mask": "write meta.attention(q, k, v, mask={value})",
+    "dropout_p": "write meta.attention(q, k, v, dropout={value}, key=meta.random.next_key())",
+    "enable_gqa": "write meta.attention(q, k, v, grouped={value})",
+    "weights_only": "leave out weights_only=: files hold arrays only", "set_to_none": "leave out set_to_none=",
+} | {
+    name: f"leave out {name}=" for name in (
+        "amsgrad", "capturable", "casting", "copy", "differentiable", "foreign", "fused", "layout", "like", "maximize",
+        "memory_format", "name", "non_blocking", "order", "pin_memory", "sparse", "stable", "subok",
+        "track_running_stats",
+    )
+}  # fmt: skip
+"""Arguments of other libraries that no function here has, or only some => what to write in their place."""
+
+
+DTYPES: Final[Mapping[str, str]] = {
+    "float": "float32", "double": "float64", "half": "float16", "int": "int32", "long": "int64", "bool_": "bool",
+} | {
+    name: name for name in (
+        "float16", "float32", "float64", "bfloat16", "int8", "int16", "int32", "int64", "uint8", "bool", "complex64",
+        "complex128",
+    )
+}  # fmt: skip
+"""Dtypes of other libraries => their names here."""
+
+
+def argument_hint(name: str, known: Sequence[str], value: object = ...) -> str:
+    """What to write for the unknown argument `name`, "" without an idea.
+
+    known: the arguments that there are.  value: what was passed."""
+    if name == "unbiased" and isinstance(value, bool):
+        value = int(value)
+    shown = "..." if value is ... or _has_arrays(value) else value_text(value)
+    for ours in ARGUMENTS.get(name, ()):
+        if ours in known:
+            return f"write {ours}={shown}"
+    if name in LEFT_OUT:
+        return LEFT_OUT[name].format(value=shown)
+    return did_you_mean(name, known)
+
+
+def device_hint(name: str) -> str:
+    """What to write for a device of another library, or for a dtype that was passed as a device."""
+    dtype = name.removeprefix("torch.")
+    if dtype in DTYPES:
+        return f'a dtype is passed by name: dtype="{DTYPES[dtype]}"'
+    kind, _, index = name.lower().rpartition(":") if ":" in name else (name.lower(), "", "")
+    if name.isdecimal():
+        return f'write "cuda:{name}"'
+    return f'write "cuda{":" * bool(index)}{index}"' if kind in ("gpu", "mps", "xpu", "tpu", "hip") else ""
+
+
+def _has_arrays(value: object) -> bool:
+    return any(map(_has_arrays, value)) if is_sequence(value) else hasattr(value, "shape")
+
+
+def refuse_unknown(subject: str, given: Mapping[str, Any], known: Sequence[str], expected: str = "") -> None:
+    """Raise ArgumentError for keywords of a call that the function `subject` does not have.
+
+    known: those that it has.  expected: its arguments as text, by default their names."""
+    unknown = {name: value for name, value in given.items() if name not in known}
+    if unknown:
+        hints = dict.fromkeys(argument_hint(name, known, value) for name, value in unknown.items())
+        problem = f"unknown argument{'s' if len(unknown) > 1 else ''} {', '.join(map(repr, unknown))}"
+        raise ArgumentError(subject, problem, expected or ", ".join(known) or "none", ", ".join(filter(None, hints)))
