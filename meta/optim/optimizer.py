@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import nullcontext
-from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
+from typing import Any, ClassVar, Final, NamedTuple
 
 import meta
 from meta import tracing
@@ -15,7 +15,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad, scoped, suspended
 from meta.op.precision import exact
-from meta.optim.checks import flag, known_names
+from meta.optim.checks import TorchNames, flag
 from meta.optim.group import (
     Counters,
     Parameters,
@@ -29,9 +29,6 @@ from meta.optim.group import (
 )
 from meta.optim.number import StateNumber
 
-if TYPE_CHECKING:
-    from typing_extensions import Self
-
 _MASTER: Final = "master"
 
 
@@ -43,7 +40,7 @@ class Updated(NamedTuple):
     dx: NDArray
 
 
-class Optimizer:
+class Optimizer(TorchNames):
     """Base class of optimizers.
 
     parameters: a Model, arrays, (name, array) pairs, or groups of them with hyperparameters of their own:
@@ -64,10 +61,6 @@ class Optimizer:
     """Hyperparameters that are True or False."""
     counts_updates: bool = False
     """Whether `update_group` gets the number of updates."""
-
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        known_names(cls, options)
-        return super().__new__(cls)
 
     def __init__(
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any
@@ -186,10 +179,10 @@ class Optimizer:
         self._counters.assign({name: int(loaded.get(f"{name}.step", x).item()) for name, x in counts.items()})
         return unmatched
 
-    def zero_grad(self) -> None:
-        """Drop the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters. set_to_none: with False, fill those that there are with zeros."""
         for x in self.parameters:
-            x.grad = None
+            x.grad = None if set_to_none or x.grad is None else meta.zeros_like(x.grad)
 
     def _numbers(self) -> dict[str, StateNumber]:
         """The hyperparameters; in groups after the first, names begin with the group's."""
