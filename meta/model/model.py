@@ -12,7 +12,7 @@ from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
-from meta.eager.named_state import Unmatched, fitting_state
+from meta.eager.named_state import Unmatched, fitting_state, without_gradients
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
@@ -264,15 +264,16 @@ class Model(CheckedArguments, metaclass=_Constructor):
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, NDArray]:
-        """Every array by dotted name. These are the model's arrays, not copies: copy them to keep a snapshot."""
-        return dict(self.named_state())
+        """Every array by dotted name, without gradients. They share the memory of the model: copy them to keep a
+        snapshot."""
+        return without_gradients(self.named_state())
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the model's arrays. Raises ArgumentError for missing, unknown or misshapen entries, before
         any array is written.
 
         strict: with False, missing and unknown names are left alone. They are returned in any case."""
-        arrays = self.state_dict()
+        arrays = dict(self.named_state())
         loaded, unmatched = fitting_state(arrays, state, "the model", strict)
         with no_grad():
             for name, value in loaded.items():

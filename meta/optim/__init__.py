@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from meta.optim.adam import AdamW as AdamW
     from meta.optim.clip import clip_grad_norm as clip_grad_norm
     from meta.optim.clip import clip_grad_value as clip_grad_value
+    from meta.optim.clip import grad_norm as grad_norm
     from meta.optim.group import ParamGroup as ParamGroup
     from meta.optim.lamb import LAMB as LAMB
     from meta.optim.lamb import LANS as LANS
@@ -37,7 +38,7 @@ else:
         "meta.optim": ("sgd",),
         "meta.optim.adagrad": ("Adagrad",),
         "meta.optim.adam": ("Adam", "AdamW",),
-        "meta.optim.clip": ("clip_grad_norm", "clip_grad_value",),
+        "meta.optim.clip": ("clip_grad_norm", "clip_grad_value", "grad_norm",),
         "meta.optim.group": ("ParamGroup",),
         "meta.optim.lamb": ("LAMB", "LANS",),
         "meta.optim.one_cycle": ("OneCycleLR",),
