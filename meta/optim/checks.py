@@ -22,6 +22,7 @@ TORCH_NAMES: Final[Mapping[str, str]] = {
 
 _NOT_NEEDED: Final[Mapping[str, str]] = {
     **dict.fromkeys(("foreach", "fused", "capturable"), "leave it out: compiled steps fuse the updates"),
+    "maximize": "leave it out, and negate the loss",
     "last_epoch": "leave it out: load_state_dict continues a schedule",
 }
 """Arguments of torch that have no counterpart, and what to do without them."""
@@ -76,6 +77,14 @@ def nonnegative(subject: str, name: str, value: object, *, finite: bool = True) 
     if 0.0 <= number < math.inf or (number == math.inf and not finite):
         return number
     raise ArgumentError(subject, f"{name} is {value_text(value)}", f"a {'finite ' if finite else ''}number, 0 or more")
+
+
+def nonpositive(subject: str, name: str, value: object) -> float:
+    """A finite number, 0 or less."""
+    number = _float(value)
+    if -math.inf < number <= 0.0:
+        return number
+    raise ArgumentError(subject, f"{name} is {value_text(value)}", "a finite number, 0 or less")
 
 
 def positive(subject: str, name: str, value: Any) -> float:

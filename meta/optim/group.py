@@ -13,7 +13,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.model.model import Model
 from meta.modes import modes
-from meta.optim.checks import below_one, flag, nonnegative, own_name
+from meta.optim.checks import below_one, flag, nonnegative, nonpositive, own_name
 from meta.optim.number import StateNumber
 from meta.schema.annotations import CheckedArguments
 
@@ -24,6 +24,8 @@ _TUPLES: Final[Mapping[str, tuple[str, ...]]] = {"betas": ("beta1", "beta2")}
 """Names of several hyperparameters together."""
 _BELOW_ONE: Final = ("beta1", "beta2", "alpha")
 """Decay factors of running means."""
+_NEGATIVE: Final = ("beta2_decay",)
+"""Exponents, 0 or less."""
 
 
 class ParamGroup(CheckedArguments):
@@ -92,7 +94,10 @@ class ParamGroup(CheckedArguments):
 
 
 def hyperparameter(name: str, value: object) -> float:
-    """A finite, nonnegative number as a float, and a decay factor below 1. Raises ArgumentError for other values."""
+    """A finite number as a float, 0 or more, for a decay factor below 1, and for some exponents 0 or less. Raises
+    ArgumentError for other values."""
+    if name in _NEGATIVE:
+        return nonpositive("optimizer", name, value)
     check = below_one if name in _BELOW_ONE else nonnegative
     return check("optimizer", name, value)
 

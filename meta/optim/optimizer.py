@@ -54,13 +54,16 @@ class Optimizer(TorchNames):
     are unknown or out of range.
 
     A subclass lists the slots of its state in `slot_names` and defines `update_group`, which computes with
-    `group.numbers["learning_rate"].array` and the like; `update` is enough for one without hyperparameters.
+    `group.numbers["learning_rate"].array` and the like; `update` is enough for one without hyperparameters. A formula
+    of operators takes fewer lines as a `FormulaOptimizer`.
     """
 
     flags: ClassVar[tuple[str, ...]] = ()
     """Hyperparameters that are True or False."""
     counts_updates: bool = False
     """Whether `update_group` gets the number of updates."""
+    reads_whole_parameters: ClassVar[bool] = False
+    """Whether updates read more of a parameter than one element, as its norm, so that it may not be divided."""
 
     def __init__(
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any
@@ -200,7 +203,7 @@ class Optimizer(TorchNames):
                 number.move(x.device)
             self._fit_master(name, x)
             dtype = self._state_dtype(x.dtype)
-            for slot in self.slot_names(group) or list(self.slots):
+            for slot in self.slots_of(group, x) or list(self.slots):
                 arrays = self.slots.setdefault(slot, {})
                 if slot == _MASTER:
                     continue
@@ -275,6 +278,11 @@ class Optimizer(TorchNames):
         """The slots of the parameters of a group, arrays of their shapes."""
         del group
         return ()
+
+    def slots_of(self, group: ParamGroup, x: NDArray) -> tuple[str, ...]:
+        """The slots of one parameter, by default the slots of its group."""
+        del x
+        return self.slot_names(group)
 
     def initial_slot(self, slot: str, x: NDArray, dtype: str) -> NDArray:
         """The array of a slot before the first update of a parameter."""

@@ -46,7 +46,7 @@ def test_torch_tensors_are_inputs_without_a_copy() -> None:
     """Not constants of the program, and at the same address."""
     run = meta.vm.compile(lambda pair: (pair[0] + pair[1], pair[0]))
     x = torch.arange(6, dtype=torch.float32).reshape(2, 3)
-    for i in range(2):
+    for _ in range(2):
         x += 1
         total, same = run([x, {"a": x}["a"]])
         np.testing.assert_array_equal(total.numpy(), 2 * x.numpy())
