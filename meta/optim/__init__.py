@@ -26,9 +26,11 @@ if TYPE_CHECKING:
     from meta.optim.muon import Muon as Muon
     from meta.optim.one_cycle import OneCycleLR as OneCycleLR
     from meta.optim.optimizer import Optimizer as Optimizer
+    from meta.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau
     from meta.optim.rmsprop import RMSprop as RMSprop
     from meta.optim.schedule import ChainedScheduler as ChainedScheduler
     from meta.optim.schedule import CosineAnnealingLR as CosineAnnealingLR
+    from meta.optim.schedule import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts
     from meta.optim.schedule import ExponentialLR as ExponentialLR
     from meta.optim.schedule import LambdaLR as LambdaLR
     from meta.optim.schedule import LinearLR as LinearLR
@@ -54,10 +56,11 @@ else:
         "meta.optim.muon": ("Muon",),
         "meta.optim.one_cycle": ("OneCycleLR",),
         "meta.optim.optimizer": ("Optimizer",),
+        "meta.optim.plateau": ("ReduceLROnPlateau",),
         "meta.optim.rmsprop": ("RMSprop",),
         "meta.optim.schedule": (
-            "ChainedScheduler", "CosineAnnealingLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "Schedule",
-            "SequentialLR", "StepLR",
+            "ChainedScheduler", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LambdaLR",
+            "LinearLR", "MultiStepLR", "Schedule", "SequentialLR", "StepLR",
         ),
         "meta.optim.sgd": ("SGD",),
         "meta.optim.train_step": ("TrainStep", "with_optimizer",),

@@ -13,7 +13,8 @@ from meta.errors import ArgumentError, did_you_mean, value_text
 
 TORCH_NAMES: Final[Mapping[str, str]] = {
     "lr": "learning_rate", "params": "parameters", "lr_decay": "rate_decay",
-    "initial_accumulator_value": "initial_sum", "T_max": "steps", "eta_min": "minimum", "total_iters": "steps",
+    "initial_accumulator_value": "initial_sum", "T_max": "steps", "T_0": "steps", "T_mult": "growth",
+    "min_lr": "minimum", "eta_min": "minimum", "total_iters": "steps",
     "start_factor": "start", "end_factor": "end", "lr_lambda": "functions", "schedulers": "schedules",
     "max_lr": "highest", "pct_start": "rising", "anneal_strategy": "anneal", "base_momentum": "lowest_momentum",
     "max_momentum": "highest_momentum", "decoupled_weight_decay": "decoupled",

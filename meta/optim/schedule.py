@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import meta
 from meta.device import Device
@@ -34,6 +34,9 @@ class Schedule(TorchNames, CheckedArguments):
     Rates that the user sets between calls are replaced at the next one.
     """
 
+    takes_metric: ClassVar[bool] = False
+    """Whether `step` takes a number, such as a loss."""
+
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
         device = optimizer.parameters[0].device
@@ -52,11 +55,15 @@ class Schedule(TorchNames, CheckedArguments):
 
     def step(self) -> None:
         """Count a step, and set the learning rates."""
-        for number in (self._count, *self._bases, *self._next):
-            number.move(self._device)
-        self._count.assign(self._count.operand + 1)
+        self.count_step()
         count = self._count.operand
         self.apply(int(count) if isinstance(count, (int, float)) else count.cast("float64"))
+
+    def count_step(self) -> None:
+        """Count a step, where the optimizer is now."""
+        for number in (*self.numbers().values(), *self._next):
+            number.move(self._device)
+        self._count.assign(self._count.operand + 1)
 
     @property
     def _device(self) -> Device:
@@ -113,10 +120,13 @@ class Schedule(TorchNames, CheckedArguments):
         tensors."""
         raise NotImplementedError
 
+    def numbers(self) -> dict[str, StateNumber]:
+        """The state by name: the number of steps, and the rates at first."""
+        return {"count": self._count, **{f"group{i}.base" if i else "base": x for i, x in enumerate(self._bases)}}
+
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The number of steps and the rates at first, with names."""
-        yield "count", self._count.array
-        yield from ((f"group{i}.base" if i else "base", base.array) for i, base in enumerate(self._bases))
+        """The arrays of the state, with names."""
+        return ((name, number.array) for name, number in self.numbers().items())
 
     def state_dict(self) -> dict[str, NDArray]:
         """The arrays of the schedule by name."""
@@ -125,9 +135,8 @@ class Schedule(TorchNames, CheckedArguments):
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the schedule's arrays, and set the learning rates. Raises ArgumentError when names or types
         differ and leaves the schedule unchanged. strict: as in `Optimizer.load_state_dict`."""
-        arrays = self.state_dict()
-        loaded, unmatched = fitting_state(arrays, state, "the schedule", strict)
-        for name, number in zip(arrays, (self._count, *self._bases), strict=True):
+        loaded, unmatched = fitting_state(self.state_dict(), state, "the schedule", strict)
+        for name, number in self.numbers().items():
             if name in loaded:
                 number.assign(loaded[name].item())
         self.apply(self.count)
@@ -180,6 +189,27 @@ class CosineAnnealingLR(Schedule):
 
     def rate(self, count: Any, base: Any) -> Any:
         return self.minimum + (base - self.minimum) * (1 + cos(count * (math.pi / self.steps))) / 2
+
+
+class CosineAnnealingWarmRestarts(Schedule):
+    """CosineAnnealingLR over `steps` steps, again and again from the base rate, each time over `growth` times as many
+    steps (I. Loshchilov and F. Hutter, 2017)."""
+
+    def __init__(self, optimizer: Optimizer, steps: int, growth: int = 1, minimum: float = 0.0) -> None:
+        self.steps = whole("CosineAnnealingWarmRestarts", "steps", steps)
+        self.growth = whole("CosineAnnealingWarmRestarts", "growth", growth)
+        self.minimum = nonnegative("CosineAnnealingWarmRestarts", "minimum", minimum)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        length = self.steps
+        if self.growth == 1:
+            count = count % length
+        else:
+            count = int(count)  # so that Python computes the rate, see Schedule
+            while count >= length:
+                count, length = count - length, length * self.growth
+        return self.minimum + (base - self.minimum) * (1 + cos(count * (math.pi / length))) / 2
 
 
 class LinearLR(Schedule):

@@ -109,6 +109,10 @@ class TrainStep(CheckedArguments):
     ) -> None:
         if schedule is not None and schedule.optimizer is not optimizer:
             raise ArgumentError("TrainStep", "the schedule is of another optimizer", "one of the step's optimizer")
+        if schedule is not None and schedule.takes_metric:
+            problem = f"the schedule is {type(schedule).__name__}, which takes a metric"
+            remedy = "call schedule.step(validation_loss) after each epoch"
+            raise ArgumentError("TrainStep", problem, "a schedule of the number of steps", remedy)
         self.model = model
         self.optimizer = optimizer
         self.loss = loss

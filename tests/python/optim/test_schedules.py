@@ -33,6 +33,8 @@ CASES: dict[str, Any] = {
     "multi-step": lambda kinds, o: kinds.MultiStepLR(o, [3, 4, 11], 0.7),
     "exponential": lambda kinds, o: kinds.ExponentialLR(o, 0.9),
     "cosine": lambda kinds, o: kinds.CosineAnnealingLR(o, 10, 0.001),
+    "restarts": lambda kinds, o: kinds.CosineAnnealingWarmRestarts(o, 6, eta_min=0.001),
+    "growing restarts": lambda kinds, o: kinds.CosineAnnealingWarmRestarts(o, T_0=2, T_mult=3),
     "linear": lambda kinds, o: kinds.LinearLR(o, 0.1, 0.8, 7),
     "lambda": lambda kinds, o: kinds.LambdaLR(o, lambda count: 0.95**count / (1 + count)),
     "sequential": warm_up_then_cosine,
@@ -276,6 +278,53 @@ def test_schedules_take_torchs_names() -> None:
         optim.LinearLR(ours, start=0.1, start_factor=0.1)
     with pytest.raises(ArgumentError, match=r"\[StepLR\] unknown argument 'last_epoch'; .*load_state_dict continues"):
         optim.StepLR(ours, 3, last_epoch=4)
+
+
+METRICS = [5.0, 4.0, 4.1, 4.05, 3.9999, 3.0, 3.2, 3.1, 3.3, 3.4, 3.5, 3.2, 3.1, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"patience": 1}, {"patience": 0, "factor": 0.5, "cooldown": 2}, {"patience": 1, "min_lr": 0.04},
+        {"mode": "max", "patience": 2, "threshold": 0.1}, {"threshold_mode": "abs", "threshold": 0.5, "patience": 1},
+        {"mode": "max", "threshold_mode": "abs", "threshold": 0.01, "patience": 1}, {"patience": 0, "eps": 0.005},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_reduction_on_a_plateau_equals_torch(options: Any) -> None:
+    """With numbers, with tensors, and in one program."""
+    runs: list[Any] = []
+    for compiled in (False, True):
+        ours, _ = optimizers()
+        schedule = optim.ReduceLROnPlateau(ours, **options)
+        runs.append((schedule, meta.vm.compile(meta.trace(schedule.step)) if compiled else schedule.step))
+    _, theirs = optimizers()
+    scheduler = LR.ReduceLROnPlateau(theirs, **options)
+    for i, metric in enumerate(METRICS):
+        scheduler.step(metric)
+        for schedule, run in runs:
+            run(meta.array(metric, "float64") if i % 2 or run != schedule.step else metric)
+            assert schedule.get_last_lr() == pytest.approx(scheduler.get_last_lr(), rel=1e-12)
+        if i == 9:  # from a saved state
+            ours, _ = optimizers()
+            again = optim.ReduceLROnPlateau(ours, **options)
+            ours.load_state_dict(runs[0][0].optimizer.state_dict())
+            again.load_state_dict(runs[0][0].state_dict())
+            runs[0] = again, again.step
+
+
+def test_a_plateau_needs_a_metric() -> None:
+    ours, _ = optimizers()
+    schedule = optim.ReduceLROnPlateau(ours)
+    with pytest.raises(
+        ArgumentError, match=r"\[ReduceLROnPlateau\] step\(\) without a metric; expected step\(metric\)"
+    ):
+        schedule.step()
+    with pytest.raises(ArgumentError, match=r"\[TrainStep\] the schedule is ReduceLROnPlateau, which takes a metric"):
+        optim.TrainStep(abs, ours, schedule=schedule)
+    with pytest.raises(ArgumentError, match=r"\[ReduceLROnPlateau\] mode is 'least'"):
+        optim.ReduceLROnPlateau(ours, "least")  # type: ignore[arg-type]
 
 
 SECOND = optim.StepLR(optimizers()[0], 3)
