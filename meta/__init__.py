@@ -50,6 +50,7 @@ if TYPE_CHECKING:
     from meta.autograd.function import Function as Function
     from meta.backend.cuda.memory_pool import device_memory_stats as device_memory_stats
     from meta.backend.cuda.memory_pool import empty_cache as empty_cache
+    from meta.backend.cuda.memory_pool import reset_peak_memory as reset_peak_memory
     from meta.backend.cuda.streams import synchronize as synchronize
     from meta.backend.cuda.streams import use_stream as use_stream
     from meta.checkpoint.api import load as load
@@ -118,6 +119,7 @@ _HOMES: dict[str, str] = {
     "save": "meta.checkpoint.api",
     "device_memory_stats": "meta.backend.cuda.memory_pool",
     "empty_cache": "meta.backend.cuda.memory_pool",
+    "reset_peak_memory": "meta.backend.cuda.memory_pool",
     "synchronize": "meta.backend.cuda.streams",
     "use_stream": "meta.backend.cuda.streams",
     "no_grad": "meta.modes",

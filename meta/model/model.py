@@ -18,7 +18,7 @@ from meta.errors import ArgumentError, TraceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
 from meta.model.inputs import refuse_input, refuse_torch
 from meta.model.names import TORCH_METHODS
-from meta.model.torch_state import load_torch_state_dict
+from meta.model.torch_state import load_torch_state_dict, torch_state
 from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments
 from meta.tracing.symbol import Symbol
@@ -66,6 +66,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
     """Attributes and paths whose names in torch differ; `meta.model.names.Alias` fills it."""
     _torch_unused: ClassVar[tuple[str, ...]] = ()
     """Entries of torch's state that have no counterpart here."""
+    _torch_vectors: ClassVar[tuple[str, ...]] = ()
+    """Attributes that are vectors in torch, and have further axes of size 1 here."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)
@@ -292,6 +294,11 @@ class Model(CheckedArguments, metaclass=_Constructor):
             `lambda name: name.removeprefix("module.")`.
         Raises ArgumentError for names and shapes that do not match, before any array is written."""
         return load_torch_state_dict(self, state, strict, rename)
+
+    def torch_state_dict(self) -> dict[str, NDArray]:
+        """The arrays of the model by the names that they have in torch, the inverse of `load_torch_state_dict`; not
+        copies. `torch.from_dlpack` makes torch tensors of them, and `meta.save` a file that torch reads."""
+        return torch_state(self)
 
     def to(self, device: Device | str | None = None, dtype: object = None) -> Self:
         """Move every array of the model, with its gradient, to `device` and convert floating ones to `dtype`.

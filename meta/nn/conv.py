@@ -24,6 +24,7 @@ class _Convolution(Model):
 
     rank: ClassVar[int]
     weight, bias = Alias("w"), Alias("b")
+    _torch_vectors = ("b",)
 
     def _create(self, shape: tuple[int, ...], out_channels: int, bias: bool) -> None:
         """w of `shape` and b, uniform in +-1/sqrt(fan in), the elements of w behind its first axis."""

@@ -15,6 +15,9 @@ if TYPE_CHECKING:
     from meta.optim.adam import AdamW as AdamW
     from meta.optim.adam_variants import NAdam as NAdam
     from meta.optim.adam_variants import RAdam as RAdam
+    from meta.optim.average import EMA as EMA
+    from meta.optim.average import SWA as SWA
+    from meta.optim.average import WeightAverage as WeightAverage
     from meta.optim.clip import clip_grad_norm as clip_grad_norm
     from meta.optim.clip import clip_grad_value as clip_grad_value
     from meta.optim.clip import grad_norm as grad_norm
@@ -48,6 +51,7 @@ else:
         "meta.optim.adagrad": ("Adagrad",),
         "meta.optim.adam": ("Adam", "AdamW",),
         "meta.optim.adam_variants": ("NAdam", "RAdam",),
+        "meta.optim.average": ("EMA", "SWA", "WeightAverage",),
         "meta.optim.clip": ("clip_grad_norm", "clip_grad_value", "grad_norm",),
         "meta.optim.formula": ("FormulaOptimizer",),
         "meta.optim.group": ("ParamGroup",),

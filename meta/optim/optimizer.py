@@ -28,6 +28,7 @@ from meta.optim.group import (
     named_arrays,
 )
 from meta.optim.number import StateNumber
+from meta.optim.torch_state import planned
 
 _MASTER: Final = "master"
 
@@ -181,6 +182,16 @@ class Optimizer(TorchNames):
         counts = self._counters.arrays()
         self._counters.assign({name: int(loaded.get(f"{name}.step", x).item()) for name, x in counts.items()})
         return unmatched
+
+    def load_torch_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict()` of torch's optimizer of the same kind returns: moments, numbers of updates
+        and hyperparameters. Parameters correspond by their order in the groups. Raises ArgumentError for a state that
+        does not fit and leaves the optimizer unchanged."""
+        own, hyperparameters = planned(self.state_dict(), self.param_groups, state)
+        self.load_state_dict(own)
+        for group, numbers in zip(self.param_groups, hyperparameters, strict=True):
+            for name, value in numbers.items():
+                group[name] = value
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters. set_to_none: with False, fill those that there are with zeros."""

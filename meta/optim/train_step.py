@@ -17,6 +17,7 @@ from meta.errors import ArgumentError, GradientError
 from meta.model.closures import models_around
 from meta.model.model import Model
 from meta.modes import modes, no_grad, suspended
+from meta.optim.average import WeightAverage
 from meta.optim.checks import whole
 from meta.optim.clip import clip_grad_norm, clip_grad_value, grad_norm
 from meta.optim.number import StateNumber
@@ -86,6 +87,7 @@ class TrainStep(CheckedArguments):
     clip_norm, clip_value: bounds for `clip_grad_norm` and `clip_grad_value` before each update.
     schedule: steps after each update.
     scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
+    average: an EMA or SWA of the weights, updated after each update.
     grad_norm: a call returns a pair: its result, and the norm of all gradients before they are clipped, a 0-d tensor.
         With `accumulate` it is the norm of the mean so far.
     exchange: what other processes take part in; `meta.distributed.data_parallel`, `zero` and `tensor_parallel` set it.
@@ -105,6 +107,7 @@ class TrainStep(CheckedArguments):
         clip_value: float | None = None,
         schedule: Schedule | None = None,
         scaler: Scaler | None = None,
+        average: WeightAverage | None = None,
         grad_norm: bool = False,
     ) -> None:
         if schedule is not None and schedule.optimizer is not optimizer:
@@ -120,6 +123,7 @@ class TrainStep(CheckedArguments):
         self.clip_value = clip_value
         self.schedule = schedule
         self.scaler = scaler
+        self.average = average
         self.grad_norm = grad_norm
         self.exchange: StepExchange | None = None
         self.accumulate = whole("TrainStep", "accumulate", accumulate)
@@ -217,6 +221,8 @@ class TrainStep(CheckedArguments):
             self.schedule.step()
         if self.exchange is not None:
             self.exchange.after_update()
+        if self.average is not None:
+            self.average.update()
         return norm
 
     def _norm(self) -> Any:
@@ -282,12 +288,16 @@ class TrainStep(CheckedArguments):
         seen: set[int] = set()
         model_state = self.model.named_state() if isinstance(self.model, Model) else iter(())
         used = ((f"{prefix}.{n}", x) for prefix, model in self._models() for n, x in model.named_state())
-        others = [(n, part) for n, part in (("schedule", self.schedule), ("scaler", self.scaler)) if part is not None]
-        extra = [(f"{prefix}.{n}", x) for prefix, part in others for n, x in part.named_state()]
+        extra = [(f"{prefix}.{n}", x) for prefix, part in self._helpers() for n, x in part.named_state()]
         for name, x in [*model_state, *self.optimizer.named_state(), *extra, *self._own_state(), *used]:
             if id(x) not in seen:
                 seen.add(id(x))
                 yield name, x
+
+    def _helpers(self) -> list[tuple[str, Schedule | Scaler | WeightAverage]]:
+        """What has a state besides the models and the optimizer, with names."""
+        helpers = (("schedule", self.schedule), ("scaler", self.scaler), ("average", self.average))
+        return [(name, helper) for name, helper in helpers if helper is not None]
 
     def _models(self) -> list[tuple[str, Model]]:
         """The models that the step uses, with names that tell them apart; "" for `model` itself."""
@@ -320,10 +330,7 @@ class TrainStep(CheckedArguments):
     def state_arrays(self) -> dict[str, NDArray]:
         """The arrays of the step's state, by their names in `state_dict`."""
         parts: list[tuple[str, Any]] = [("model", self._weights()), ("optimizer", self.optimizer.state_dict())]
-        if self.schedule is not None:
-            parts.append(("schedule", self.schedule.state_dict()))
-        if self.scaler is not None:
-            parts.append(("scaler", dict(self.scaler.named_state())))
+        parts += [(name, dict(helper.named_state())) for name, helper in self._helpers()]
         parts.append(("step", dict(self._own_state())))
         return {f"{prefix}.{name}": x for prefix, arrays in parts for name, x in arrays.items()}
 
@@ -342,7 +349,7 @@ class TrainStep(CheckedArguments):
             self.schedule.load_state_dict(part("schedule"), strict)
         with no_grad():
             for name, x in loaded.items():
-                if name.startswith(("model.", "scaler.", "step.")):
+                if name.startswith(("model.", "scaler.", "average.", "step.")):
                     arrays[name].update(x)
         if _RANDOM in loaded:
             seed, offset = loaded[_RANDOM].tolist()
