@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from meta import amp as amp
     from meta import array_api as array_api
     from meta import autograd as autograd
+    from meta import data as data
     from meta import distributed as distributed
     from meta import errors as errors
     from meta import fft as fft
@@ -133,7 +134,7 @@ _HOMES: dict[str, str] = {
     "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(
-    {"amp", "array_api", "autograd", "distributed", "errors", "fft", "frontend", "inspect", "interpreter", "ir",
+    {"amp", "array_api", "autograd", "data", "distributed", "errors", "fft", "frontend", "inspect", "interpreter", "ir",
      "linalg", "model", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing", "vm"}
 )  # fmt: skip
 

@@ -15,7 +15,7 @@ from meta.tree import flatten
 
 
 @runtime_checkable
-class _Array(Protocol):
+class ArrayLike(Protocol):
     """An array of any library that shares memory: NumPy, PyTorch and others."""
 
     def __dlpack__(self) -> object: ...
@@ -26,7 +26,7 @@ def with_arrays(value: Any, device: Device, converted: list[NDArray] | None = No
     memory where `meta.asarray` can.
 
     converted: receives the new arrays."""
-    leaves, tree = flatten(value, (TensorLike, _Array))
+    leaves, tree = flatten(value, (TensorLike, ArrayLike))
     if all(isinstance(x, TensorLike) for _, x in leaves):
         return value
     arrays: list[Any] = [x if isinstance(x, TensorLike) else asarray(x, device=device) for _, x in leaves]
