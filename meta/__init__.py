@@ -99,6 +99,7 @@ if TYPE_CHECKING:
     from meta.op.user.definition import unregister as unregister
     from meta.op.user.dialects import register_dialect as register_dialect
     from meta.op.user.dialects import unregister_dialect as unregister_dialect
+    from meta.profiler.anomaly import detect_anomaly as detect_anomaly
     from meta.tracing import trace as trace
     from meta.tracing.control_flow import cond as cond
     from meta.tracing.control_flow import scan as scan
@@ -118,6 +119,7 @@ _HOMES: dict[str, str] = {
     "from_numpy": "meta.eager.ndarray",
     "load": "meta.checkpoint.api",
     "save": "meta.checkpoint.api",
+    "detect_anomaly": "meta.profiler.anomaly",
     "device_memory_stats": "meta.backend.cuda.memory_pool",
     "empty_cache": "meta.backend.cuda.memory_pool",
     "reset_peak_memory": "meta.backend.cuda.memory_pool",

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final, Protocol, cast
 
 import numpy as np
 
@@ -27,9 +27,9 @@ class Source(Protocol):
 
 def source_of(data: Any) -> Source | None:
     """The items of arrays or of a dataset; None for an iterable of batches. Raises ArgumentError for anything else."""
-    kind: type = type(data)
+    kind: type[Any] = type(cast("object", data))
     is_list = issubclass(kind, list) and all(isinstance(x, ArrayLike) for x in data)
-    if is_list or issubclass(kind, (tuple, dict)) or hasattr(kind, "__dlpack__"):
+    if is_list or issubclass(kind, (tuple, dict)) or isinstance(data, ArrayLike):
         leaves, tree = flatten(data, ArrayLike)
         if leaves and not list(tree.statics()):
             return Arrays(leaves, tree)

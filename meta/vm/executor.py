@@ -98,8 +98,8 @@ class Executor(Generic[P, R]):
         gradient, compiled at its first use, and first derivatives only. `backward` inside the compiled function leaves
         gradients in `.grad`.
         Raises ArgumentError for inputs that are not arrays or do not fit, DeviceError for arrays on another device."""
-        if scopes.active and modes.profiler is not None:
-            return modes.profiler.run_program(self, args, kwargs)
+        if scopes.active and (watcher := modes.profiler or modes.anomalies) is not None:
+            return watcher.run_program(self, args, kwargs)
         stale = self._containers and tracing.changed(self._containers)
         if not kwargs and not stale and self._revision == tracing.revision():
             try:
