@@ -13,7 +13,7 @@ from typing import Any, Final, cast
 import numpy as np
 
 from meta.backend.cuda.streams import current_stream, use_stream
-from meta.data.sources import Host, Source, host, source_of
+from meta.data.sources import BatchSource, Host, host, source_of
 from meta.device import CPU, Device
 from meta.device import device as parse_device
 from meta.eager.move import ArrayLike, with_arrays
@@ -122,14 +122,14 @@ class Batches(CheckedArguments):
             for i in range(self._position, len(self)):
                 yield partial(self._batch, self._source, order[i * self.batch : (i + 1) * self.batch])
 
-    def _order(self, source: Source) -> Host:
+    def _order(self, source: BatchSource) -> Host:
         positions = np.arange(len(source))
         if self._key is None:
             return positions
         seeds = [number % 2**64 for number in (*self._key, self._epoch)]
         return np.random.default_rng(seeds).permutation(positions)
 
-    def _batch(self, source: Source, positions: Host) -> Any:
+    def _batch(self, source: BatchSource, positions: Host) -> Any:
         if not self.pad_last:
             return source.batch(positions)
         assert self.batch is not None

@@ -15,7 +15,7 @@ from meta.tree import Tree, flatten
 Host = np.ndarray[Any, Any]
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Items by position."""
 
     def __len__(self) -> int: ...
@@ -25,7 +25,7 @@ class Source(Protocol):
         ...
 
 
-def source_of(data: Any) -> Source | None:
+def source_of(data: Any) -> BatchSource | None:
     """The items of arrays or of a dataset; None for an iterable of batches. Raises ArgumentError for anything else."""
     kind: type[Any] = type(cast("object", data))
     is_list = issubclass(kind, list) and all(isinstance(x, ArrayLike) for x in data)

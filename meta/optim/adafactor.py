@@ -49,8 +49,9 @@ class Adafactor(FormulaOptimizer):
         return meta.zeros(shapes[slot], dtype, x.device)
 
     def numbers(self, group: ParamGroup, values: Mapping[str, Any], count: Any) -> Mapping[str, Any]:
-        largest, rate = count**-0.5, values["learning_rate"]
-        weight = count ** values["beta2_decay"]
+        updates = count.cast("float64") if isinstance(count, Tensor) else count
+        largest, rate = updates**-0.5, values["learning_rate"]
+        weight = updates ** values["beta2_decay"]
         numbers = super().numbers(group, values, count)
         return {**numbers, "rate": where(rate < largest, rate, largest), "weight": weight}
 

@@ -31,8 +31,10 @@ class Moments(FormulaOptimizer):
 
     def numbers(self, group: ParamGroup, values: Mapping[str, Any], count: Any) -> Mapping[str, Any]:
         """Also correction1 = 1 - beta1**t and correction2 = 1 - beta2**t of the t-th update."""
-        corrections = {f"correction{i}": 1 - values[f"beta{i}"] ** count for i in (1, 2)}
-        return {**super().numbers(group, values, count), **corrections}
+        return {**super().numbers(group, values, count), **self.corrections(values, count)}
+
+    def corrections(self, values: Mapping[str, Any], count: Any) -> dict[str, Any]:
+        return {f"correction{i}": 1 - values[f"beta{i}"] ** count for i in (1, 2)}
 
 
 class Adam(Moments):
@@ -61,13 +63,16 @@ class Adam(Moments):
 
     def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         # rate * (m / c1) / (sqrt(v / c2) + eps) is rate * root / c1 * m / (sqrt(v) + eps * root), where root = sqrt(c2)
-        n = self.numbers_of(group, count)
-        root, decay = n["correction2"] ** 0.5, n["weight_decay"]
+        assert count is not None
+        values = self.values_of(group)
+        rate, beta1, beta2, eps, decay = values.values()
+        correction, square_correction = self.corrections(values, count.operand).values()
+        root = square_correction**0.5
+        step_size, eps = rate * root / correction, eps * root
         if group["decoupled"]:
-            decay = decay * n["correction1"] / root  # so that step_size * decay is rate * weight_decay
-        step_size, device = n["learning_rate"] * root / n["correction1"], updated[0].x.device
-        values = (step_size, n["beta1"], n["beta2"], n["eps"] * root, decay)
-        numbers = [as_array(value, device) for value in values]
+            decay = decay * correction / root  # so that step_size * decay is rate * weight_decay
+        device = updated[0].x.device
+        numbers = [as_array(value, device) for value in (step_size, beta1, beta2, eps, decay)]
         step: Any = meta.amsgrad if group["amsgrad"] else meta.adam
         for name, x, dx in updated:
             states = [self.slots[slot][name] for slot in self.slot_names(group)]

@@ -3,28 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from types import SimpleNamespace
 from typing import Any, ClassVar
 
 from meta._generated.methods import Tensor
-from meta.eager.ndarray import NDArray
 from meta.optim.group import ParamGroup
 from meta.optim.number import Scalars, StateNumber, widened, write
 from meta.optim.optimizer import Optimizer, Updated
 
 State = Mapping[str, Any]
 """Slot -> the state of a parameter."""
-
-
-class Numbers:
-    """The numbers of a formula as 0-d arrays of the dtype that a parameter is updated in: `n.eps`."""
-
-    __slots__ = ("_scalars", "_x")
-
-    def __init__(self, scalars: Scalars, x: NDArray) -> None:
-        self._scalars, self._x = scalars, x
-
-    def __getattr__(self, name: str) -> Any:
-        return self._scalars(self._x, name)[0]
 
 
 class FormulaOptimizer(Optimizer):
@@ -46,7 +34,7 @@ class FormulaOptimizer(Optimizer):
 
     def numbers(self, group: ParamGroup, values: Mapping[str, Any], count: Any) -> Mapping[str, Any]:
         """The numbers that `formula` reads, computed in float64: from the hyperparameters and the number of updates
-        with this one (None unless `counts_updates`), which are Python's or, in a trace, 0-d float64 tensors.
+        with this one (None unless `counts_updates`), which are Python's or, in a trace, 0-d tensors.
 
         By default the hyperparameters and, where they exist, rest1 = 1 - beta1, rest2 = 1 - beta2, and shrink = 1 -
         learning_rate * weight_decay."""
@@ -56,21 +44,23 @@ class FormulaOptimizer(Optimizer):
         return {**values, **rests, "shrink": shrink}
 
     def formula(self, x: Tensor, g: Tensor, state: State, n: Any) -> tuple[Any, State]:
-        """The parameter and its state after an update. x: the parameter.  g: its gradient.  n: the numbers."""
+        """The parameter and its state after an update. x: the parameter.  g: its gradient.  n: the numbers, as 0-d
+        arrays of the dtype that the parameter is updated in: `n.eps`."""
         raise NotImplementedError
 
     def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
-        scalars = Scalars(**self.numbers_of(group, count))
+        numbers = self.numbers(group, self.values_of(group), None if count is None else count.operand)
+        scalars = Scalars(**numbers)
         for name, x, dx in updated:
             slots = {slot: self.slots[slot][name] for slot in self.slots_of(group, x)}
             state = {slot: widened(value) for slot, value in slots.items()}
-            new, changed = self.formula(widened(x), widened(dx), state, Numbers(scalars, x))
+            n = SimpleNamespace(**dict(zip(numbers, scalars(x, *numbers), strict=True)))
+            new, changed = self.formula(widened(x), widened(dx), state, n)
             for slot, value in changed.items():
                 write(slots[slot], value)
             write(x, new)
 
-    def numbers_of(self, group: ParamGroup, count: StateNumber | None) -> Mapping[str, Any]:
-        """`numbers` of a group."""
-        values = {name: number.operand for name, number in group.numbers.items()}
-        updates: Any = None if count is None else count.operand
-        return self.numbers(group, values, updates.cast("float64") if isinstance(updates, Tensor) else updates)
+    @staticmethod
+    def values_of(group: ParamGroup) -> dict[str, Any]:
+        """The hyperparameters of a group as operands of formulas."""
+        return {name: number.operand for name, number in group.numbers.items()}
