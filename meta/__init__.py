@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from meta import amp as amp
     from meta import array_api as array_api
     from meta import autograd as autograd
+    from meta import data as data
     from meta import distributed as distributed
     from meta import errors as errors
     from meta import fft as fft
@@ -51,6 +52,7 @@ if TYPE_CHECKING:
     from meta.autograd.function import Function as Function
     from meta.backend.cuda.memory_pool import device_memory_stats as device_memory_stats
     from meta.backend.cuda.memory_pool import empty_cache as empty_cache
+    from meta.backend.cuda.memory_pool import reset_peak_memory as reset_peak_memory
     from meta.backend.cuda.streams import synchronize as synchronize
     from meta.backend.cuda.streams import use_stream as use_stream
     from meta.backend.tvm.devices import is_available as is_available
@@ -99,6 +101,7 @@ if TYPE_CHECKING:
     from meta.op.user.definition import unregister as unregister
     from meta.op.user.dialects import register_dialect as register_dialect
     from meta.op.user.dialects import unregister_dialect as unregister_dialect
+    from meta.profiler.anomaly import detect_anomaly as detect_anomaly
     from meta.tracing import trace as trace
     from meta.tracing.control_flow import cond as cond
     from meta.tracing.control_flow import scan as scan
@@ -118,8 +121,10 @@ _HOMES: dict[str, str] = {
     "from_numpy": "meta.eager.ndarray",
     "load": "meta.checkpoint.api",
     "save": "meta.checkpoint.api",
+    "detect_anomaly": "meta.profiler.anomaly",
     "device_memory_stats": "meta.backend.cuda.memory_pool",
     "empty_cache": "meta.backend.cuda.memory_pool",
+    "reset_peak_memory": "meta.backend.cuda.memory_pool",
     "synchronize": "meta.backend.cuda.streams",
     "use_stream": "meta.backend.cuda.streams",
     "is_available": "meta.backend.tvm.devices",
@@ -134,7 +139,7 @@ _HOMES: dict[str, str] = {
     "while_loop": "meta.tracing.control_flow",
 }
 _MODULES = frozenset(
-    {"amp", "array_api", "autograd", "distributed", "errors", "fft", "frontend", "inspect", "interpreter", "ir",
+    {"amp", "array_api", "autograd", "data", "distributed", "errors", "fft", "frontend", "inspect", "interpreter", "ir",
      "linalg", "model", "nn", "op", "ops", "optim", "passes", "profiler", "random", "special", "testing", "vm"}
 )  # fmt: skip
 

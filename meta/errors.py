@@ -150,6 +150,10 @@ class GradientError(MetaError, RuntimeError):
     """A gradient that does not exist or cannot be computed."""
 
 
+class AnomalyError(MetaError, ArithmeticError):
+    """NaN inside of `meta.detect_anomaly()`."""
+
+
 class RegistryError(MetaError, LookupError):
     """An unknown or already registered name of an operator, schema or dialect."""
 

@@ -50,6 +50,8 @@ class Modes(local):
     """Whether reference kernels leave out positions out of range, inside of a call that refuses them or skips them."""
     observers: tuple[Callable[[Any, Any], None], ...] = ()
     """Called as observer(call, candidate) for every chosen operator."""
+    anomalies: Any = None
+    """The meta.profiler.anomaly.Anomalies of this thread, which looks at results."""
     profiler: Any = None
     """The meta.profiler.recorder.Recorder of this thread, which times operators and programs."""
 

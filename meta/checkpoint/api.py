@@ -26,8 +26,8 @@ def save(path: str | os.PathLike[str], value: object) -> None:
         meta.save("run.safetensors", {"model": model, "optimizer": optimizer,
                                       "random": meta.random.default_generator, "step": step})
 
-    value: a Model, an optimizer, a GradScaler, a random Generator or anything else with `state_dict` and
-        `load_state_dict`; arrays; numbers, strings and None; tuples, lists and dicts of them.
+    value: a Model, an optimizer, a training step, compiled or not, a GradScaler, a random Generator or anything else
+        with `state_dict` and `load_state_dict`; arrays; numbers, strings and None; tuples, lists and dicts of them.
     A model is stored as its arrays by name, which other readers of the format understand. Names in a nest are paths,
     such as `model.hidden.w`. Plain values and the structure are JSON text in the file.
 

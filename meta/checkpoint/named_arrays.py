@@ -19,11 +19,17 @@ _ALLOWED: Final = "arrays, numbers, strings, None, objects with state_dict(), an
 _CONTAINERS: Final = ("dict", "list", "tuple")
 
 
+def compiled_from(value: Any) -> Any:
+    """What a compiled program was made of, such as a training step, which has the state; other values as they are."""
+    return getattr(value, "compiled_from", value)
+
+
 def state_of(value: Any) -> Any:
     """The state of a model, an optimizer or the like: `state_dict()`, or what `named_state()` lists. None for values
     without these methods."""
     if isinstance(value, type):
         return None
+    value = compiled_from(value)
     if callable(getattr(value, "state_dict", None)) and callable(getattr(value, "load_state_dict", None)):
         return value.state_dict()
     entries: Callable[[], Any] | None = getattr(value, "named_state", None)
@@ -79,7 +85,8 @@ class Encoder:
         return [[key, self.encode(item, child_path(name, key), depth + 1)] for key, item in value.items()]
 
     def _add(self, array: NDArray, name: str) -> str:
-        first_name = self._names.get(id(array))
+        memory = array._data  # the same object in all arrays over the whole of a memory
+        first_name = self._names.get(id(memory))
         if first_name is not None:
             return first_name
         name = name or "array"
@@ -88,8 +95,8 @@ class Encoder:
         if name in self.arrays or name == "__metadata__":
             raise _unsaved(name, "is the name of two arrays" if name in self.arrays else "is reserved", "other keys")
         self.arrays[name] = array
-        self._names[id(array)] = name
-        self._held.append(array)  # so that no other array gets its id
+        self._names[id(memory)] = name
+        self._held.append(memory)  # so that no other one gets its id
         return name
 
 
@@ -151,6 +158,8 @@ def _plain(value: Any, name: str) -> Any:
     if isinstance(value, (NDArray, str, bool, int, float, type(None), tuple, list, Mapping)):
         return value  # pyright: ignore[reportUnknownVariableType]
     remedy = "wrap it: meta.from_dlpack(...)" if hasattr(value, "__dlpack__") else ""
+    if compiled_from(value) is not value:
+        remedy = "save the model and the optimizer that the compiled function uses"
     raise _unsaved(name, f"is of class {type(value).__module__}.{type(value).__name__}", _ALLOWED, remedy)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
-from meta.checkpoint.named_arrays import state_of
+from meta.checkpoint.named_arrays import compiled_from, state_of
 from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.model.model import Model
@@ -66,8 +66,9 @@ class Restorer:
 
     def _object(self, target: Any, state: Mapping[str, Any], saved: Any, name: str) -> Any:
         self._check_kind(saved, dict, name)
-        load: Any = getattr(target, "load_state_dict", None)
-        fixed = isinstance(target, Model) or not callable(load)
+        owner = compiled_from(target)
+        load: Any = getattr(owner, "load_state_dict", None)
+        fixed = isinstance(owner, Model) or not callable(load)
         takes_parts = not fixed and "strict" in inspect.signature(load).parameters
         if fixed or takes_parts:
             self._check_names(list(state), saved, name)
@@ -80,7 +81,7 @@ class Restorer:
                     self._array(value, saved[key], child_path(name, key))
         else:
             options = {"strict": False} if takes_parts and not self.strict else {}
-            self.writes.insert(0, lambda: self._load(target, saved, name, options))
+            self.writes.insert(0, lambda: self._load(owner, saved, name, options))
         return target
 
     def _load(self, target: Any, saved: Mapping[str, Any], name: str, options: Mapping[str, bool]) -> None:

@@ -20,7 +20,6 @@ from meta.distributed.tensor.placement import Sharded
 from meta.errors import NotSupportedError
 from meta.model.model import Model
 from meta.modes import no_grad
-from meta.optim.lamb import LAMB
 from meta.optim.train_step import TrainStep
 from meta.random.generator import default_generator
 
@@ -43,7 +42,7 @@ def tensor_parallel(
     The ranks draw the same random numbers, from the generator of the group's first rank, so that dropout is the same as
     in one process; `distributed.seed(s, mesh["tp"])` keeps that.
     Raises ArgumentError for a pattern that matches nothing, a parameter matched twice, and a size that the ranks do not
-    divide; NotSupportedError for LAMB, LANS and a GradScaler, which read whole gradients."""
+    divide; NotSupportedError for optimizers such as LAMB and Muon and a GradScaler, which read whole gradients."""
     group = as_group("tensor_parallel", mesh)
 
     def wrap(step: TrainStep) -> TrainStep:
@@ -65,8 +64,8 @@ def _checked_model(step: TrainStep) -> Model:
     if not isinstance(step.model, Model):
         problem = f"the model is of class {type(step.model).__name__}"
         raise NotSupportedError("tensor_parallel", problem, "a meta.Model, whose parameters have names")
-    if isinstance(step.optimizer, LAMB):
-        problem = f"{type(step.optimizer).__name__} scales updates by the norms of whole parameters"
+    if step.optimizer.reads_whole_parameters:
+        problem = f"{type(step.optimizer).__name__} reads whole parameters to update them"
         raise NotSupportedError("tensor_parallel", problem, "another optimizer")
     if step.scaler is not None:
         problem = "a GradScaler, which would find only the overflows in this rank's parts"

@@ -18,7 +18,6 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.model.model import Model
 from meta.modes import no_grad
-from meta.optim.lamb import LAMB
 from meta.optim.train_step import TrainStep
 
 
@@ -37,8 +36,8 @@ def zero(
     broadcast: start from the parameters and the state of the group's first rank.
     The updates equal `data_parallel`'s. The step given is changed and returned; so is its optimizer, which then has
     shards (`w.shard`) as parameters. With `accumulate`, every call communicates, so that sums are divided too.
-    Raises ArgumentError for something else, NotSupportedError for LAMB and LANS, whose updates need norms of whole
-    parameters, for a GradScaler and, when called, for a model that writes parameters itself."""
+    Raises ArgumentError for something else, NotSupportedError for LAMB, LANS, Adafactor and Muon, whose updates need
+    whole parameters, for a GradScaler and, when called, for a model that writes parameters itself."""
     if isinstance(stage, bool) or stage not in (1, 2, 3):
         raise ArgumentError("zero", f"stage is {stage!r}", "1, 2 or 3")
     group = as_group("zero", mesh)
@@ -69,8 +68,8 @@ def _default_bucket_bytes(stage: int, shards: Sequence[Shard]) -> int:
 
 
 def _check_supported(step: TrainStep, stage: int) -> None:
-    if isinstance(step.optimizer, LAMB):
-        problem = f"{type(step.optimizer).__name__} scales updates by the norms of whole parameters"
+    if step.optimizer.reads_whole_parameters:
+        problem = f"{type(step.optimizer).__name__} reads whole parameters to update them"
         raise NotSupportedError("zero", problem, "another optimizer", "use data_parallel for it")
     if step.scaler is not None:
         problem = "a GradScaler, which would find only the overflows in this rank's shards"

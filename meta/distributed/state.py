@@ -119,7 +119,7 @@ def entries_of(where: str, step: Any) -> Iterator[StateEntry]:
     by_name = {shard.name: shard for shard in shards}
     by_id = {id(shard.array): shard for shard in shards}
     parts = [part for exchange in exchanges(step, TensorParallel) for part in exchange.parts]
-    for name, x in step.state_dict().items():
+    for name, x in step.state_arrays().items():
         match = _OF_SHARD.fullmatch(name)
         shard = by_name.get(match[2]) if match else None
         if match is None or shard is None:

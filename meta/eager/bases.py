@@ -66,6 +66,10 @@ class HostValues:
         """Number of elements."""
         return Count(self._type.size)
 
+    def numel(self) -> int:
+        """Number of elements."""
+        return self.size
+
     @property
     def nbytes(self) -> int:
         """Bytes of the data."""
@@ -221,6 +225,10 @@ class TypedTensor(Tensor):
         """Number of elements."""
         size = self.type.size
         return Count(size) if isinstance(size, int) else size
+
+    def numel(self) -> Dim:
+        """Number of elements."""
+        return self.size
 
     @property
     def nbytes(self) -> Dim:

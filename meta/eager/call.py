@@ -148,6 +148,8 @@ def invoke(op_state: OpState, *args: Any) -> Any:
     if scopes.active and modes.profiler is not None:
         run = modes.profiler.timed(op, run)
     result = run(*[args[i] for i in op.schema.tensor_positions])
+    if scopes.active and modes.anomalies is not None:
+        modes.anomalies.check(op, args, result)
     if any_tracked(args):
         # A cached runner takes raw arguments; gradients take them in normal form.
         if raw_args is args and raw not in op_state.normal:

@@ -1,12 +1,38 @@
-"""Arrays moved in place: the same object, on another device or with another dtype."""
+"""Arrays moved in place: the same object, on another device or with another dtype. Arrays of other libraries as
+arguments."""
 
 from __future__ import annotations
 
+from typing import Any, Protocol, runtime_checkable
+
 from meta.device import Device
 from meta.eager.gradient_graph import version_of
-from meta.eager.ndarray import NDArray
+from meta.eager.ndarray import NDArray, asarray
 from meta.modes import GradMode, suspended
 from meta.parts import Writes
+from meta.schema._dsl import TensorLike
+from meta.tree import flatten
+
+
+@runtime_checkable
+class ArrayLike(Protocol):
+    """An array of any library that shares memory: NumPy, PyTorch and others."""
+
+    def __dlpack__(self) -> object: ...
+
+
+def with_arrays(value: Any, device: Device, converted: list[NDArray] | None = None) -> Any:
+    """A nest of arguments with meta arrays on a device in place of NumPy's, torch's and other libraries'. They share
+    memory where `meta.asarray` can.
+
+    converted: receives the new arrays."""
+    leaves, tree = flatten(value, (TensorLike, ArrayLike))
+    if all(isinstance(x, TensorLike) for _, x in leaves):
+        return value
+    arrays: list[Any] = [x if isinstance(x, TensorLike) else asarray(x, device=device) for _, x in leaves]
+    if converted is not None:
+        converted += [new for new, (_, x) in zip(arrays, leaves, strict=True) if new is not x]
+    return tree.build(iter(arrays))
 
 
 def move_in_place(x: NDArray, device: Device | str | None = None, dtype: object = None) -> bool:

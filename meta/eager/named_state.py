@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any, Final, NamedTuple
 
 from meta.eager.ndarray import NDArray, asarray
 from meta.errors import ArgumentError, did_you_mean
+from meta.modes import modes
 
 _SHOWN: Final = 6
 """Most names that an error lists."""
@@ -22,6 +23,11 @@ class Unmatched(NamedTuple):
     def of(cls, arrays: Mapping[str, Any], state: Mapping[str, Any]) -> Unmatched:
         """The unmatched names of `arrays` and of a state, each in its own order."""
         return cls([name for name in arrays if name not in state], [name for name in state if name not in arrays])
+
+
+def without_gradients(named: Iterable[tuple[str, NDArray]]) -> dict[str, NDArray]:
+    """Arrays by name, over the same memory, that require no gradients. In a trace, the arrays themselves."""
+    return {name: x if modes.trace is not None else x.detach() for name, x in named}
 
 
 def fitting_state(

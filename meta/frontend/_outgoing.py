@@ -8,6 +8,7 @@ from typing import Any, Final
 
 from meta import tracing
 from meta.device import CPU
+from meta.eager.move import with_arrays
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, Tuple, Var
@@ -22,7 +23,7 @@ from meta.passes.place import place
 from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.tracing.loop_op import LoopOp
 from meta.tree import Tree
-from meta.vm.arguments import module_record, refuse_foreign, with_arrays
+from meta.vm.arguments import module_record, refuse_symbols
 from meta.vm.dynamic_sizes import Dynamic, open_sizes
 
 _PASSES: Final = (inline_calls, drop_stop_gradient, simplify, cse, simplify, dce)
@@ -132,7 +133,7 @@ def _recorded(subject: str, what: object, args: Sequence[Any], dynamic: Dynamic 
         )
     sizes = open_sizes(dynamic, is_module=False)
     arrays = with_arrays(tuple(args), CPU)
-    refuse_foreign(arrays, {})
+    refuse_symbols(arrays, {})
     with tracing.input_types(sizes and sizes.type_of):
         recorded = record(*arrays)
     if sizes:

@@ -10,7 +10,7 @@ from meta.dim import SymDim
 from meta.dim import evaluate as evaluate_dim
 from meta.eager.call import invoke, state
 from meta.eager.ndarray import NDArray, asarray, copy_of
-from meta.errors import ArgumentError, IRError
+from meta.errors import AnomalyError, ArgumentError, IRError
 from meta.ir.analysis import dying
 from meta.ir.expr import (
     ATOMS,
@@ -180,7 +180,11 @@ class _Interpreter:
                 captured = {**target.captured, value.op: target} if isinstance(value.op, Var) else target.captured
                 self.enter(target.function, args, captured, value.op.name or "function")
             case Call():
-                self.store(frame, self.apply(value, frame))
+                try:
+                    self.store(frame, self.apply(value, frame))
+                except AnomalyError as error:
+                    error.location = str(value.span or error.location)
+                    raise
             case Tuple():
                 self.store(frame, tuple(self.atom(f, frame) for f in value.fields))
             case TupleGetItem():

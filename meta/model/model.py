@@ -12,12 +12,12 @@ from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
 from meta.eager.move import move_in_place
-from meta.eager.named_state import Unmatched, fitting_state
+from meta.eager.named_state import Unmatched, fitting_state, without_gradients
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, MetaError, TraceError, TypeInferenceError
 from meta.model.hooks import ForwardHook, ForwardPreHook, HookHandle, Hooks, added
 from meta.model.inputs import refuse_call, refuse_input, refuse_torch, remember_call, suggest_size
-from meta.model.torch_state import load_torch_state_dict
+from meta.model.torch_state import load_torch_state_dict, torch_state
 from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments, explained
 from meta.spellings.arguments import argument_hint
@@ -71,6 +71,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
     """The constructor's argument that sets the size of an axis of the input, and the axis."""
     _torch_unused: ClassVar[tuple[str, ...]] = ()
     """Entries of torch's state that have no counterpart here."""
+    _torch_vectors: ClassVar[tuple[str, ...]] = ()
+    """Attributes that are vectors in torch, and have further axes of size 1 here."""
 
     def __new__(cls, *_: Any, **__: Any) -> Self:
         self = super().__new__(cls)
@@ -277,15 +279,16 @@ class Model(CheckedArguments, metaclass=_Constructor):
     # --- state -------------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, NDArray]:
-        """Every array by dotted name. These are the model's arrays, not copies: copy them to keep a snapshot."""
-        return dict(self.named_state())
+        """Every array by dotted name, without gradients. They share the memory of the model: copy them to keep a
+        snapshot."""
+        return without_gradients(self.named_state())
 
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the model's arrays. Raises ArgumentError for missing, unknown or misshapen entries, before
         any array is written.
 
         strict: with False, missing and unknown names are left alone. They are returned in any case."""
-        arrays = self.state_dict()
+        arrays = dict(self.named_state())
         loaded, unmatched = fitting_state(arrays, state, "the model", strict)
         with no_grad():
             for name, value in loaded.items():
@@ -304,6 +307,11 @@ class Model(CheckedArguments, metaclass=_Constructor):
             `lambda name: name.removeprefix("module.")`.
         Raises ArgumentError for names and shapes that do not match, before any array is written."""
         return load_torch_state_dict(self, state, strict, rename)
+
+    def torch_state_dict(self) -> dict[str, NDArray]:
+        """The arrays of the model by the names that they have in torch, the inverse of `load_torch_state_dict`; not
+        copies. `torch.from_dlpack` makes torch tensors of them, and `meta.save` a file that torch reads."""
+        return torch_state(self)
 
     @explained
     def to(self, device: Device | str | None = None, dtype: object = None) -> Self:

@@ -15,6 +15,7 @@ class NamedArrays(Protocol):
 
     _torch_names: ClassVar[Mapping[str, str]]
     _torch_unused: ClassVar[tuple[str, ...]]
+    _torch_vectors: ClassVar[tuple[str, ...]]
 
     def children(self) -> Iterator[tuple[str, NamedArrays]]: ...
 
@@ -48,6 +49,12 @@ def torch_arrays(model: NamedArrays) -> dict[str, NDArray]:
 def unused_names(model: NamedArrays) -> set[str]:
     """Names of torch's entries that this model has no use for, such as counters of batches."""
     return {_joined(prefix, name) for prefix, each in _prefixes(model) for name in each._torch_unused}
+
+
+def torch_vectors(model: NamedArrays) -> set[int]:
+    """The ids of arrays that are vectors in torch."""
+    models = [each for _, each in _prefixes(model)]
+    return {id(x) for each in models for name, x in each._direct_arrays() if name in each._torch_vectors}
 
 
 def _named(model: NamedArrays) -> Iterator[tuple[str, str, NDArray]]:

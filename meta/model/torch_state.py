@@ -6,10 +6,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from meta.dtype import is_float
-from meta.eager.named_state import Unmatched, refuse_names
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.named_state import Unmatched, refuse_names, without_gradients
+from meta.eager.ndarray import NDArray, array, asarray
 from meta.errors import ArgumentError
-from meta.model.names import NamedArrays, torch_arrays, unused_names
+from meta.model.names import NamedArrays, torch_arrays, torch_vectors, unused_names
 from meta.modes import no_grad
 
 _WHERE = "load_torch_state_dict"
@@ -32,6 +32,14 @@ def load_torch_state_dict(
         for x, value in loaded:
             x.update(value)
     return Unmatched(missing, unknown)
+
+
+def torch_state(model: NamedArrays) -> dict[str, NDArray]:
+    """See Model.torch_state_dict. Entries that the model has no use for, which count batches in torch, are 0."""
+    vectors = torch_vectors(model)
+    arrays = {name: x.detach().reshape((-1,)) if id(x) in vectors else x for name, x in torch_arrays(model).items()}
+    counters = {name: array(0, dtype="int64") for name in sorted(unused_names(model))}
+    return without_gradients({**counters, **arrays}.items())
 
 
 def _checked(state: object) -> Mapping[str, Any]:

@@ -24,6 +24,7 @@ class _Convolution(Model):
 
     rank: ClassVar[int]
     weight, bias = Alias("w"), Alias("b")
+    _torch_vectors = ("b",)
 
     def __init_subclass__(cls, **options: object) -> None:
         super().__init_subclass__(**options)

@@ -9,19 +9,31 @@ from meta.lazy import exports
 
 if TYPE_CHECKING:
     from meta.optim import sgd as sgd
+    from meta.optim.adafactor import Adafactor as Adafactor
     from meta.optim.adagrad import Adagrad as Adagrad
     from meta.optim.adam import Adam as Adam
     from meta.optim.adam import AdamW as AdamW
+    from meta.optim.adam_variants import NAdam as NAdam
+    from meta.optim.adam_variants import RAdam as RAdam
+    from meta.optim.average import EMA as EMA
+    from meta.optim.average import SWA as SWA
+    from meta.optim.average import WeightAverage as WeightAverage
     from meta.optim.clip import clip_grad_norm as clip_grad_norm
     from meta.optim.clip import clip_grad_value as clip_grad_value
+    from meta.optim.clip import grad_norm as grad_norm
+    from meta.optim.formula import FormulaOptimizer as FormulaOptimizer
     from meta.optim.group import ParamGroup as ParamGroup
     from meta.optim.lamb import LAMB as LAMB
     from meta.optim.lamb import LANS as LANS
+    from meta.optim.lion import Lion as Lion
+    from meta.optim.muon import Muon as Muon
     from meta.optim.one_cycle import OneCycleLR as OneCycleLR
     from meta.optim.optimizer import Optimizer as Optimizer
+    from meta.optim.plateau import ReduceLROnPlateau as ReduceLROnPlateau
     from meta.optim.rmsprop import RMSprop as RMSprop
     from meta.optim.schedule import ChainedScheduler as ChainedScheduler
     from meta.optim.schedule import CosineAnnealingLR as CosineAnnealingLR
+    from meta.optim.schedule import CosineAnnealingWarmRestarts as CosineAnnealingWarmRestarts
     from meta.optim.schedule import ExponentialLR as ExponentialLR
     from meta.optim.schedule import LambdaLR as LambdaLR
     from meta.optim.schedule import LinearLR as LinearLR
@@ -35,17 +47,24 @@ if TYPE_CHECKING:
 else:
     __getattr__, __dir__ = exports(__name__, {
         "meta.optim": ("sgd",),
+        "meta.optim.adafactor": ("Adafactor",),
         "meta.optim.adagrad": ("Adagrad",),
         "meta.optim.adam": ("Adam", "AdamW",),
-        "meta.optim.clip": ("clip_grad_norm", "clip_grad_value",),
+        "meta.optim.adam_variants": ("NAdam", "RAdam",),
+        "meta.optim.average": ("EMA", "SWA", "WeightAverage",),
+        "meta.optim.clip": ("clip_grad_norm", "clip_grad_value", "grad_norm",),
+        "meta.optim.formula": ("FormulaOptimizer",),
         "meta.optim.group": ("ParamGroup",),
         "meta.optim.lamb": ("LAMB", "LANS",),
+        "meta.optim.lion": ("Lion",),
+        "meta.optim.muon": ("Muon",),
         "meta.optim.one_cycle": ("OneCycleLR",),
         "meta.optim.optimizer": ("Optimizer",),
+        "meta.optim.plateau": ("ReduceLROnPlateau",),
         "meta.optim.rmsprop": ("RMSprop",),
         "meta.optim.schedule": (
-            "ChainedScheduler", "CosineAnnealingLR", "ExponentialLR", "LambdaLR", "LinearLR", "MultiStepLR", "Schedule",
-            "SequentialLR", "StepLR",
+            "ChainedScheduler", "CosineAnnealingLR", "CosineAnnealingWarmRestarts", "ExponentialLR", "LambdaLR",
+            "LinearLR", "MultiStepLR", "Schedule", "SequentialLR", "StepLR",
         ),
         "meta.optim.sgd": ("SGD",),
         "meta.optim.train_step": ("TrainStep", "with_optimizer",),

@@ -2,37 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final, TypeAlias
 
 import meta
+from meta.optim.formula import FormulaOptimizer
 from meta.optim.group import Parameters, ParamGroup
 from meta.optim.number import StateNumber, as_array
-from meta.optim.optimizer import Optimizer, Updated
+from meta.optim.optimizer import Updated
 
 Betas: TypeAlias = "tuple[float, float]"
 BETAS: Final = (0.9, 0.999)
 
 
-class Moments(Optimizer):
+class Moments(FormulaOptimizer):
     """Base class of optimizers with running means of the gradient, `m`, and of its square, `v`."""
 
     counts_updates = True
 
     def __init__(
         self, parameters: Parameters, learning_rate: float, betas: Betas, eps: float, weight_decay: float,
-        **options: bool,
+        **options: Any,
     ) -> None:  # fmt: skip
         super().__init__(parameters, learning_rate, betas=betas, eps=eps, weight_decay=weight_decay, **options)
 
     def slot_names(self, group: ParamGroup) -> tuple[str, ...]:
         return ("m", "v")
 
-    def operands(self, group: ParamGroup, count: StateNumber | None) -> list[Any]:
-        """learning_rate, beta1, beta2, eps, weight_decay, and for the t-th update 1 - beta1**t and 1 - beta2**t."""
-        assert count is not None
-        rate, beta1, beta2, eps, decay = (number.operand for number in group.numbers.values())
-        return [rate, beta1, beta2, eps, decay, 1 - beta1**count.operand, 1 - beta2**count.operand]
+    def numbers(self, group: ParamGroup, values: Mapping[str, Any], count: Any) -> Mapping[str, Any]:
+        """Also correction1 = 1 - beta1**t and correction2 = 1 - beta2**t of the t-th update."""
+        return {**super().numbers(group, values, count), **self.corrections(values, count)}
+
+    def corrections(self, values: Mapping[str, Any], count: Any) -> dict[str, Any]:
+        return {f"correction{i}": 1 - values[f"beta{i}"] ** count for i in (1, 2)}
 
 
 class Adam(Moments):
@@ -61,7 +63,10 @@ class Adam(Moments):
 
     def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
         # rate * (m / c1) / (sqrt(v / c2) + eps) is rate * root / c1 * m / (sqrt(v) + eps * root), where root = sqrt(c2)
-        rate, beta1, beta2, eps, decay, correction, square_correction = self.operands(group, count)
+        assert count is not None
+        values = self.values_of(group)
+        rate, beta1, beta2, eps, decay = values.values()
+        correction, square_correction = self.corrections(values, count.operand).values()
         root = square_correction**0.5
         step_size, eps = rate * root / correction, eps * root
         if group["decoupled"]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, Literal, TypeAlias, cast
+from typing import Any, Final, Literal, TypeAlias, cast
 
 import meta
 from meta._generated.methods import Tensor
@@ -20,6 +20,9 @@ from meta.optim.optimizer import Optimizer
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
 
+EPS: Final = 1e-6
+"""Added to the norm, so that gradients of 0 are divided by something; torch's value."""
+Groups: TypeAlias = "tuple[str, int] | Callable[[NDArray], Sequence[tuple[str, int]]] | None"
 Clipped: TypeAlias = "Model | Optimizer | NDArray | Iterable[NDArray]"
 
 
@@ -30,7 +33,7 @@ def clip_grad_norm(
     norm_type: float = 2.0,
     *,
     error_if_nonfinite: bool = False,
-    group: tuple[str, int] | Callable[[NDArray], Sequence[tuple[str, int]]] | None = None,
+    group: Groups = None,
 ) -> Any:
     """Scale the gradients of all parameters by min(1, max_norm / (norm + 1e-6)). Returns the total norm of all
     gradients before clipping: a 0-d tensor, float64 if a gradient is, else float32. Also runs in traced steps.
@@ -43,27 +46,37 @@ def clip_grad_norm(
     group: name and number of the ranks among which the gradients are divided (`mesh["dp"]`); the norm covers all of
     them. None if gradients are not divided. A function says for each parameter the groups, perhaps none, among which
     its gradient is divided."""
-    eps = 1e-6  # Added to the norm, so that gradients of 0 are divided by something; torch's value.
-    order = nonnegative("clip_grad_norm", "norm_type", norm_type, finite=False)
-    if order == 0:
-        raise ArgumentError("clip_grad_norm", "norm_type is 0", "a number above 0, or math.inf")
     if not isinstance(max_norm, TensorLike):
         nonnegative("clip_grad_norm", "max_norm", max_norm, finite=False)
     with no_grad():
-        arrays = _with_gradients("clip_grad_norm", parameters)
-        if not arrays:
-            return meta.zeros(())
-        norm = _norm(_by_groups(arrays, group), order)
+        arrays, norm = _total("clip_grad_norm", parameters, norm_type, group)
         if error_if_nonfinite and not meta.isfinite(norm):
             raise GradientError(
                 "clip_grad_norm", f"the norm of the gradients is {norm.item()}", "a finite one",
                 "look for the gradient that is not, or scale the loss by meta.amp.GradScaler",
             )  # fmt: skip
         bound = max_norm.cast(norm.dtype) if isinstance(max_norm, NDArray) else max_norm
-        factor = meta.minimum(bound / (norm + eps), 1.0)
+        factor = meta.minimum(bound / (norm + EPS), 1.0)
         for x in arrays:
             x.grad = (widened(exact(x.grad)) * factor.cast(accumulation_dtype(x.grad.dtype))).cast(x.grad.dtype)
         return norm
+
+
+@checked
+def grad_norm(parameters: Clipped, norm_type: float = 2.0, *, group: Groups = None) -> Any:
+    """The norm of the gradients of all parameters together, as `clip_grad_norm` returns it. Also runs in traced
+    steps."""
+    with no_grad():
+        return _total("grad_norm", parameters, norm_type, group)[1]
+
+
+def _total(subject: str, parameters: object, norm_type: float, group: object) -> tuple[list[Any], Any]:
+    """The arrays with gradients, and the norm of all gradients."""
+    order = nonnegative(subject, "norm_type", norm_type, finite=False)
+    if order == 0:
+        raise ArgumentError(subject, "norm_type is 0", "a number above 0, or math.inf")
+    arrays = _with_gradients(subject, parameters)
+    return arrays, _norm(_by_groups(arrays, group), order) if arrays else meta.zeros(())
 
 
 @checked

@@ -4,7 +4,7 @@ counted by programs."""
 from __future__ import annotations
 
 import weakref
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Container, Iterable, Iterator, Mapping, Sequence
 from typing import Any, Final, TypeAlias, cast
 
 from meta import tracing
@@ -13,25 +13,27 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, did_you_mean, value_text
 from meta.model.model import Model
 from meta.modes import modes
-from meta.optim.checks import below_one, flag, nonnegative
+from meta.optim.checks import below_one, flag, nonnegative, nonpositive, own_name
 from meta.optim.number import StateNumber
 from meta.schema.annotations import CheckedArguments
 
 Parameters: TypeAlias = "Model | Iterable[NDArray | tuple[str, NDArray] | Mapping[str, Any]]"
 """A Model, arrays, (name, array) pairs, or groups: dicts of `params`, one of the former, and hyperparameters."""
 
-_SYNONYMS: Final[Mapping[str, tuple[str, ...]]] = {"lr": ("learning_rate",), "betas": ("beta1", "beta2")}
-"""Names that groups take for hyperparameters, as in torch."""
+_TUPLES: Final[Mapping[str, tuple[str, ...]]] = {"betas": ("beta1", "beta2")}
+"""Names of several hyperparameters together."""
 _BELOW_ONE: Final = ("beta1", "beta2", "alpha")
 """Decay factors of running means."""
+_NEGATIVE: Final = ("beta2_decay",)
+"""Exponents, 0 or less."""
 
 
 class ParamGroup(CheckedArguments):
     """Parameters with the same hyperparameters.
 
     group["learning_rate"] and the like are numbers, and `params` the parameters. A number that is set reaches compiled
-    programs without compilation: they take it as an input, a 0-d float64 array. `lr` and `betas` are also accepted.
-    Flags (`nesterov`) cannot be changed.
+    programs without compilation: they take it as an input, a 0-d float64 array. Torch's names (`lr`, `betas`) are
+    accepted. Flags (`nesterov`) cannot be changed.
     """
 
     __slots__ = ("flags", "named", "numbers", "unscheduled_rate")
@@ -75,13 +77,13 @@ class ParamGroup(CheckedArguments):
         if name in self.flags or name == "params":
             problem = f"'{name}' of a group is set"
             raise ArgumentError("optimizer", problem, "one of " + ", ".join(self.numbers), "build another optimizer")
-        for each, number in expanded({name: value}).items():
+        for each, number in expanded({name: value}, self.numbers).items():
             self._number(each).assign(hyperparameter(each, number))
             if each == "learning_rate":
                 self.unscheduled_rate = None
 
     def _number(self, name: str) -> StateNumber:
-        number = self.numbers.get("learning_rate" if name == "lr" else name)
+        number = self.numbers.get(own_name(name, self.numbers))
         if number is None:
             raise _unknown([name], self.keys())
         return number
@@ -92,17 +94,20 @@ class ParamGroup(CheckedArguments):
 
 
 def hyperparameter(name: str, value: object) -> float:
-    """A finite, nonnegative number as a float, and a decay factor below 1. Raises ArgumentError for other values."""
+    """A finite number as a float, 0 or more, for a decay factor below 1, and for some exponents 0 or less. Raises
+    ArgumentError for other values."""
+    if name in _NEGATIVE:
+        return nonpositive("optimizer", name, value)
     check = below_one if name in _BELOW_ONE else nonnegative
     return check("optimizer", name, value)
 
 
-def expanded(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Hyperparameters by their names here. Raises ArgumentError for a pair that is none, and for a name and its synonym
-    together."""
+def expanded(options: Mapping[str, Any], allowed: Container[str] = ("learning_rate",)) -> dict[str, Any]:
+    """Hyperparameters by their names here, which are in `allowed`. Raises ArgumentError for a pair that is none, and
+    for a name and its synonym together."""
     out: dict[str, Any] = {}
     for name, value in options.items():
-        names = _SYNONYMS.get(name, (name,))
+        names = _TUPLES.get(name) or (own_name(name, allowed),)
         values: Any = (value,) if len(names) == 1 else value
         if not isinstance(values, Sequence) or len(cast("Sequence[Any]", values)) != len(names):
             raise ArgumentError("optimizer", f"{name} is {value_text(value)}", f"the pair {', '.join(names)}")
@@ -115,7 +120,7 @@ def expanded(options: Mapping[str, Any]) -> dict[str, Any]:
 
 def group_options(defaults: Mapping[str, Any], options: Mapping[str, Any]) -> dict[str, Any]:
     """The hyperparameters of a group, those that it lacks from the defaults. Raises ArgumentError for unknown names."""
-    values = expanded({name: value for name, value in options.items() if name != "params"})
+    values = expanded({name: value for name, value in options.items() if name != "params"}, defaults)
     unknown = [name for name in values if name not in defaults]
     if unknown:
         raise _unknown(unknown, ("params", *defaults))

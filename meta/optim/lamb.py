@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import meta
 from meta._generated.methods import Tensor
 from meta.optim.adam import BETAS, Betas, Moments
-from meta.optim.group import Parameters, ParamGroup
-from meta.optim.number import Scalars, StateNumber, widened, write
-from meta.optim.optimizer import Updated
+from meta.optim.formula import State
+from meta.optim.group import Parameters
 
 Direction = Callable[[Any], Any]
 """A moment scaled by the deviations of the gradient, with weight decay, as long as the parameter."""
@@ -25,42 +24,32 @@ class LAMB(Moments):
     parameters, learning_rate, master_weights: see Optimizer; betas: see Adam.
     """
 
+    reads_whole_parameters = True
+
     def __init__(
         self, parameters: Parameters, learning_rate: float = 1e-3, betas: Betas = BETAS, eps: float = 1e-6,
         weight_decay: float = 0.01, *, master_weights: bool = False,
     ) -> None:  # fmt: skip
         super().__init__(parameters, learning_rate, betas, eps, weight_decay, master_weights=master_weights)
 
-    def update_group(self, group: ParamGroup, count: StateNumber | None, updated: Sequence[Updated]) -> None:
-        rate, beta1, beta2, eps, decay, correction1, correction2 = self.operands(group, count)
-        scalars = Scalars(
-            rate=rate, beta1=beta1, beta2=beta2, eps=eps, decay=decay, rest1=1 - beta1, rest2=1 - beta2,
-            correction1=correction1, correction2=correction2,
-        )  # fmt: skip
-        for name, x, dx in updated:
-            rate, eps, decay = scalars(x, "rate", "eps", "decay")
-            beta1, beta2, rest1, rest2 = scalars(x, "beta1", "beta2", "rest1", "rest2")
-            correction1, correction2 = scalars(x, "correction1", "correction2")
-            old, g = widened(x), self.prepared(widened(dx))
-            m, v = self.slots["m"][name], self.slots["v"][name]
-            mean = beta1 * widened(m) + rest1 * g
-            square_mean = beta2 * widened(v) + rest2 * (g * g)
-            scale = meta.sqrt(square_mean / correction2) + eps
+    def formula(self, x: Tensor, g: Tensor, state: State, n: Any) -> tuple[Any, State]:
+        g = self.prepared(g)
+        m = n.beta1 * state["m"] + n.rest1 * g
+        v = n.beta2 * state["v"] + n.rest2 * (g * g)
+        scale = meta.sqrt(v / n.correction2) + n.eps
 
-            def direction(moment: object, scale: Any = scale, decay: Any = decay, old: Any = old) -> Any:
-                change = moment / scale + decay * old
-                return _ratio(_length(old), _length(change)) * change
+        def direction(moment: Any) -> Any:
+            change = moment / scale + n.weight_decay * x
+            return _ratio(_length(x), _length(change)) * change
 
-            change = self.change(direction, mean / correction1, g, beta1, rest1)
-            write(m, mean)
-            write(v, square_mean)
-            write(x, old - rate * change)
+        change = self.change(direction, m / n.correction1, g, n)
+        return x - n.learning_rate * change, {"m": m, "v": v}
 
     def prepared(self, g: Tensor) -> Any:
         """The gradient that the moments take."""
         return g
 
-    def change(self, direction: Direction, momentum: object, g: Tensor, beta1: object, rest1: object) -> Any:
+    def change(self, direction: Direction, momentum: object, g: Tensor, n: Any) -> Any:
         """The change of a parameter for a learning rate of 1."""
         return direction(momentum)
 
@@ -79,8 +68,8 @@ class LANS(LAMB):
         length = _length(g)
         return g * _ratio(meta.ones_like(length), length)
 
-    def change(self, direction: Direction, momentum: object, g: Tensor, beta1: object, rest1: object) -> Any:
-        return beta1 * direction(momentum) + rest1 * direction(g)
+    def change(self, direction: Direction, momentum: object, g: Tensor, n: Any) -> Any:
+        return n.beta1 * direction(momentum) + n.rest1 * direction(g)
 
 
 def _length(x: Tensor) -> Any:

@@ -19,12 +19,13 @@ class StateNumber:
     """A 0-d array, `float64` or `int64`. The host keeps its value, so that reading it waits for no device unless a
     program has written it."""
 
-    __slots__ = ("_host_value", "array")
+    __slots__ = ("_expected", "_host_value", "array")
 
     def __init__(self, value: float, dtype: str, device: Device) -> None:
         with suspended():
             self.array = array(value, dtype=dtype, device=device)
         self._host_value: tuple[int, float] = (version_of(self.array), value)
+        self._expected = self._host_value
 
     @property
     def value(self) -> float:
@@ -33,12 +34,18 @@ class StateNumber:
 
     def host_value(self) -> float:
         """The number before the trace in progress, if any."""
-        version, value = self._host_value
-        if version != version_of(self.array):
-            with suspended():
-                value = self.array.item()
-            self._host_value = version_of(self.array), value
-        return value
+        present = version_of(self.array)
+        if self._host_value[0] != present:
+            value = self._expected[1]
+            if self._expected[0] != present:
+                with suspended():
+                    value = self.array.item()
+            self._host_value = present, value
+        return self._host_value[1]
+
+    def expect(self, value: float) -> None:
+        """The number that the next write to the array gives it, so that the host need not read it."""
+        self._expected = version_of(self.array) + 1, value
 
     @property
     def operand(self) -> Any:

@@ -15,7 +15,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad, scoped, suspended
 from meta.op.precision import exact
-from meta.optim.checks import flag, known_names
+from meta.optim.checks import TorchNames, flag
 from meta.optim.group import (
     Counters,
     Parameters,
@@ -28,11 +28,9 @@ from meta.optim.group import (
     named_arrays,
 )
 from meta.optim.number import StateNumber
+from meta.optim.torch_state import planned
 from meta.schema.annotations import explained
 from meta.spellings.attributes import missing_member
-
-if TYPE_CHECKING:
-    from typing_extensions import Self
 
 _MASTER: Final = "master"
 
@@ -45,7 +43,7 @@ class Updated(NamedTuple):
     dx: NDArray
 
 
-class Optimizer:
+class Optimizer(TorchNames):
     """Base class of optimizers.
 
     parameters: a Model, arrays, (name, array) pairs, or groups of them with hyperparameters of their own:
@@ -59,17 +57,16 @@ class Optimizer:
     are unknown or out of range.
 
     A subclass lists the slots of its state in `slot_names` and defines `update_group`, which computes with
-    `group.numbers["learning_rate"].array` and the like; `update` is enough for one without hyperparameters.
+    `group.numbers["learning_rate"].array` and the like; `update` is enough for one without hyperparameters. A formula
+    of operators takes fewer lines as a `FormulaOptimizer`.
     """
 
     flags: ClassVar[tuple[str, ...]] = ()
     """Hyperparameters that are True or False."""
     counts_updates: bool = False
     """Whether `update_group` gets the number of updates."""
-
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        known_names(cls, options)
-        return super().__new__(cls)
+    reads_whole_parameters: ClassVar[bool] = False
+    """Whether updates read more of a parameter than one element, as its norm, so that it may not be divided."""
 
     if not TYPE_CHECKING:  # type checkers report unknown attributes
 
@@ -193,11 +190,21 @@ class Optimizer:
         self._counters.assign({name: int(loaded.get(f"{name}.step", x).item()) for name, x in counts.items()})
         return unmatched
 
+    def load_torch_state_dict(self, state: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict()` of torch's optimizer of the same kind returns: moments, numbers of updates
+        and hyperparameters. Parameters correspond by their order in the groups. Raises ArgumentError for a state that
+        does not fit and leaves the optimizer unchanged."""
+        own, hyperparameters = planned(self.state_dict(), self.param_groups, state)
+        self.load_state_dict(own)
+        for group, numbers in zip(self.param_groups, hyperparameters, strict=True):
+            for name, value in numbers.items():
+                group[name] = value
+
     @explained
-    def zero_grad(self) -> None:
-        """Drop the gradients of all parameters."""
+    def zero_grad(self, set_to_none: bool = True) -> None:
+        """Drop the gradients of all parameters. set_to_none: with False, fill those that there are with zeros."""
         for x in self.parameters:
-            x.grad = None
+            x.grad = None if set_to_none or x.grad is None else meta.zeros_like(x.grad)
 
     def _numbers(self) -> dict[str, StateNumber]:
         """The hyperparameters; in groups after the first, names begin with the group's."""
@@ -215,7 +222,7 @@ class Optimizer:
                 number.move(x.device)
             self._fit_master(name, x)
             dtype = self._state_dtype(x.dtype)
-            for slot in self.slot_names(group) or list(self.slots):
+            for slot in self.slots_of(group, x) or list(self.slots):
                 arrays = self.slots.setdefault(slot, {})
                 if slot == _MASTER:
                     continue
@@ -290,6 +297,11 @@ class Optimizer:
         """The slots of the parameters of a group, arrays of their shapes."""
         del group
         return ()
+
+    def slots_of(self, group: ParamGroup, x: NDArray) -> tuple[str, ...]:
+        """The slots of one parameter, by default the slots of its group."""
+        del x
+        return self.slot_names(group)
 
     def initial_slot(self, slot: str, x: NDArray, dtype: str) -> NDArray:
         """The array of a slot before the first update of a parameter."""

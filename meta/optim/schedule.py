@@ -3,37 +3,39 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, cast
+from functools import partial
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 import meta
+from meta.device import Device
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError, value_text
+from meta.errors import ArgumentError, TraceError, value_text
 from meta.modes import modes
-from meta.optim.checks import known_names, nonnegative, positive, whole
+from meta.optim.checks import TorchNames, nonnegative, positive, whole
 from meta.optim.group import hyperparameter
 from meta.optim.number import StateNumber, where
 from meta.optim.optimizer import Optimizer
 from meta.schema.annotations import CheckedArguments
 
 if TYPE_CHECKING:
-    from typing_extensions import Self
-
     from meta._generated.methods import Tensor
 
 
-class Schedule(CheckedArguments):
+class Schedule(TorchNames, CheckedArguments):
     """Base class of schedules. `step` is called after each step of the optimizer, or each epoch, eagerly or inside a
     traced step; it sets the learning rate of each group from the number of calls and the rate that the group had at
     first. No call compiles anything: rates are inputs of programs.
 
-    A subclass defines `rate`. Rates that the user sets between calls are replaced at the next one.
+    A subclass defines `rate`. A program computes it if it can be traced. If it needs the number itself, for `if` or
+    the `math` module, Python computes it before each call of the program, which takes it as an input.
+    Rates that the user sets between calls are replaced at the next one.
     """
 
-    def __new__(cls, *_: Any, **options: Any) -> Self:
-        known_names(cls, options)
-        return super().__new__(cls)
+    takes_metric: ClassVar[bool] = False
+    """Whether `step` takes a number, such as a loss."""
 
     def __init__(self, optimizer: Optimizer) -> None:
         self.optimizer = optimizer
@@ -41,6 +43,9 @@ class Schedule(CheckedArguments):
         bases = [group.base_rate() for group in optimizer.param_groups]
         self._count = StateNumber(0, "int64", device)
         self._bases = [StateNumber(base, "float64", device) for base in bases]
+        self._next: list[StateNumber] = []
+        """The rates after the next step, for programs that cannot compute them."""
+        self._trace: Callable[[], object] = lambda: None
         self.apply(0)
 
     @property
@@ -50,19 +55,60 @@ class Schedule(CheckedArguments):
 
     def step(self) -> None:
         """Count a step, and set the learning rates."""
-        for number in (self._count, *self._bases):
-            number.move(self.optimizer.param_groups[0].numbers["learning_rate"].array.device)
-        self._count.assign(self._count.operand + 1)
+        self.count_step()
         count = self._count.operand
         self.apply(int(count) if isinstance(count, (int, float)) else count.cast("float64"))
 
+    def count_step(self) -> None:
+        """Count a step, where the optimizer is now."""
+        for number in (*self.numbers().values(), *self._next):
+            number.move(self._device)
+        self._count.assign(self._count.operand + 1)
+
+    @property
+    def _device(self) -> Device:
+        return self.optimizer.param_groups[0].numbers["learning_rate"].array.device
+
+    def get_last_lr(self) -> list[float]:
+        """The learning rate of each group."""
+        return [group["learning_rate"] for group in self.optimizer.param_groups]
+
     def apply(self, count: object) -> None:
         """Set the hyperparameters for a number of steps, in a trace a 0-d float64 tensor."""
-        for i, (group, base) in enumerate(zip(self.optimizer.param_groups, self._bases, strict=False)):
-            rate = self.group_rate(count, base.operand, i)
-            if modes.trace is None:
-                rate = hyperparameter("learning_rate", rate.item() if isinstance(rate, NDArray) else rate)
+        for group, rate in zip(self.optimizer.param_groups, self._group_rates(count), strict=False):
             group.numbers["learning_rate"].assign(rate)
+
+    def _group_rates(self, count: object) -> list[Any]:
+        """The rate of each group."""
+        if modes.trace is None:
+            rates = [self.group_rate(count, base.host_value(), i) for i, base in enumerate(self._bases)]
+            return [hyperparameter("learning_rate", x.item() if isinstance(x, NDArray) else x) for x in rates]
+        try:
+            return [self.group_rate(count, base.array, i) for i, base in enumerate(self._bases)]
+        except TraceError:
+            return self._host_rates(modes.trace)
+
+    def _host_rates(self, trace: Any) -> list[Any]:
+        """The rates as inputs of a program, which Python computes before each call."""
+        if self._trace() is trace:
+            problem = "a schedule whose rate Python computes is stepped twice in a traced function"
+            raise TraceError(
+                type(self).__name__, problem, "one step in each call", "step it outside, or trace its rate"
+            )
+        if not self._next:
+            self._next = [StateNumber(0.0, "float64", self._device) for _ in self._bases]
+        self._trace = weakref.ref(trace)
+        trace.before.append(partial(self._prepare, always_counts=not trace.is_conditional))
+        return [number.array for number in self._next]
+
+    def _prepare(self, always_counts: bool) -> None:
+        """Compute the rates that the next call of a program sets. always_counts: whether it sets them in any case, so
+        that the host knows the count without waiting for the device."""
+        count = int(self._count.host_value()) + 1
+        for number, rate in zip(self._next, self._group_rates(count), strict=True):
+            number.assign(rate)
+        if always_counts:
+            self._count.expect(count)
 
     def group_rate(self, count: object, base: object, group: int) -> Any:
         """The rate of a group, by default the same function for all."""
@@ -74,10 +120,13 @@ class Schedule(CheckedArguments):
         tensors."""
         raise NotImplementedError
 
+    def numbers(self) -> dict[str, StateNumber]:
+        """The state by name: the number of steps, and the rates at first."""
+        return {"count": self._count, **{f"group{i}.base" if i else "base": x for i, x in enumerate(self._bases)}}
+
     def named_state(self) -> Iterator[tuple[str, NDArray]]:
-        """The number of steps and the rates at first, with names."""
-        yield "count", self._count.array
-        yield from ((f"group{i}.base" if i else "base", base.array) for i, base in enumerate(self._bases))
+        """The arrays of the state, with names."""
+        return ((name, number.array) for name, number in self.numbers().items())
 
     def state_dict(self) -> dict[str, NDArray]:
         """The arrays of the schedule by name."""
@@ -86,9 +135,8 @@ class Schedule(CheckedArguments):
     def load_state_dict(self, state: Mapping[str, Any], strict: bool = True) -> Unmatched:
         """Copy values into the schedule's arrays, and set the learning rates. Raises ArgumentError when names or types
         differ and leaves the schedule unchanged. strict: as in `Optimizer.load_state_dict`."""
-        arrays = self.state_dict()
-        loaded, unmatched = fitting_state(arrays, state, "the schedule", strict)
-        for name, number in zip(arrays, (self._count, *self._bases), strict=True):
+        loaded, unmatched = fitting_state(self.state_dict(), state, "the schedule", strict)
+        for name, number in self.numbers().items():
             if name in loaded:
                 number.assign(loaded[name].item())
         self.apply(self.count)
@@ -143,6 +191,27 @@ class CosineAnnealingLR(Schedule):
         return self.minimum + (base - self.minimum) * (1 + cos(count * (math.pi / self.steps))) / 2
 
 
+class CosineAnnealingWarmRestarts(Schedule):
+    """CosineAnnealingLR over `steps` steps, again and again from the base rate, each time over `growth` times as many
+    steps (I. Loshchilov and F. Hutter, 2017)."""
+
+    def __init__(self, optimizer: Optimizer, steps: int, growth: int = 1, minimum: float = 0.0) -> None:
+        self.steps = whole("CosineAnnealingWarmRestarts", "steps", steps)
+        self.growth = whole("CosineAnnealingWarmRestarts", "growth", growth)
+        self.minimum = nonnegative("CosineAnnealingWarmRestarts", "minimum", minimum)
+        super().__init__(optimizer)
+
+    def rate(self, count: Any, base: Any) -> Any:
+        length = self.steps
+        if self.growth == 1:
+            count = count % length
+        else:
+            count = int(count)  # so that Python computes the rate, see Schedule
+            while count >= length:
+                count, length = count - length, length * self.growth
+        return self.minimum + (base - self.minimum) * (1 + cos(count * (math.pi / length))) / 2
+
+
 class LinearLR(Schedule):
     """base * (start + (end - start) * min(count, steps) / steps): a warm-up, by default from a third of the rate."""
 
@@ -160,7 +229,7 @@ class LinearLR(Schedule):
 class LambdaLR(Schedule):
     """base * function(count). functions: one for all groups, or a list with one for each.
 
-    A function gets an int, and inside a traced step a 0-d float64 tensor, whose value it must not need."""
+    A function is any Python function of an int. Inside a traced step it runs before each call of the program."""
 
     def __init__(self, optimizer: Optimizer, functions: Callable[[Any], Any] | Sequence[Callable[[Any], Any]]) -> None:
         listed = [functions] * len(optimizer.param_groups) if callable(functions) else list(functions)
@@ -170,8 +239,8 @@ class LambdaLR(Schedule):
         self.functions = listed
         super().__init__(optimizer)
 
-    def group_rate(self, count: object, base: object, group: int) -> Any:
-        return base * self.functions[group](count)
+    def group_rate(self, count: Any, base: Any, group: int) -> Any:
+        return base * self.functions[group](int(count))
 
 
 class SequentialLR(Schedule):

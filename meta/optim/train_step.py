@@ -4,27 +4,32 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, cast
+from typing import Any, Final, Protocol, cast
 
 import meta
 from meta import tracing
 from meta._generated.methods import Tensor
 from meta.dtype import accumulation_dtype
-from meta.eager.move import move_in_place
-from meta.eager.named_state import Unmatched, fitting_state
-from meta.eager.ndarray import NDArray
-from meta.errors import ArgumentError
+from meta.eager.move import move_in_place, with_arrays
+from meta.eager.named_state import Unmatched, fitting_state, without_gradients
+from meta.eager.ndarray import NDArray, array
+from meta.errors import ArgumentError, GradientError
 from meta.model.closures import models_around
 from meta.model.model import Model
 from meta.modes import modes, no_grad, suspended
+from meta.optim.average import WeightAverage
 from meta.optim.checks import whole
-from meta.optim.clip import clip_grad_norm, clip_grad_value
+from meta.optim.clip import clip_grad_norm, clip_grad_value, grad_norm
 from meta.optim.number import StateNumber
 from meta.optim.optimizer import Optimizer
 from meta.optim.schedule import Schedule
+from meta.random.generator import default_generator
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import CheckedArguments, checked
 from meta.tree import flatten
+
+_RANDOM: Final = "random.state"
+"""The name of the random generator's state among the arrays of a step."""
 
 
 class Scaler(Protocol):
@@ -82,8 +87,12 @@ class TrainStep(CheckedArguments):
     clip_norm, clip_value: bounds for `clip_grad_norm` and `clip_grad_value` before each update.
     schedule: steps after each update.
     scaler: a GradScaler that scales the loss; it skips updates whose gradients overflow.
+    average: an EMA or SWA of the weights, updated after each update.
+    grad_norm: a call returns a pair: its result, and the norm of all gradients before they are clipped, a 0-d tensor.
+        With `accumulate` it is the norm of the mean so far.
     exchange: what other processes take part in; `meta.distributed.data_parallel`, `zero` and `tensor_parallel` set it.
-    A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters.
+    A call returns the result of `loss` or, without it, of the model. It leaves no `.grad` on the parameters. Arguments
+    may also be arrays of NumPy and torch.
     Raises ArgumentError for settings out of range and a schedule of another optimizer, and in calls for other results.
     """
 
@@ -98,9 +107,15 @@ class TrainStep(CheckedArguments):
         clip_value: float | None = None,
         schedule: Schedule | None = None,
         scaler: Scaler | None = None,
+        average: WeightAverage | None = None,
+        grad_norm: bool = False,
     ) -> None:
         if schedule is not None and schedule.optimizer is not optimizer:
             raise ArgumentError("TrainStep", "the schedule is of another optimizer", "one of the step's optimizer")
+        if schedule is not None and schedule.takes_metric:
+            problem = f"the schedule is {type(schedule).__name__}, which takes a metric"
+            remedy = "call schedule.step(validation_loss) after each epoch"
+            raise ArgumentError("TrainStep", problem, "a schedule of the number of steps", remedy)
         self.model = model
         self.optimizer = optimizer
         self.loss = loss
@@ -108,6 +123,8 @@ class TrainStep(CheckedArguments):
         self.clip_value = clip_value
         self.schedule = schedule
         self.scaler = scaler
+        self.average = average
+        self.grad_norm = grad_norm
         self.exchange: StepExchange | None = None
         self.accumulate = whole("TrainStep", "accumulate", accumulate)
         self._calls = StateNumber(0, "int64", optimizer.parameters[0].device)
@@ -133,11 +150,14 @@ class TrainStep(CheckedArguments):
     def __call__(self, *args: object) -> Any:
         if self.loss is not None and not args:
             raise ArgumentError("TrainStep", "0 arguments", "the model's input, then the other arguments of the loss")
+        if modes.trace is None:
+            args = with_arrays(args, self.optimizer.parameters[0].device)
         if self.exchange is not None:
             self.exchange.before_call(args)
         with nullcontext() if self.exchange is None else self.exchange.parameters():
             result: Any = self.model(*args) if self.loss is None else self.loss(self.model(args[0]), *args[1:])
         loss = self._loss_of(result)
+        self._check_mode(loss)
         self.optimizer.zero_grad()
         (loss if self.scaler is None else self.scaler.scale(loss)).backward()
         if self.exchange is not None:
@@ -145,10 +165,12 @@ class TrainStep(CheckedArguments):
         if self.accumulate == 1:
             if self.exchange is not None:
                 self.exchange.before_update(self.optimizer.named, True)
-            self._update()
+            norm = self._update()
         else:
-            self._accumulate()
+            norm = self._accumulate()
         self.optimizer.zero_grad()
+        if self.grad_norm:
+            result = result, norm
         leaves, tree = flatten(result, TensorLike)
         return tree.build(iter([x.detach() for _, x in leaves]))
 
@@ -167,13 +189,30 @@ class TrainStep(CheckedArguments):
             "return loss, ... with the other results after the loss" if is_tuple else "return its loss",
         )
 
-    def _update(self) -> None:
-        if self.scaler is not None and (self.clip_norm is not None or self.clip_value is not None):
+    def _check_mode(self, loss: Any) -> None:
+        """Raise GradientError for a loss without gradients because the model is in infer mode."""
+        if loss.requires_grad:
+            return
+        trained = [vars(model)["training"] for _, model in self._models()]
+        if trained and not any(trained):
+            raise GradientError(
+                "TrainStep", "the model is in infer mode, in which nothing is recorded for gradients",
+                "a model in train mode", "call model.train_mode() before the step",
+            )  # fmt: skip
+
+    def _update(self) -> Any:
+        """Update the parameters. Returns the norm of the gradients, if it is wanted."""
+        clips = self.clip_norm is not None or self.clip_value is not None
+        if self.scaler is not None and (clips or self.grad_norm):
             self.scaler.unscale(self.optimizer)
+        norm = None
+        if self.grad_norm and (self.clip_norm is None or self.clip_value is not None):
+            norm = self._norm()
         if self.clip_value is not None:
             clip_grad_value(self.optimizer, self.clip_value)
         if self.clip_norm is not None:
-            clip_grad_norm(self.optimizer, self.clip_norm, group=self._gradient_groups())
+            clipped = clip_grad_norm(self.optimizer, self.clip_norm, group=self._gradient_groups())
+            norm = clipped if norm is None else norm
         if self.scaler is not None:
             self.scaler.step(self.optimizer)
         else:
@@ -182,6 +221,12 @@ class TrainStep(CheckedArguments):
             self.schedule.step()
         if self.exchange is not None:
             self.exchange.after_update()
+        if self.average is not None:
+            self.average.update()
+        return norm
+
+    def _norm(self) -> Any:
+        return grad_norm(self.optimizer, group=self._gradient_groups())
 
     def _gradient_groups(self) -> Callable[[NDArray], Sequence[tuple[str, int]]] | None:
         """The groups among which the gradient of each parameter is divided."""
@@ -191,7 +236,13 @@ class TrainStep(CheckedArguments):
         names = {id(x): name for name, x in self.optimizer.named}
         return lambda x: exchange.groups(names[id(x)])
 
-    def _accumulate(self) -> None:
+    def _accumulate(self) -> Any:
+        """Add up gradients, and update at the last call. Returns the norm of their mean, if it is wanted."""
+        norms: list[Any] = []
+
+        def update() -> None:
+            norms.append(self._update())
+
         with no_grad():
             self._calls.move(self.optimizer.parameters[0].device)
             calls = self._calls.operand + 1
@@ -205,16 +256,16 @@ class TrainStep(CheckedArguments):
             if self.exchange is not None and (modes.trace is not None or last):
                 self.exchange.before_update(self.optimizer.named, last if modes.trace is not None else True)
             if modes.trace is not None:
-                modes.trace.write_where(last, self._update)
+                modes.trace.write_where(last, update)
                 for name, total in totals.items():
                     self._sums[name].update(meta.where(last, meta.zeros_like(total), total))
                 self._calls.assign(meta.where(last, meta.zeros_like(calls), calls))
-                return
-            if last:
-                self._update()
+                return norms[0]
+            norm = self._update() if last else self._norm() if self.grad_norm else None
             for name, total in totals.items():
                 self._sums[name].update(meta.zeros_like(total) if last else total)
             self._calls.assign(0 if last else calls)
+            return norm
 
     def _sum(self, name: str, x: NDArray) -> NDArray:
         """The array in which the gradients of a parameter are added up, where the parameter is."""
@@ -237,12 +288,16 @@ class TrainStep(CheckedArguments):
         seen: set[int] = set()
         model_state = self.model.named_state() if isinstance(self.model, Model) else iter(())
         used = ((f"{prefix}.{n}", x) for prefix, model in self._models() for n, x in model.named_state())
-        others = [(n, part) for n, part in (("schedule", self.schedule), ("scaler", self.scaler)) if part is not None]
-        extra = [(f"{prefix}.{n}", x) for prefix, part in others for n, x in part.named_state()]
+        extra = [(f"{prefix}.{n}", x) for prefix, part in self._helpers() for n, x in part.named_state()]
         for name, x in [*model_state, *self.optimizer.named_state(), *extra, *self._own_state(), *used]:
             if id(x) not in seen:
                 seen.add(id(x))
                 yield name, x
+
+    def _helpers(self) -> list[tuple[str, Schedule | Scaler | WeightAverage]]:
+        """What has a state besides the models and the optimizer, with names."""
+        helpers = (("schedule", self.schedule), ("scaler", self.scaler), ("average", self.average))
+        return [(name, helper) for name, helper in helpers if helper is not None]
 
     def _models(self) -> list[tuple[str, Model]]:
         """The models that the step uses, with names that tell them apart; "" for `model` itself."""
@@ -253,7 +308,7 @@ class TrainStep(CheckedArguments):
     def _weights(self) -> dict[str, NDArray]:
         """The arrays of the models, and the optimizer's parameters outside of them. In a function, parameters have the
         optimizer's names, and other arrays those in their model."""
-        weights = self.model.state_dict() if isinstance(self.model, Model) else {}
+        weights = dict(self.model.named_state()) if isinstance(self.model, Model) else {}
         known = {id(x) for x in weights.values()}
         weights |= {name: x for name, x in self.optimizer.named if id(x) not in known}
         known = {id(x) for x in weights.values()}
@@ -267,12 +322,15 @@ class TrainStep(CheckedArguments):
 
     def state_dict(self) -> dict[str, NDArray]:
         """Everything that a later run needs to go on, by name: `model.w`, `optimizer.w.m`, `schedule.count`,
-        `scaler.factor`, and with `accumulate` the gradients so far."""
+        `scaler.factor`, with `accumulate` the gradients so far, and the seed and offset of the generator of
+        `meta.random` (`random.state`). Its arrays share the memory of the step and require no gradients."""
+        random = array(list(default_generator.state), dtype="int64")
+        return {**without_gradients(self.state_arrays().items()), _RANDOM: random}
+
+    def state_arrays(self) -> dict[str, NDArray]:
+        """The arrays of the step's state, by their names in `state_dict`."""
         parts: list[tuple[str, Any]] = [("model", self._weights()), ("optimizer", self.optimizer.state_dict())]
-        if self.schedule is not None:
-            parts.append(("schedule", self.schedule.state_dict()))
-        if self.scaler is not None:
-            parts.append(("scaler", dict(self.scaler.named_state())))
+        parts += [(name, dict(helper.named_state())) for name, helper in self._helpers()]
         parts.append(("step", dict(self._own_state())))
         return {f"{prefix}.{name}": x for prefix, arrays in parts for name, x in arrays.items()}
 
@@ -280,8 +338,8 @@ class TrainStep(CheckedArguments):
         """Copy the values of `state_dict`. Raises ArgumentError when names or types differ and leaves all unchanged.
 
         strict: with False, missing and unknown names are left alone. They are returned in any case."""
-        arrays = self.state_dict()
-        loaded, unmatched = fitting_state(arrays, state, "the training step", strict)
+        arrays = self.state_arrays()
+        loaded, unmatched = fitting_state(self.state_dict(), state, "the training step", strict)
 
         def part(prefix: str) -> dict[str, NDArray]:
             return {n.removeprefix(f"{prefix}."): x for n, x in loaded.items() if n.startswith(f"{prefix}.")}
@@ -291,8 +349,11 @@ class TrainStep(CheckedArguments):
             self.schedule.load_state_dict(part("schedule"), strict)
         with no_grad():
             for name, x in loaded.items():
-                if name.startswith(("model.", "scaler.", "step.")):
+                if name.startswith(("model.", "scaler.", "average.", "step.")):
                     arrays[name].update(x)
+        if _RANDOM in loaded:
+            seed, offset = loaded[_RANDOM].tolist()
+            default_generator.load_state_dict({"seed": seed, "offset": offset})
         return unmatched
 
     # --- programs ----------------------------------------------------------------------------------------------------

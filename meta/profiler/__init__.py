@@ -7,6 +7,7 @@ events        timed pieces of work, and the trace that Perfetto and Chrome open
 summary       times by operator and line
 memory        bytes of living arrays, and their plot over time
 nvtx          ranges for NVIDIA's tools
+anomaly       the first NaN, with its operator and line
 """
 
 from __future__ import annotations

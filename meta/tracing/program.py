@@ -51,6 +51,7 @@ class Record:
     constant: positions of the leaves of the result that no gradient flows from.
     conditions: sizes that are 0 or more where the program may run, and the errors of others.
     recorded: the parameters that are written with gradients.
+    before: functions that a call runs first, on the host, which write to the state.
     """
 
     module: Module
@@ -67,6 +68,7 @@ class Record:
     modes: tuple[tuple[weakref.ref[Any], bool], ...] = ()
     tracked: tuple[bool, ...] = ()
     recorded: frozenset[int] = frozenset()
+    before: tuple[Callable[[], None], ...] = ()
 
     @property
     def main(self) -> FunctionExpr:
@@ -175,6 +177,7 @@ def record(
         tuple(trace.containers.values()), left, constant, tuple(trace.conditions),
         tuple((weakref.ref(model), training) for model, training in trace.modes.values()),
         tuple(x._node is not None for _, x in state), frozenset(map(all_params.index, trace.recorded)),
+        tuple(trace.before),
     )  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, cast
 
@@ -56,6 +56,8 @@ class Trace(Values):
         self.freed: set[Var] = set()
         """Variables that a backward pass went through without `retain_graph`."""
         self.keys = RandomKeys(self._params)
+        self.before: list[Callable[[], None]] = []
+        """Functions that every call of the program runs first, on the host."""
         self._grads: dict[int, tuple[NDArray | Symbol, Any]] = {}
         self._assigned: set[int] = set()
         self._inside = ""

@@ -63,6 +63,8 @@ class Values(Emitter):
         self._attached: dict[Var, Var] = {}
         self._writes: list[tuple[Symbol | NDArray, Atom]] = []
         """What was written so far, with the value from before."""
+        self.is_conditional = False
+        """Whether `write_where` decides over what is written now."""
         self._aliases: dict[int, AliasGroup] = {}
         """The group of each array that has views in the trace."""
 
@@ -233,7 +235,11 @@ class Values(Emitter):
         """Run `function`. What it overwrites has its new values if `condition`, a 0-d bool tensor, is true, and keeps
         the old ones otherwise."""
         first, length = len(self._writes), len(self.builder.bindings)
-        function()
+        self.is_conditional, around = True, self.is_conditional
+        try:
+            function()
+        finally:
+            self.is_conditional = around
         inside = {binding.var for binding in self.builder.bindings[length:]}
         written = {id(x): (x, before) for x, before in reversed(self._writes[first:]) if before not in inside}
         for key in dict.fromkeys((*self.state, *written)):  # in the order of parameters

@@ -9,7 +9,7 @@ from typing import Any, Protocol
 
 from meta import tracing
 from meta.device import Device
-from meta.eager.ndarray import NDArray, asarray
+from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, DeviceError, IRError, NotSupportedError, value_text
 from meta.ir.expr import MUTATES
 from meta.ir.module import Module
@@ -149,7 +149,7 @@ def flatten_call(
     type_of: the type that an input counts with, by default its own.
 
     Raises ArgumentError when the arguments do not fit the signature or are not hashable."""
-    refuse_foreign(args, kwargs)
+    refuse_symbols(args, kwargs)
     try:
         bound = signature.bind(*args, **kwargs)
     except TypeError as error:
@@ -167,48 +167,23 @@ def flatten_call(
     return key, inputs
 
 
-def with_arrays(value: Any, device: Device, converted: list[NDArray] | None = None) -> Any:
-    """A nest of arguments with meta arrays on a device in place of NumPy arrays.
-
-    converted: receives the new arrays."""
-    import numpy as np
-
-    leaves, tree = flatten(value, (NDArray, np.ndarray))
-    if not any(isinstance(x, np.ndarray) for _, x in leaves):
-        return value
-    arrays = [asarray(x, device=device) if isinstance(x, np.ndarray) else x for _, x in leaves]
-    if converted is not None:
-        converted += [new for new, (_, x) in zip(arrays, leaves, strict=True) if new is not x]
-    return tree.build(iter(arrays))
-
-
 def refuse_writes(record: tracing.Record, inputs: Sequence[NDArray], converted: Sequence[NDArray]) -> None:
-    """Raise ArgumentError for an input that the program overwrites and that was made of a NumPy array, which may be a
-    copy."""
+    """Raise ArgumentError for an input that the program overwrites and that may be a copy of another library's
+    array."""
     for i in record.main.attrs.get(MUTATES, {}).values():
         if i < len(inputs) and any(inputs[i] is x for x in converted):
             raise ArgumentError(
                 "vm",
-                f"'{record.inputs[i]}' is a NumPy array, which the program overwrites",
+                f"'{record.inputs[i]}' is an array of another library, which the program overwrites",
                 "meta arrays for inputs that are overwritten",
                 "wrap it: meta.array(...)",
             )
 
 
-def refuse_foreign(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-    """Raise ArgumentError for an array of another library, which would silently become a constant of the program, and
-    for a traced value."""
+def refuse_symbols(args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+    """Raise ArgumentError for a traced value."""
     arguments = {**{f"argument {i}": a for i, a in enumerate(args)}, **kwargs}
     for name, value in named_leaves(arguments):
-        if isinstance(value, NDArray) or not (isinstance(value, TensorLike) or hasattr(value, "__dlpack__")):
-            continue
-        if isinstance(value, TensorLike):
+        if isinstance(value, TensorLike) and not isinstance(value, NDArray):
             hint = "call what the program was compiled from; it becomes a part of the new program"
             raise ArgumentError("vm", f"a compiled program is traced: '{name}' is a traced value", "arrays", hint)
-        kind = f"{type(value).__module__}.{type(value).__name__}"
-        raise ArgumentError(
-            "vm",
-            f"'{name}' is a {kind} of shape {tuple(value.shape)}",
-            "meta arrays",
-            "wrap it: meta.array(...), or meta.from_dlpack(...) to share its memory",
-        )

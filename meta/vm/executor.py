@@ -12,6 +12,7 @@ from meta import progress, tracing
 from meta.collection import without_collection
 from meta.device import Device
 from meta.device import device as parse_device
+from meta.eager.move import with_arrays
 from meta.eager.ndarray import NDArray, asarray
 from meta.eager.seeds import zeros_of
 from meta.ir.analysis import contents
@@ -30,9 +31,8 @@ from meta.vm.arguments import (
     flatten_call,
     module_record,
     recorder_of,
-    refuse_foreign,
+    refuse_symbols,
     refuse_writes,
-    with_arrays,
 )
 from meta.vm.build.executables import load
 from meta.vm.dynamic_sizes import Dynamic, OpenSizes, Specialisations, example, open_sizes
@@ -79,8 +79,8 @@ class Executor(Generic[P, R]):
         passes: Sequence[Transform] | None, graphs: bool = False, dynamic: Dynamic | None = None,
         memory_budget: int | str | None = None,
     ) -> None:  # fmt: skip
-        self.device = device
-        self.fuse = fuse
+        self.device, self.fuse = device, fuse
+        self.compiled_from = what
         self.graphs = graphs and device.kind == "cuda"
         self.memory_budget: int | None = None
         if memory_budget is not None:
@@ -108,15 +108,15 @@ class Executor(Generic[P, R]):
         self._last_program: LastProgram | None = None
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
-        """Run the program, compiled first for new types. NumPy arrays become inputs as by `meta.asarray`, without a
-        copy where their layout allows.
+        """Run the program, compiled first for new types. Arrays of NumPy, torch and other libraries become inputs as by
+        `meta.asarray`, without a copy where their layout and device allow.
 
         Inputs and parameters that require gradients record the call, as eager calls do: `backward` runs a compiled
         gradient, compiled at its first use, and first derivatives only. `backward` inside the compiled function leaves
         gradients in `.grad`.
         Raises ArgumentError for inputs that are not arrays or do not fit, DeviceError for arrays on another device."""
-        if scopes.active and modes.profiler is not None:
-            return modes.profiler.run_program(self, args, kwargs)
+        if scopes.active and (watcher := modes.profiler or modes.anomalies) is not None:
+            return watcher.run_program(self, args, kwargs)
         stale = self._containers and tracing.changed(self._containers)
         if not kwargs and not stale and self._revision == tracing.revision():
             try:
@@ -204,7 +204,7 @@ class Executor(Generic[P, R]):
     def _specialised(
         self, args: tuple[Any, ...], kwargs: dict[str, Any], converted: list[NDArray] | None = None
     ) -> tuple[Program, list[NDArray]]:
-        """The program for a call and its inputs. converted: receives those made of NumPy arrays."""
+        """The program for a call and its inputs. converted: receives those made of other libraries' arrays."""
         cache_limit = 256  # Most specialisations that an executor keeps; all are dropped when there would be more.
         args, kwargs = with_arrays((args, kwargs), self.device, converted)
         if tracing.changed(self._containers):
@@ -268,7 +268,7 @@ class Executor(Generic[P, R]):
         return run
 
     def _trace(self, args: tuple[Any, ...], kwargs: dict[str, Any], *, opened: bool = True) -> tracing.Record:
-        refuse_foreign(args, kwargs)
+        refuse_symbols(args, kwargs)
         open_types = tracing.input_types(self._open.type_of if self._open and opened else None)
         # The program also serves calls that record gradients.
         with self._lock, GradMode(True), open_types, without_collection():

@@ -90,6 +90,8 @@ def _collector(record: tracing.Record, constants: Sequence[NDArray]) -> Callable
         return _raw
 
     def collect(inputs: Sequence[NDArray]) -> list[Any]:
+        for function in record.before:
+            function()
         keys = [generator.draw(count=n)._data for generator, n in draws] if draws else ()
         return [*[x._data for x in inputs], *[x._data for x in state], *keys, *fixed]
 

@@ -70,7 +70,8 @@ def _take_recent(used: list[PoolBlock] | None) -> PoolBlock | None:
 @record
 class MemoryStats:
     """Bytes of a device. in_use: of referenced blocks.  cached: of free blocks, kept for reuse.  reserved: of both.
-    peak_reserved: the maximum of reserved.  free, total: of the whole device, as the driver reports them.
+    peak_reserved: the maximum of reserved since the start or `reset_peak_memory`.
+    free, total: of the whole device, as the driver reports them.
     driver_calls: the number of allocations that called the driver."""
 
     in_use: int
@@ -247,6 +248,10 @@ class DevicePools:
             reserved = self.reserved
             return MemoryStats(reserved - cached, cached, reserved, self.peak, free, total, self.driver_calls)
 
+    def reset_peak(self) -> None:
+        with self.lock:
+            self.peak = self.reserved
+
     def create_private_pool(self, stream: int) -> Pool:
         """Create a pool for `use_private_pool`; its memory returns to the driver when the pool is deleted."""
         pool = Pool(self, stream)
@@ -323,6 +328,12 @@ def require_pools(on: Device) -> DevicePools:
 def device_memory_stats(on: Device | str = "cuda") -> MemoryStats:
     """Bytes in use, cached and reserved on a CUDA device. Raises DeviceError if the device is missing."""
     return require_pools(device(on)).stats()
+
+
+def reset_peak_memory(on: Device | str = "cuda") -> None:
+    """Let `device_memory_stats(on).peak_reserved` start again from what is reserved now. Raises DeviceError if the
+    device is missing."""
+    require_pools(device(on)).reset_peak()
 
 
 def empty_cache(on: Device | str = "cuda") -> None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from meta.device import Device
+from meta.eager.move import with_arrays
 from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError, MetaError
@@ -13,7 +14,7 @@ from meta.modes import modes
 from meta.random.generator import Generator
 from meta.tree import Tree
 from meta.vm import report
-from meta.vm.arguments import check_call, flatten_call, refuse_writes, with_arrays
+from meta.vm.arguments import check_call, flatten_call, refuse_writes
 from meta.vm.gradient import without_gradient
 from meta.vm.program import Program
 from meta.vm.runner import Runner

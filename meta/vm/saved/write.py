@@ -12,7 +12,7 @@ from typing import Any, Final
 from meta import __version__
 from meta.backend.tvm import target as targets
 from meta.device import Device
-from meta.errors import ArgumentError
+from meta.errors import ArgumentError, NotSupportedError
 from meta.files import safetensors
 from meta.files.atomic import Path, check_path
 from meta.tree import Tree
@@ -41,6 +41,10 @@ def write(
             "save", f"{name} has not been compiled", "a program that is compiled",
             "call it first, or executor.program(...) with arguments of the types that calls will have",
         )  # fmt: skip
+    if any(program.traced is not None and program.traced.before for _, program in programs):
+        problem = f"calls of {name} evaluate Python functions, such as a LambdaLR, on the host"
+        remedy = "save a step without the schedule, or write the rate with operators in a subclass of Schedule"
+        raise NotSupportedError("save", problem, "programs that need no Python", remedy)
     if format == "library":
         return shared.write(path, name, [program for _, program in programs], fuse=fuse)
     tables = Tables()

@@ -70,9 +70,12 @@ def test_frees_memory() -> None:
     x = meta.zeros((64, 1 << 20), device="cuda")
     assert meta.device_memory_stats("cuda").in_use >= x.nbytes
     size = x.nbytes
+    before = meta.device_memory_stats("cuda").peak_reserved
     del x
     assert meta.device_memory_stats("cuda").cached >= size
     meta.empty_cache("cuda")
+    meta.reset_peak_memory("cuda")
+    assert meta.device_memory_stats("cuda").peak_reserved <= before - size
     assert meta.device_memory_stats("cuda").cached < size
 
 

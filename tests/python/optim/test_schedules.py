@@ -11,7 +11,7 @@ import torch
 
 import meta
 from meta import optim
-from meta.errors import ArgumentError, TraceError
+from meta.errors import ArgumentError, NotSupportedError, TraceError
 from tests.python.optim.training import Network, assert_equal_weights, batches, run_steps, torch_trajectory
 
 STEPS = 100
@@ -33,6 +33,8 @@ CASES: dict[str, Any] = {
     "multi-step": lambda kinds, o: kinds.MultiStepLR(o, [3, 4, 11], 0.7),
     "exponential": lambda kinds, o: kinds.ExponentialLR(o, 0.9),
     "cosine": lambda kinds, o: kinds.CosineAnnealingLR(o, 10, 0.001),
+    "restarts": lambda kinds, o: kinds.CosineAnnealingWarmRestarts(o, 6, eta_min=0.001),
+    "growing restarts": lambda kinds, o: kinds.CosineAnnealingWarmRestarts(o, T_0=2, T_mult=3),
     "linear": lambda kinds, o: kinds.LinearLR(o, 0.1, 0.8, 7),
     "lambda": lambda kinds, o: kinds.LambdaLR(o, lambda count: 0.95**count / (1 + count)),
     "sequential": warm_up_then_cosine,
@@ -172,12 +174,157 @@ def test_lambdas_of_groups_and_of_values() -> None:
     schedule = optim.LambdaLR(ours, [lambda count: 1.0 if count < 1 else 0.5, lambda count: np.float32(2.0)])
     schedule.step()
     assert [group["lr"] for group in ours.param_groups] == [0.05, 1.0]
-    with pytest.raises(TraceError, match="value"):
-        meta.trace(schedule.step).ir()
     with pytest.raises(
         ArgumentError, match=r"\[optimizer\] learning_rate is -0.1; expected a finite number, 0 or more"
     ):
         optim.LambdaLR(ours, lambda count: -1.0)
+
+
+def warm_up_in_python(count: int) -> float:
+    if count < 5:
+        return (count + 1) / 5
+    return {40: 0.25}.get(count, 0.5 * (1 + math.cos(math.pi * (count - 5) / STEPS)))
+
+
+class HalfWithPython(optim.Schedule):
+    """A schedule of a user, whose rate needs the number."""
+
+    def rate(self, count: Any, base: Any) -> Any:
+        return base * 0.5 if count >= 7 else base
+
+
+HOST_CASES: dict[str, Any] = {
+    "lambda": lambda kinds, o: kinds.LambdaLR(o, lr_lambda=warm_up_in_python),
+    "of each group": lambda kinds, o: kinds.LambdaLR(o, [warm_up_in_python, lambda count: min(1.0, count / 9)]),
+    "in a sequence": lambda kinds, o: kinds.SequentialLR(
+        o, [kinds.LambdaLR(o, warm_up_in_python), kinds.StepLR(o, 3, 0.5)], milestones=[11]
+    ),
+    "in a chain": lambda kinds, o: kinds.ChainedScheduler([kinds.LambdaLR(o, warm_up_in_python)]),
+}
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")  # torch's schedulers warn when no optimizer stepped
+@pytest.mark.parametrize("name", HOST_CASES)
+def test_rates_that_python_computes_are_inputs_of_one_program(name: str) -> None:
+    ours, theirs = optimizers()
+    schedule, scheduler = HOST_CASES[name](optim, ours), HOST_CASES[name](LR, theirs)
+
+    def step() -> None:
+        schedule.step()
+
+    run = meta.vm.compile(meta.trace(step))
+    for i in range(60):
+        if i == 20:  # eager steps in between
+            schedule.step()
+        else:
+            run()
+        scheduler.step()
+        assert schedule.get_last_lr() == pytest.approx(scheduler.get_last_lr(), rel=1e-12)
+    assert len(run._programs) == 1
+    assert schedule.count == 60
+    state = {n: x.numpy().copy() for n, x in schedule.state_dict().items()}
+    for _ in range(5):
+        run()
+    schedule.load_state_dict(state)
+    run()
+    scheduler.step()
+    assert schedule.get_last_lr() == pytest.approx(scheduler.get_last_lr(), rel=1e-12)
+
+
+@pytest.mark.parametrize("settings", [{}, {"accumulate": 2}, {"scaler": 8.0}], ids=str)
+@pytest.mark.parametrize("make", [HalfWithPython, lambda o: optim.LambdaLR(o, warm_up_in_python)])
+def test_training_with_rates_that_python_computes(settings: Any, make: Any) -> None:
+    models = [Network(), Network()]
+    counts = set[int]()
+    for model, compiled in zip(models, (False, True), strict=True):
+        optimizer = optim.AdamW(model, lr=0.05)
+        options = {**settings, "scaler": meta.amp.GradScaler(settings["scaler"])} if "scaler" in settings else settings
+        schedule = make(optimizer)
+        step: Any = optim.TrainStep(model, optimizer, meta.cross_entropy, schedule=schedule, **options)
+        run_steps(meta.vm.compile(step) if compiled else step, 20)
+        counts.add(schedule.count)
+    assert counts == {10 if "accumulate" in settings else 20}
+    assert_equal_weights(models[1], [x.detach().numpy() for x in models[0].parameters()], rtol=1e-9)
+
+
+def test_rates_that_python_computes_are_refused_where_they_are_not_known() -> None:
+    ours, _ = optimizers()
+    schedule = optim.LambdaLR(ours, warm_up_in_python)
+
+    def twice() -> None:
+        schedule.step()
+        schedule.step()
+
+    with pytest.raises(TraceError, match=r"\[LambdaLR\] a schedule whose rate Python computes is stepped twice"):
+        meta.trace(twice).ir()
+    run = meta.vm.compile(meta.trace(schedule.step))
+    run()
+    with pytest.raises(
+        NotSupportedError, match=r"\[save\] calls of .*step evaluate Python functions, such as a Lambda"
+    ):
+        run.save("program.meta")
+
+
+def test_schedules_take_torchs_names() -> None:
+    ours, theirs = optimizers()
+    for kinds, optimizer in ((optim, ours), (LR, theirs)):
+        kinds.LinearLR(optimizer, start_factor=0.1, end_factor=0.9, total_iters=3)
+        kinds.CosineAnnealingLR(optimizer, T_max=10, eta_min=0.001)
+        kinds.OneCycleLR(optimizer, max_lr=0.3, total_steps=9, pct_start=0.4, anneal_strategy="linear")
+    assert ours.learning_rate == pytest.approx(theirs.param_groups[0]["lr"], rel=1e-12)
+    with pytest.raises(
+        ArgumentError, match=r"\[LinearLR\] argument 'start' comes twice; expected one of start, start_f"
+    ):
+        optim.LinearLR(ours, start=0.1, start_factor=0.1)
+    with pytest.raises(ArgumentError, match=r"\[StepLR\] unknown argument 'last_epoch'; .*load_state_dict continues"):
+        optim.StepLR(ours, 3, last_epoch=4)
+
+
+METRICS = [5.0, 4.0, 4.1, 4.05, 3.9999, 3.0, 3.2, 3.1, 3.3, 3.4, 3.5, 3.2, 3.1, 2.0, 2.5, 2.5, 2.5, 2.5, 2.5, 2.5]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"patience": 1}, {"patience": 0, "factor": 0.5, "cooldown": 2}, {"patience": 1, "min_lr": 0.04},
+        {"mode": "max", "patience": 2, "threshold": 0.1}, {"threshold_mode": "abs", "threshold": 0.5, "patience": 1},
+        {"mode": "max", "threshold_mode": "abs", "threshold": 0.01, "patience": 1}, {"patience": 0, "eps": 0.005},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_reduction_on_a_plateau_equals_torch(options: Any) -> None:
+    """With numbers, with tensors, and in one program."""
+    runs: list[Any] = []
+    for compiled in (False, True):
+        ours, _ = optimizers()
+        schedule = optim.ReduceLROnPlateau(ours, **options)
+        runs.append((schedule, meta.vm.compile(meta.trace(schedule.step)) if compiled else schedule.step))
+    _, theirs = optimizers()
+    scheduler = LR.ReduceLROnPlateau(theirs, **options)
+    for i, metric in enumerate(METRICS):
+        scheduler.step(metric)
+        for schedule, run in runs:
+            run(meta.array(metric, "float64") if i % 2 or run != schedule.step else metric)
+            assert schedule.get_last_lr() == pytest.approx(scheduler.get_last_lr(), rel=1e-12)
+        if i == 9:  # from a saved state
+            ours, _ = optimizers()
+            again = optim.ReduceLROnPlateau(ours, **options)
+            ours.load_state_dict(runs[0][0].optimizer.state_dict())
+            again.load_state_dict(runs[0][0].state_dict())
+            runs[0] = again, again.step
+
+
+def test_a_plateau_needs_a_metric() -> None:
+    ours, _ = optimizers()
+    schedule = optim.ReduceLROnPlateau(ours)
+    with pytest.raises(
+        ArgumentError, match=r"\[ReduceLROnPlateau\] step\(\) without a metric; expected step\(metric\)"
+    ):
+        schedule.step()
+    with pytest.raises(ArgumentError, match=r"\[TrainStep\] the schedule is ReduceLROnPlateau, which takes a metric"):
+        optim.TrainStep(abs, ours, schedule=schedule)
+    with pytest.raises(ArgumentError, match=r"\[ReduceLROnPlateau\] mode is 'least'"):
+        optim.ReduceLROnPlateau(ours, "least")  # type: ignore[arg-type]
 
 
 SECOND = optim.StepLR(optimizers()[0], 3)

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import torch
 
 import meta
 from meta._generated import limits
@@ -73,10 +72,6 @@ def test_names_wrong_inputs() -> None:
         executor(x, wrong)
     with pytest.raises(ArgumentError, match=r"\[vm\] missing a required argument: 'y'; expected \(x, y\)"):
         executor(x)
-    with pytest.raises(
-        ArgumentError, match=r"\[vm\] 'argument 1' is a torch.Tensor of shape \(2, 3\); expected meta arrays"
-    ):
-        executor(x, torch.zeros(2, 3))
     fresh = meta.vm.compile(program({"x": (2, 3), "y": (2, 3)}, lambda ops, x, y: ops.add(x, y)))
     with pytest.raises(ArgumentError, match=r"\[vm\] 'y' is float 3.0; expected Tensor\[\(2, 3\), \"float32\"\]"):
         fresh(x, 3.0)
@@ -114,7 +109,7 @@ def test_does_not_write_to_numpy_arrays() -> None:
     executor(x)
     assert x.tolist() == [1.0, 1.0]
     for _ in range(2):
-        with pytest.raises(ArgumentError, match=r"\[vm\] 'x' is a NumPy array, which the program overwrites"):
+        with pytest.raises(ArgumentError, match=r"\[vm\] 'x' is an array of another library, which the program overw"):
             executor(np.zeros(2, "float32"))
 
 
