@@ -270,7 +270,7 @@ def test_forward_that_reads_values():
 
     with pytest.raises(TraceError, match=r"(?s)value of <Symbol .*needed while tracing.*\n.*in Host\.forward"):
         tracing.record(Host.apply, (array(3),), {})
-    with pytest.raises(KernelError, match=r"\[Broken\] its forward raised AttributeError"):
+    with pytest.raises(KernelError, match=r"\[Broken\] its forward raised MissingAttribute"):
         tracing.record(Broken.apply, (array(3),), {})
 
 
