@@ -3,24 +3,42 @@
 from __future__ import annotations
 
 import argparse
+import os
 import sys
+import textwrap
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
 
+from meta import __version__
 from meta.errors import MetaError, NotSupportedError, install_hint
 
-COMMANDS = {
-    "codegen": "write a module with typed functions of a package's operators, for editors and type checkers",
-    "demo": "train a small convolutional network on handwritten digits: eager, on the VM, and in bfloat16",
-    "env": "print versions, devices and dialects, and why a device or dialect is off",
-    "op": "print every part of an operator with file and line, or write the parts of a new one",
-    "ops": "list the operators, or print which parts each one has",
-    "explain": "print which dialects accept an operator on the given argument types, and why",
-    "import": "read a model of another system: report what is supported, import it, run it, profile it",
-    "plan": "print what a training step keeps on each rank and communicates, on any number of ranks",
-    "relay": "the same as import --run",
+GROUPS = {
+    "operators": {
+        "op": "print every part of an operator with file and line, or write the parts of a new one",
+        "ops": "list the operators, or print which parts each one has",
+        "explain": "print which dialects accept an operator on the given argument types, and why",
+        "codegen": "write a module with typed functions of a package's operators, for editors and type checkers",
+    },
+    "models": {
+        "import": "read a model of another system: report what is supported, import it, run it, profile it",
+        "relay": "the same as import --run",
+        "plan": "print what a training step keeps on each rank and communicates, on any number of ranks",
+    },
+    "this machine": {
+        "env": "print versions, devices and dialects, and why a device or dialect is off",
+        "demo": "train a small convolutional network on handwritten digits: eager, on the VM, and in bfloat16",
+    },
 }
+"""The commands, as the help lists them."""
+COMMANDS = {name: text for group in GROUPS.values() for name, text in group.items()}
+EXAMPLES = """examples:
+  python -m meta env
+  python -m meta op softmax
+  python -m meta op new my_op --package my_package
+  python -m meta explain matmul "(64, 32) float32" "(32, 16) float32"
+  python -m meta import model.onnx --run --size batch=8
+"""
 
 MODULES = {"import": "import_model"}
 """The modules of commands whose names are keywords of Python."""
@@ -33,15 +51,23 @@ EXTRAS = {
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Run a command; returns the exit status. Prints a MetaError, or that an extra is missing, without a traceback."""
-    parser = argparse.ArgumentParser(prog="python -m meta", description="An operator registry framework on Apache TVM.")
-    commands = parser.add_subparsers(dest="command", required=True, metavar="COMMAND")
-    selected = next((a for a in (sys.argv[1:] if argv is None else argv) if a in COMMANDS), None)
+    """Run a command; returns the exit status. Prints a MetaError, or that an extra is missing, without a traceback;
+    the help without a command."""
+    parser = argparse.ArgumentParser(
+        prog="python -m meta", description="An operator registry framework on Apache TVM.", epilog=_epilog(),
+        formatter_class=argparse.RawDescriptionHelpFormatter, usage="python -m meta [-h] [--version] COMMAND ...",
+    )  # fmt: skip
+    parser.add_argument("--version", action="version", version=f"meta {__version__}")
+    commands = parser.add_subparsers(
+        dest="command", metavar="COMMAND", help=argparse.SUPPRESS, prog="python -m meta", required=True
+    )
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    selected = next((a for a in arguments if a in COMMANDS), None)
     for name, text in COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text[0].upper() + text[1:] + ".")
+        command = commands.add_parser(name, description=text[0].upper() + text[1:] + ".")
         if name == selected:
             _module(name).configure(command)
-    options = parser.parse_args(argv)
+    options = parser.parse_args(arguments or ["--help"])
     try:
         return _run(options)
     except MetaError as error:
@@ -49,6 +75,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    except BrokenPipeError:  # a reader such as `head` has what it wants
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+
+
+def _epilog() -> str:
+    """The commands in groups, and examples, in 80 columns."""
+    groups = ("\n".join([f"{title}:", *map(_line, rows, rows.values())]) for title, rows in GROUPS.items())
+    return "\n\n".join([*groups, EXAMPLES.rstrip()])
+
+
+def _line(name: str, text: str) -> str:
+    return textwrap.fill(text, 79, initial_indent=f"  {name:10}", subsequent_indent=" " * 12)
 
 
 def _module(command: str) -> Any:

@@ -9,6 +9,7 @@ from importlib import metadata
 from importlib.util import find_spec
 
 from meta import __version__, cache
+from meta.cli.text import wrapped
 from meta.device import KINDS
 from meta.errors import install_hint
 from meta.op import plugins
@@ -29,17 +30,21 @@ def run(options: argparse.Namespace) -> int:
     del options
     print(f"meta {__version__}, Python {platform.python_version()}, {platform.machine()}")
     for name in _PACKAGES:
-        print(f"  {name:24} {_version(name)}")
+        print(_row(name, _version(name)))
     missing = {kind: reason for kind, reason in (("cuda", _cuda_refusal()),) if reason}
     print("devices")
     for kind in KINDS:
-        print(f"  {kind:24} {f'off: {missing[kind]}' if kind in missing else 'on'}")
+        print(_row(kind, f"off: {missing[kind]}" if kind in missing else "on"))
     print("dialects")
     for name in dialect_names():
-        print(f"  {name:24} {_dialect_state(name, missing)}")
+        print(_row(name, _dialect_state(name, missing)))
     print(f"kernel cache\n  {cache.describe()}")
     _print_plugins()
     return 0
+
+
+def _row(name: str, state: str) -> str:
+    return wrapped(f"{name:24} {state}", 2, 25)
 
 
 def _print_plugins() -> None:
@@ -49,7 +54,7 @@ def _print_plugins() -> None:
         print("plugins")
     for each in entries:
         state = f"off: {each.failure}" if each.failure else "on"
-        print(f"  {each.name:24} {state} ({each.target} of {each.package}, {each.group})")
+        print(_row(each.name, f"{state} ({each.target} of {each.package}, {each.group})"))
 
 
 def _cuda_refusal() -> str | None:

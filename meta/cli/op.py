@@ -20,7 +20,7 @@ from meta.inspect.implementation import DialectKernel
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    parser.usage = f"{parser.prog} NAME ... [--json] | new NAME --package DIR [--import MODULE]"
+    parser.usage = f"{parser.prog} NAME ... [--json] [--import MODULE]\n       {parser.prog} new NAME --package DIR"
     parser.add_argument("names", nargs="+", metavar="NAME", help="operators to describe, or `new` and a new name")
     parser.add_argument("--package", metavar="DIR", help="with `new`: the folder of the package to write")
     parser.add_argument("--json", action="store_true", help="print the description as JSON")

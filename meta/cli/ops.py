@@ -29,7 +29,12 @@ def configure(parser: argparse.ArgumentParser) -> None:
         "--only", action="append", default=[], metavar="NAME",
         help="operators of this name (with * and ?) or family, or declared in this package (may be repeated)",
     )  # fmt: skip
-    parser.add_argument("--pattern", choices=PATTERNS, help="operators that fuse by this pattern")
+    parser.add_argument(
+        "--pattern",
+        choices=PATTERNS,
+        metavar="NAME",
+        help=f"operators that fuse by this pattern: {', '.join(PATTERNS)}",
+    )
     parser.add_argument("--parts", action="store_true", help="print which parts each operator has")
     parser.add_argument(
         "--missing", metavar="PART,...", type=lambda text: tuple(text.split(",")),

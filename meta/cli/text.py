@@ -8,8 +8,8 @@ from collections.abc import Iterable, Sequence
 
 
 def width() -> int:
-    """The columns of the terminal, 100 without one."""
-    return max(shutil.get_terminal_size((100, 24)).columns, 40)
+    """The columns of the terminal, 80 without one."""
+    return max(shutil.get_terminal_size((80, 24)).columns, 40)
 
 
 def wrapped(text: str, indent: int = 0, hanging: int = 0) -> str:

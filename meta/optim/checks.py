@@ -7,7 +7,7 @@ import math
 from collections.abc import Callable, Container, Mapping
 from functools import wraps
 from numbers import Integral, Real
-from typing import Any, Final, TypeVar
+from typing import Any, Final, TypeVar, cast
 
 from meta.errors import ArgumentError, value_text
 from meta.spellings.arguments import refuse_unknown
@@ -71,7 +71,7 @@ def _renaming(constructor: F) -> F:
             refuse_unknown(subject, named, allowed)
         constructor(self, *args, **named)
 
-    return construct  # type: ignore[return-value]
+    return cast(F, construct)
 
 
 def nonnegative(subject: str, name: str, value: object, *, finite: bool = True) -> float:

@@ -42,12 +42,6 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "num_classes": ("depth",), "num_groups": ("groups",), "output_dim": ("embedding_dim", "out_features"),
     "pad": ("pad_width",), "pads": ("padding",), "pool_size": ("kernel_size", "kernel"), "rate": ("p",),
     "strides": ("stride",), "units": ("out_features",), "upscale_factor": ("factor",), "use_bias": ("bias",),
-    # optimizers and schedules
-    "T_max": ("steps",), "anneal_strategy": ("anneal",), "base_momentum": ("lowest_momentum",),
-    "end_factor": ("end",), "eta_min": ("minimum",), "initial_accumulator_value": ("initial_sum",),
-    "lr": ("learning_rate",), "lr_decay": ("rate_decay",), "lr_lambda": ("functions",), "max_lr": ("highest",),
-    "max_momentum": ("highest_momentum",), "params": ("parameters",), "pct_start": ("rising",),
-    "schedulers": ("schedules",), "start_factor": ("start",), "total_iters": ("steps",),
     # files and programs
     "backoff_factor": ("backoff",), "growth_factor": ("growth",), "growth_interval": ("interval",),
     "init_scale": ("scale",),

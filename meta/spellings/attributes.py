@@ -97,7 +97,6 @@ NAMES: Final[Mapping[str, str]] = {
         x.cpu()                                 =>  x.to("cpu")
         x.cuda()                                =>  x.to("cuda")
         x.data                                  =>  x.detach()
-        x.numel()                               =>  x.size
         x.nelement()                            =>  x.size
         x.ndimension()                          =>  x.ndim
         x.itemsize                              =>  x.nbytes // x.size

@@ -180,7 +180,7 @@ def test_the_keyword_that_the_error_names_runs(sample: Sample, theirs: str, ours
         ("meta.ones((2,), requires_grad=True)", "meta.array(y, requires_grad=True)"),
         ("nn.ReLU(inplace=True)", "leave out inplace="),
         ("nn.Linear(8, 3, device='cpu')", ".to('cpu')"),
-        ("meta.optim.Adam(model, lr=0.1)", "write learning_rate=0.1"),
+        ("meta.optim.Adam(model, leraning_rate=0.1)", "learning_rate"),
         ("meta.vm.compile(model, mode='max-autotune')", "leave out mode="),
         ("meta.amp.autocast(device_type='cuda')", "leave out device_type="),
         ("meta.load('m.safetensors', map_location='cpu')", "write device='cpu'"),

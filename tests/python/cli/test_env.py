@@ -9,6 +9,12 @@ from meta.cli import main
 from meta.op.dispatch import dialect, dialect_names
 
 
+@pytest.fixture(autouse=True)
+def wide(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A terminal in which no line is wrapped."""
+    monkeypatch.setenv("COLUMNS", "300")
+
+
 def test_lists_every_dialect_with_its_state(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["env"]) == 0
     lines = capsys.readouterr().out.splitlines()
