@@ -13,6 +13,7 @@ from meta.eager.ndarray import NDArray
 from meta.errors import FileError
 from meta.files import safetensors
 from meta.modes import no_grad
+from meta.random.generator import default_generator
 
 ONE_FILE = ".safetensors"
 """The ending of the names of such files."""
@@ -24,9 +25,12 @@ def save_file(path: Path, entries: list[StateEntry]) -> None:
     for entry in entries:
         whole = entry.whole()
         if process.rank() == 0:
-            arrays[entry.name] = whole.to("cpu")
+            x = whole.to("cpu")
+            is_shared = any(x._data is other._data for other in arrays.values())  # else save writes one of their names
+            arrays[entry.name] = x.copy() if is_shared else x
     error: FileError | None = None
     if process.rank() == 0:
+        arrays["random.state"] = meta.array(list(default_generator.state), "int64")
         try:
             api.save(path, arrays)
         except FileError as raised:
