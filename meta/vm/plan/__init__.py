@@ -1,7 +1,7 @@
 """From a lowered program to one whose kernels have an order and whose tensors have memory.
 
 pipeline                      the steps, in order
-fusion                        operators that share a kernel
+fusion, join_groups           operators that share a kernel
 kernels                       a function as a flat list of kernel calls
 relax                         lists from Relax, and back
 graph                         what calls depend on, and how long tensors live

@@ -44,7 +44,7 @@ def test_a_module_of_layers():
         network(meta.array(x)).detach().numpy(), e / e.sum(-1, keepdims=True), rtol=1e-4, atol=1e-6
     )
     network(meta.array(x))[:, 0].sum().backward()
-    assert network.state_dict()["up.weight"].grad is not None
+    assert dict(network.named_state())["up.weight"].grad is not None
 
 
 def test_a_model_of_torch_through_relax():
