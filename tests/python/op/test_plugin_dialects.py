@@ -77,7 +77,7 @@ def test_the_command_lists_plugins(tmp_path: Path) -> None:
     install(tmp_path, "working", WORKING, {"mine": "working:register"})
     install(tmp_path, "broken", "raise OSError('no driver')", {"other": "broken"})
     out = run(tmp_path, "from meta.cli import main; main(['env'])").stdout
-    lines = [" ".join(line.split()) for line in out.split("\n")]
-    assert "mine on, plevel 20, for cpu" in lines
-    assert "mine on (working:register of working 1.5, meta.dialects)" in lines
-    assert "other off: OSError: no driver (broken of broken 1.5, meta.dialects)" in lines
+    text = " ".join(out.split())  # rows are wrapped at the width of the terminal
+    assert " mine on, plevel 20, for cpu " in text
+    assert " mine on (working:register of working 1.5, meta.dialects)" in text
+    assert " other off: OSError: no driver (broken of broken 1.5, meta.dialects)" in text
