@@ -37,11 +37,11 @@ def _intern(kind: str, index: int) -> Device:
 def _parse(name: str) -> Device:
     match = _NAME.fullmatch(name)
     if match is None:
+        from meta import spellings
         from meta.errors import DeviceError, value_text  # `import meta` imports this module, and does without them
-        from meta.spellings.arguments import device_hint
 
         problem, expected = f"{value_text(name)} is not a device", '"cpu", "cuda", "cuda:N" or "cuda(N)"'
-        raise DeviceError("device", problem, expected, device_hint(name))
+        raise DeviceError("device", problem, expected, spellings.device_hint(name))
     return _intern(match[1], int(match[2] or match[3] or 0))
 
 

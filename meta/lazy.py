@@ -66,6 +66,6 @@ def missing(package: str, name: str) -> Any:
     has_modules = "__path__" in vars(sys.modules[package])
     if name.startswith("_") or (has_modules and find_spec(f"{package}.{name}") is not None):
         raise AttributeError(f"module {package!r} has no attribute {name!r}")
-    from meta.spellings.attributes import missing_name
+    from meta import spellings
 
-    return missing_name(package, name)
+    return spellings.missing_name(package, name)

@@ -7,6 +7,7 @@ from copy import copy
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
+from meta import spellings
 from meta._generated.methods import Tensor
 from meta.aliases import AliasGroup
 from meta.backend.memory import dlpack, numpy_arrays
@@ -21,7 +22,6 @@ from meta.eager.ufuncs import array_ufunc
 from meta.errors import ArgumentError, GradientError, TraceError
 from meta.ir.type import TensorType
 from meta.modes import modes, scopes
-from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
     import numpy as np
@@ -202,7 +202,7 @@ class TypedTensor(Tensor):
     if not TYPE_CHECKING:  # type checkers report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
-            return missing_member(self, "x", name)
+            return spellings.missing_member(self, "x", name)
 
     @property
     def shape(self) -> tuple[Dim, ...]:

@@ -6,6 +6,7 @@ from sys import getrefcount
 from typing import TYPE_CHECKING, Any
 
 from meta import dtype as dtypes
+from meta import spellings
 from meta._generated.methods import Tensor
 from meta.backend.memory import allocation, dlpack, numpy_arrays
 from meta.device import Device
@@ -23,7 +24,6 @@ from meta.op import rules
 from meta.parts import TEMPORARY, check_whole, is_part, shared_writes
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import explained
-from meta.spellings.attributes import missing_member
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Iterator
@@ -66,7 +66,7 @@ class NDArray(HostValues, Tensor):
             attribute = getattr(type(self), name, None)
             if isinstance(attribute, property) and attribute.fget is not None:
                 return attribute.fget(self)  # raises the AttributeError inside of the property, which says more
-            return missing_member(self, "x", name)
+            return spellings.missing_member(self, "x", name)
 
     def __len__(self) -> int:
         if self.ndim == 0:

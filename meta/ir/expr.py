@@ -12,7 +12,7 @@ and share what they leave alone. Every node has a `type` and the `span` of the u
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any, Protocol, TypeGuard
 
 from meta.device import Device
@@ -103,7 +103,7 @@ class Constant(TensorLike):
     span: Span | None = None
 
 
-@dataclass(frozen=True, slots=True, eq=False, repr=False)
+@record(eq=False)
 class GlobalVar:
     """A function of the module, by name."""
 
@@ -332,8 +332,8 @@ def set_op_lookup(lookup: OpLookup) -> None:
 def find_op(name: str) -> OpLike:
     """The operator called `name` by the installed lookup, by default the registry's; raises RegistryError
     without such a name."""
-    if not _installed:
-        import meta
+    if _installed:
+        return _installed[0](name)
+    import meta
 
-        meta.op.registry  # noqa: B018 - the registry installs its lookup when it is imported
-    return _installed[0](name)
+    return meta.op.registry.get(name)

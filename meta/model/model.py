@@ -7,7 +7,7 @@ from abc import ABCMeta
 from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING, Any, ClassVar
 
-from meta import tracing
+from meta import spellings, tracing
 from meta.device import Device
 from meta.dtype import is_float
 from meta.eager.gradient_graph import set_requires_grad
@@ -20,8 +20,6 @@ from meta.model.inputs import refuse_call, refuse_input, refuse_torch, remember_
 from meta.model.torch_state import load_torch_state_dict, torch_state
 from meta.modes import modes, no_grad, scopes
 from meta.schema.annotations import CheckedArguments, explained
-from meta.spellings.arguments import argument_hint
-from meta.spellings.attributes import missing_member
 from meta.tracing.symbol import Symbol
 from meta.tree import is_dict, is_sequence, named_leaves
 
@@ -87,12 +85,12 @@ class Model(CheckedArguments, metaclass=_Constructor):
 
         def __getattr__(self, name: str) -> Any:
             """Raises AttributeError for a missing attribute; for a name of torch it says what to write."""
-            return missing_member(self, "model", name)
+            return spellings.missing_member(self, "model", name)
 
     def build(self, *args: Any, **kwargs: Any) -> None:
         """Create parameters and sub-models. Called once with the constructor's arguments."""
         if args or kwargs:
-            hint = next(filter(None, (argument_hint(name, ()) for name in kwargs)), "define build")
+            hint = next(filter(None, (spellings.argument_hint(name, ()) for name in kwargs)), "define build")
             raise ArgumentError(type(self).__name__, "got arguments, but defines no build()", remedy=hint)
 
     @property

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 from meta.backend.functions import Specialised, bind, on_arrays
 from meta.errors import RegistryError
 from meta.op.implementation import CallInfo, Dialect, Implementation, ImplementationOptions, Kernel, check_callable
+from meta.records import mutable
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Tensors = Literal["numpy", "torch", "dlpack"]
 
 
-@dataclass(eq=False)
+@mutable(eq=False)
 class FunctionDialect(Dialect):
     """A dialect whose implementations are Python functions that write their results (see meta.backend.functions).
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from contextlib import AbstractContextManager
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any, TypedDict, TypeVar, overload
@@ -23,7 +23,7 @@ from meta.op import plugins, work
 from meta.op.plugins import BUILT_IN
 from meta.op.positions import checked
 from meta.op.registry import find
-from meta.records import record
+from meta.records import mutable, record
 
 if TYPE_CHECKING:
     from typing_extensions import Unpack
@@ -153,7 +153,7 @@ class Implementation:
 _later = count(len(BUILT_IN))
 
 
-@dataclass(eq=False)
+@mutable(eq=False)
 class Dialect:
     """A backend: its devices, whether it is available, its default plevel, and how it makes kernels.
 

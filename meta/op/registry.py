@@ -21,7 +21,6 @@ from typing import Any, Final, Literal, get_args
 from meta._generated.table import ALIASES, FAMILIES
 from meta.dtype import is_complex
 from meta.errors import MetaError, RegistryError, TypeInferenceError, add_operator_module, did_you_mean
-from meta.ir.expr import set_op_lookup
 from meta.ir.type import PATTERNS, FunctionType, Pattern, TensorType, TupleType, Type, Value, flat_types
 from meta.op.positions import Rule
 from meta.records import record
@@ -357,6 +356,3 @@ def all_ops() -> Iterator[Op]:
     """Every operator, by family, then by name."""
     load()
     return iter(sorted(_ops.values(), key=lambda op: (op.family, op.name)))
-
-
-set_op_lookup(get)

@@ -9,8 +9,8 @@ from functools import wraps
 from numbers import Integral, Real
 from typing import Any, Final, TypeVar, cast
 
+from meta import spellings
 from meta.errors import ArgumentError, value_text
-from meta.spellings.arguments import refuse_unknown
 
 TORCH_NAMES: Final[Mapping[str, str]] = {
     "lr": "learning_rate", "params": "parameters", "lr_decay": "rate_decay",
@@ -68,7 +68,7 @@ def _renaming(constructor: F) -> F:
                 raise ArgumentError(subject, f"unknown argument '{name}'", ", ".join(allowed), _NOT_NEEDED[own])
             named[own] = value
         if not takes_others:
-            refuse_unknown(subject, named, allowed)
+            spellings.refuse_unknown(subject, named, allowed)
         constructor(self, *args, **named)
 
     return cast(F, construct)

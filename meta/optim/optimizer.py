@@ -7,7 +7,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any, ClassVar, Final, NamedTuple
 
 import meta
-from meta import tracing
+from meta import spellings, tracing
 from meta.dtype import HALVES
 from meta.eager.move import move_in_place
 from meta.eager.named_state import Unmatched, fitting_state
@@ -30,7 +30,6 @@ from meta.optim.group import (
 from meta.optim.number import StateNumber
 from meta.optim.torch_state import planned
 from meta.schema.annotations import explained
-from meta.spellings.attributes import missing_member
 
 _MASTER: Final = "master"
 
@@ -71,7 +70,7 @@ class Optimizer(TorchNames):
     if not TYPE_CHECKING:  # type checkers report unknown attributes
 
         def __getattr__(self, name: str) -> Any:
-            return missing_member(self, "optimizer", name)
+            return spellings.missing_member(self, "optimizer", name)
 
     def __init__(
         self, parameters: Parameters, learning_rate: float, *, master_weights: bool = False, **hyperparameters: Any

@@ -16,13 +16,13 @@ from keyword import iskeyword
 from typing import Any, Final, Literal
 
 from meta import dtype as dtypes
+from meta import spellings
 from meta.device import Device as DeviceObject
 from meta.device import device as parse_device
 from meta.dim import SymDim
 from meta.dim_expressions import SizeNumber
 from meta.errors import ArgumentError, MetaError, did_you_mean, value_text
 from meta.records import record
-from meta.spellings.arguments import refuse_unknown
 from meta.tree import is_sequence
 
 Role = Literal["tensor", "tensors", "scalar", "attr"]
@@ -323,7 +323,7 @@ class Schema:
             )
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
         if kwargs:
-            refuse_unknown(op, kwargs, self.names, f"{self!r}")
+            spellings.refuse_unknown(op, kwargs, self.names, f"{self!r}")
         for name, value in kwargs.items():
             position = self.index[name]
             if values[position] is not REQUIRED:

@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import wraps
 from typing import Any, Literal, TypeVar, Union, get_args, get_origin
 
+from meta import spellings
 from meta.errors import ArgumentError, MetaError, value_text
 from meta.records import record
 from meta.schema import _dsl as types
 from meta.schema._dsl import ArgType, Reject, TensorLike, is_numpy_scalar
-from meta.spellings.arguments import refuse_unknown
 from meta.tree import is_sequence
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -162,7 +162,7 @@ class _Parameters:
             problem = f"{len(values)} positional arguments"
             raise ArgumentError(subject, problem, f"at most {count}: {', '.join(self.positional)}" if count else "none")
         if not self.takes_any_name:
-            refuse_unknown(subject, kwargs, self.names)
+            spellings.refuse_unknown(subject, kwargs, self.names)
 
     def check_complete(self, subject: str, values: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
         """Raise ArgumentError for missing arguments."""

@@ -3,3 +3,27 @@
 Errors about unknown attributes and arguments look them up here. The documentation lists the tables on the page "Names
 of other libraries", and a test runs every row: the left side fails with a message that has the right side, which runs.
 """
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from meta.spellings.arguments import argument_hint as argument_hint
+    from meta.spellings.arguments import device_hint as device_hint
+    from meta.spellings.arguments import refuse_unknown as refuse_unknown
+    from meta.spellings.attributes import missing_member as missing_member
+    from meta.spellings.attributes import missing_name as missing_name
+else:
+    _HOMES = {
+        "arguments": ("argument_hint", "device_hint", "refuse_unknown"),
+        "attributes": ("missing_member", "missing_name"),
+    }
+
+    def __getattr__(name: str) -> Any:
+        """The tables are loaded at the first error that reads them. (`meta.lazy` itself reads them.)"""
+        home = next((home for home, names in _HOMES.items() if name in names), None)
+        if home is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return getattr(import_module(f"{__name__}.{home}"), name)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable, Generator
 from contextlib import contextmanager
 from functools import partial
-from statistics import median
 from typing import Any
 
 from meta.backend.cuda import driver
@@ -58,7 +57,7 @@ def measure_milliseconds(run: Callable[[], None], stream: int, repeats: int, run
     timed = 0  # Flags of an event that records its time.
     events = driver.call("cuEventCreate", timed), driver.call("cuEventCreate", timed)
     try:
-        return median(_measure_once(run, stream, events, runs) for _ in range(repeats))
+        return sorted(_measure_once(run, stream, events, runs) for _ in range(repeats))[repeats // 2]
     finally:
         for event in events:
             driver.call("cuEventDestroy", event)

@@ -14,7 +14,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from importlib.util import find_spec
 from keyword import iskeyword
 from typing import Any, cast, get_args
@@ -29,7 +28,6 @@ TENSORS: tuple[str, ...] = get_args(Tensors)
 _SUBJECT = "register_dialect"
 
 
-@dataclass(eq=False)
 class UserDialect(FunctionDialect):
     """The dialect that `register_dialect` returns. As a context manager it is unregistered at the end of the block."""
 
