@@ -89,17 +89,10 @@ ROWS = [
     ("meta.array([1], requires_grad=True)", 'dtype="float32"', "meta.array([1], dtype='float32', requires_grad=True)"),
     # attention
     (
-        "meta.scaled_dot_product_attention(cube, cube, cube, attn_mask=meta.ones((3, 3)) > 0.0)",
-        "meta.attention(q, k, v, mask=...)",
-        "meta.attention(cube, cube, cube, mask=meta.ones((3, 3)) > 0.0)",
+        "meta.scaled_dot_product_attention(q=cube, k=cube, v=cube)", "write query=",
+        "meta.scaled_dot_product_attention(query=cube, key=cube, value=cube)",
     ),
-    (
-        "meta.scaled_dot_product_attention(cube, cube, cube, dropout_p=0.5)",
-        "meta.attention(q, k, v, dropout=0.5, key=meta.random.next_key())",
-        "meta.attention(cube, cube, cube, dropout=0.5, key=meta.random.next_key())",
-    ),
-    ("meta.scaled_dot_product_attention(cube, cube, cube, is_causal=True)", "causal=True",
-     "meta.scaled_dot_product_attention(cube, cube, cube, causal=True)"),
+    ("meta.attention(x, x, x, is_causal=True)", "causal=True", "meta.attention(x, x, x, causal=True)"),
     # random numbers
     ("meta.random.randint(0, 10, (3,))", "meta.random.randint((3,), 0, 10)", "meta.random.randint((3,), 0, 10)"),
     ("meta.random.normal(0.0, 1.0, (3,))", "meta.random.normal((3,), 0.0, 1.0)", "meta.random.normal((3,), 0.0, 1.0)"),
