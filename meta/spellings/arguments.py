@@ -24,10 +24,10 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "b": ("x2", "bias"), "exponent": ("x2",),
     "index": ("indices",), "input": ("x", "x1", "indices"), "input1": ("x1",), "input2": ("x2",),
     "k": ("offset", "key"), "key": ("k",), "logits": ("x",), "mat1": ("x1",), "mat2": ("x2",), "operand": ("x",),
-    "other": ("x2",), "q": ("query",), "query": ("q",), "seq": ("xs",), "source": ("src",), "target": ("labels",),
-    "targets": ("target",),
+    "other": ("x2", "y"), "q": ("query",), "query": ("q",), "self": ("x", "x1"), "seq": ("xs",), "source": ("src",),
+    "target": ("labels",), "targets": ("target",),
     "tensor": ("x",), "tensors": ("xs",), "tup": ("xs",), "v": ("value",), "value": ("v", "pad_value", "fill_value"),
-    "weight": ("w", "scale"), "weights": ("weight", "w"),
+    "weight": ("w", "scale"), "weights": ("weight", "w"), "y": ("x2",),
     # numbers
     "a_max": ("max",), "a_min": ("min",), "ddof": ("correction",), "end": ("stop",),
     "epsilon": ("eps",), "loc": ("mean",),

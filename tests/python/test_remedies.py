@@ -69,6 +69,14 @@ ROWS = [
     ),
     ("flat(image[None])", "x.flatten(1)", "flat(image[None].flatten(1))"),
     ("nn.Sequential([nn.Linear(8, 4)])", "*layers", "nn.Sequential(*[nn.Linear(8, 4)])"),
+    # keywords of functions of tensors
+    ("meta.add(x, other=x)", "write x2=", "meta.add(x, x2=x)"),
+    ("x.maximum(other=x)", "write x2=", "x.maximum(x2=x)"),
+    ("meta.relu(input=x)", "write x=", "meta.relu(x=x)"),
+    ("meta.relu(x, inplace=True)", "leave out inplace=", "meta.relu(x)"),
+    ("meta.exp(x, out=x)", "leave out out=", "meta.exp(x)"),
+    ("meta.where(x > 0.0, input=x, other=x)", "write x=..., write y=...", "meta.where(x > 0.0, x=x, y=x)"),
+    ("meta.dense(x, weight=w.T)", "write w=", "meta.dense(x, w=w.T)"),
     # shapes and axes
     ("x + meta.ones((4,))", "[:, None]", "x + meta.ones((4,))[:, None]"),
     ("meta.zeros(2, 3)", "shape=(2, 3)", "meta.zeros(shape=(2, 3))"),
