@@ -53,7 +53,7 @@ def as_data(d: Description) -> dict[str, object]:
 
 
 def _lines(d: Description) -> Iterator[str]:
-    yield beside(wrapped(d.signature, 0, 4), d.declaration)
+    yield beside(wrapped(d.signature, 0, 4), d.declaration, "bold")
     yield wrapped(d.doc, 2)
     yield from _section("arguments", d.schema)
     for a in d.arguments:
@@ -81,7 +81,7 @@ def _lines(d: Description) -> Iterator[str]:
 
 def _section(title: str, location: str | None = None) -> Iterator[str]:
     yield ""
-    yield beside(title, location)
+    yield beside(title, location, "bold")
 
 
 def _gradient(g: Gradient) -> Iterator[str]:
