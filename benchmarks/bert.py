@@ -48,7 +48,7 @@ class Layer(meta.Model):
         batch, tokens, features = x.shape
         qkv = self.qkv(x).reshape((batch, tokens, 3, self.heads, features // self.heads))
         q, k, v = (part.squeeze(0) for part in meta.split(qkv.transpose((2, 0, 3, 1, 4)), 3, 0))
-        attended = meta.scaled_dot_product_attention(q, k, v)[0].transpose((0, 2, 1, 3))
+        attended = meta.scaled_dot_product_attention(q, k, v).transpose((0, 2, 1, 3))
         x = self.norm1(x + self.drop1(self.out(attended.reshape((batch, tokens, features)))))
         return self.norm2(x + self.drop2(self.narrow(meta.gelu(self.wide(x)))))
 

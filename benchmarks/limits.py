@@ -49,7 +49,7 @@ def _square(op: str, *biases: int) -> Problem:
 
 def _attention(work: int) -> Sample:
     x = T(1, 4, max(1, isqrt(work // 256)), 64)
-    return sample("scaled_dot_product_attention", x, x, x)
+    return sample("attention_with_lse", x, x, x)
 
 
 def _rows(op: str, columns: int, *rest: Any, operands: int = 1, **options: Any) -> Problem:

@@ -73,8 +73,8 @@ def _layer_norm(x: Shape) -> Iterator[Sample]:
 
 
 def _attention(x: Shape) -> Iterator[Sample]:
-    yield sample("scaled_dot_product_attention", T(*x), T(*x), T(*x))
-    yield sample("scaled_dot_product_attention_dx", T(*x), T(*x), T(*x), T(*x), T(*x[:-1]), T(*x))
+    yield sample("attention_with_lse", T(*x), T(*x), T(*x))
+    yield sample("attention_with_lse_dx", T(*x), T(*x), T(*x), T(*x), T(*x[:-1]), T(*x))
 
 
 def problems() -> Iterator[Sample]:

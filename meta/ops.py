@@ -25,4 +25,5 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
+    plugins.load(plugins.OPERATORS)  # completion lists the namespaces of installed packages
     return sorted([*registry.names(), *namespaces.names()])

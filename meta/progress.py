@@ -5,8 +5,9 @@
         ...
         advance()
 
-Nothing is drawn before `DELAY` seconds, if standard error is not a terminal, without rich (the extra `progress`), or
-with META_PROGRESS=0. Work in other threads than the thread of `compiling` is not shown.
+Nothing is drawn before `DELAY` seconds. Where standard error is not a terminal, or rich (the extra `progress`) is not
+installed, one plain line says after `PLAIN_DELAY` seconds what takes so long. META_PROGRESS=0 switches both off. Work
+in other threads than the thread of `compiling` is not shown.
 
     with timed_stages() as seconds:
         step(x, y)
@@ -28,6 +29,8 @@ from meta import interrupts
 
 DELAY = 1.0
 """Seconds of work after which the line appears."""
+PLAIN_DELAY = 5.0
+"""Seconds of work after which the plain line appears."""
 
 
 class _Display:
@@ -54,6 +57,25 @@ class _Display:
             self.bar.stop()
 
 
+class _PlainDisplay:
+    """The one line of a compilation without a terminal."""
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.due = time.monotonic() + PLAIN_DELAY
+
+    def show(self, stage: str, total: int | None, done: int) -> None:
+        if time.monotonic() < self.due:
+            return
+        self.due = float("inf")
+        of = f" {done} of {total}" if total is not None else ""
+        text = f"meta: compiling {self.name} has taken {PLAIN_DELAY:.0f} s, now: {stage}{of}"
+        print(f"{text} (META_PROGRESS=0 hides this line)", file=sys.stderr, flush=True)  # noqa: T201
+
+    def close(self) -> None:
+        """The line stays."""
+
+
 class _Stopwatch:
     """The seconds of the stages so far, and the present stage with its start."""
 
@@ -68,7 +90,7 @@ class _Stopwatch:
 
 
 class _State(local):
-    display: _Display | None = None
+    display: _Display | _PlainDisplay | None = None
     stopwatch: _Stopwatch | None = None
     depth: int = 0
     stage: str = ""
@@ -83,7 +105,7 @@ _state = _State()
 def compiling(name: str) -> Generator[None, None, None]:
     """Show the stages of the block, and raise interrupts between their steps alone. A compilation inside of another one
     is part of it."""
-    display = _Display(name) if _state.display is None and enabled() else None
+    display = _new_display(name) if _state.display is None else None
     if display is not None:
         _state.display = display
     _state.depth += 1
@@ -131,9 +153,18 @@ def advance() -> None:
 
 
 def enabled() -> bool:
-    """Whether a compilation that starts now would be shown."""
-    is_enabled = os.environ.get("META_PROGRESS", "1") != "0"
-    return is_enabled and sys.stderr is not None and sys.stderr.isatty() and find_spec("rich") is not None
+    """Whether a compilation that starts now would be drawn on a terminal."""
+    return _is_switched_on() and sys.stderr.isatty() and find_spec("rich") is not None
+
+
+def _is_switched_on() -> bool:
+    return os.environ.get("META_PROGRESS", "1") != "0" and sys.stderr is not None
+
+
+def _new_display(name: str) -> _Display | _PlainDisplay | None:
+    if not _is_switched_on():
+        return None
+    return _Display(name) if enabled() else _PlainDisplay(name)
 
 
 def _bar() -> Any:

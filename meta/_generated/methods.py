@@ -197,12 +197,16 @@ class Tensor(Casts):
             meta.hardshrink(self, lambd, **unknown)
         return meta.hardshrink(self, lambd)
 
-    def hardsigmoid(self) -> Self:
+    def hardsigmoid(self, **unknown: NoReturn) -> Self:
         """min(max(x + 3, 0), 6) / 6."""
+        if unknown:
+            meta.hardsigmoid(self, **unknown)
         return meta.hardsigmoid(self)
 
-    def hardswish(self) -> Self:
+    def hardswish(self, **unknown: NoReturn) -> Self:
         """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019)."""
+        if unknown:
+            meta.hardswish(self, **unknown)
         return meta.hardswish(self)
 
     def hardtanh(self, min: float = -1.0, max: float = 1.0, **unknown: NoReturn) -> Self:
@@ -215,20 +219,26 @@ class Tensor(Casts):
             meta.hardtanh(self, min, max, **unknown)
         return meta.hardtanh(self, min, max)
 
-    def logsigmoid(self) -> Self:
+    def logsigmoid(self, **unknown: NoReturn) -> Self:
         """log(sigmoid(x)), computed without overflow.
         Aliases: log_sigmoid.
         """
+        if unknown:
+            meta.logsigmoid(self, **unknown)
         return meta.logsigmoid(self)
 
     log_sigmoid = logsigmoid
 
-    def mish(self) -> Self:
+    def mish(self, **unknown: NoReturn) -> Self:
         """x * tanh(log(1 + exp(x))) (D. Misra, 2019)."""
+        if unknown:
+            meta.mish(self, **unknown)
         return meta.mish(self)
 
-    def selu(self) -> Self:
+    def selu(self, **unknown: NoReturn) -> Self:
         """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017)."""
+        if unknown:
+            meta.selu(self, **unknown)
         return meta.selu(self)
 
     def softshrink(self, lambd: float = 0.5, **unknown: NoReturn) -> Self:
@@ -239,12 +249,16 @@ class Tensor(Casts):
             meta.softshrink(self, lambd, **unknown)
         return meta.softshrink(self, lambd)
 
-    def softsign(self) -> Self:
+    def softsign(self, **unknown: NoReturn) -> Self:
         """x / (1 + |x|). Integers and booleans give float32."""
+        if unknown:
+            meta.softsign(self, **unknown)
         return meta.softsign(self)
 
-    def tanhshrink(self) -> Self:
+    def tanhshrink(self, **unknown: NoReturn) -> Self:
         """x - tanh(x), accurate near 0. Integers and booleans give float32."""
+        if unknown:
+            meta.tanhshrink(self, **unknown)
         return meta.tanhshrink(self)
 
     def __add__(self, other: Self | Number | Dim) -> Self:
@@ -256,10 +270,13 @@ class Tensor(Casts):
     def __iadd__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.add, other)
 
-    def add(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def add(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 + x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.add(self, x2, **unknown)
         return meta.add(self, x2)
 
     @bound_by_schema
@@ -296,11 +313,14 @@ class Tensor(Casts):
             meta.addcmul(self, x1, x2, value, **unknown)
         return meta.addcmul(self, x1, x2, value)
 
-    def atan2(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def atan2(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
         Aliases: arctan2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.atan2(self, x2, **unknown)
         return meta.atan2(self, x2)
 
     arctan2 = atan2
@@ -314,10 +334,13 @@ class Tensor(Casts):
     def __iand__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.bitwise_and, other)
 
-    def bitwise_and(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def bitwise_and(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """Bitwise and of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.bitwise_and(self, x2, **unknown)
         return meta.bitwise_and(self, x2)
 
     def __or__(self, other: Self | Number | Dim) -> Self:
@@ -329,10 +352,13 @@ class Tensor(Casts):
     def __ior__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.bitwise_or, other)
 
-    def bitwise_or(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def bitwise_or(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """Bitwise or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.bitwise_or(self, x2, **unknown)
         return meta.bitwise_or(self, x2)
 
     def __xor__(self, other: Self | Number | Dim) -> Self:
@@ -344,16 +370,22 @@ class Tensor(Casts):
     def __ixor__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.bitwise_xor, other)
 
-    def bitwise_xor(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def bitwise_xor(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """Bitwise exclusive or of integers or booleans.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.bitwise_xor(self, x2, **unknown)
         return meta.bitwise_xor(self, x2)
 
-    def copysign(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def copysign(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.copysign(self, x2, **unknown)
         return meta.copysign(self, x2)
 
     def __truediv__(self, other: Self | Number | Dim) -> Self:
@@ -365,11 +397,14 @@ class Tensor(Casts):
     def __itruediv__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.divide, other)
 
-    def divide(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def divide(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 / x2. Integers and booleans give float32.
         Aliases: div, true_divide.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.divide(self, x2, **unknown)
         return meta.divide(self, x2)
 
     div = divide
@@ -379,11 +414,14 @@ class Tensor(Casts):
     def __eq__(self, other: Self | Number | Dim) -> Self:  # type: ignore[override]
         return meta.equal(self, other)
 
-    def equal(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def equal(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 == x2; false for NaN.
         Aliases: eq.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.equal(self, x2, **unknown)
         return meta.equal(self, x2)
 
     eq = equal
@@ -397,38 +435,53 @@ class Tensor(Casts):
     def __ifloordiv__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.floor_divide, other)
 
-    def floor_divide(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def floor_divide(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.floor_divide(self, x2, **unknown)
         return meta.floor_divide(self, x2)
 
-    def fmax(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def fmax(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The larger operand; the other one where one is NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.fmax(self, x2, **unknown)
         return meta.fmax(self, x2)
 
-    def fmin(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def fmin(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The smaller operand; the other one where one is NaN.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.fmin(self, x2, **unknown)
         return meta.fmin(self, x2)
 
-    def gcd(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def gcd(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The greatest common divisor, at least 0; |x1| where x2 is 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.gcd(self, x2, **unknown)
         return meta.gcd(self, x2)
 
     def __gt__(self, other: Self | Number | Dim) -> Self:
         return meta.greater(self, other)
 
-    def greater(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def greater(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 > x2; false for NaN.
         Aliases: gt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.greater(self, x2, **unknown)
         return meta.greater(self, x2)
 
     gt = greater
@@ -436,32 +489,44 @@ class Tensor(Casts):
     def __ge__(self, other: Self | Number | Dim) -> Self:
         return meta.greater_equal(self, other)
 
-    def greater_equal(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def greater_equal(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 >= x2; false for NaN.
         Aliases: ge.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.greater_equal(self, x2, **unknown)
         return meta.greater_equal(self, x2)
 
     ge = greater_equal
 
-    def heaviside(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def heaviside(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the
         gradient of x2 is dy where x1 is 0; torch has none.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.heaviside(self, x2, **unknown)
         return meta.heaviside(self, x2)
 
-    def hypot(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def hypot(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.hypot(self, x2, **unknown)
         return meta.hypot(self, x2)
 
-    def lcm(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def lcm(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The least common multiple, at least 0; 0 where one is 0.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.lcm(self, x2, **unknown)
         return meta.lcm(self, x2)
 
     def __lshift__(self, other: Self | Number | Dim) -> Self:
@@ -473,30 +538,39 @@ class Tensor(Casts):
     def __ilshift__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.left_shift, other)
 
-    def left_shift(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def left_shift(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
         Aliases: bitwise_left_shift.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.left_shift(self, x2, **unknown)
         return meta.left_shift(self, x2)
 
     bitwise_left_shift = left_shift
 
-    def lerp(self, x2: Self | Number | Dim, weight: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def lerp(self, x2: Self | Number | Dim, weight: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
         x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
         weight: Weight of x2: a tensor or a number.
         """
+        if unknown:
+            meta.lerp(self, x2, weight, **unknown)
         return meta.lerp(self, x2, weight)
 
     def __lt__(self, other: Self | Number | Dim) -> Self:
         return meta.less(self, other)
 
-    def less(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def less(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 < x2; false for NaN.
         Aliases: lt.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.less(self, x2, **unknown)
         return meta.less(self, x2)
 
     lt = less
@@ -504,55 +578,79 @@ class Tensor(Casts):
     def __le__(self, other: Self | Number | Dim) -> Self:
         return meta.less_equal(self, other)
 
-    def less_equal(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def less_equal(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 <= x2; false for NaN.
         Aliases: le.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.less_equal(self, x2, **unknown)
         return meta.less_equal(self, x2)
 
     le = less_equal
 
-    def logaddexp(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def logaddexp(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.logaddexp(self, x2, **unknown)
         return meta.logaddexp(self, x2)
 
-    def logaddexp2(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def logaddexp2(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.logaddexp2(self, x2, **unknown)
         return meta.logaddexp2(self, x2)
 
-    def logical_and(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def logical_and(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """Whether both are true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.logical_and(self, x2, **unknown)
         return meta.logical_and(self, x2)
 
-    def logical_or(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def logical_or(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """Whether at least one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.logical_or(self, x2, **unknown)
         return meta.logical_or(self, x2)
 
-    def logical_xor(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def logical_xor(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """Whether exactly one is true.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.logical_xor(self, x2, **unknown)
         return meta.logical_xor(self, x2)
 
-    def maximum(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def maximum(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The larger operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.maximum(self, x2, **unknown)
         return meta.maximum(self, x2)
 
-    def minimum(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def minimum(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The smaller operand; NaN where either is.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.minimum(self, x2, **unknown)
         return meta.minimum(self, x2)
 
     def __mod__(self, other: Self | Number | Dim) -> Self:
@@ -564,11 +662,14 @@ class Tensor(Casts):
     def __imod__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.mod, other)
 
-    def mod(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def mod(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
         Aliases: remainder.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.mod(self, x2, **unknown)
         return meta.mod(self, x2)
 
     remainder = mod
@@ -582,29 +683,38 @@ class Tensor(Casts):
     def __imul__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.multiply, other)
 
-    def multiply(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def multiply(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 * x2.
         Aliases: mul.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.multiply(self, x2, **unknown)
         return meta.multiply(self, x2)
 
     mul = multiply
 
-    def nextafter(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def nextafter(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The number of the dtype next to x1 in the direction of x2.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.nextafter(self, x2, **unknown)
         return meta.nextafter(self, x2)
 
     def __ne__(self, other: Self | Number | Dim) -> Self:  # type: ignore[override]
         return meta.not_equal(self, other)
 
-    def not_equal(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def not_equal(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 != x2; true for NaN.
         Aliases: ne.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.not_equal(self, x2, **unknown)
         return meta.not_equal(self, x2)
 
     ne = not_equal
@@ -618,13 +728,16 @@ class Tensor(Casts):
     def __ipow__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.power, other)
 
-    def power(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def power(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf
         and (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives
         NaN and -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
         Aliases: pow.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.power(self, x2, **unknown)
         return meta.power(self, x2)
 
     pow = power
@@ -638,12 +751,15 @@ class Tensor(Casts):
     def __irshift__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.right_shift, other)
 
-    def right_shift(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def right_shift(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
         less one.
         Aliases: bitwise_right_shift.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.right_shift(self, x2, **unknown)
         return meta.right_shift(self, x2)
 
     bitwise_right_shift = right_shift
@@ -657,86 +773,114 @@ class Tensor(Casts):
     def __isub__(self, other: Self | Number | Dim) -> Self:
         return self._in_place(meta.subtract, other)
 
-    def subtract(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def subtract(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 - x2.
         Aliases: sub.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.subtract(self, x2, **unknown)
         return meta.subtract(self, x2)
 
     sub = subtract
 
-    def xlog1py(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def xlog1py(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.xlog1py(self, x2, **unknown)
         return meta.xlog1py(self, x2)
 
-    def xlogy(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def xlogy(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.xlogy(self, x2, **unknown)
         return meta.xlogy(self, x2)
 
-    def angle(self) -> Self:
+    def angle(self, **unknown: NoReturn) -> Self:
         """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
         Integers and booleans give float32, complex numbers the dtype of their parts.
         """
+        if unknown:
+            meta.angle(self, **unknown)
         return meta.angle(self)
 
-    def conj(self) -> Self:
+    def conj(self, **unknown: NoReturn) -> Self:
         """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
         Aliases: conjugate.
         """
+        if unknown:
+            meta.conj(self, **unknown)
         return meta.conj(self)
 
     conjugate = conj
 
-    def sgn(self) -> Self:
+    def sgn(self, **unknown: NoReturn) -> Self:
         """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN."""
+        if unknown:
+            meta.sgn(self, **unknown)
         return meta.sgn(self)
 
-    def digamma(self) -> Self:
+    def digamma(self, **unknown: NoReturn) -> Self:
         """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
         Aliases: psi.
         """
+        if unknown:
+            meta.digamma(self, **unknown)
         return meta.digamma(self)
 
     psi = digamma
 
-    def igamma(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def igamma(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to
         x2, divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
         Aliases: gammainc.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.igamma(self, x2, **unknown)
         return meta.igamma(self, x2)
 
     gammainc = igamma
 
-    def igammac(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def igammac(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
         Aliases: gammaincc.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.igammac(self, x2, **unknown)
         return meta.igammac(self, x2)
 
     gammaincc = igammac
 
-    def lgamma(self) -> Self:
+    def lgamma(self, **unknown: NoReturn) -> Self:
         """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
         Aliases: gammaln.
         """
+        if unknown:
+            meta.lgamma(self, **unknown)
         return meta.lgamma(self)
 
     gammaln = lgamma
 
-    def zeta(self, x2: Self | Number | Dim) -> Self:
+    @bound_by_schema
+    def zeta(self, x2: Self | Number | Dim, **unknown: NoReturn) -> Self:
         """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a
         negative integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans
         give float32.
         x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
         """
+        if unknown:
+            meta.zeta(self, x2, **unknown)
         return meta.zeta(self, x2)
 
     def argwhere(self, size: int | Sequence[Dim] | None = None, **unknown: NoReturn) -> Self:
@@ -1174,44 +1318,64 @@ class Tensor(Casts):
             meta.topk(self, k, axis, largest, **unknown)
         return meta.topk(self, k, axis, largest)
 
-    def entr(self) -> Self:
+    def entr(self, **unknown: NoReturn) -> Self:
         """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32."""
+        if unknown:
+            meta.entr(self, **unknown)
         return meta.entr(self)
 
-    def erfcx(self) -> Self:
+    def erfcx(self, **unknown: NoReturn) -> Self:
         """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32."""
+        if unknown:
+            meta.erfcx(self, **unknown)
         return meta.erfcx(self)
 
-    def erfinv(self) -> Self:
+    def erfinv(self, **unknown: NoReturn) -> Self:
         """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32."""
+        if unknown:
+            meta.erfinv(self, **unknown)
         return meta.erfinv(self)
 
-    def i0(self) -> Self:
+    def i0(self, **unknown: NoReturn) -> Self:
         """The modified Bessel function of the first kind of order 0. Integers and booleans give float32."""
+        if unknown:
+            meta.i0(self, **unknown)
         return meta.i0(self)
 
-    def i0e(self) -> Self:
+    def i0e(self, **unknown: NoReturn) -> Self:
         """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32."""
+        if unknown:
+            meta.i0e(self, **unknown)
         return meta.i0e(self)
 
-    def i1(self) -> Self:
+    def i1(self, **unknown: NoReturn) -> Self:
         """The modified Bessel function of the first kind of order 1. Integers and booleans give float32."""
+        if unknown:
+            meta.i1(self, **unknown)
         return meta.i1(self)
 
-    def i1e(self) -> Self:
+    def i1e(self, **unknown: NoReturn) -> Self:
         """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32."""
+        if unknown:
+            meta.i1e(self, **unknown)
         return meta.i1e(self)
 
-    def log_ndtr(self) -> Self:
+    def log_ndtr(self, **unknown: NoReturn) -> Self:
         """log(ndtr(x)), without underflow. Integers and booleans give float32."""
+        if unknown:
+            meta.log_ndtr(self, **unknown)
         return meta.log_ndtr(self)
 
-    def ndtr(self) -> Self:
+    def ndtr(self, **unknown: NoReturn) -> Self:
         """The distribution function of the standard normal distribution. Integers and booleans give float32."""
+        if unknown:
+            meta.ndtr(self, **unknown)
         return meta.ndtr(self)
 
-    def ndtri(self) -> Self:
+    def ndtri(self, **unknown: NoReturn) -> Self:
         """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32."""
+        if unknown:
+            meta.ndtri(self, **unknown)
         return meta.ndtri(self)
 
     @bound_by_schema
@@ -1300,8 +1464,10 @@ class Tensor(Casts):
             meta.squeeze(self, axis, **unknown)
         return meta.squeeze(self, axis)
 
-    def stop_gradient(self) -> Self:
+    def stop_gradient(self, **unknown: NoReturn) -> Self:
         """The tensor itself, without a gradient."""
+        if unknown:
+            meta.stop_gradient(self, **unknown)
         return meta.stop_gradient(self)
 
     @bound_by_schema
@@ -1331,58 +1497,72 @@ class Tensor(Casts):
     def __abs__(self) -> Self:
         return meta.abs(self)
 
-    def abs(self) -> Self:
+    def abs(self, **unknown: NoReturn) -> Self:
         """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
         Aliases: absolute.
         """
+        if unknown:
+            meta.abs(self, **unknown)
         return meta.abs(self)
 
     absolute = abs
 
-    def acos(self) -> Self:
+    def acos(self, **unknown: NoReturn) -> Self:
         """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
         Aliases: arccos.
         """
+        if unknown:
+            meta.acos(self, **unknown)
         return meta.acos(self)
 
     arccos = acos
 
-    def acosh(self) -> Self:
+    def acosh(self, **unknown: NoReturn) -> Self:
         """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
         Aliases: arccosh.
         """
+        if unknown:
+            meta.acosh(self, **unknown)
         return meta.acosh(self)
 
     arccosh = acosh
 
-    def asin(self) -> Self:
+    def asin(self, **unknown: NoReturn) -> Self:
         """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
         Aliases: arcsin.
         """
+        if unknown:
+            meta.asin(self, **unknown)
         return meta.asin(self)
 
     arcsin = asin
 
-    def asinh(self) -> Self:
+    def asinh(self, **unknown: NoReturn) -> Self:
         """Inverse hyperbolic sine. Integers and booleans give float32.
         Aliases: arcsinh.
         """
+        if unknown:
+            meta.asinh(self, **unknown)
         return meta.asinh(self)
 
     arcsinh = asinh
 
-    def atan(self) -> Self:
+    def atan(self, **unknown: NoReturn) -> Self:
         """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
         Aliases: arctan.
         """
+        if unknown:
+            meta.atan(self, **unknown)
         return meta.atan(self)
 
     arctan = atan
 
-    def atanh(self) -> Self:
+    def atanh(self, **unknown: NoReturn) -> Self:
         """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
         Aliases: arctanh.
         """
+        if unknown:
+            meta.atanh(self, **unknown)
         return meta.atanh(self)
 
     arctanh = atanh
@@ -1390,16 +1570,20 @@ class Tensor(Casts):
     def __invert__(self) -> Self:
         return meta.bitwise_not(self)
 
-    def bitwise_not(self) -> Self:
+    def bitwise_not(self, **unknown: NoReturn) -> Self:
         """Each bit of an integer inverted; the negation of a boolean.
         Aliases: invert.
         """
+        if unknown:
+            meta.bitwise_not(self, **unknown)
         return meta.bitwise_not(self)
 
     invert = bitwise_not
 
-    def ceil(self) -> Self:
+    def ceil(self, **unknown: NoReturn) -> Self:
         """The least integer not below each element."""
+        if unknown:
+            meta.ceil(self, **unknown)
         return meta.ceil(self)
 
     def celu(self, alpha: float = 1.0, **unknown: NoReturn) -> Self:
@@ -1426,26 +1610,34 @@ class Tensor(Casts):
     def __pos__(self) -> Self:
         return meta.copy(self)
 
-    def copy(self) -> Self:
+    def copy(self, **unknown: NoReturn) -> Self:
         """The same values in new memory.
         Aliases: clone.
         """
+        if unknown:
+            meta.copy(self, **unknown)
         return meta.copy(self)
 
     clone = copy
 
-    def cos(self) -> Self:
+    def cos(self, **unknown: NoReturn) -> Self:
         """Cosine of an angle in radians. Integers and booleans give float32."""
+        if unknown:
+            meta.cos(self, **unknown)
         return meta.cos(self)
 
-    def cosh(self) -> Self:
+    def cosh(self, **unknown: NoReturn) -> Self:
         """Hyperbolic cosine. Integers and booleans give float32."""
+        if unknown:
+            meta.cosh(self, **unknown)
         return meta.cosh(self)
 
-    def deg2rad(self) -> Self:
+    def deg2rad(self, **unknown: NoReturn) -> Self:
         """Degrees as radians, x * pi / 180. Integers and booleans give float32.
         Aliases: radians.
         """
+        if unknown:
+            meta.deg2rad(self, **unknown)
         return meta.deg2rad(self)
 
     radians = deg2rad
@@ -1458,40 +1650,56 @@ class Tensor(Casts):
             meta.elu(self, alpha, **unknown)
         return meta.elu(self, alpha)
 
-    def erf(self) -> Self:
+    def erf(self, **unknown: NoReturn) -> Self:
         """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
         float32.
         """
+        if unknown:
+            meta.erf(self, **unknown)
         return meta.erf(self)
 
-    def erfc(self) -> Self:
+    def erfc(self, **unknown: NoReturn) -> Self:
         """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32."""
+        if unknown:
+            meta.erfc(self, **unknown)
         return meta.erfc(self)
 
-    def exp(self) -> Self:
+    def exp(self, **unknown: NoReturn) -> Self:
         """e raised to each element. Integers and booleans give float32."""
+        if unknown:
+            meta.exp(self, **unknown)
         return meta.exp(self)
 
-    def exp2(self) -> Self:
+    def exp2(self, **unknown: NoReturn) -> Self:
         """2 raised to each element. Integers and booleans give float32."""
+        if unknown:
+            meta.exp2(self, **unknown)
         return meta.exp2(self)
 
-    def expm1(self) -> Self:
+    def expm1(self, **unknown: NoReturn) -> Self:
         """exp(x) - 1, accurate near 0. Integers and booleans give float32."""
+        if unknown:
+            meta.expm1(self, **unknown)
         return meta.expm1(self)
 
-    def floor(self) -> Self:
+    def floor(self, **unknown: NoReturn) -> Self:
         """The greatest integer not above each element."""
+        if unknown:
+            meta.floor(self, **unknown)
         return meta.floor(self)
 
-    def frac(self) -> Self:
+    def frac(self, **unknown: NoReturn) -> Self:
         """x - trunc(x), with the sign of x."""
+        if unknown:
+            meta.frac(self, **unknown)
         return meta.frac(self)
 
-    def frexp(self) -> tuple[Self, Self]:
+    def frexp(self, **unknown: NoReturn) -> tuple[Self, Self]:
         """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32
         exponent. 0, infinities and NaN are their own mantissa, with exponent 0.
         """
+        if unknown:
+            meta.frexp(self, **unknown)
         return meta.frexp(self)
 
     def gelu(self, approximate: Literal['none', 'tanh'] = 'none', **unknown: NoReturn) -> Self:
@@ -1503,24 +1711,34 @@ class Tensor(Casts):
             meta.gelu(self, approximate, **unknown)
         return meta.gelu(self, approximate)
 
-    def isfinite(self) -> Self:
+    def isfinite(self, **unknown: NoReturn) -> Self:
         """Whether each element is neither infinite nor NaN."""
+        if unknown:
+            meta.isfinite(self, **unknown)
         return meta.isfinite(self)
 
-    def isinf(self) -> Self:
+    def isinf(self, **unknown: NoReturn) -> Self:
         """Whether each element is an infinity."""
+        if unknown:
+            meta.isinf(self, **unknown)
         return meta.isinf(self)
 
-    def isnan(self) -> Self:
+    def isnan(self, **unknown: NoReturn) -> Self:
         """Whether each element is NaN."""
+        if unknown:
+            meta.isnan(self, **unknown)
         return meta.isnan(self)
 
-    def isneginf(self) -> Self:
+    def isneginf(self, **unknown: NoReturn) -> Self:
         """Whether each element is minus infinity."""
+        if unknown:
+            meta.isneginf(self, **unknown)
         return meta.isneginf(self)
 
-    def isposinf(self) -> Self:
+    def isposinf(self, **unknown: NoReturn) -> Self:
         """Whether each element is plus infinity."""
+        if unknown:
+            meta.isposinf(self, **unknown)
         return meta.isposinf(self)
 
     def leaky_relu(self, alpha: float = 0.01, **unknown: NoReturn) -> Self:
@@ -1531,24 +1749,34 @@ class Tensor(Casts):
             meta.leaky_relu(self, alpha, **unknown)
         return meta.leaky_relu(self, alpha)
 
-    def log(self) -> Self:
+    def log(self, **unknown: NoReturn) -> Self:
         """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32."""
+        if unknown:
+            meta.log(self, **unknown)
         return meta.log(self)
 
-    def log10(self) -> Self:
+    def log10(self, **unknown: NoReturn) -> Self:
         """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32."""
+        if unknown:
+            meta.log10(self, **unknown)
         return meta.log10(self)
 
-    def log1p(self) -> Self:
+    def log1p(self, **unknown: NoReturn) -> Self:
         """log(1 + x), accurate near 0. Integers and booleans give float32."""
+        if unknown:
+            meta.log1p(self, **unknown)
         return meta.log1p(self)
 
-    def log2(self) -> Self:
+    def log2(self, **unknown: NoReturn) -> Self:
         """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32."""
+        if unknown:
+            meta.log2(self, **unknown)
         return meta.log2(self)
 
-    def logical_not(self) -> Self:
+    def logical_not(self, **unknown: NoReturn) -> Self:
         """Whether each element is zero (or false)."""
+        if unknown:
+            meta.logical_not(self, **unknown)
         return meta.logical_not(self)
 
     def logit(self, eps: float | None = None, **unknown: NoReturn) -> Self:
@@ -1578,28 +1806,36 @@ class Tensor(Casts):
     def __neg__(self) -> Self:
         return meta.negative(self)
 
-    def negative(self) -> Self:
+    def negative(self, **unknown: NoReturn) -> Self:
         """Minus each element.
         Aliases: neg.
         """
+        if unknown:
+            meta.negative(self, **unknown)
         return meta.negative(self)
 
     neg = negative
 
-    def rad2deg(self) -> Self:
+    def rad2deg(self, **unknown: NoReturn) -> Self:
         """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
         Aliases: degrees.
         """
+        if unknown:
+            meta.rad2deg(self, **unknown)
         return meta.rad2deg(self)
 
     degrees = rad2deg
 
-    def reciprocal(self) -> Self:
+    def reciprocal(self, **unknown: NoReturn) -> Self:
         """1 / x. Integers and booleans give float32."""
+        if unknown:
+            meta.reciprocal(self, **unknown)
         return meta.reciprocal(self)
 
-    def relu(self) -> Self:
+    def relu(self, **unknown: NoReturn) -> Self:
         """max(x, 0)."""
+        if unknown:
+            meta.relu(self, **unknown)
         return meta.relu(self)
 
     def round(self, decimals: int = 0, **unknown: NoReturn) -> Self:
@@ -1611,36 +1847,52 @@ class Tensor(Casts):
             meta.round(self, decimals, **unknown)
         return meta.round(self, decimals)
 
-    def rsqrt(self) -> Self:
+    def rsqrt(self, **unknown: NoReturn) -> Self:
         """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32."""
+        if unknown:
+            meta.rsqrt(self, **unknown)
         return meta.rsqrt(self)
 
-    def sigmoid(self) -> Self:
+    def sigmoid(self, **unknown: NoReturn) -> Self:
         """1 / (1 + exp(-x)). Integers and booleans give float32."""
+        if unknown:
+            meta.sigmoid(self, **unknown)
         return meta.sigmoid(self)
 
-    def sign(self) -> Self:
+    def sign(self, **unknown: NoReturn) -> Self:
         """-1, 0 or 1 by the sign of each element; 0 for NaN."""
+        if unknown:
+            meta.sign(self, **unknown)
         return meta.sign(self)
 
-    def signbit(self) -> Self:
+    def signbit(self, **unknown: NoReturn) -> Self:
         """Whether the sign bit is set: true for negative numbers and -0.0."""
+        if unknown:
+            meta.signbit(self, **unknown)
         return meta.signbit(self)
 
-    def silu(self) -> Self:
+    def silu(self, **unknown: NoReturn) -> Self:
         """x * sigmoid(x), also called swish."""
+        if unknown:
+            meta.silu(self, **unknown)
         return meta.silu(self)
 
-    def sin(self) -> Self:
+    def sin(self, **unknown: NoReturn) -> Self:
         """Sine of an angle in radians. Integers and booleans give float32."""
+        if unknown:
+            meta.sin(self, **unknown)
         return meta.sin(self)
 
-    def sinc(self) -> Self:
+    def sinc(self, **unknown: NoReturn) -> Self:
         """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32."""
+        if unknown:
+            meta.sinc(self, **unknown)
         return meta.sinc(self)
 
-    def sinh(self) -> Self:
+    def sinh(self, **unknown: NoReturn) -> Self:
         """Hyperbolic sine. Integers and booleans give float32."""
+        if unknown:
+            meta.sinh(self, **unknown)
         return meta.sinh(self)
 
     def softplus(self, beta: float = 1.0, threshold: float | None = None, **unknown: NoReturn) -> Self:
@@ -1652,20 +1904,28 @@ class Tensor(Casts):
             meta.softplus(self, beta, threshold, **unknown)
         return meta.softplus(self, beta, threshold)
 
-    def sqrt(self) -> Self:
+    def sqrt(self, **unknown: NoReturn) -> Self:
         """Square root; NaN below 0. Integers and booleans give float32."""
+        if unknown:
+            meta.sqrt(self, **unknown)
         return meta.sqrt(self)
 
-    def square(self) -> Self:
+    def square(self, **unknown: NoReturn) -> Self:
         """x * x."""
+        if unknown:
+            meta.square(self, **unknown)
         return meta.square(self)
 
-    def tan(self) -> Self:
+    def tan(self, **unknown: NoReturn) -> Self:
         """Tangent of an angle in radians. Integers and booleans give float32."""
+        if unknown:
+            meta.tan(self, **unknown)
         return meta.tan(self)
 
-    def tanh(self) -> Self:
+    def tanh(self, **unknown: NoReturn) -> Self:
         """Hyperbolic tangent. Integers and booleans give float32."""
+        if unknown:
+            meta.tanh(self, **unknown)
         return meta.tanh(self)
 
     def threshold(self, threshold: float = 0.0, value: float = 0.0, **unknown: NoReturn) -> Self:
@@ -1677,6 +1937,8 @@ class Tensor(Casts):
             meta.threshold(self, threshold, value, **unknown)
         return meta.threshold(self, threshold, value)
 
-    def trunc(self) -> Self:
+    def trunc(self, **unknown: NoReturn) -> Self:
         """Each element without its fraction."""
+        if unknown:
+            meta.trunc(self, **unknown)
         return meta.trunc(self)

@@ -17,8 +17,8 @@ FAMILIES: dict[str, str] = {
     "softshrink": "activation",
     "softsign": "activation",
     "tanhshrink": "activation",
-    "scaled_dot_product_attention": "attention",
-    "scaled_dot_product_attention_dx": "attention",
+    "attention_with_lse": "attention",
+    "attention_with_lse_dx": "attention",
     "add": "binary",
     "addcdiv": "binary",
     "addcmul": "binary",
@@ -371,6 +371,7 @@ FAMILIES: dict[str, str] = {
 
 ALIASES: dict[str, str] = {
     "log_sigmoid": "logsigmoid",
+    "scaled_dot_product_attention_dx": "attention_with_lse_dx",
     "arctan2": "atan2",
     "div": "divide",
     "true_divide": "divide",
@@ -425,6 +426,7 @@ FUNCTIONS: dict[str, str] = {
     "softmin": "meta.functional.activation",
     "attention": "meta.functional.attention",
     "multi_head_attention": "meta.functional.attention",
+    "scaled_dot_product_attention": "meta.functional.attention",
     "allclose": "meta.functional.compare",
     "array_equal": "meta.functional.compare",
     "isclose": "meta.functional.compare",

@@ -11,6 +11,7 @@ from importlib import import_module
 from typing import Any
 
 from meta import __version__
+from meta.cli.text import styled
 from meta.errors import MetaError, NotSupportedError, install_hint
 
 GROUPS = {
@@ -71,7 +72,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     try:
         return _run(options)
     except MetaError as error:
-        print(f"error: {error}", file=sys.stderr)
+        print(f"{styled('error:', 'red', sys.stderr)} {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         return 130
@@ -82,7 +83,9 @@ def main(argv: Sequence[str] | None = None) -> int:
 
 def _epilog() -> str:
     """The commands in groups, and examples, in 80 columns."""
-    groups = ("\n".join([f"{title}:", *map(_line, rows, rows.values())]) for title, rows in GROUPS.items())
+    groups = (
+        "\n".join([styled(f"{title}:", "bold"), *map(_line, rows, rows.values())]) for title, rows in GROUPS.items()
+    )
     return "\n\n".join([*groups, EXAMPLES.rstrip()])
 
 

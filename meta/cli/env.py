@@ -9,7 +9,7 @@ from importlib import metadata
 from importlib.util import find_spec
 
 from meta import __version__, cache
-from meta.cli.text import wrapped
+from meta.cli.text import styled, wrapped
 from meta.device import KINDS
 from meta.errors import install_hint
 from meta.op import plugins
@@ -32,26 +32,28 @@ def run(options: argparse.Namespace) -> int:
     for name in _PACKAGES:
         print(_row(name, _version(name)))
     missing = {kind: reason for kind, reason in (("cuda", _cuda_refusal()),) if reason}
-    print("devices")
+    print(styled("devices", "bold"))
     for kind in KINDS:
         print(_row(kind, f"off: {missing[kind]}" if kind in missing else "on"))
-    print("dialects")
+    print(styled("dialects", "bold"))
     for name in dialect_names():
         print(_row(name, _dialect_state(name, missing)))
-    print(f"kernel cache\n  {cache.describe()}")
+    print(f"{styled('kernel cache', 'bold')}\n  {cache.describe()}")
     _print_plugins()
     return 0
 
 
 def _row(name: str, state: str) -> str:
-    return wrapped(f"{name:24} {state}", 2, 25)
+    text, word = wrapped(f"{name:24} {state}", 2, 25), state.partition(",")[0].partition(":")[0]
+    style = {"on": "green", "off": "red"}.get(word)
+    return text.replace(f" {word}", f" {styled(word, style)}", 1) if style else text
 
 
 def _print_plugins() -> None:
     """The entry points of installed packages, if there are any."""
     entries = [each for group in (plugins.DIALECTS, plugins.OPERATORS) for each in plugins.load(group)]
     if entries:
-        print("plugins")
+        print(styled("plugins", "bold"))
     for each in entries:
         state = f"off: {each.failure}" if each.failure else "on"
         print(_row(each.name, f"{state} ({each.target} of {each.package}, {each.group})"))

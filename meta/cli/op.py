@@ -1,6 +1,6 @@
 """`python -m meta op NAME`: every part of an operator, with the lines where they are.
 
-`python -m meta op new NAME --package DIR` writes a package with a new one (meta.cli.op_new)."""
+`python -m meta op new NAME` writes a new one, into a new or an existing package (meta.cli.op_new)."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from dataclasses import asdict
 from meta.cli import op_new
 from meta.cli.modules import add_import_option, import_modules
 from meta.cli.text import beside, wrapped
+from meta.errors import ArgumentError
 from meta.inspect.checklist import checklist
 from meta.inspect.description import Description, describe
 from meta.inspect.gradient import Called, Gradient, GradientFormula
@@ -20,9 +21,12 @@ from meta.inspect.implementation import DialectKernel
 
 def configure(parser: argparse.ArgumentParser) -> None:
     """Define the options."""
-    parser.usage = f"{parser.prog} NAME ... [--json] [--import MODULE]\n       {parser.prog} new NAME --package DIR"
+    new = f"{parser.prog} new NAME [--inputs 2] [--package DIR]"
+    parser.usage = f"{parser.prog} NAME ... [--json] [--import MODULE]\n       {new}"
     parser.add_argument("names", nargs="+", metavar="NAME", help="operators to describe, or `new` and a new name")
-    parser.add_argument("--package", metavar="DIR", help="with `new`: the folder of the package to write")
+    parser.add_argument("--inputs", type=int, default=1, metavar="N", help="with `new`: how many tensors it takes")
+    package = "with `new`: the folder of a project, or of a new one (default: this folder if it is one, or NAME_ops)"
+    parser.add_argument("--package", metavar="DIR", help=package)
     parser.add_argument("--json", action="store_true", help="print the description as JSON")
     add_import_option(parser)
 
@@ -31,7 +35,10 @@ def run(options: argparse.Namespace) -> int:
     """Print the description of each operator. Raises RegistryError for an unknown one."""
     modules = import_modules(options.modules)
     if options.names[0] == "new":
-        return op_new.run(options.names[1:], options.package)
+        if len(options.names) != 2:
+            usage = "python -m meta op new NAME [--inputs 2] [--package DIR]"
+            raise ArgumentError("op new", f"got {len(options.names) - 1} names", usage)
+        return op_new.run(options.names[1], options.inputs, options.package)
     described = [describe(name, modules=modules) for name in options.names]
     if options.json:
         print(json.dumps([as_data(d) for d in described], indent=2))
@@ -46,7 +53,7 @@ def as_data(d: Description) -> dict[str, object]:
 
 
 def _lines(d: Description) -> Iterator[str]:
-    yield beside(wrapped(d.signature, 0, 4), d.declaration)
+    yield beside(wrapped(d.signature, 0, 4), d.declaration, "bold")
     yield wrapped(d.doc, 2)
     yield from _section("arguments", d.schema)
     for a in d.arguments:
@@ -74,7 +81,7 @@ def _lines(d: Description) -> Iterator[str]:
 
 def _section(title: str, location: str | None = None) -> Iterator[str]:
     yield ""
-    yield beside(title, location)
+    yield beside(title, location, "bold")
 
 
 def _gradient(g: Gradient) -> Iterator[str]:

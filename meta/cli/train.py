@@ -125,6 +125,7 @@ def train_in_process(progress: Callable[[str, float], None], name: str, data: Di
     """`train` in a separate process, so that earlier work does not count in its peak memory."""
     for variable in ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "TVM_NUM_THREADS"):
         os.environ.setdefault(variable, "1")  # the network is too small to profit from more threads
+    os.environ.setdefault("META_PROGRESS", "0")  # the bar of the training shows that it compiles
     context = multiprocessing.get_context("spawn")
     receiver, sender = context.Pipe(duplex=False)
     worker = context.Process(target=_run_worker, args=(sender, name, data, options), daemon=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import warnings
 from typing import Any
 
 import meta
@@ -11,15 +12,15 @@ from meta.dtype import accumulation_dtype
 from meta.errors import ArgumentError, MetaError
 from meta.op import rules
 
-__all__ = ["attention", "multi_head_attention"]
+__all__ = ["attention", "multi_head_attention", "scaled_dot_product_attention"]
 
 
 def attention(
     q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None = None, causal: bool = False, scale: float | None = None,
     dropout: float = 0.0, key: Tensor | None = None, grouped: bool = False,
 ) -> Tensor:  # fmt: skip
-    """softmax(scale * q @ k^T + mask) @ v, as torch's scaled_dot_product_attention (A. Vaswani et al., "Attention Is
-    All You Need", 2017): (..., length, value features).
+    """softmax(scale * q @ k^T + mask) @ v, (A. Vaswani et al., "Attention Is All You Need", 2017):
+    (..., length, value features).
 
     q: (..., length, features); k: (..., keys, features); v: (..., keys, value features); leading axes broadcast.
     mask: broadcasts to (..., length, keys); bool, true where a query attends to a key, or numbers added to the scores.
@@ -27,7 +28,7 @@ def attention(
     dropout: share of the weights that are dropped, at random by `key` from `meta.random.next_key()`.
     grouped: q has a multiple of the heads of k and v, axis -3; neighbouring heads share keys and values.
     A query that attends to no key gives 0. Without mask and dropout this is the operator
-    `scaled_dot_product_attention`. Raises ArgumentError for heads that do not divide and dropout without a key,
+    `attention_with_lse`. Raises ArgumentError for heads that do not divide and dropout without a key,
     TypeInferenceError for shapes and dtypes that do not fit."""
     if dropout and key is None:
         remedy = "pass key=meta.random.next_key()"
@@ -36,7 +37,7 @@ def attention(
         k, v = shared_heads(q, k), shared_heads(q, v)
     q, k, v = _same_lead(q, k, v)
     if mask is None and not dropout:
-        return meta.scaled_dot_product_attention(q, k, v, causal, scale)[0]
+        return meta.attention_with_lse(q, k, v, causal, scale)[0]
     wide = accumulation_dtype(q.dtype)
     factor = 1 / math.sqrt(q.shape[-1]) if scale is None else scale
     scores = meta.matmul(meta.cast(q, wide), meta.cast(k, wide), transpose_b=True) * factor
@@ -44,6 +45,27 @@ def attention(
     if key is not None and dropout:
         weights = meta.dropout(weights, key, dropout)[0]
     return meta.cast(meta.matmul(weights, meta.cast(v, wide)), q.dtype)
+
+
+def scaled_dot_product_attention(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
+    is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False, causal: bool | None = None,
+) -> Any:  # fmt: skip
+    """`attention` with the arguments of torch's function of this name: (..., length, value features).
+
+    query: (..., length, features); key: (..., keys, features); value: (..., keys, value features).
+    attn_mask: broadcasts to (..., length, keys); bool, true where a query attends to a key, or numbers added to the
+        scores.  dropout_p: share of the weights that are dropped at random.
+    is_causal: query i attends to keys 0 to i only.  scale: None for 1 / sqrt(features).
+    enable_gqa: neighbouring heads (axis -3) of the queries share keys and values.
+    causal: deprecated, as a bool in place of attn_mask: the function then returns the pair of `attention_with_lse`."""
+    if causal is not None or isinstance(attn_mask, bool):
+        renamed = "scaled_dot_product_attention(causal=...) and its pair are now meta.attention_with_lse"
+        warnings.warn(f"{renamed}; with is_causal=... it returns the result alone", DeprecationWarning, stacklevel=2)
+        is_masked: Any = attn_mask if causal is None else causal
+        return meta.attention_with_lse(query, key, value, is_masked, scale or dropout_p or None)
+    seed = meta.random.next_key(query.device) if dropout_p else None
+    return attention(query, key, value, attn_mask, is_causal, scale, dropout_p, seed, enable_gqa)
 
 
 def shared_heads(q: T, x: T) -> T:

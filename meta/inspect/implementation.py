@@ -86,10 +86,15 @@ def _row(op: Op, on: Dialect) -> str | None:
 def _limits(op: Op, on: Dialect) -> tuple[str, ...]:
     """The measured limits of an operator's dialects, as text."""
     return tuple(
-        f"{device}{', in programs' if limit.in_programs else ''}: {_range(limit)} {limit.unit} ({limit.measured})"
+        f"{device}{', in programs' if limit.in_programs else ''}: {_range(limit)} {limit.unit} ({_measured_on(limit)})"
         for device in sorted(on.devices)
         for limit in work.limits_of(on.name, op.name, device)
     )
+
+
+def _measured_on(limit: work.Limit) -> str:
+    """The instruction set or compute capability, without the date."""
+    return limit.measured.partition(",")[0]
 
 
 def _range(limit: work.Limit) -> str:

@@ -24,8 +24,11 @@ def location(path: Path | str, line: int) -> str:
 
 
 def shown(path: Path | str) -> Path:
-    """A path relative to the working directory, if it is below that."""
+    """A path relative to the folder of installed packages or to the working directory, if it is below one of them."""
     path = Path(path)
+    for folder in path.parents:
+        if folder.name in ("site-packages", "dist-packages"):
+            return path.relative_to(folder)
     working_folder = Path.cwd()
     return path.relative_to(working_folder) if path.is_absolute() and path.is_relative_to(working_folder) else path
 

@@ -86,7 +86,7 @@ class MultiHeadAttention(Model):
         q, k, v = self._projected(query, key, value)
         drops = self.dropout is not None and self.training
         if mask is None and key_padding_mask is None and not drops and not need_weights:
-            return self._merged(meta.scaled_dot_product_attention(q, k, v, is_causal)[0])
+            return self._merged(meta.scaled_dot_product_attention(q, k, v, is_causal=is_causal))
         scores = meta.matmul(q, k, transpose_b=True) * (1 / math.sqrt(self.embed_dim // self.heads))
         weights = meta.softmax(_hidden(scores, mask, key_padding_mask, is_causal))
         weights = weights if self.dropout is None else self.dropout(weights)

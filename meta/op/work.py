@@ -123,7 +123,7 @@ def _multiplications(call: CallInfo) -> Any:
     if operation.startswith("conv"):
         return _convolution(call)
     x, y = call.tensors()[:2]
-    if operation == "scaled":
+    if operation == "attention":
         return x.size * y.shape[-2]
     transposed = call.op.name == "matmul" and call.args[2]
     return call.outputs()[0].size * x.shape[-2 if transposed else -1]

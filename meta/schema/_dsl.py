@@ -310,7 +310,11 @@ class Schema:
         _check_schema(self)
 
     def __repr__(self) -> str:
-        return f"{self.name}({', '.join(map(_arg_text, self.args))})"
+        return self.signature(self.name)
+
+    def signature(self, op: str) -> str:
+        """The arguments as text, for an operator that has this schema."""
+        return f"{op}({', '.join(map(_arg_text, self.args))})"
 
     def bind(self, op: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, ...]:
         """Positional and keyword arguments of a call of `op` -> normalised values in schema order.
@@ -318,16 +322,15 @@ class Schema:
         Raises ArgumentError for surplus, unknown, duplicate or missing arguments and for values of the wrong type."""
         if len(args) > len(self.args):
             problem = f"{len(args)} arguments given"
-            raise ArgumentError(
-                op, problem, f"at most {len(self.args)}: {self!r}", self._one_by_one(args, len(self.args))
-            )
+            expected = f"at most {len(self.args)}: {self.signature(op)}"
+            raise ArgumentError(op, problem, expected, self._one_by_one(args, len(self.args)))
         values: list[Any] = list(args) + [REQUIRED] * (len(self.args) - len(args))
         if kwargs:
-            spellings.refuse_unknown(op, kwargs, self.names, f"{self!r}")
+            spellings.refuse_unknown(op, kwargs, self.names, self.signature(op))
         for name, value in kwargs.items():
             position = self.index[name]
             if values[position] is not REQUIRED:
-                raise ArgumentError(op, f"argument '{name}' given twice", f"{self!r}")
+                raise ArgumentError(op, f"argument '{name}' given twice", self.signature(op))
             values[position] = value
         out: list[Any] = []
         for arg, value in zip(self.args, values, strict=True):
@@ -354,7 +357,7 @@ class Schema:
         if value is not REQUIRED:
             return arg.normalize(op, value)
         if arg.required:
-            raise ArgumentError(op, f"argument '{arg.name}' is missing", f"{self!r}", arg.type.remedy(REQUIRED))
+            raise ArgumentError(op, f"argument '{arg.name}' is missing", self.signature(op), arg.type.remedy(REQUIRED))
         return arg.normalize(op, arg.default)
 
 

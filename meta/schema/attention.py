@@ -8,9 +8,9 @@ _V = Arg("v", Tensor, doc="Values, (..., other length, value features).")
 _CAUSAL = Arg("causal", Bool, False, doc="Whether query i attends only to keys 0 to i.")
 _SCALE = Arg("scale", Optional(Float), None, doc="Multiplies the scores; None for 1 / sqrt(features).")
 
-scaled_dot_product_attention = Schema("scaled_dot_product_attention", _Q, _K, _V, _CAUSAL, _SCALE)
-scaled_dot_product_attention_dx = Schema(
-    "scaled_dot_product_attention_dx",
+attention_with_lse = Schema("attention_with_lse", _Q, _K, _V, _CAUSAL, _SCALE)
+attention_with_lse_dx = Schema(
+    "attention_with_lse_dx",
     _Q,
     _K,
     _V,

@@ -23,11 +23,11 @@ ARGUMENTS: Final[Mapping[str, Sequence[str]]] = {
     "a": ("x", "x1"), "arr": ("x",), "array": ("x", "xs"), "arrays": ("xs",), "ary": ("x",),
     "b": ("x2", "bias"), "exponent": ("x2",),
     "index": ("indices",), "input": ("x", "x1", "indices"), "input1": ("x1",), "input2": ("x2",),
-    "k": ("offset",), "key": ("k",), "logits": ("x",), "mat1": ("x1",), "mat2": ("x2",), "operand": ("x",),
-    "other": ("x2",), "query": ("q",), "seq": ("xs",), "source": ("src",), "target": ("labels",),
-    "targets": ("target",),
-    "tensor": ("x",), "tensors": ("xs",), "tup": ("xs",), "value": ("v", "pad_value", "fill_value"),
-    "weight": ("w", "scale"), "weights": ("weight", "w"),
+    "k": ("offset", "key"), "key": ("k",), "logits": ("x",), "mat1": ("x1",), "mat2": ("x2",), "operand": ("x",),
+    "other": ("x2", "y"), "q": ("query",), "query": ("q",), "self": ("x", "x1"), "seq": ("xs",), "source": ("src",),
+    "target": ("labels",), "targets": ("target",),
+    "tensor": ("x",), "tensors": ("xs",), "tup": ("xs",), "v": ("value",), "value": ("v", "pad_value", "fill_value"),
+    "weight": ("w", "scale"), "weights": ("weight", "w"), "y": ("x2",),
     # numbers
     "a_max": ("max",), "a_min": ("min",), "ddof": ("correction",), "end": ("stop",),
     "epsilon": ("eps",), "loc": ("mean",),
@@ -65,9 +65,6 @@ LEFT_OUT: Final[Mapping[str, str]] = {
     "size_average": 'write reduction="mean" or reduction="sum"', "reduce": 'write reduction="none"',
     "activation": "call it on the result: meta.relu(y)", "input_shape": "leave out input_shape=",
     "split_size": _PIECES, "split_size_or_sections": _PIECES, "dim0": _SWAP, "dim1": _SWAP,
-    "attn_mask": "write meta.attention(q, k, v, mask={value})",
-    "dropout_p": "write meta.attention(q, k, v, dropout={value}, key=meta.random.next_key())",
-    "enable_gqa": "write meta.attention(q, k, v, grouped={value})",
     "weights_only": "leave out weights_only=: files hold arrays only", "set_to_none": "leave out set_to_none=",
 } | {
     name: f"leave out {name}=" for name in (

@@ -53,12 +53,6 @@ values, indices = meta.max_with_indices(x, 1)
 # repeat repeats elements; torch repeats the tensor, which tile does.
 assert t.repeat(2, 1).shape == (8, 8) and x.repeat(2, 1).shape == (4, 16)
 assert x.tile((2, 1)).shape == (8, 8)
-
-# scaled_dot_product_attention gives a pair, of which the second is the log-sum-exp of the scores; attention gives the
-# result alone, and takes a mask, dropout and grouped heads.
-q = meta.ones((2, 4, 8))
-y, lse = meta.scaled_dot_product_attention(q, q, q, causal=True)
-assert meta.attention(q, q, q, mask=meta.array(np.tri(4)) > 0.0).shape == y.shape
 ```
 """
 

@@ -27,6 +27,7 @@ _TEXT = f"def main(%x: {_KIND}) -> ({_KIND},) {{\n  %y: {_KIND} = installed_pack
 USES = {
     "meta": "meta.installed_double(meta.ones((1,))).tolist() == [2.0]",
     "ops": "meta.ops.installed_package.double(meta.ones((1,))).tolist() == [2.0]",
+    "completion": "'installed_package' in dir(meta.ops) and dir(meta.ops.installed_package) == ['double']",
     "registry": "meta.op.registry.get('installed_package::double')",
     "text": f"'installed_package::double' in str(meta.ir.parser.parse({_TEXT!r}))",
 }

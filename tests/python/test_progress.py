@@ -57,11 +57,17 @@ def test_nothing_before_the_delay(terminal: Terminal, monkeypatch: pytest.Monkey
     assert terminal.getvalue() == ""
 
 
-def test_nothing_where_standard_error_is_no_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("delay", "switch", "lines"), [(0.0, "1", 1), (3600.0, "1", 0), (0.0, "0", 0)])
+def test_one_line_where_standard_error_is_no_terminal(
+    delay: float, switch: str, lines: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
     out = io.StringIO()
     monkeypatch.setattr(progress, "DELAY", 0.0)
-    compile_once(2.25, out)
-    assert out.getvalue() == ""
+    monkeypatch.setattr(progress, "PLAIN_DELAY", delay)
+    monkeypatch.setenv("META_PROGRESS", switch)
+    compile_once(2.25 + delay + len(switch), out)
+    assert len(out.getvalue().splitlines()) == lines
+    assert out.getvalue().startswith("meta: compiling scaled has taken 0 s, now: " * lines)
 
 
 def test_nested_compilations_are_one(terminal: Terminal) -> None:

@@ -69,6 +69,14 @@ ROWS = [
     ),
     ("flat(image[None])", "x.flatten(1)", "flat(image[None].flatten(1))"),
     ("nn.Sequential([nn.Linear(8, 4)])", "*layers", "nn.Sequential(*[nn.Linear(8, 4)])"),
+    # keywords of functions of tensors
+    ("meta.add(x, other=x)", "write x2=", "meta.add(x, x2=x)"),
+    ("x.maximum(other=x)", "write x2=", "x.maximum(x2=x)"),
+    ("meta.relu(input=x)", "write x=", "meta.relu(x=x)"),
+    ("meta.relu(x, inplace=True)", "leave out inplace=", "meta.relu(x)"),
+    ("meta.exp(x, out=x)", "leave out out=", "meta.exp(x)"),
+    ("meta.where(x > 0.0, input=x, other=x)", "write x=..., write y=...", "meta.where(x > 0.0, x=x, y=x)"),
+    ("meta.dense(x, weight=w.T)", "write w=", "meta.dense(x, w=w.T)"),
     # shapes and axes
     ("x + meta.ones((4,))", "[:, None]", "x + meta.ones((4,))[:, None]"),
     ("meta.zeros(2, 3)", "shape=(2, 3)", "meta.zeros(shape=(2, 3))"),
@@ -89,17 +97,10 @@ ROWS = [
     ("meta.array([1], requires_grad=True)", 'dtype="float32"', "meta.array([1], dtype='float32', requires_grad=True)"),
     # attention
     (
-        "meta.scaled_dot_product_attention(cube, cube, cube, attn_mask=meta.ones((3, 3)) > 0.0)",
-        "meta.attention(q, k, v, mask=...)",
-        "meta.attention(cube, cube, cube, mask=meta.ones((3, 3)) > 0.0)",
+        "meta.scaled_dot_product_attention(q=cube, k=cube, v=cube)", "write query=",
+        "meta.scaled_dot_product_attention(query=cube, key=cube, value=cube)",
     ),
-    (
-        "meta.scaled_dot_product_attention(cube, cube, cube, dropout_p=0.5)",
-        "meta.attention(q, k, v, dropout=0.5, key=meta.random.next_key())",
-        "meta.attention(cube, cube, cube, dropout=0.5, key=meta.random.next_key())",
-    ),
-    ("meta.scaled_dot_product_attention(cube, cube, cube, is_causal=True)", "causal=True",
-     "meta.scaled_dot_product_attention(cube, cube, cube, causal=True)"),
+    ("meta.attention(x, x, x, is_causal=True)", "causal=True", "meta.attention(x, x, x, causal=True)"),
     # random numbers
     ("meta.random.randint(0, 10, (3,))", "meta.random.randint((3,), 0, 10)", "meta.random.randint((3,), 0, 10)"),
     ("meta.random.normal(0.0, 1.0, (3,))", "meta.random.normal((3,), 0.0, 1.0)", "meta.random.normal((3,), 0.0, 1.0)"),

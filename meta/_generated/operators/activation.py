@@ -61,10 +61,13 @@ _s_hardsigmoid = state(get("hardsigmoid"))
 _r_hardsigmoid = _s_hardsigmoid.fast
 
 
-def hardsigmoid(x: T) -> T:
+@bound_by_schema
+def hardsigmoid(x: T, **unknown: NoReturn) -> T:
     """min(max(x + 3, 0), 6) / 6.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_hardsigmoid, (), unknown)
     try:
         run = _r_hardsigmoid[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -81,11 +84,14 @@ _s_hardsigmoid_dx = state(get("hardsigmoid_dx"))
 _r_hardsigmoid_dx = _s_hardsigmoid_dx.fast
 
 
-def hardsigmoid_dx(x: T, dy: T) -> T:
+@bound_by_schema
+def hardsigmoid_dx(x: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of hardsigmoid.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_hardsigmoid_dx, (), unknown)
     try:
         run = _r_hardsigmoid_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -102,10 +108,13 @@ _s_hardswish = state(get("hardswish"))
 _r_hardswish = _s_hardswish.fast
 
 
-def hardswish(x: T) -> T:
+@bound_by_schema
+def hardswish(x: T, **unknown: NoReturn) -> T:
     """x * min(max(x + 3, 0), 6) / 6 (A. Howard et al., 2019).
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_hardswish, (), unknown)
     try:
         run = _r_hardswish[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -122,11 +131,14 @@ _s_hardswish_dx = state(get("hardswish_dx"))
 _r_hardswish_dx = _s_hardswish_dx.fast
 
 
-def hardswish_dx(x: T, dy: T) -> T:
+@bound_by_schema
+def hardswish_dx(x: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of hardswish.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_hardswish_dx, (), unknown)
     try:
         run = _r_hardswish_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -194,11 +206,14 @@ _s_logsigmoid = state(get("logsigmoid"))
 _r_logsigmoid = _s_logsigmoid.fast
 
 
-def logsigmoid(x: T) -> T:
+@bound_by_schema
+def logsigmoid(x: T, **unknown: NoReturn) -> T:
     """log(sigmoid(x)), computed without overflow.
     Aliases: log_sigmoid.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_logsigmoid, (), unknown)
     try:
         run = _r_logsigmoid[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -217,10 +232,13 @@ _s_mish = state(get("mish"))
 _r_mish = _s_mish.fast
 
 
-def mish(x: T) -> T:
+@bound_by_schema
+def mish(x: T, **unknown: NoReturn) -> T:
     """x * tanh(log(1 + exp(x))) (D. Misra, 2019).
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_mish, (), unknown)
     try:
         run = _r_mish[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -237,10 +255,13 @@ _s_selu = state(get("selu"))
 _r_selu = _s_selu.fast
 
 
-def selu(x: T) -> T:
+@bound_by_schema
+def selu(x: T, **unknown: NoReturn) -> T:
     """ELU with the alpha 1.6733 and the scale 1.0507 that keep mean 0 and variance 1 (G. Klambauer et al., 2017).
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_selu, (), unknown)
     try:
         run = _r_selu[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -281,10 +302,13 @@ _s_softsign = state(get("softsign"))
 _r_softsign = _s_softsign.fast
 
 
-def softsign(x: T) -> T:
+@bound_by_schema
+def softsign(x: T, **unknown: NoReturn) -> T:
     """x / (1 + |x|). Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_softsign, (), unknown)
     try:
         run = _r_softsign[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -301,10 +325,13 @@ _s_tanhshrink = state(get("tanhshrink"))
 _r_tanhshrink = _s_tanhshrink.fast
 
 
-def tanhshrink(x: T) -> T:
+@bound_by_schema
+def tanhshrink(x: T, **unknown: NoReturn) -> T:
     """x - tanh(x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_tanhshrink, (), unknown)
     try:
         run = _r_tanhshrink[x._type]
     except (KeyError, AttributeError, TypeError):

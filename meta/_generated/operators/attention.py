@@ -33,12 +33,12 @@ if TYPE_CHECKING:
     DeviceLike = Device | str
     DTypeLike = Any
 
-_s_scaled_dot_product_attention = state(get("scaled_dot_product_attention"))
-_r_scaled_dot_product_attention = _s_scaled_dot_product_attention.fast
+_s_attention_with_lse = state(get("attention_with_lse"))
+_r_attention_with_lse = _s_attention_with_lse.fast
 
 
 @bound_by_schema
-def scaled_dot_product_attention(
+def attention_with_lse(
     q: T,
     k: T,
     v: T,
@@ -57,25 +57,25 @@ def scaled_dot_product_attention(
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
     if unknown:
-        refuse(_s_scaled_dot_product_attention, (), unknown)
+        refuse(_s_attention_with_lse, (), unknown)
     try:
-        run = _r_scaled_dot_product_attention[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
+        run = _r_attention_with_lse[q._type, k._type, v._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_scaled_dot_product_attention, q, k, v, causal, scale)
+        return invoke(_s_attention_with_lse, q, k, v, causal, scale)
     _y = run(q, k, v)
     if q._node is not None or k._node is not None or v._node is not None:
-        return record("scaled_dot_product_attention", _y, (q, k, v, causal, scale))
+        return record("attention_with_lse", _y, (q, k, v, causal, scale))
     return _y
 
 
-_s_scaled_dot_product_attention_dx = state(get("scaled_dot_product_attention_dx"))
-_r_scaled_dot_product_attention_dx = _s_scaled_dot_product_attention_dx.fast
+_s_attention_with_lse_dx = state(get("attention_with_lse_dx"))
+_r_attention_with_lse_dx = _s_attention_with_lse_dx.fast
 
 
 @bound_by_schema
-def scaled_dot_product_attention_dx(
+def attention_with_lse_dx(
     q: T,
     k: T,
     v: T,
@@ -86,8 +86,9 @@ def scaled_dot_product_attention_dx(
     scale: float | None = None,
     **unknown: NoReturn,
 ) -> tuple[T, T, T]:
-    """Gradients of scaled_dot_product_attention. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy
-    * y)): scale * ds @ k, scale * ds^T @ q and p^T @ dy.
+    """Gradients of attention_with_lse. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy * y)):
+    scale * ds @ k, scale * ds^T @ q and p^T @ dy.
+    Aliases: scaled_dot_product_attention_dx.
     q: Queries, (..., length, features), floating.
     k: Keys, (..., other length, features).
     v: Values, (..., other length, value features).
@@ -98,15 +99,17 @@ def scaled_dot_product_attention_dx(
     scale: Multiplies the scores; None for 1 / sqrt(features).
     """
     if unknown:
-        refuse(_s_scaled_dot_product_attention_dx, (), unknown)
+        refuse(_s_attention_with_lse_dx, (), unknown)
     try:
-        run = _r_scaled_dot_product_attention_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
+        run = _r_attention_with_lse_dx[q._type, k._type, v._type, y._type, lse._type, dy._type, causal, causal.__class__, scale or repr(scale), scale.__class__]
     except Exception:
         run = None
     if run is None or scopes.active:
-        return invoke(_s_scaled_dot_product_attention_dx, q, k, v, y, lse, dy, causal, scale)
+        return invoke(_s_attention_with_lse_dx, q, k, v, y, lse, dy, causal, scale)
     _y = run(q, k, v, y, lse, dy)
     if q._node is not None or k._node is not None or v._node is not None or y._node is not None or lse._node is not None or dy._node is not None:
-        return record("scaled_dot_product_attention_dx", _y, (q, k, v, y, lse, dy, causal, scale))
+        return record("attention_with_lse_dx", _y, (q, k, v, y, lse, dy, causal, scale))
     return _y
 
+
+scaled_dot_product_attention_dx = attention_with_lse_dx

@@ -37,11 +37,14 @@ _s_add = state(get("add"))
 _r_add = _s_add.fast
 
 
-def add(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def add(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 + x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_add, (), unknown)
     try:
         run = _r_add[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -110,12 +113,15 @@ _s_atan2 = state(get("atan2"))
 _r_atan2 = _s_atan2.fast
 
 
-def atan2(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def atan2(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The angle in radians of the point (x2, x1), in [-pi, pi]. Integers and booleans give float32.
     Aliases: arctan2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_atan2, (), unknown)
     try:
         run = _r_atan2[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -134,13 +140,16 @@ _s_atan2_dx = state(get("atan2_dx"))
 _r_atan2_dx = _s_atan2_dx.fast
 
 
-def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T) -> T:
+@bound_by_schema
+def atan2_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, **unknown: NoReturn) -> T:
     """Gradient of atan2 for its first operand, not summed down to its shape: dy * x2 / (x1**2 + x2**2); 0 at the
     origin, where the angle has no gradient.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_atan2_dx, (), unknown)
     try:
         run = _r_atan2_dx[x1._type, x2._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -157,11 +166,14 @@ _s_bitwise_and = state(get("bitwise_and"))
 _r_bitwise_and = _s_bitwise_and.fast
 
 
-def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def bitwise_and(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """Bitwise and of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_bitwise_and, (), unknown)
     try:
         run = _r_bitwise_and[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -175,11 +187,14 @@ _s_bitwise_or = state(get("bitwise_or"))
 _r_bitwise_or = _s_bitwise_or.fast
 
 
-def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def bitwise_or(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """Bitwise or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_bitwise_or, (), unknown)
     try:
         run = _r_bitwise_or[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -193,11 +208,14 @@ _s_bitwise_xor = state(get("bitwise_xor"))
 _r_bitwise_xor = _s_bitwise_xor.fast
 
 
-def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def bitwise_xor(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """Bitwise exclusive or of integers or booleans.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_bitwise_xor, (), unknown)
     try:
         run = _r_bitwise_xor[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -211,11 +229,14 @@ _s_copysign = state(get("copysign"))
 _r_copysign = _s_copysign.fast
 
 
-def copysign(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def copysign(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """|x1| with the sign of x2, also for -0.0. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_copysign, (), unknown)
     try:
         run = _r_copysign[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -232,12 +253,15 @@ _s_divide = state(get("divide"))
 _r_divide = _s_divide.fast
 
 
-def divide(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def divide(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 / x2. Integers and booleans give float32.
     Aliases: div, true_divide.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_divide, (), unknown)
     try:
         run = _r_divide[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -258,12 +282,15 @@ _s_equal = state(get("equal"))
 _r_equal = _s_equal.fast
 
 
-def equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 == x2; false for NaN.
     Aliases: eq.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_equal, (), unknown)
     try:
         run = _r_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -279,11 +306,14 @@ _s_floor_divide = state(get("floor_divide"))
 _r_floor_divide = _s_floor_divide.fast
 
 
-def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def floor_divide(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The greatest integer not above x1 / x2. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_floor_divide, (), unknown)
     try:
         run = _r_floor_divide[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -300,11 +330,14 @@ _s_fmax = state(get("fmax"))
 _r_fmax = _s_fmax.fast
 
 
-def fmax(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def fmax(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The larger operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_fmax, (), unknown)
     try:
         run = _r_fmax[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -321,11 +354,14 @@ _s_fmin = state(get("fmin"))
 _r_fmin = _s_fmin.fast
 
 
-def fmin(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def fmin(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The smaller operand; the other one where one is NaN.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_fmin, (), unknown)
     try:
         run = _r_fmin[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -342,11 +378,14 @@ _s_gcd = state(get("gcd"))
 _r_gcd = _s_gcd.fast
 
 
-def gcd(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def gcd(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The greatest common divisor, at least 0; |x1| where x2 is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_gcd, (), unknown)
     try:
         run = _r_gcd[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -360,12 +399,15 @@ _s_greater = state(get("greater"))
 _r_greater = _s_greater.fast
 
 
-def greater(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def greater(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 > x2; false for NaN.
     Aliases: gt.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_greater, (), unknown)
     try:
         run = _r_greater[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -381,12 +423,15 @@ _s_greater_equal = state(get("greater_equal"))
 _r_greater_equal = _s_greater_equal.fast
 
 
-def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def greater_equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 >= x2; false for NaN.
     Aliases: ge.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_greater_equal, (), unknown)
     try:
         run = _r_greater_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -402,12 +447,15 @@ _s_heaviside = state(get("heaviside"))
 _r_heaviside = _s_heaviside.fast
 
 
-def heaviside(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def heaviside(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """0 where x1 is negative or NaN, 1 where it is positive, x2 where it is 0. The gradient of x1 is 0, the gradient
     of x2 is dy where x1 is 0; torch has none.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_heaviside, (), unknown)
     try:
         run = _r_heaviside[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -424,11 +472,14 @@ _s_hypot = state(get("hypot"))
 _r_hypot = _s_hypot.fast
 
 
-def hypot(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def hypot(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """sqrt(x1**2 + x2**2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_hypot, (), unknown)
     try:
         run = _r_hypot[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -445,13 +496,16 @@ _s_hypot_dx = state(get("hypot_dx"))
 _r_hypot_dx = _s_hypot_dx.fast
 
 
-def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T) -> T:
+@bound_by_schema
+def hypot_dx(x1: T | Number | Dim, x2: T | Number | Dim, y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of hypot for its first operand, not summed down to its shape: dy * x1 / y.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     y: The result of hypot.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_hypot_dx, (), unknown)
     try:
         run = _r_hypot_dx[x1._type, x2._type, y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -468,11 +522,14 @@ _s_lcm = state(get("lcm"))
 _r_lcm = _s_lcm.fast
 
 
-def lcm(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def lcm(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The least common multiple, at least 0; 0 where one is 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_lcm, (), unknown)
     try:
         run = _r_lcm[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -486,12 +543,15 @@ _s_left_shift = state(get("left_shift"))
 _r_left_shift = _s_left_shift.fast
 
 
-def left_shift(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def left_shift(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The bits of x1 shifted up by x2, filled with zeros; 0 where x2 is negative or at least the width.
     Aliases: bitwise_left_shift.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_left_shift, (), unknown)
     try:
         run = _r_left_shift[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -507,12 +567,15 @@ _s_lerp = state(get("lerp"))
 _r_lerp = _s_lerp.fast
 
 
-def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim) -> T:
+@bound_by_schema
+def lerp(x1: T, x2: T | Number | Dim, weight: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 + weight * (x2 - x1), computed from the nearer end. Integers and booleans give float32.
     x1: Result for the weight 0.
     x2: Result for the weight 1: a tensor or a number; shapes broadcast, dtypes promote.
     weight: Weight of x2: a tensor or a number.
     """
+    if unknown:
+        refuse(_s_lerp, (), unknown)
     try:
         run = _r_lerp[x1._type, x2._type, weight._type]
     except (KeyError, AttributeError, TypeError):
@@ -529,12 +592,15 @@ _s_less = state(get("less"))
 _r_less = _s_less.fast
 
 
-def less(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def less(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 < x2; false for NaN.
     Aliases: lt.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_less, (), unknown)
     try:
         run = _r_less[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -550,12 +616,15 @@ _s_less_equal = state(get("less_equal"))
 _r_less_equal = _s_less_equal.fast
 
 
-def less_equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def less_equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 <= x2; false for NaN.
     Aliases: le.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_less_equal, (), unknown)
     try:
         run = _r_less_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -571,11 +640,14 @@ _s_logaddexp = state(get("logaddexp"))
 _r_logaddexp = _s_logaddexp.fast
 
 
-def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def logaddexp(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """log(exp(x1) + exp(x2)), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_logaddexp, (), unknown)
     try:
         run = _r_logaddexp[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -592,11 +664,14 @@ _s_logaddexp2 = state(get("logaddexp2"))
 _r_logaddexp2 = _s_logaddexp2.fast
 
 
-def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def logaddexp2(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """log2(2**x1 + 2**x2), without overflow. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_logaddexp2, (), unknown)
     try:
         run = _r_logaddexp2[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -613,11 +688,14 @@ _s_logical_and = state(get("logical_and"))
 _r_logical_and = _s_logical_and.fast
 
 
-def logical_and(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def logical_and(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """Whether both are true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_logical_and, (), unknown)
     try:
         run = _r_logical_and[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -631,11 +709,14 @@ _s_logical_or = state(get("logical_or"))
 _r_logical_or = _s_logical_or.fast
 
 
-def logical_or(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def logical_or(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """Whether at least one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_logical_or, (), unknown)
     try:
         run = _r_logical_or[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -649,11 +730,14 @@ _s_logical_xor = state(get("logical_xor"))
 _r_logical_xor = _s_logical_xor.fast
 
 
-def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def logical_xor(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """Whether exactly one is true.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_logical_xor, (), unknown)
     try:
         run = _r_logical_xor[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -667,11 +751,14 @@ _s_maximum = state(get("maximum"))
 _r_maximum = _s_maximum.fast
 
 
-def maximum(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def maximum(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The larger operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_maximum, (), unknown)
     try:
         run = _r_maximum[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -688,13 +775,16 @@ _s_maximum_dx = state(get("maximum_dx"))
 _r_maximum_dx = _s_maximum_dx.fast
 
 
-def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T) -> T:
+@bound_by_schema
+def maximum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, **unknown: NoReturn) -> T:
     """Gradient of maximum for its first operand, not summed down to its shape: dy where x1 is larger, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_maximum_dx, (), unknown)
     try:
         run = _r_maximum_dx[x1._type, x2._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -711,11 +801,14 @@ _s_minimum = state(get("minimum"))
 _r_minimum = _s_minimum.fast
 
 
-def minimum(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def minimum(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The smaller operand; NaN where either is.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_minimum, (), unknown)
     try:
         run = _r_minimum[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -732,13 +825,16 @@ _s_minimum_dx = state(get("minimum_dx"))
 _r_minimum_dx = _s_minimum_dx.fast
 
 
-def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T) -> T:
+@bound_by_schema
+def minimum_dx(x1: T | Number | Dim, x2: T | Number | Dim, dy: T, **unknown: NoReturn) -> T:
     """Gradient of minimum for its first operand, not summed down to its shape: dy where x1 is smaller, half of it
     where both are equal, else 0.
     x1: The operand whose gradient is computed.
     x2: The other operand.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_minimum_dx, (), unknown)
     try:
         run = _r_minimum_dx[x1._type, x2._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -755,12 +851,15 @@ _s_mod = state(get("mod"))
 _r_mod = _s_mod.fast
 
 
-def mod(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def mod(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 - x2 * floor(x1 / x2), with the sign of x2. Integers modulo 0 give 0.
     Aliases: remainder.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_mod, (), unknown)
     try:
         run = _r_mod[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -779,12 +878,15 @@ _s_multiply = state(get("multiply"))
 _r_multiply = _s_multiply.fast
 
 
-def multiply(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def multiply(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 * x2.
     Aliases: mul.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_multiply, (), unknown)
     try:
         run = _r_multiply[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -803,11 +905,14 @@ _s_nextafter = state(get("nextafter"))
 _r_nextafter = _s_nextafter.fast
 
 
-def nextafter(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def nextafter(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The number of the dtype next to x1 in the direction of x2.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_nextafter, (), unknown)
     try:
         run = _r_nextafter[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -824,12 +929,15 @@ _s_not_equal = state(get("not_equal"))
 _r_not_equal = _s_not_equal.fast
 
 
-def not_equal(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def not_equal(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 != x2; true for NaN.
     Aliases: ne.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_not_equal, (), unknown)
     try:
         run = _r_not_equal[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -845,7 +953,8 @@ _s_power = state(get("power"))
 _r_power = _s_power.fast
 
 
-def power(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def power(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 ** x2; x ** 0 is 1; NaN where x1 is negative and finite and x2 is not an integer; (-inf) ** 0.5 is inf and
     (-0.0) ** 0.5 is 0.0, as in C and by torch with a tensor as exponent (with the number 0.5, torch gives NaN and
     -0.0). Integers to negative powers are truncated: 1 and -1 give 1 or -1, all others 0.
@@ -853,6 +962,8 @@ def power(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_power, (), unknown)
     try:
         run = _r_power[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -871,13 +982,16 @@ _s_right_shift = state(get("right_shift"))
 _r_right_shift = _s_right_shift.fast
 
 
-def right_shift(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def right_shift(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The bits of x1 shifted down by x2, filled with the sign bit; a negative or too large x2 counts as the width
     less one.
     Aliases: bitwise_right_shift.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_right_shift, (), unknown)
     try:
         run = _r_right_shift[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -893,12 +1007,15 @@ _s_subtract = state(get("subtract"))
 _r_subtract = _s_subtract.fast
 
 
-def subtract(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def subtract(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 - x2.
     Aliases: sub.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_subtract, (), unknown)
     try:
         run = _r_subtract[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -917,11 +1034,14 @@ _s_trunc_divide = state(get("trunc_divide"))
 _r_trunc_divide = _s_trunc_divide.fast
 
 
-def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def trunc_divide(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 / x2 rounded towards zero. Integers divided by 0 give 0.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_trunc_divide, (), unknown)
     try:
         run = _r_trunc_divide[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -938,12 +1058,15 @@ _s_trunc_mod = state(get("trunc_mod"))
 _r_trunc_mod = _s_trunc_mod.fast
 
 
-def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def trunc_mod(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 - x2 * trunc(x1 / x2), with the sign of x1. Integers modulo 0 give 0.
     Aliases: fmod.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_trunc_mod, (), unknown)
     try:
         run = _r_trunc_mod[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -962,12 +1085,15 @@ _s_where = state(get("where"))
 _r_where = _s_where.fast
 
 
-def where(condition: T, x: T | Number | Dim, y: T | Number | Dim) -> T:
+@bound_by_schema
+def where(condition: T, x: T | Number | Dim, y: T | Number | Dim, **unknown: NoReturn) -> T:
     """x where the condition is true, y elsewhere. The dtypes of x and y promote.
     condition: Condition, bool.
     x: Values where the condition is true: a tensor or a number.
     y: Values where it is false: a tensor or a number; all three shapes broadcast.
     """
+    if unknown:
+        refuse(_s_where, (), unknown)
     try:
         run = _r_where[condition._type, x._type, y._type]
     except (KeyError, AttributeError, TypeError):
@@ -984,11 +1110,14 @@ _s_xlog1py = state(get("xlog1py"))
 _r_xlog1py = _s_xlog1py.fast
 
 
-def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def xlog1py(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 * log(1 + x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_xlog1py, (), unknown)
     try:
         run = _r_xlog1py[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -1005,11 +1134,14 @@ _s_xlogy = state(get("xlogy"))
 _r_xlogy = _s_xlogy.fast
 
 
-def xlogy(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def xlogy(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """x1 * log(x2); 0 where x1 is 0, unless x2 is NaN. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_xlogy, (), unknown)
     try:
         run = _r_xlogy[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):

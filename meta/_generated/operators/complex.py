@@ -37,11 +37,14 @@ _s_angle = state(get("angle"))
 _r_angle = _s_angle.fast
 
 
-def angle(x: T) -> T:
+@bound_by_schema
+def angle(x: T, **unknown: NoReturn) -> T:
     """The angle of a complex number in radians, in [-pi, pi]; of a real one 0, pi below zero and NaN for NaN.
     Integers and booleans give float32, complex numbers the dtype of their parts.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_angle, (), unknown)
     try:
         run = _r_angle[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -58,11 +61,14 @@ _s_complex = state(get("complex"))
 _r_complex = _s_complex.fast
 
 
-def complex(re: T, im: T) -> T:
+@bound_by_schema
+def complex(re: T, im: T, **unknown: NoReturn) -> T:
     """re + im * 1j: float32 gives complex64, float64 complex128.
     re: Real parts, float32 or float64.
     im: Imaginary parts, of the same dtype; shapes broadcast.
     """
+    if unknown:
+        refuse(_s_complex, (), unknown)
     try:
         run = _r_complex[re._type, im._type]
     except (KeyError, AttributeError, TypeError):
@@ -79,11 +85,14 @@ _s_conj = state(get("conj"))
 _r_conj = _s_conj.fast
 
 
-def conj(x: T) -> T:
+@bound_by_schema
+def conj(x: T, **unknown: NoReturn) -> T:
     """The complex conjugate: the imaginary part has the other sign. Real numbers stay as they are.
     Aliases: conjugate.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_conj, (), unknown)
     try:
         run = _r_conj[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -102,10 +111,13 @@ _s_imag = state(get("imag"))
 _r_imag = _s_imag.fast
 
 
-def imag(x: T) -> T:
+@bound_by_schema
+def imag(x: T, **unknown: NoReturn) -> T:
     """The imaginary part of each element of a complex tensor.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_imag, (), unknown)
     try:
         run = _r_imag[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -122,11 +134,14 @@ _s_polar = state(get("polar"))
 _r_polar = _s_polar.fast
 
 
-def polar(radius: T, phase: T) -> T:
+@bound_by_schema
+def polar(radius: T, phase: T, **unknown: NoReturn) -> T:
     """radius * exp(phase * 1j): float32 gives complex64, float64 complex128.
     radius: Absolute values, float32 or float64.
     phase: Angles in radians, of the same dtype; shapes broadcast.
     """
+    if unknown:
+        refuse(_s_polar, (), unknown)
     try:
         run = _r_polar[radius._type, phase._type]
     except (KeyError, AttributeError, TypeError):
@@ -143,10 +158,13 @@ _s_real = state(get("real"))
 _r_real = _s_real.fast
 
 
-def real(x: T) -> T:
+@bound_by_schema
+def real(x: T, **unknown: NoReturn) -> T:
     """The real part of each element. Complex numbers give the dtype of their parts.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_real, (), unknown)
     try:
         run = _r_real[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -163,10 +181,13 @@ _s_sgn = state(get("sgn"))
 _r_sgn = _s_sgn.fast
 
 
-def sgn(x: T) -> T:
+@bound_by_schema
+def sgn(x: T, **unknown: NoReturn) -> T:
     """x / abs(x), 0 at 0; of real numbers the sign, 0 for NaN.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sgn, (), unknown)
     try:
         run = _r_sgn[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -183,10 +204,13 @@ _s_view_as_complex = state(get("view_as_complex"))
 _r_view_as_complex = _s_view_as_complex.fast
 
 
-def view_as_complex(x: T) -> T:
+@bound_by_schema
+def view_as_complex(x: T, **unknown: NoReturn) -> T:
     """Complex numbers from real and imaginary parts along the last axis, in the memory of x.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_view_as_complex, (), unknown)
     try:
         run = _r_view_as_complex[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -203,10 +227,13 @@ _s_view_as_real = state(get("view_as_real"))
 _r_view_as_real = _s_view_as_real.fast
 
 
-def view_as_real(x: T) -> T:
+@bound_by_schema
+def view_as_real(x: T, **unknown: NoReturn) -> T:
     """The real and imaginary parts along a new last axis of size 2, in the memory of x.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_view_as_real, (), unknown)
     try:
         run = _r_view_as_real[x._type]
     except (KeyError, AttributeError, TypeError):

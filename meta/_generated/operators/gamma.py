@@ -37,11 +37,14 @@ _s_digamma = state(get("digamma"))
 _r_digamma = _s_digamma.fast
 
 
-def digamma(x: T) -> T:
+@bound_by_schema
+def digamma(x: T, **unknown: NoReturn) -> T:
     """The derivative of lgamma; NaN at negative integers. Integers and booleans give float32.
     Aliases: psi.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_digamma, (), unknown)
     try:
         run = _r_digamma[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -60,13 +63,16 @@ _s_igamma = state(get("igamma"))
 _r_igamma = _s_igamma.fast
 
 
-def igamma(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def igamma(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The regularized lower incomplete gamma function P(x1, x2): the integral of t**(x1 - 1) exp(-t) from 0 to x2,
     divided by Gamma(x1); NaN for negative operands. Integers and booleans give float32.
     Aliases: gammainc.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_igamma, (), unknown)
     try:
         run = _r_igamma[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -85,12 +91,15 @@ _s_igammac = state(get("igammac"))
 _r_igammac = _s_igammac.fast
 
 
-def igammac(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def igammac(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """1 - igamma(x1, x2), accurate where that is close to 0. Integers and booleans give float32.
     Aliases: gammaincc.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_igammac, (), unknown)
     try:
         run = _r_igammac[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):
@@ -109,11 +118,14 @@ _s_lgamma = state(get("lgamma"))
 _r_lgamma = _s_lgamma.fast
 
 
-def lgamma(x: T) -> T:
+@bound_by_schema
+def lgamma(x: T, **unknown: NoReturn) -> T:
     """log(|Gamma(x)|); inf at 0 and negative integers. Integers and booleans give float32.
     Aliases: gammaln.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_lgamma, (), unknown)
     try:
         run = _r_lgamma[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -156,12 +168,15 @@ _s_zeta = state(get("zeta"))
 _r_zeta = _s_zeta.fast
 
 
-def zeta(x1: T | Number | Dim, x2: T | Number | Dim) -> T:
+@bound_by_schema
+def zeta(x1: T | Number | Dim, x2: T | Number | Dim, **unknown: NoReturn) -> T:
     """The Hurwitz zeta function: the sum of (x2 + k)**-x1 over k >= 0. inf at x1 = 1 and where x2 is 0 or a negative
     integer, NaN for x1 < 1, and for other negative x2 unless x1 is an integer. Integers and booleans give float32.
     x1: First operand: a tensor or a number.
     x2: Second operand: a tensor or a number; shapes broadcast, dtypes promote.
     """
+    if unknown:
+        refuse(_s_zeta, (), unknown)
     try:
         run = _r_zeta[x1._type, x2._type]
     except (KeyError, AttributeError, TypeError):

@@ -61,11 +61,14 @@ _s_embedding = state(get("embedding"))
 _r_embedding = _s_embedding.fast
 
 
-def embedding(weight: T, indices: T) -> T:
+@bound_by_schema
+def embedding(weight: T, indices: T, **unknown: NoReturn) -> T:
     """The rows of a table at the given positions, of shape indices.shape + weight.shape[1:].
     weight: Table of n rows, (n, ...).
     indices: Positions, of an integer dtype.
     """
+    if unknown:
+        refuse(_s_embedding, (), unknown)
     try:
         run = _r_embedding[weight._type, indices._type]
     except (KeyError, AttributeError, TypeError):

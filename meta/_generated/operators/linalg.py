@@ -37,12 +37,15 @@ _s_dense = state(get("dense"))
 _r_dense = _s_dense.fast
 
 
-def dense(x: T, w: T, bias: T | None = None) -> T:
+@bound_by_schema
+def dense(x: T, w: T, bias: T | None = None, **unknown: NoReturn) -> T:
     """x @ w^T + bias: (..., k) and (n, k) to (..., n). Half-precision products are accumulated in float32.
     x: Input, (..., k).
     w: Weight, (n, k).
     bias: Added to every row, (n,).
     """
+    if unknown:
+        refuse(_s_dense, (), unknown)
     try:
         run = _r_dense[x._type, w._type, None if bias is None else bias._type]
     except (KeyError, AttributeError, TypeError):

@@ -37,12 +37,15 @@ _s_eig = state(get("eig"))
 _r_eig = _s_eig.fast
 
 
-def eig(x: T) -> tuple[T, T]:
+@bound_by_schema
+def eig(x: T, **unknown: NoReturn) -> tuple[T, T]:
     """Eigenvalues w (..., n), complex and in no order, and eigenvectors of length 1, the columns of v: x v = v
     diag(w). Their phases are arbitrary: the gradient is for losses that do not depend on them, and for distinct
     eigenvalues.
     x: Square matrices (..., n, n), floating or complex.
     """
+    if unknown:
+        refuse(_s_eig, (), unknown)
     try:
         run = _r_eig[x._type]
     except (KeyError, AttributeError, TypeError):

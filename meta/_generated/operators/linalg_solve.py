@@ -37,10 +37,13 @@ _s_cofactor = state(get("cofactor"))
 _r_cofactor = _s_cofactor.fast
 
 
-def cofactor(x: T) -> T:
+@bound_by_schema
+def cofactor(x: T, **unknown: NoReturn) -> T:
     """The matrices of cofactors det(x) x^-T, of singular matrices too: the gradient of `det`.
     x: Square matrices, (..., n, n), float32 or float64.
     """
+    if unknown:
+        refuse(_s_cofactor, (), unknown)
     try:
         run = _r_cofactor[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -57,10 +60,13 @@ _s_det = state(get("det"))
 _r_det = _s_det.fast
 
 
-def det(x: T) -> T:
+@bound_by_schema
+def det(x: T, **unknown: NoReturn) -> T:
     """Determinants of square matrices, (..., n, n) to (...,); 1 for n = 0.
     x: Square matrices, (..., n, n), float32 or float64.
     """
+    if unknown:
+        refuse(_s_det, (), unknown)
     try:
         run = _r_det[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -102,10 +108,13 @@ _s_matrix_exp = state(get("matrix_exp"))
 _r_matrix_exp = _s_matrix_exp.fast
 
 
-def matrix_exp(x: T) -> T:
+@bound_by_schema
+def matrix_exp(x: T, **unknown: NoReturn) -> T:
     """The exponential sum of x^k / k! of square matrices, by scaling and squaring.
     x: Square matrices, (..., n, n), float32 or float64.
     """
+    if unknown:
+        refuse(_s_matrix_exp, (), unknown)
     try:
         run = _r_matrix_exp[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -150,11 +159,14 @@ _s_slogdet = state(get("slogdet"))
 _r_slogdet = _s_slogdet.fast
 
 
-def slogdet(x: T) -> tuple[T, T]:
+@bound_by_schema
+def slogdet(x: T, **unknown: NoReturn) -> tuple[T, T]:
     """The sign of determinants (a complex number of size 1 for complex ones), 0 for singular matrices, and the
     logarithm of their absolute value, then -inf.
     x: Square matrices, (..., n, n), float32 or float64.
     """
+    if unknown:
+        refuse(_s_slogdet, (), unknown)
     try:
         run = _r_slogdet[x._type]
     except (KeyError, AttributeError, TypeError):

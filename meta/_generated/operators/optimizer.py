@@ -37,6 +37,7 @@ _s_adagrad = state(get("adagrad"))
 _r_adagrad = _s_adagrad.fast
 
 
+@bound_by_schema
 def adagrad(
     x: T,
     dx: T,
@@ -44,6 +45,7 @@ def adagrad(
     learning_rate: T | Number | Dim,
     eps: T | Number | Dim = 1e-10,
     weight_decay: T | Number | Dim = 0.0,
+    **unknown: NoReturn,
 ) -> tuple[T, T]:
     """A step of Adagrad (J. Duchi et al., 2011), in place: total <- total + g**2 with g = dx + weight_decay * x, then
     x <- x - learning_rate * g / (sqrt(total) + eps). Returns x and total.
@@ -54,6 +56,8 @@ def adagrad(
     eps: Added to the square root: a number or a 0-d tensor.
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     """
+    if unknown:
+        refuse(_s_adagrad, (), unknown)
     try:
         run = _r_adagrad[x._type, dx._type, total._type, learning_rate._type, eps._type, weight_decay._type]
     except (KeyError, AttributeError, TypeError):
@@ -169,6 +173,7 @@ _s_rmsprop = state(get("rmsprop"))
 _r_rmsprop = _s_rmsprop.fast
 
 
+@bound_by_schema
 def rmsprop(
     x: T,
     dx: T,
@@ -179,6 +184,7 @@ def rmsprop(
     eps: T | Number | Dim = 1e-08,
     weight_decay: T | Number | Dim = 0.0,
     momentum: T | Number | Dim = 0.0,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T]:
     """A step of RMSprop (T. Tieleman and G. Hinton, 2012), in place: v <- alpha * v + (1 - alpha) * g**2 with g = dx
     + weight_decay * x, velocity <- momentum * velocity + g / (sqrt(v) + eps), x <- x - learning_rate * velocity.
@@ -193,6 +199,8 @@ def rmsprop(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     momentum: Decay factor of the velocity: a number or a 0-d tensor.
     """
+    if unknown:
+        refuse(_s_rmsprop, (), unknown)
     try:
         run = _r_rmsprop[x._type, dx._type, v._type, velocity._type, learning_rate._type, alpha._type, eps._type, weight_decay._type, momentum._type]
     except (KeyError, AttributeError, TypeError):
@@ -209,6 +217,7 @@ _s_rmsprop_centered = state(get("rmsprop_centered"))
 _r_rmsprop_centered = _s_rmsprop_centered.fast
 
 
+@bound_by_schema
 def rmsprop_centered(
     x: T,
     dx: T,
@@ -220,6 +229,7 @@ def rmsprop_centered(
     eps: T | Number | Dim = 1e-08,
     weight_decay: T | Number | Dim = 0.0,
     momentum: T | Number | Dim = 0.0,
+    **unknown: NoReturn,
 ) -> tuple[T, T, T, T]:
     """A step of RMSprop by the variance of the gradient (A. Graves, 2013), in place: as `rmsprop`, with m <- alpha *
     m + (1 - alpha) * g and v - m**2 in place of v in the new velocity. Returns x, v, velocity and m.
@@ -234,6 +244,8 @@ def rmsprop_centered(
     weight_decay: Decay of the parameter towards 0: a number or a 0-d tensor.
     momentum: Decay factor of the velocity: a number or a 0-d tensor.
     """
+    if unknown:
+        refuse(_s_rmsprop_centered, (), unknown)
     try:
         run = _r_rmsprop_centered[x._type, dx._type, v._type, velocity._type, m._type, learning_rate._type, alpha._type, eps._type, weight_decay._type, momentum._type]
     except (KeyError, AttributeError, TypeError):

@@ -102,13 +102,16 @@ _s_poisson = state(get("poisson"))
 _r_poisson = _s_poisson.fast
 
 
-def poisson(key: T, rate: T) -> T:
+@bound_by_schema
+def poisson(key: T, rate: T, **unknown: NoReturn) -> T:
     """Numbers of Poisson distributions, one for each rate, in its dtype; NaN for negative rates, inf for inf. By
     inversion for rates below 10, else by the transformed rejection method PTRS (W. Hoermann, "The Transformed
     Rejection Method for Generating Poisson Random Variables", 1993). The gradient is zero.
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     rate: Mean of each number, floating, of any shape.
     """
+    if unknown:
+        refuse(_s_poisson, (), unknown)
     try:
         run = _r_poisson[key._type, rate._type]
     except (KeyError, AttributeError, TypeError):
@@ -158,7 +161,8 @@ _s_standard_gamma = state(get("standard_gamma"))
 _r_standard_gamma = _s_standard_gamma.fast
 
 
-def standard_gamma(key: T, alpha: T) -> T:
+@bound_by_schema
+def standard_gamma(key: T, alpha: T, **unknown: NoReturn) -> T:
     """Numbers of gamma distributions of scale 1, one for each shape parameter, in its dtype; NaN for negative ones.
     By the method of G. Marsaglia and W. Tsang ("A Simple Method for Generating Gamma Variables", 2000). Results
     are at least the smallest normal number of the dtype, so that their logarithms are finite. The gradient is the
@@ -166,6 +170,8 @@ def standard_gamma(key: T, alpha: T) -> T:
     key: Seed and offset of the random numbers, int64 of shape (2,); see meta.random.next_key.
     alpha: Shape parameter of each number's distribution, floating.
     """
+    if unknown:
+        refuse(_s_standard_gamma, (), unknown)
     try:
         run = _r_standard_gamma[key._type, alpha._type]
     except (KeyError, AttributeError, TypeError):
@@ -182,13 +188,16 @@ _s_standard_gamma_grad = state(get("standard_gamma_grad"))
 _r_standard_gamma_grad = _s_standard_gamma_grad.fast
 
 
-def standard_gamma_grad(alpha: T, sample: T) -> T:
+@bound_by_schema
+def standard_gamma_grad(alpha: T, sample: T, **unknown: NoReturn) -> T:
     """The derivative of a gamma distributed number by its shape parameter at a fixed quantile (implicit
     reparametrisation; M. Figurnov and others, 2018). NaN for negative, infinite and NaN operands and for an alpha
     of 0.
     alpha: Shape parameters, floating.
     sample: Numbers of these gamma distributions; the shape broadcasts with the shape of alpha.
     """
+    if unknown:
+        refuse(_s_standard_gamma_grad, (), unknown)
     try:
         run = _r_standard_gamma_grad[alpha._type, sample._type]
     except (KeyError, AttributeError, TypeError):

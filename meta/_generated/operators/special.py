@@ -37,10 +37,13 @@ _s_entr = state(get("entr"))
 _r_entr = _s_entr.fast
 
 
-def entr(x: T) -> T:
+@bound_by_schema
+def entr(x: T, **unknown: NoReturn) -> T:
     """-x * log(x); 0 at 0, -inf below. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_entr, (), unknown)
     try:
         run = _r_entr[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -57,10 +60,13 @@ _s_erfcx = state(get("erfcx"))
 _r_erfcx = _s_erfcx.fast
 
 
-def erfcx(x: T) -> T:
+@bound_by_schema
+def erfcx(x: T, **unknown: NoReturn) -> T:
     """exp(x**2) * erfc(x), without underflow. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_erfcx, (), unknown)
     try:
         run = _r_erfcx[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -102,10 +108,13 @@ _s_erfinv = state(get("erfinv"))
 _r_erfinv = _s_erfinv.fast
 
 
-def erfinv(x: T) -> T:
+@bound_by_schema
+def erfinv(x: T, **unknown: NoReturn) -> T:
     """The inverse of erf; NaN outside of [-1, 1]. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_erfinv, (), unknown)
     try:
         run = _r_erfinv[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -122,10 +131,13 @@ _s_i0 = state(get("i0"))
 _r_i0 = _s_i0.fast
 
 
-def i0(x: T) -> T:
+@bound_by_schema
+def i0(x: T, **unknown: NoReturn) -> T:
     """The modified Bessel function of the first kind of order 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_i0, (), unknown)
     try:
         run = _r_i0[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -142,10 +154,13 @@ _s_i0e = state(get("i0e"))
 _r_i0e = _s_i0e.fast
 
 
-def i0e(x: T) -> T:
+@bound_by_schema
+def i0e(x: T, **unknown: NoReturn) -> T:
     """exp(-|x|) * i0(x), without overflow. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_i0e, (), unknown)
     try:
         run = _r_i0e[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -162,10 +177,13 @@ _s_i1 = state(get("i1"))
 _r_i1 = _s_i1.fast
 
 
-def i1(x: T) -> T:
+@bound_by_schema
+def i1(x: T, **unknown: NoReturn) -> T:
     """The modified Bessel function of the first kind of order 1. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_i1, (), unknown)
     try:
         run = _r_i1[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -182,10 +200,13 @@ _s_i1e = state(get("i1e"))
 _r_i1e = _s_i1e.fast
 
 
-def i1e(x: T) -> T:
+@bound_by_schema
+def i1e(x: T, **unknown: NoReturn) -> T:
     """exp(-|x|) * i1(x), without overflow. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_i1e, (), unknown)
     try:
         run = _r_i1e[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -202,10 +223,13 @@ _s_log_ndtr = state(get("log_ndtr"))
 _r_log_ndtr = _s_log_ndtr.fast
 
 
-def log_ndtr(x: T) -> T:
+@bound_by_schema
+def log_ndtr(x: T, **unknown: NoReturn) -> T:
     """log(ndtr(x)), without underflow. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_log_ndtr, (), unknown)
     try:
         run = _r_log_ndtr[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -222,10 +246,13 @@ _s_ndtr = state(get("ndtr"))
 _r_ndtr = _s_ndtr.fast
 
 
-def ndtr(x: T) -> T:
+@bound_by_schema
+def ndtr(x: T, **unknown: NoReturn) -> T:
     """The distribution function of the standard normal distribution. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_ndtr, (), unknown)
     try:
         run = _r_ndtr[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -242,10 +269,13 @@ _s_ndtri = state(get("ndtri"))
 _r_ndtri = _s_ndtri.fast
 
 
-def ndtri(x: T) -> T:
+@bound_by_schema
+def ndtri(x: T, **unknown: NoReturn) -> T:
     """The inverse of ndtr; NaN outside of [0, 1]. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_ndtri, (), unknown)
     try:
         run = _r_ndtri[x._type]
     except (KeyError, AttributeError, TypeError):

@@ -84,11 +84,14 @@ _s_broadcast_to_like = state(get("broadcast_to_like"))
 _r_broadcast_to_like = _s_broadcast_to_like.fast
 
 
-def broadcast_to_like(x: T, like: T) -> T:
+@bound_by_schema
+def broadcast_to_like(x: T, like: T, **unknown: NoReturn) -> T:
     """x repeated along axes of size 1 and new leading axes, to the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
+    if unknown:
+        refuse(_s_broadcast_to_like, (), unknown)
     try:
         run = _r_broadcast_to_like[x._type, like._type]
     except (KeyError, AttributeError, TypeError):
@@ -132,11 +135,14 @@ _s_cast_like = state(get("cast_like"))
 _r_cast_like = _s_cast_like.fast
 
 
-def cast_like(x: T, like: T) -> T:
+@bound_by_schema
+def cast_like(x: T, like: T, **unknown: NoReturn) -> T:
     """The same values in the dtype of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
+    if unknown:
+        refuse(_s_cast_like, (), unknown)
     try:
         run = _r_cast_like[x._type, like._type]
     except (KeyError, AttributeError, TypeError):
@@ -296,11 +302,14 @@ _s_reshape_like = state(get("reshape_like"))
 _r_reshape_like = _s_reshape_like.fast
 
 
-def reshape_like(x: T, like: T) -> T:
+@bound_by_schema
+def reshape_like(x: T, like: T, **unknown: NoReturn) -> T:
     """The same elements, in row-major order, with the shape of another tensor.
     x: Input of any shape.
     like: Tensor that determines shape or dtype of the result; its values are not used.
     """
+    if unknown:
+        refuse(_s_reshape_like, (), unknown)
     try:
         run = _r_reshape_like[x._type, like._type]
     except (KeyError, AttributeError, TypeError):
@@ -317,10 +326,13 @@ _s_shape = state(get("shape"))
 _r_shape = _s_shape.fast
 
 
-def shape(x: T) -> tuple[int, ...]:
+@bound_by_schema
+def shape(x: T, **unknown: NoReturn) -> tuple[int, ...]:
     """The shape of the tensor, as a tuple of ints, known without a kernel.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_shape, (), unknown)
     return invoke(_s_shape, x)
 
 
@@ -404,10 +416,13 @@ _s_stop_gradient = state(get("stop_gradient"))
 _r_stop_gradient = _s_stop_gradient.fast
 
 
-def stop_gradient(x: T) -> T:
+@bound_by_schema
+def stop_gradient(x: T, **unknown: NoReturn) -> T:
     """The tensor itself, without a gradient.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_stop_gradient, (), unknown)
     try:
         run = _r_stop_gradient[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -421,11 +436,14 @@ _s_straight_through = state(get("straight_through"))
 _r_straight_through = _s_straight_through.fast
 
 
-def straight_through(x: T, source: T) -> T:
+@bound_by_schema
+def straight_through(x: T, source: T, **unknown: NoReturn) -> T:
     """The values of x with the gradient of `source`, whatever both were computed from: a straight-through estimator.
     x: Input of any shape.
     source: Tensor of the type of x; its values are not used.
     """
+    if unknown:
+        refuse(_s_straight_through, (), unknown)
     try:
         run = _r_straight_through[x._type, source._type]
     except (KeyError, AttributeError, TypeError):

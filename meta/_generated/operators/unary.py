@@ -37,11 +37,14 @@ _s_abs = state(get("abs"))
 _r_abs = _s_abs.fast
 
 
-def abs(x: T) -> T:
+@bound_by_schema
+def abs(x: T, **unknown: NoReturn) -> T:
     """Absolute value, for complex numbers sqrt(re**2 + im**2). Complex numbers give the dtype of their parts.
     Aliases: absolute.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_abs, (), unknown)
     try:
         run = _r_abs[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -60,11 +63,14 @@ _s_acos = state(get("acos"))
 _r_acos = _s_acos.fast
 
 
-def acos(x: T) -> T:
+@bound_by_schema
+def acos(x: T, **unknown: NoReturn) -> T:
     """Inverse cosine, in [0, pi]; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arccos.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_acos, (), unknown)
     try:
         run = _r_acos[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -83,11 +89,14 @@ _s_acosh = state(get("acosh"))
 _r_acosh = _s_acosh.fast
 
 
-def acosh(x: T) -> T:
+@bound_by_schema
+def acosh(x: T, **unknown: NoReturn) -> T:
     """Inverse hyperbolic cosine; NaN below 1. Integers and booleans give float32.
     Aliases: arccosh.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_acosh, (), unknown)
     try:
         run = _r_acosh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -106,11 +115,14 @@ _s_asin = state(get("asin"))
 _r_asin = _s_asin.fast
 
 
-def asin(x: T) -> T:
+@bound_by_schema
+def asin(x: T, **unknown: NoReturn) -> T:
     """Inverse sine, in [-pi/2, pi/2]; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arcsin.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_asin, (), unknown)
     try:
         run = _r_asin[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -129,11 +141,14 @@ _s_asinh = state(get("asinh"))
 _r_asinh = _s_asinh.fast
 
 
-def asinh(x: T) -> T:
+@bound_by_schema
+def asinh(x: T, **unknown: NoReturn) -> T:
     """Inverse hyperbolic sine. Integers and booleans give float32.
     Aliases: arcsinh.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_asinh, (), unknown)
     try:
         run = _r_asinh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -152,11 +167,14 @@ _s_atan = state(get("atan"))
 _r_atan = _s_atan.fast
 
 
-def atan(x: T) -> T:
+@bound_by_schema
+def atan(x: T, **unknown: NoReturn) -> T:
     """Inverse tangent, in [-pi/2, pi/2]. Integers and booleans give float32.
     Aliases: arctan.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_atan, (), unknown)
     try:
         run = _r_atan[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -175,11 +193,14 @@ _s_atanh = state(get("atanh"))
 _r_atanh = _s_atanh.fast
 
 
-def atanh(x: T) -> T:
+@bound_by_schema
+def atanh(x: T, **unknown: NoReturn) -> T:
     """Inverse hyperbolic tangent; NaN outside of [-1, 1]. Integers and booleans give float32.
     Aliases: arctanh.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_atanh, (), unknown)
     try:
         run = _r_atanh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -198,11 +219,14 @@ _s_bitwise_not = state(get("bitwise_not"))
 _r_bitwise_not = _s_bitwise_not.fast
 
 
-def bitwise_not(x: T) -> T:
+@bound_by_schema
+def bitwise_not(x: T, **unknown: NoReturn) -> T:
     """Each bit of an integer inverted; the negation of a boolean.
     Aliases: invert.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_bitwise_not, (), unknown)
     try:
         run = _r_bitwise_not[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -218,10 +242,13 @@ _s_ceil = state(get("ceil"))
 _r_ceil = _s_ceil.fast
 
 
-def ceil(x: T) -> T:
+@bound_by_schema
+def ceil(x: T, **unknown: NoReturn) -> T:
     """The least integer not below each element.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_ceil, (), unknown)
     try:
         run = _r_ceil[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -317,11 +344,14 @@ _s_copy = state(get("copy"))
 _r_copy = _s_copy.fast
 
 
-def copy(x: T) -> T:
+@bound_by_schema
+def copy(x: T, **unknown: NoReturn) -> T:
     """The same values in new memory.
     Aliases: clone.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_copy, (), unknown)
     try:
         run = _r_copy[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -340,10 +370,13 @@ _s_cos = state(get("cos"))
 _r_cos = _s_cos.fast
 
 
-def cos(x: T) -> T:
+@bound_by_schema
+def cos(x: T, **unknown: NoReturn) -> T:
     """Cosine of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_cos, (), unknown)
     try:
         run = _r_cos[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -360,10 +393,13 @@ _s_cosh = state(get("cosh"))
 _r_cosh = _s_cosh.fast
 
 
-def cosh(x: T) -> T:
+@bound_by_schema
+def cosh(x: T, **unknown: NoReturn) -> T:
     """Hyperbolic cosine. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_cosh, (), unknown)
     try:
         run = _r_cosh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -380,11 +416,14 @@ _s_deg2rad = state(get("deg2rad"))
 _r_deg2rad = _s_deg2rad.fast
 
 
-def deg2rad(x: T) -> T:
+@bound_by_schema
+def deg2rad(x: T, **unknown: NoReturn) -> T:
     """Degrees as radians, x * pi / 180. Integers and booleans give float32.
     Aliases: radians.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_deg2rad, (), unknown)
     try:
         run = _r_deg2rad[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -452,11 +491,14 @@ _s_erf = state(get("erf"))
 _r_erf = _s_erf.fast
 
 
-def erf(x: T) -> T:
+@bound_by_schema
+def erf(x: T, **unknown: NoReturn) -> T:
     """The error function, 2 / sqrt(pi) times the integral of exp(-t * t) from 0 to x. Integers and booleans give
     float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_erf, (), unknown)
     try:
         run = _r_erf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -473,11 +515,14 @@ _s_erf_dx = state(get("erf_dx"))
 _r_erf_dx = _s_erf_dx.fast
 
 
-def erf_dx(x: T, dy: T) -> T:
+@bound_by_schema
+def erf_dx(x: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of erf.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_erf_dx, (), unknown)
     try:
         run = _r_erf_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -494,10 +539,13 @@ _s_erfc = state(get("erfc"))
 _r_erfc = _s_erfc.fast
 
 
-def erfc(x: T) -> T:
+@bound_by_schema
+def erfc(x: T, **unknown: NoReturn) -> T:
     """1 - erf(x), accurate where that is close to 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_erfc, (), unknown)
     try:
         run = _r_erfc[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -514,10 +562,13 @@ _s_exp = state(get("exp"))
 _r_exp = _s_exp.fast
 
 
-def exp(x: T) -> T:
+@bound_by_schema
+def exp(x: T, **unknown: NoReturn) -> T:
     """e raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_exp, (), unknown)
     try:
         run = _r_exp[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -534,10 +585,13 @@ _s_exp2 = state(get("exp2"))
 _r_exp2 = _s_exp2.fast
 
 
-def exp2(x: T) -> T:
+@bound_by_schema
+def exp2(x: T, **unknown: NoReturn) -> T:
     """2 raised to each element. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_exp2, (), unknown)
     try:
         run = _r_exp2[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -554,10 +608,13 @@ _s_expm1 = state(get("expm1"))
 _r_expm1 = _s_expm1.fast
 
 
-def expm1(x: T) -> T:
+@bound_by_schema
+def expm1(x: T, **unknown: NoReturn) -> T:
     """exp(x) - 1, accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_expm1, (), unknown)
     try:
         run = _r_expm1[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -574,10 +631,13 @@ _s_floor = state(get("floor"))
 _r_floor = _s_floor.fast
 
 
-def floor(x: T) -> T:
+@bound_by_schema
+def floor(x: T, **unknown: NoReturn) -> T:
     """The greatest integer not above each element.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_floor, (), unknown)
     try:
         run = _r_floor[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -594,10 +654,13 @@ _s_frac = state(get("frac"))
 _r_frac = _s_frac.fast
 
 
-def frac(x: T) -> T:
+@bound_by_schema
+def frac(x: T, **unknown: NoReturn) -> T:
     """x - trunc(x), with the sign of x.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_frac, (), unknown)
     try:
         run = _r_frac[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -614,11 +677,14 @@ _s_frexp = state(get("frexp"))
 _r_frexp = _s_frexp.fast
 
 
-def frexp(x: T) -> tuple[T, T]:
+@bound_by_schema
+def frexp(x: T, **unknown: NoReturn) -> tuple[T, T]:
     """x as mantissa * 2**exponent: a mantissa of the dtype of x with 1/2 <= |mantissa| < 1, and an int32 exponent. 0,
     infinities and NaN are their own mantissa, with exponent 0.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_frexp, (), unknown)
     try:
         run = _r_frexp[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -685,10 +751,13 @@ _s_isfinite = state(get("isfinite"))
 _r_isfinite = _s_isfinite.fast
 
 
-def isfinite(x: T) -> T:
+@bound_by_schema
+def isfinite(x: T, **unknown: NoReturn) -> T:
     """Whether each element is neither infinite nor NaN.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_isfinite, (), unknown)
     try:
         run = _r_isfinite[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -702,10 +771,13 @@ _s_isinf = state(get("isinf"))
 _r_isinf = _s_isinf.fast
 
 
-def isinf(x: T) -> T:
+@bound_by_schema
+def isinf(x: T, **unknown: NoReturn) -> T:
     """Whether each element is an infinity.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_isinf, (), unknown)
     try:
         run = _r_isinf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -719,10 +791,13 @@ _s_isnan = state(get("isnan"))
 _r_isnan = _s_isnan.fast
 
 
-def isnan(x: T) -> T:
+@bound_by_schema
+def isnan(x: T, **unknown: NoReturn) -> T:
     """Whether each element is NaN.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_isnan, (), unknown)
     try:
         run = _r_isnan[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -736,10 +811,13 @@ _s_isneginf = state(get("isneginf"))
 _r_isneginf = _s_isneginf.fast
 
 
-def isneginf(x: T) -> T:
+@bound_by_schema
+def isneginf(x: T, **unknown: NoReturn) -> T:
     """Whether each element is minus infinity.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_isneginf, (), unknown)
     try:
         run = _r_isneginf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -753,10 +831,13 @@ _s_isposinf = state(get("isposinf"))
 _r_isposinf = _s_isposinf.fast
 
 
-def isposinf(x: T) -> T:
+@bound_by_schema
+def isposinf(x: T, **unknown: NoReturn) -> T:
     """Whether each element is plus infinity.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_isposinf, (), unknown)
     try:
         run = _r_isposinf[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -819,10 +900,13 @@ _s_log = state(get("log"))
 _r_log = _s_log.fast
 
 
-def log(x: T) -> T:
+@bound_by_schema
+def log(x: T, **unknown: NoReturn) -> T:
     """Natural logarithm; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_log, (), unknown)
     try:
         run = _r_log[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -839,10 +923,13 @@ _s_log10 = state(get("log10"))
 _r_log10 = _s_log10.fast
 
 
-def log10(x: T) -> T:
+@bound_by_schema
+def log10(x: T, **unknown: NoReturn) -> T:
     """Logarithm to base 10; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_log10, (), unknown)
     try:
         run = _r_log10[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -859,10 +946,13 @@ _s_log1p = state(get("log1p"))
 _r_log1p = _s_log1p.fast
 
 
-def log1p(x: T) -> T:
+@bound_by_schema
+def log1p(x: T, **unknown: NoReturn) -> T:
     """log(1 + x), accurate near 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_log1p, (), unknown)
     try:
         run = _r_log1p[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -879,10 +969,13 @@ _s_log2 = state(get("log2"))
 _r_log2 = _s_log2.fast
 
 
-def log2(x: T) -> T:
+@bound_by_schema
+def log2(x: T, **unknown: NoReturn) -> T:
     """Logarithm to base 2; -inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_log2, (), unknown)
     try:
         run = _r_log2[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -899,10 +992,13 @@ _s_logical_not = state(get("logical_not"))
 _r_logical_not = _s_logical_not.fast
 
 
-def logical_not(x: T) -> T:
+@bound_by_schema
+def logical_not(x: T, **unknown: NoReturn) -> T:
     """Whether each element is zero (or false).
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_logical_not, (), unknown)
     try:
         run = _r_logical_not[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -972,11 +1068,14 @@ _s_negative = state(get("negative"))
 _r_negative = _s_negative.fast
 
 
-def negative(x: T) -> T:
+@bound_by_schema
+def negative(x: T, **unknown: NoReturn) -> T:
     """Minus each element.
     Aliases: neg.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_negative, (), unknown)
     try:
         run = _r_negative[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -995,10 +1094,13 @@ _s_one_minus_square = state(get("one_minus_square"))
 _r_one_minus_square = _s_one_minus_square.fast
 
 
-def one_minus_square(x: T) -> T:
+@bound_by_schema
+def one_minus_square(x: T, **unknown: NoReturn) -> T:
     """1 - x * x, accurate where that is close to 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_one_minus_square, (), unknown)
     try:
         run = _r_one_minus_square[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1015,11 +1117,14 @@ _s_rad2deg = state(get("rad2deg"))
 _r_rad2deg = _s_rad2deg.fast
 
 
-def rad2deg(x: T) -> T:
+@bound_by_schema
+def rad2deg(x: T, **unknown: NoReturn) -> T:
     """Radians as degrees, x * 180 / pi. Integers and booleans give float32.
     Aliases: degrees.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_rad2deg, (), unknown)
     try:
         run = _r_rad2deg[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1038,10 +1143,13 @@ _s_reciprocal = state(get("reciprocal"))
 _r_reciprocal = _s_reciprocal.fast
 
 
-def reciprocal(x: T) -> T:
+@bound_by_schema
+def reciprocal(x: T, **unknown: NoReturn) -> T:
     """1 / x. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_reciprocal, (), unknown)
     try:
         run = _r_reciprocal[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1058,11 +1166,14 @@ _s_reciprocal_dx = state(get("reciprocal_dx"))
 _r_reciprocal_dx = _s_reciprocal_dx.fast
 
 
-def reciprocal_dx(y: T, dy: T) -> T:
+@bound_by_schema
+def reciprocal_dx(y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of reciprocal.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_reciprocal_dx, (), unknown)
     try:
         run = _r_reciprocal_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1079,10 +1190,13 @@ _s_relu = state(get("relu"))
 _r_relu = _s_relu.fast
 
 
-def relu(x: T) -> T:
+@bound_by_schema
+def relu(x: T, **unknown: NoReturn) -> T:
     """max(x, 0).
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_relu, (), unknown)
     try:
         run = _r_relu[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1099,11 +1213,14 @@ _s_relu_dx = state(get("relu_dx"))
 _r_relu_dx = _s_relu_dx.fast
 
 
-def relu_dx(y: T, dy: T) -> T:
+@bound_by_schema
+def relu_dx(y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of relu.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_relu_dx, (), unknown)
     try:
         run = _r_relu_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1145,10 +1262,13 @@ _s_rsqrt = state(get("rsqrt"))
 _r_rsqrt = _s_rsqrt.fast
 
 
-def rsqrt(x: T) -> T:
+@bound_by_schema
+def rsqrt(x: T, **unknown: NoReturn) -> T:
     """1 / sqrt(x); inf at 0, NaN below. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_rsqrt, (), unknown)
     try:
         run = _r_rsqrt[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1165,11 +1285,14 @@ _s_rsqrt_dx = state(get("rsqrt_dx"))
 _r_rsqrt_dx = _s_rsqrt_dx.fast
 
 
-def rsqrt_dx(y: T, dy: T) -> T:
+@bound_by_schema
+def rsqrt_dx(y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of rsqrt.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_rsqrt_dx, (), unknown)
     try:
         run = _r_rsqrt_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1186,10 +1309,13 @@ _s_sigmoid = state(get("sigmoid"))
 _r_sigmoid = _s_sigmoid.fast
 
 
-def sigmoid(x: T) -> T:
+@bound_by_schema
+def sigmoid(x: T, **unknown: NoReturn) -> T:
     """1 / (1 + exp(-x)). Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sigmoid, (), unknown)
     try:
         run = _r_sigmoid[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1206,11 +1332,14 @@ _s_sigmoid_dx = state(get("sigmoid_dx"))
 _r_sigmoid_dx = _s_sigmoid_dx.fast
 
 
-def sigmoid_dx(y: T, dy: T) -> T:
+@bound_by_schema
+def sigmoid_dx(y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of sigmoid.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_sigmoid_dx, (), unknown)
     try:
         run = _r_sigmoid_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1227,10 +1356,13 @@ _s_sign = state(get("sign"))
 _r_sign = _s_sign.fast
 
 
-def sign(x: T) -> T:
+@bound_by_schema
+def sign(x: T, **unknown: NoReturn) -> T:
     """-1, 0 or 1 by the sign of each element; 0 for NaN.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sign, (), unknown)
     try:
         run = _r_sign[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1247,10 +1379,13 @@ _s_signbit = state(get("signbit"))
 _r_signbit = _s_signbit.fast
 
 
-def signbit(x: T) -> T:
+@bound_by_schema
+def signbit(x: T, **unknown: NoReturn) -> T:
     """Whether the sign bit is set: true for negative numbers and -0.0.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_signbit, (), unknown)
     try:
         run = _r_signbit[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1264,10 +1399,13 @@ _s_silu = state(get("silu"))
 _r_silu = _s_silu.fast
 
 
-def silu(x: T) -> T:
+@bound_by_schema
+def silu(x: T, **unknown: NoReturn) -> T:
     """x * sigmoid(x), also called swish.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_silu, (), unknown)
     try:
         run = _r_silu[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1284,11 +1422,14 @@ _s_silu_dx = state(get("silu_dx"))
 _r_silu_dx = _s_silu_dx.fast
 
 
-def silu_dx(x: T, dy: T) -> T:
+@bound_by_schema
+def silu_dx(x: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of silu.
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_silu_dx, (), unknown)
     try:
         run = _r_silu_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1305,10 +1446,13 @@ _s_sin = state(get("sin"))
 _r_sin = _s_sin.fast
 
 
-def sin(x: T) -> T:
+@bound_by_schema
+def sin(x: T, **unknown: NoReturn) -> T:
     """Sine of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sin, (), unknown)
     try:
         run = _r_sin[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1325,10 +1469,13 @@ _s_sinc = state(get("sinc"))
 _r_sinc = _s_sinc.fast
 
 
-def sinc(x: T) -> T:
+@bound_by_schema
+def sinc(x: T, **unknown: NoReturn) -> T:
     """sin(pi x) / (pi x); 1 at 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sinc, (), unknown)
     try:
         run = _r_sinc[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1345,10 +1492,13 @@ _s_sinh = state(get("sinh"))
 _r_sinh = _s_sinh.fast
 
 
-def sinh(x: T) -> T:
+@bound_by_schema
+def sinh(x: T, **unknown: NoReturn) -> T:
     """Hyperbolic sine. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sinh, (), unknown)
     try:
         run = _r_sinh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1390,11 +1540,14 @@ _s_softplus_dx = state(get("softplus_dx"))
 _r_softplus_dx = _s_softplus_dx.fast
 
 
-def softplus_dx(x: T, dy: T) -> T:
+@bound_by_schema
+def softplus_dx(x: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of log(1 + exp(x)): dy * sigmoid(x).
     x: Input of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_softplus_dx, (), unknown)
     try:
         run = _r_softplus_dx[x._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1411,10 +1564,13 @@ _s_sqrt = state(get("sqrt"))
 _r_sqrt = _s_sqrt.fast
 
 
-def sqrt(x: T) -> T:
+@bound_by_schema
+def sqrt(x: T, **unknown: NoReturn) -> T:
     """Square root; NaN below 0. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_sqrt, (), unknown)
     try:
         run = _r_sqrt[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1431,11 +1587,14 @@ _s_sqrt_dx = state(get("sqrt_dx"))
 _r_sqrt_dx = _s_sqrt_dx.fast
 
 
-def sqrt_dx(y: T, dy: T) -> T:
+@bound_by_schema
+def sqrt_dx(y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of sqrt.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_sqrt_dx, (), unknown)
     try:
         run = _r_sqrt_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1452,10 +1611,13 @@ _s_square = state(get("square"))
 _r_square = _s_square.fast
 
 
-def square(x: T) -> T:
+@bound_by_schema
+def square(x: T, **unknown: NoReturn) -> T:
     """x * x.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_square, (), unknown)
     try:
         run = _r_square[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1472,10 +1634,13 @@ _s_tan = state(get("tan"))
 _r_tan = _s_tan.fast
 
 
-def tan(x: T) -> T:
+@bound_by_schema
+def tan(x: T, **unknown: NoReturn) -> T:
     """Tangent of an angle in radians. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_tan, (), unknown)
     try:
         run = _r_tan[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1492,10 +1657,13 @@ _s_tanh = state(get("tanh"))
 _r_tanh = _s_tanh.fast
 
 
-def tanh(x: T) -> T:
+@bound_by_schema
+def tanh(x: T, **unknown: NoReturn) -> T:
     """Hyperbolic tangent. Integers and booleans give float32.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_tanh, (), unknown)
     try:
         run = _r_tanh[x._type]
     except (KeyError, AttributeError, TypeError):
@@ -1512,11 +1680,14 @@ _s_tanh_dx = state(get("tanh_dx"))
 _r_tanh_dx = _s_tanh_dx.fast
 
 
-def tanh_dx(y: T, dy: T) -> T:
+@bound_by_schema
+def tanh_dx(y: T, dy: T, **unknown: NoReturn) -> T:
     """Gradient of tanh.
     y: Result of the forward operator.
     dy: Gradient of the result, of the same type.
     """
+    if unknown:
+        refuse(_s_tanh_dx, (), unknown)
     try:
         run = _r_tanh_dx[y._type, dy._type]
     except (KeyError, AttributeError, TypeError):
@@ -1583,10 +1754,13 @@ _s_trunc = state(get("trunc"))
 _r_trunc = _s_trunc.fast
 
 
-def trunc(x: T) -> T:
+@bound_by_schema
+def trunc(x: T, **unknown: NoReturn) -> T:
     """Each element without its fraction.
     x: Input of any shape.
     """
+    if unknown:
+        refuse(_s_trunc, (), unknown)
     try:
         run = _r_trunc[x._type]
     except (KeyError, AttributeError, TypeError):

@@ -163,8 +163,8 @@ def _tiled(call: TypedCall, x: TensorType) -> list[int]:
 _POOLED, _POOLED_DX = "n c * -> n c *", "n c *, n c * -> n c *"
 FORMS: Final[Mapping[str, Rule | str]] = {
     "matmul": _matmul, "dense": _dense,
-    "scaled_dot_product_attention": "B _ _, B _ _, B _ _ -> B _ _, B _",
-    "scaled_dot_product_attention_dx":
+    "attention_with_lse": "B _ _, B _ _, B _ _ -> B _ _, B _",
+    "attention_with_lse_dx":
         "B _ _, B _ _, B _ _, B _ _, B _, B _ _ -> B _ _, B _ _, B _ _",
     **_ranks({
         "conv{rank}d": _layout("{x}, g * -> {x}"), "conv{rank}d_transpose": "n g *, g * -> n g *",

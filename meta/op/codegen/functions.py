@@ -71,13 +71,13 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     """The body of the function; `prefix` comes before the names that it reads or sets for itself."""
     name, names = op.basename, ", ".join(op.schema.names)
     call = f"{prefix}invoke(_s_{name}{', ' if names else ''}{names})"
-    if op.name in VALUE_OPS:
-        return f"    return {call}\n"
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
     lines: list[str] = []
     if takes_unknown(op):
         surplus, given = ("more or ", f"({names}, *more)") if op.name in VARIADIC else ("", "()")
         lines.append(f"    if {surplus}{prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n")
+    if op.name in VALUE_OPS:
+        return "".join([*lines, f"    return {call}\n"])
     if op.recorded_as:
         lines.append(
             f'    if {prefix}getattr({runs}, "_node", None) is not None and {prefix}modes.grad_enabled:\n'

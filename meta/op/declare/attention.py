@@ -34,15 +34,13 @@ def _result(q: TensorType, v: TensorType) -> Shape:
 
 
 @declare(
-    "scaled_dot_product_attention",
-    schema=attention.scaled_dot_product_attention,
+    "attention_with_lse",
+    schema=attention.attention_with_lse,
     pattern="opaque",
     amp="always",
     outputs=("y", "lse"),
 )
-def scaled_dot_product_attention(
-    q: TensorType, k: TensorType, v: TensorType, causal: bool, scale: float | None
-) -> TupleType:
+def attention_with_lse(q: TensorType, k: TensorType, v: TensorType, causal: bool, scale: float | None) -> TupleType:
     """softmax(scale * q @ k^T) @ v (A. Vaswani et al., "Attention Is All You Need", 2017), and lse, the logarithm of
     the sum of exponentials of each row of scores, for the gradient (T. Dao et al., "FlashAttention", 2022). Halves are
     computed in float32, with lse in float32. A row whose scores are all -inf gives 0; one with a score of inf or NaN
@@ -52,14 +50,15 @@ def scaled_dot_product_attention(
 
 
 @declare(
-    "scaled_dot_product_attention_dx",
-    schema=attention.scaled_dot_product_attention_dx,
+    "attention_with_lse_dx",
+    schema=attention.attention_with_lse_dx,
     pattern="opaque",
     amp="always",
     amp_args=("q", "k", "v", "y", "dy"),
     outputs=("dq", "dk", "dv"),
+    aliases=("scaled_dot_product_attention_dx",),  # its former name
 )
-def scaled_dot_product_attention_dx(
+def attention_with_lse_dx(
     q: TensorType,
     k: TensorType,
     v: TensorType,
@@ -69,8 +68,8 @@ def scaled_dot_product_attention_dx(
     causal: bool,
     scale: float | None,
 ) -> TupleType:
-    """Gradients of scaled_dot_product_attention. With p = exp(scale * q @ k^T - lse) and
-    ds = p * (dy @ v^T - sum(dy * y)): scale * ds @ k, scale * ds^T @ q and p^T @ dy."""
+    """Gradients of attention_with_lse. With p = exp(scale * q @ k^T - lse) and ds = p * (dy @ v^T - sum(dy * y)):
+    scale * ds @ k, scale * ds^T @ q and p^T @ dy."""
     _operands(q, k, v)
     rules.require_same_shape(result=q.with_shape(_result(q, v)), y=y, dy=dy)
     rules.require_same_dtype(q=q, y=y, dy=dy)

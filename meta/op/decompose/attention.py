@@ -29,7 +29,7 @@ def _finite(rows: Any) -> Any:
     return meta.where(meta.equal(rows, -math.inf), 0, rows)
 
 
-@decomposition("scaled_dot_product_attention")
+@decomposition("attention_with_lse")
 def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> tuple[Any, Any] | None:
     factor = _factor(q, scale)
     if factor is None:
@@ -42,7 +42,7 @@ def attention(q: Any, k: Any, v: Any, causal: bool, scale: float | None) -> tupl
     return meta.matmul(weights, v), meta.squeeze(meta.log(total) + highest, (-1,))
 
 
-@decomposition("scaled_dot_product_attention_dx")
+@decomposition("attention_with_lse_dx")
 def attention_dx(
     q: Any, k: Any, v: Any, y: Any, lse: Any, dy: Any, causal: bool, scale: float | None
 ) -> tuple[Any, ...] | None:

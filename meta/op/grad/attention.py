@@ -50,7 +50,7 @@ def attention_grad(
     dy_1: Tensor | None,
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """Gradients with respect to q, k and v. The result y_1 (lse) has a gradient in second order only."""
-    dq, dk, dv = meta.scaled_dot_product_attention_dx(q, k, v, y_0, y_1, dy_0, causal, scale)
+    dq, dk, dv = meta.attention_with_lse_dx(q, k, v, y_0, y_1, dy_0, causal, scale)
     if dy_1 is None:
         return dq, dk, dv
     p, factor = _attention_weights(q, k, y_1, causal, scale)

@@ -19,7 +19,7 @@ from keyword import iskeyword
 from typing import Any, cast, get_args
 
 from meta.device import KINDS, Device
-from meta.errors import RegistryError, did_you_mean
+from meta.errors import RegistryError, did_you_mean, install_hint
 from meta.op.dispatch import add_dialect, is_registered, remove_dialect
 from meta.op.function_dialect import FunctionDialect, Tensors, function_kernel
 from meta.op.implementation import Checker, Dialect, check_callable, check_plevel
@@ -120,7 +120,7 @@ def _checked_devices(devices: object) -> frozenset[str]:
 def _probe_of(probe: Callable[[], str | None] | None, tensors: str) -> Callable[[], str | None]:
     def run() -> str | None:
         if tensors == "torch" and find_spec("torch") is None:
-            return "torch is not installed: pip install '.[torch]'"
+            return f"torch is not installed: {install_hint('torch')}"
         return probe() if probe else None
 
     return run

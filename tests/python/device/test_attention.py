@@ -27,8 +27,8 @@ def results(
     """The result, its logarithms and the three gradients."""
     x = [meta.array(a, device=device).cast(dtype) for a in (q, k, v, dy)]
     with meta.with_dialect(dialect):
-        y, lse = meta.scaled_dot_product_attention(*x[:3], causal=causal)
-        gradients = meta.scaled_dot_product_attention_dx(*x[:3], y, lse, x[3], causal=causal)
+        y, lse = meta.attention_with_lse(*x[:3], causal=causal)
+        gradients = meta.attention_with_lse_dx(*x[:3], y, lse, x[3], causal=causal)
     return [r.cast("float32").numpy() for r in (y, lse, *gradients)]
 
 

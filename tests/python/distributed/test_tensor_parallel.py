@@ -75,7 +75,7 @@ class Gated(meta.Model):
         h = self.embedding(x)
         parts = meta.split(self.qkv(meta.rms_norm(h, self.scale)), 3, -1)
         q, k, v = (part.reshape(*x.shape, 4, 2).transpose((0, 2, 1, 3)) for part in parts)
-        y = meta.scaled_dot_product_attention(q, k, v, True)[0].transpose((0, 2, 1, 3))
+        y = meta.scaled_dot_product_attention(q, k, v, is_causal=True).transpose((0, 2, 1, 3))
         h = h + self.out(y.reshape(*x.shape, 8))
         h = h + self.down(meta.silu(self.gate(h)) * self.up(h))
         return meta.dense(h, self.embedding.w).reshape(-1, 12)

@@ -27,7 +27,7 @@ class Block(meta.Model):
     def forward(self, h: Any) -> Any:
         n, t, _ = h.shape
         qkv = self.qkv(self.norm1(h)).reshape((n, t, 3, HEADS, -1)).transpose((2, 0, 3, 1, 4))
-        a = meta.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], causal=True)[0]
+        a = meta.scaled_dot_product_attention(qkv[0], qkv[1], qkv[2], is_causal=True)
         h = h + self.proj(a.transpose((0, 2, 1, 3)).reshape(h.shape))
         return h + self.down(meta.gelu(self.up(self.norm2(h))))
 

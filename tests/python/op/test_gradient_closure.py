@@ -63,7 +63,7 @@ def test_gradients_emit_operators_with_kernels() -> None:
     assert not wrong
 
 
-ONE_KERNEL = frozenset({"scaled_dot_product_attention", "layer_norm", "layer_norm_train", "rms_norm",
+ONE_KERNEL = frozenset({"attention_with_lse", "layer_norm", "layer_norm_train", "rms_norm",
                         "batch_norm_train", "stack", "solve_ex", "solve_triangular"})  # fmt: skip
 """Operators whose gradients are results of one operator or share values; what is not needed is a cheap part."""
 

@@ -49,7 +49,7 @@ def _attended(causal: bool, query: float, key: float) -> Case:
         return scores.masked_fill(empty, 0).softmax(-1).masked_fill(empty, 0).to(v.dtype) @ v
 
     arrays = tuple(x.reshape(1, 1, 3, 2) for x in (q, k, v))
-    return lambda q, k, v: meta.scaled_dot_product_attention(q, k, v, causal=causal)[0], expected, arrays
+    return lambda q, k, v: meta.scaled_dot_product_attention(q, k, v, is_causal=causal), expected, arrays
 
 
 def _product(*row: float) -> Case:

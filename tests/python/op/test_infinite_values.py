@@ -147,8 +147,8 @@ def test_attention_of_infinite_scores(dialect: str, causal: bool) -> None:
     q[0] = -INF
     arrays = [meta.array(x) for x in (q, k, v, dy)]
     with meta.with_dialect(dialect):
-        y, lse = meta.scaled_dot_product_attention(*arrays[:3], causal=causal)
-        gradients = meta.scaled_dot_product_attention_dx(*arrays[:3], y, lse, arrays[3], causal=causal)
+        y, lse = meta.attention_with_lse(*arrays[:3], causal=causal)
+        gradients = meta.attention_with_lse_dx(*arrays[:3], y, lse, arrays[3], causal=causal)
     expected = F.scaled_dot_product_attention(*(torch.tensor(x) for x in (q, k, v)), is_causal=causal)
     _assert_equal(y, expected)
     assert y.tolist()[0] == [0.0, 0.0]
@@ -158,7 +158,7 @@ def test_attention_of_infinite_scores(dialect: str, causal: bool) -> None:
 
     arrays[0] = meta.array(-q)
     with meta.with_dialect(dialect):
-        y, lse = meta.scaled_dot_product_attention(*arrays[:3], causal=causal)
+        y, lse = meta.attention_with_lse(*arrays[:3], causal=causal)
     assert np.isnan(y.numpy()[0]).all()
     assert math.isnan(lse.tolist()[0])
 
@@ -171,7 +171,7 @@ def test_attention_by_torch_of_a_key_that_is_not_finite(value: float, position: 
     q, k, v = (rng.standard_normal((2, n, 4)).astype("float32") for n in (5, 700, 700))
     k[0, position] = value
     with meta.with_dialect("torch"):
-        y, lse = meta.scaled_dot_product_attention(*map(meta.array, (q, k, v)))
+        y, lse = meta.attention_with_lse(*map(meta.array, (q, k, v)))
     expected = torch.logsumexp(torch.tensor(q) @ torch.tensor(k).mT / 2, -1).numpy()
     np.testing.assert_allclose(lse.numpy(), np.where(np.isposinf(expected), NAN, expected), rtol=1e-5)
     assert (np.isnan(y.numpy()).all(-1) == ~(expected < INF)).all()

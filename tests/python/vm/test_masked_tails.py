@@ -20,7 +20,7 @@ def test_causal_attention_gradients_of_sizes_above_a_vector(size: int, dtype: st
     lse = meta.array(rng.uniform(1, 2, (2, size)).astype(dtype))
 
     def gradients(*args: meta.NDArray) -> tuple[meta.NDArray, ...]:
-        return meta.scaled_dot_product_attention_dx(*args, causal=True)
+        return meta.attention_with_lse_dx(*args, causal=True)
 
     results = meta.vm.compile(gradients)(q, k, v, y, lse, dy)
     with meta.with_dialect("reference"):

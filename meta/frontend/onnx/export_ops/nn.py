@@ -202,7 +202,7 @@ _LSE: Final = 1
 """The position of the logarithms of sums among the results of attention."""
 
 
-@row("scaled_dot_product_attention")
+@row("attention_with_lse")
 def attention(call: OnnxSite, q: str, k: str, v: str, causal: bool, scale: float | None) -> Any:
     queries, keys = call.types[0], call.types[1]
     if _LSE in call.used or (causal and queries.shape[-2] != keys.shape[-2]):

@@ -33,8 +33,9 @@ def scaled_dot_product_attention(
     query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None = None, dropout_p: float = 0.0,
     is_causal: bool = False, *, scale: float | None = None, enable_gqa: bool = False,
 ) -> Any:  # fmt: skip
-    seed = meta.random.next_key(query.device) if dropout_p else None
-    return meta.attention(query, key, value, attn_mask, is_causal, scale, dropout_p, seed, enable_gqa)
+    return meta.scaled_dot_product_attention(
+        query, key, value, attn_mask, dropout_p, is_causal, scale=scale, enable_gqa=enable_gqa
+    )
 
 
 def _attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | None, dropout: float) -> tuple[Any, Any]:
@@ -43,7 +44,7 @@ def _attended(q: Any, k: Any, v: Any, mask: Any, causal: bool, scale: float | No
         raise ArgumentError("attention", f"dropout_p is {dropout}", "0", "use torch's math attention in training")
     k, v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
     if mask is None:
-        return meta.scaled_dot_product_attention(q, k, v, causal, scale)
+        return meta.attention_with_lse(q, k, v, causal, scale)
     scores = _scores(q, k, mask, causal, scale)
     hidden = meta.equal(meta.max(scores, -1), -math.inf)
     lse = meta.where(hidden, 0, meta.logsumexp(scores, -1))
@@ -71,7 +72,7 @@ def _gradients(
     whole_k, whole_v = (x if x.shape[-3] == q.shape[-3] else shared_heads(q, x) for x in (k, v))
     is_weights = lse.ndim == q.ndim
     if mask is None and not is_weights:
-        dq, dk, dv = meta.scaled_dot_product_attention_dx(q, whole_k, whole_v, y, lse, dy, causal, scale)
+        dq, dk, dv = meta.attention_with_lse_dx(q, whole_k, whole_v, y, lse, dy, causal, scale)
         return dq, _per_head(dk, heads), _per_head(dv, heads), None
     if is_weights:
         p = in_dtype(lse, accumulation_dtype(q.dtype))

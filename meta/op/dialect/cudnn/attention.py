@@ -125,7 +125,7 @@ def _kernel_maker(numbers: _Ints) -> Any:
     return make
 
 
-_NAME: Final = "scaled_dot_product_attention"
+_NAME: Final = "attention_with_lse"
 DIALECT.implement(_NAME, _kernel_maker((Q, K, V, Y, LSE)), accepts=unsuited, confirm=without_plan)
 DIALECT.implement(
     f"{_NAME}_dx", _kernel_maker((Q, K, V, Y, LSE, DY, DQ, DK, DV)), accepts=unsuited, confirm=without_plan

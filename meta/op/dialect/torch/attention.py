@@ -107,5 +107,5 @@ def attention_dx(
         target.copy_(torch.matmul(a, b))
 
 
-DIALECT.implement("scaled_dot_product_attention", attention)
-DIALECT.implement("scaled_dot_product_attention_dx", attention_dx)
+DIALECT.implement("attention_with_lse", attention)
+DIALECT.implement("attention_with_lse_dx", attention_dx)

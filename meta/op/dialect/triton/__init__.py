@@ -22,6 +22,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from meta.device import Device
+from meta.errors import install_hint
 from meta.op.function_dialect import FunctionDialect, function_kernel
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "yes", "on", "y")
@@ -30,7 +31,7 @@ _INTERPRETED = os.environ.get("TRITON_INTERPRET", "").lower() in ("1", "true", "
 def _probe() -> str | None:
     for package in ("triton", "torch"):
         if find_spec(package) is None:
-            return f"{package} is not installed: pip install '.[triton]'"
+            return f"{package} is not installed: {install_hint('triton')}"
     if _INTERPRETED:
         return None
     from meta.backend.cuda import driver

@@ -11,7 +11,7 @@ from meta.backend.functions import Specialised
 from meta.ir.expr import CallInfo
 from meta.op.dialect.triton import DIALECT
 
-_NAME: Final = "scaled_dot_product_attention"
+_NAME: Final = "attention_with_lse"
 _DTYPES: Final = ("float32", "float16", "bfloat16")
 _PLEVEL: Final = 14
 """Below cuDNN, above torch."""

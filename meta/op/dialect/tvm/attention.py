@@ -61,7 +61,7 @@ def _factor(features: Any, scale: float | None, dtype: str) -> Any:
     return cast(tirx.const(1, "float64") / tirx.sqrt(tirx.Cast("float64", features)), dtype)
 
 
-@compute("scaled_dot_product_attention", generic=_is_generic)
+@compute("attention_with_lse", generic=_is_generic)
 def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None, *, out: Outs, kind: str) -> Any:
     if _in_tiles(kind, q, k, v):
         return tiled.attention(q, k, v, causal, scale)
@@ -91,7 +91,7 @@ def attention(q: Tensor, k: Tensor, v: Tensor, causal: bool, scale: float | None
     return y, store_result(lse, last, out[1], "lse")
 
 
-@compute("scaled_dot_product_attention_dx", generic=_is_generic)
+@compute("attention_with_lse_dx", generic=_is_generic)
 def attention_dx(
     q: Tensor, k: Tensor, v: Tensor, y: Tensor, lse: Tensor, dy: Tensor, causal: bool, scale: float | None, *,
     out: Outs, kind: str,

@@ -33,8 +33,8 @@ def both(q: Any, k: Any, v: Any, dy: Any, causal: bool, scale: float | None) -> 
     """y, lse, dq, dk and dv by TVM."""
     q, k, v, dy = map(meta.array, (q, k, v, dy))
     with meta.with_dialect("tvm"):
-        y, lse = meta.scaled_dot_product_attention(q, k, v, causal=causal, scale=scale)
-        gradients = meta.scaled_dot_product_attention_dx(q, k, v, y, lse, dy, causal=causal, scale=scale)
+        y, lse = meta.attention_with_lse(q, k, v, causal=causal, scale=scale)
+        gradients = meta.attention_with_lse_dx(q, k, v, y, lse, dy, causal=causal, scale=scale)
     return [x.numpy() for x in (y, lse, *gradients)]
 
 
@@ -102,5 +102,5 @@ def test_it_runs_where_every_core_has_a_head_whose_keys_are_near(
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: cores)
     operand = meta.zeros(shape)
-    explained = meta.explain("scaled_dot_product_attention", operand, operand, operand)
-    assert str(explained).startswith(f"scaled_dot_product_attention: {chosen}")
+    explained = meta.explain("attention_with_lse", operand, operand, operand)
+    assert str(explained).startswith(f"attention_with_lse: {chosen}")

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::F
 ops = torch.ops.meta
 REPRESENTATIVE = (
     "add", "argmax", "cast", "cofactor", "concatenate", "conv2d", "dropout", "layer_norm", "max_pool2d", "pad",
-    "reshape", "scaled_dot_product_attention", "softmax", "split", "topk", "uniform", "where", "zeros", "zeros_like",
+    "reshape", "attention_with_lse", "softmax", "split", "topk", "uniform", "where", "zeros", "zeros_like",
 )  # fmt: skip
 ROWS = [row for row in first_rows() if row.op in REPRESENTATIVE]
 

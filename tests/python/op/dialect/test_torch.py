@@ -29,7 +29,7 @@ def zeros(*shape: int) -> Any:
     ("op", "small", "large"),
     [
         ("matmul", (zeros(8, 8), zeros(8, 8)), (zeros(64, 64), zeros(64, 64))),
-        ("scaled_dot_product_attention", (zeros(2, 5, 8),) * 3, (zeros(8, 63, 63),) * 3),
+        ("attention_with_lse", (zeros(2, 5, 8),) * 3, (zeros(8, 63, 63),) * 3),
         ("sort", (zeros(3, 5),), (zeros(64, 128),)),
         ("tan", (zeros(3, 5),), (zeros(64, 128),)),
         ("atan2", (zeros(3, 5),) * 2, (zeros(64, 128),) * 2),

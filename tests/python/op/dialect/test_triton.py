@@ -61,8 +61,8 @@ def test_kernels_compile_for_a_gpu(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("missing", "driver", "reason"),
     [
-        ("triton", None, "triton is not installed: pip install '.[triton]'"),
-        ("torch", None, "torch is not installed: pip install '.[triton]'"),
+        ("triton", None, "triton is not installed: pip install 'meta-tvm[triton]'"),
+        ("torch", None, "torch is not installed: pip install 'meta-tvm[triton]'"),
         ("", "no CUDA driver", "no CUDA driver"),
     ],
 )

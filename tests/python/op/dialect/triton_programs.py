@@ -181,8 +181,8 @@ def attention() -> None:
             results = []
             for dialect in ("triton", "reference"):
                 with meta.with_dialect(dialect):
-                    y, lse = meta.scaled_dot_product_attention(*operands[:3], causal=causal, scale=scale)
-                    gradients = meta.scaled_dot_product_attention_dx(
+                    y, lse = meta.attention_with_lse(*operands[:3], causal=causal, scale=scale)
+                    gradients = meta.attention_with_lse_dx(
                         *operands[:3], y, lse, operands[3], causal=causal, scale=scale
                     )
                 results.append([y, lse, *gradients])
@@ -198,20 +198,20 @@ def attention_with_infinite_scores() -> None:
         for dialect in ("triton", "reference"):
             operands = [meta.array(x) for x in (q, k, v)]
             with meta.with_dialect(dialect):
-                y, lse = meta.scaled_dot_product_attention(*operands)
-                results.append([y, lse, *meta.scaled_dot_product_attention_dx(*operands, y, lse, meta.array(dy))])
+                y, lse = meta.attention_with_lse(*operands)
+                results.append([y, lse, *meta.attention_with_lse_dx(*operands, y, lse, meta.array(dy))])
         for actual, expected in zip(*results, strict=True):
             np.testing.assert_allclose(actual.numpy(), expected.numpy(), rtol=1e-5, atol=1e-5)
 
 
 def attention_is_refused_above_the_sizes_of_its_blocks() -> None:
-    wide = meta.explain("scaled_dot_product_attention", *(_floats(2, 4, 136) for _ in range(3)))
+    wide = meta.explain("attention_with_lse", *(_floats(2, 4, 136) for _ in range(3)))
     assert "136 features of q, at most 128" in str(wide)
-    exact = meta.explain("scaled_dot_product_attention", *(_floats(2, 4, 72) for _ in range(3)))
+    exact = meta.explain("attention_with_lse", *(_floats(2, 4, 72) for _ in range(3)))
     assert "more than 64 features of float32 without TF32" in str(exact)
     torch.backends.cuda.matmul.allow_tf32 = True
     try:
-        fast = meta.explain("scaled_dot_product_attention", *(_floats(2, 4, 72) for _ in range(3)))
+        fast = meta.explain("attention_with_lse", *(_floats(2, 4, 72) for _ in range(3)))
         assert fast.chosen == "triton"
     finally:
         torch.backends.cuda.matmul.allow_tf32 = False

@@ -40,7 +40,7 @@ def attention_dx(
 def rows(q: tuple[int, ...], v: tuple[int, ...], **attributes: Any) -> list[Sample]:
     """The operator and its backward operator; q and v are shapes."""
     keys, result = T(*v[:-1], q[-1]), T(*q[:-1], v[-1])
-    name = "scaled_dot_product_attention"
+    name = "attention_with_lse"
     # Logarithms about those of a few keys keep the exponentials near 1. They are float32 where the rest is in halves.
     lse = T(*q[:-1], low=0, high=2)
     return [
@@ -59,7 +59,7 @@ SAMPLES = [
 ]
 ERRORS = [
     ErrorCase(
-        "scaled_dot_product_attention",
+        "attention_with_lse",
         T(2, 5, 8),
         T(2, 5, 7),
         T(2, 5, 8),
@@ -67,18 +67,16 @@ ERRORS = [
         match="as many features of q as of k",
     ),
     ErrorCase(
-        "scaled_dot_product_attention",
+        "attention_with_lse",
         T(2, 5, 8),
         T(2, 5, 8),
         T(2, 6, 8),
         error=TypeInferenceError,
         match="as many keys as values",
     ),
+    ErrorCase("attention_with_lse", T(5), T(5), T(5), error=TypeInferenceError, match="equal ranks of at least 2"),
     ErrorCase(
-        "scaled_dot_product_attention", T(5), T(5), T(5), error=TypeInferenceError, match="equal ranks of at least 2"
-    ),
-    ErrorCase(
-        "scaled_dot_product_attention",
+        "attention_with_lse",
         T(2, 5, 8),
         T(1, 5, 8),
         T(2, 5, 8),
@@ -86,7 +84,7 @@ ERRORS = [
         match="equal leading axes",
     ),
     ErrorCase(
-        "scaled_dot_product_attention_dx",
+        "attention_with_lse_dx",
         T(2, 5, 8),
         T(2, 5, 8),
         T(2, 5, 8),
