@@ -1,27 +1,25 @@
 """The code in README.md and docs/ runs, and the commands mentioned there exist."""
 
 import re
-import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import sandbox
+from tests.docs.forks import Interpreter
+from tests.docs.outputs import matches
+from tests.docs.run_blocks import Page
 
 ROOT = Path(__file__).resolve().parents[2]
-RUNNER = Path(__file__).with_name("run_blocks.py")
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read_text(encoding="utf-8"), re.M)]
 
 
-def run_page(page: Path, directory: Path) -> subprocess.CompletedProcess[str]:
-    """Run the blocks of a page in a separate process, so that operators it registers do not affect other tests, in a
-    separate environment, so that packages it installs do not either."""
-    python = sandbox.make(directory / ".venv")
-    command = [str(python), "-W", "error", str(RUNNER), str(page)]
-    return subprocess.run(
-        command, cwd=directory, env=sandbox.environment(python), capture_output=True, text=True, check=False
-    )
+@pytest.fixture(scope="session")
+def interpreter() -> Iterator[Interpreter]:
+    interpreter = Interpreter()
+    yield interpreter
+    interpreter.close()
 
 
 def name(page: Path) -> str:
@@ -29,9 +27,9 @@ def name(page: Path) -> str:
 
 
 @pytest.mark.parametrize("page", RUNNABLE, ids=name)
-def test_code_blocks_run(page: Path, tmp_path: Path) -> None:
-    completed = run_page(page, tmp_path)
-    assert completed.returncode == 0, completed.stdout + completed.stderr
+def test_code_blocks_run(page: Path, tmp_path: Path, interpreter: Interpreter) -> None:
+    status, output = interpreter.run_page(page, tmp_path)
+    assert status == 0, output
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
@@ -55,28 +53,64 @@ def test_links_to_files_resolve(page: Path) -> None:
     [
         ("```python\nx = 1\n```\ntext\n```pycon\n>>> x + 1\n2\n```\n", True),
         ("```pycon\n>>> 1 + 1\n3\n```\n", False),
-        ("```pycon\n>>> print('left right')\nleft ...\n```\n", True),
-        ("```pycon\n>>> {}['key']\nTraceback (most recent call last):\n...\nKeyError: 'key'\n```\n", True),
-        ("```pycon\n>>> {}['key']\nTraceback (most recent call last):\n...\nKeyError: 'other'\n```\n", False),
+        ("```pycon\n>>> print('left right')\nleft ...\n```\n", False),
+        ("```pycon\n>>> print('a\\n\\nb')\na\n\nb\n>>> 1\n1\n```\n", True),
+        ("```pycon\n>>> for i in (1, 2):\n...     print(i)\n...\n1\n2\n```\n", True),
+        ("```pycon\n>>> {}['key']\nTraceback (most recent call last):\n  File \"page.py\", line 1, in <module>\n"
+         "KeyError: 'key'\n```\n", True),
+        ("```pycon\n>>> {}['key']\nTraceback (most recent call last):\n  File \"page.py\", line 1, in <module>\n"
+         "KeyError: 'other'\n```\n", False),
         ("```pycon\n>>> x = {}['key']\n```\n", False),
         ("```python\nassert 1 + 1 == 3\n```\n", False),
         ("```python\nimport warnings\nwarnings.warn('loud')\n```\n", False),
         ("```sh\nexit 1\n```\n", True),
         ("```toml file=folder/a.toml\nx = 1\n```\n```console\n$ cat folder/a.toml\nx = 1\n```\n", True),
         ("```python file=a.py\nassert False\n```\n", True),
-        ("```console\n$ echo left right\nleft ...\n$ echo left\nleft\n```\n", True),
         ("```console\n$ echo left\nright\n```\n", False),
         ("```console\n$ echo left >&2; exit 3\nleft\n[exit status 3]\n```\n", True),
         ("```console\n$ echo left; exit 3\nleft\n```\n", False),
     ],
-)
-def test_runner(text: str, succeeds: bool, tmp_path: Path) -> None:
+)  # fmt: skip
+def test_runner(text: str, succeeds: bool, tmp_path: Path, interpreter: Interpreter) -> None:
     page = tmp_path / "page.md"
     page.write_text(text, encoding="utf-8")
-    assert (run_page(page, tmp_path).returncode == 0) is succeeds
+    assert (interpreter.run_page(page, tmp_path)[0] == 0) is succeeds
 
 
-def test_runner_names_the_line_of_the_page(tmp_path: Path) -> None:
+def test_runner_names_the_line_of_the_page(tmp_path: Path, interpreter: Interpreter) -> None:
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```python\nx = 1\nx.missing\n```\n", encoding="utf-8")
-    assert f'File "{page}", line 5' in run_page(page, tmp_path).stderr
+    assert f'File "{page}", line 5' in interpreter.run_page(page, tmp_path)[1]
+
+
+def test_output_that_differs_is_written(tmp_path: Path) -> None:
+    page = tmp_path / "page.md"
+    page.write_text("```pycon\n>>> 1 + 1\n3\n>>> 4\n4\n```\n- x\n\n  ```pycon\n  >>> 5\n  ```\n", encoding="utf-8")
+    run = Page(page)
+    run.run()
+    assert run.written() == "```pycon\n>>> 1 + 1\n2\n>>> 4\n4\n```\n- x\n\n  ```pycon\n  >>> 5\n  5\n  ```\n"
+
+
+@pytest.mark.parametrize(
+    ("page", "run", "equal"),
+    [
+        ("[0.25 0.5]", "[ 0.25000001  0.50000001]", True),
+        ("[0.25 0.5]", "[0.26 0.5]", False),
+        ("1e-07 and 0.0", "0.0 and 2e-7", True),
+        ("3 calls", "4 calls", False),
+        ("float32[3x8]", "float32[4x8]", False),
+        ("x.grad", "x.data", False),
+        ("0.03 s", "1.2 s", True),
+        ("in 0.03s", "in 1.2s", True),
+        ("0.03 s", "0.03 m", False),
+        ("1,000 bytes", "1,100 bytes", True),
+        ("1,000 bytes", "2,000 bytes", False),
+        ("<A at 0x7f00>", "<A at 0x7f11>", True),
+        ("at step.py:3", "at /tmp/a/step.py:17", True),
+        ("at step.py:3", "at other.py:3", False),
+        ("name  us\na  1.5\nb  2", "name  us\nb  3.5\na  4.25", True),
+        ("name  us\na  1.5\nb  2", "name  us\na  1.5\nc  2", False),
+    ],
+)
+def test_output_is_compared_by_kind(page: str, run: str, equal: bool) -> None:
+    assert matches(page, run) is equal

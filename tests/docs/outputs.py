@@ -1,0 +1,68 @@
+"""Whether printed output is what a page shows. Kinds of text decide, not marks on the page.
+
+Words and integers are compared exactly, white space is not. What differs between runs and machines:
+
+- floats: equal within a thousandth, or 1e-5
+- durations ("12.5 us"), addresses, digests, and lines of Python files: any
+- sizes in bytes: equal within a quarter, because the memory that kernels need depends on the processor
+- paths: equal in the last component
+- tables with a column of microseconds: the same rows in any order, with any numbers
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterator
+
+_DIGITS = r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?"
+_NUMBER = rf"{_DIGITS}(?!\w)"
+_TOKEN = re.compile(
+    rf"""
+    (?P<place>(?:[\w.~-]*/)*(?P<file>[\w<>-]+\.py)(?::\d+|",\ line\ \d+))
+    |(?P<path>(?:[\w.~-]*/)+(?P<last>[\w.<>-]*))
+    |(?P<address>\b0x[0-9a-f]+\b|\b(?=[a-f]*\d)(?=\d*[a-f])[0-9a-f]{{8,}}\b)
+    |(?P<duration>{_DIGITS}\s*(?P<unit>us|ms|s|seconds|min)\b)
+    |(?P<bytes>{_NUMBER}(?=\s+bytes\b))
+    |(?P<number>{_NUMBER})
+    |(?P<text>\w+|\S)
+    """,
+    re.X,
+)
+_KEPT = {"place": "file", "path": "last", "duration": "unit", "address": None}
+"""What is compared of a kind of text: a group, or nothing."""
+_TOLERANCES = {"bytes": 0.25, "number": 1e-3}
+_TIMED = re.compile(r"^.*[a-z].*\bus\b(?!.*\d us\b)", re.M)
+
+
+def matches(expected: str, printed: str) -> bool:
+    """Whether a reader of `expected` sees it in `printed`, apart from what differs between runs and machines."""
+    if _TIMED.search(expected):
+        return _rows(expected) == _rows(printed)
+    pages, runs = list(_tokens(expected)), list(_tokens(printed))
+    return len(pages) == len(runs) and all(map(_equal, pages, runs))
+
+
+def _tokens(text: str) -> Iterator[tuple[str, str]]:
+    """(kind, what is compared) of each piece of a text."""
+    for match in _TOKEN.finditer(text):
+        kind = next(name for name in (*_KEPT, *_TOLERANCES, "text") if match[name] is not None)
+        group = _KEPT.get(kind, kind)
+        yield kind, "" if group is None else match[group]
+
+
+def _equal(expected: tuple[str, str], printed: tuple[str, str]) -> bool:
+    if expected == printed:
+        return True
+    tolerance = _TOLERANCES.get(expected[0])
+    if tolerance is None or expected[0] != printed[0]:
+        return False
+    texts = [text.replace(",", "") for _, text in (expected, printed)]
+    if expected[0] == "number" and any(text.lstrip("-").isdigit() for text in texts):
+        return False
+    return math.isclose(*map(float, texts), rel_tol=tolerance, abs_tol=1e-5)
+
+
+def _rows(table: str) -> list[str]:
+    """The rows of a table of times, without numbers, sorted: which row is slowest differs between runs."""
+    return sorted(" ".join(re.sub(_NUMBER, "0", line).split()) for line in table.splitlines() if line.strip())
