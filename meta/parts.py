@@ -62,7 +62,7 @@ def mark_part(part: Any, base: Any) -> Any:
 
 def part_origin(x: Any) -> weakref.ref[Any] | None:
     """A reference to the array that the part `x` was copied from; None if that was freed, or `x` is not a part."""
-    origin = getattr(x._version, "origin", None) if hasattr(x, "_version") else x.origin
+    origin = x.origin if hasattr(x.__class__, "aliases") else getattr(x._version, "origin", None)
     return origin if origin is not None and origin() is not None else None
 
 

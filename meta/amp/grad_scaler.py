@@ -12,8 +12,8 @@ from meta.eager.move import move_in_place
 from meta.eager.ndarray import NDArray, array
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad
-from meta.op.precision import exact
 from meta.schema.annotations import CheckedArguments
+from meta.tracing.symbol import exact
 
 _STATE = ("scale", "growth_factor", "backoff_factor", "growth_interval", "_growth_tracker")
 _SKIPPED = "skipped_steps"

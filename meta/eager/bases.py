@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from copy import copy
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from meta import dtype as dtypes
 from meta import spellings
@@ -195,6 +195,8 @@ class TypedTensor(Tensor):
     """A reference to the tensor of whose elements this is a copy (see meta.parts), or None."""
     aliases: AliasGroup | None
     """The tensors that share its memory, None for this one alone."""
+    _type: ClassVar = "of a trace"
+    """No runner of an operator has this in its key, which tells generated functions that a call is not eager."""
 
     __array_ufunc__ = array_ufunc
     __array_function__ = array_function

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Set
 from typing import Any
 
+from meta.dim import names
 from meta.ir.expr import Atom, Block, Call, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
-from meta.ir.type import flat_types
+from meta.ir.type import TensorType, Type, flat_types
 from meta.ir.visitor import called_globals, free_vars, nested_blocks, reads, walk
 from meta.records import record
 
@@ -137,6 +138,23 @@ def callees_first(calls: Mapping[str, Set[str]]) -> list[str]:
         opened.add(name)
         stack += sorted(n for n in calls[name] if n not in opened)
     return list(order)
+
+
+def is_open(call: Call) -> bool:
+    """Whether values decide the shape of the call's result."""
+    is_resolved = getattr(call.op, "resolve", None) is not None
+    return is_resolved and not all(t.is_static for t in flat_types((call.type,)))
+
+
+def open_sizes(body: Block | FunctionExpr) -> frozenset[str]:
+    """The names of sizes that open calls define."""
+    calls = (b.value for b in walk(body) if isinstance(b.value, Call) and is_open(b.value))
+    return frozenset(name for call in calls for t in flat_types((call.type,)) for name in size_names(t))
+
+
+def size_names(kind: Type) -> frozenset[str]:
+    """The names that the sizes of a tensor are computed from."""
+    return frozenset[str]().union(*map(names, kind.shape)) if isinstance(kind, TensorType) else frozenset()
 
 
 # --- the memory of results: parameters, or tensors that operators compute --------------------------------------------

@@ -133,8 +133,8 @@ class Model(CheckedArguments, metaclass=_Constructor):
             raise
 
     def _active_forward(self) -> Callable[..., Any]:
-        infer = getattr(self, "forward_infer", None)
-        return infer if infer is not None and not self.__dict__["training"] else self.forward
+        is_inferring = not self.__dict__["training"] and hasattr(type(self), "forward_infer")
+        return getattr(self, "forward_infer" if is_inferring else "forward")
 
     def __setattr__(self, name: str, value: object) -> None:
         """Set an attribute. A changed value invalidates the programs traced from the model. Raises TraceError for a

@@ -19,7 +19,6 @@ from typing import Any
 from meta import dtype as dtypes
 from meta.errors import ArgumentError, TypeInferenceError, did_you_mean, value_text
 from meta.ir.type import TensorType, flat_types
-from meta.modes import modes
 from meta.op.registry import AMP_RULES, Amp, Op, get
 
 CASTABLE = ("float16", "bfloat16", "float32")
@@ -71,12 +70,6 @@ def _exact(op: Op, types: tuple[Any, ...]) -> str:
         if isinstance(target, TensorType) and dtypes.is_float(target.dtype):
             return target.dtype
     return "float32"
-
-
-def exact(gradient: Any) -> Any:
-    """A gradient in the dtype of its parameter. A trace records this as a cast, so that after the pass AutoCast too an
-    update is computed from a gradient in that dtype."""
-    return gradient if modes.trace is None else gradient.cast(gradient.dtype)
 
 
 def needs_cast(kind: object, dtype: str) -> bool:

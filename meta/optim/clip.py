@@ -13,12 +13,12 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, GradientError
 from meta.model.model import Model
 from meta.modes import no_grad
-from meta.op.precision import exact
 from meta.optim.checks import nonnegative
 from meta.optim.number import widened
 from meta.optim.optimizer import Optimizer
 from meta.schema._dsl import TensorLike
 from meta.schema.annotations import checked
+from meta.tracing.symbol import exact
 
 EPS: Final = 1e-6
 """Added to the norm, so that gradients of 0 are divided by something; torch's value."""

@@ -14,7 +14,6 @@ from meta.eager.named_state import Unmatched, fitting_state
 from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError
 from meta.modes import modes, no_grad, scoped, suspended
-from meta.op.precision import exact
 from meta.optim.checks import TorchNames, flag
 from meta.optim.group import (
     Counters,
@@ -29,7 +28,7 @@ from meta.optim.group import (
 )
 from meta.optim.number import StateNumber
 from meta.optim.torch_state import planned
-from meta.schema.annotations import explained
+from meta.tracing.symbol import exact
 
 _MASTER: Final = "master"
 
@@ -199,7 +198,6 @@ class Optimizer(TorchNames):
             for name, value in numbers.items():
                 group[name] = value
 
-    @explained
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Drop the gradients of all parameters. set_to_none: with False, fill those that there are with zeros."""
         for x in self.parameters:

@@ -1,4 +1,4 @@
-"""Passes: `Module -> Module` transformations, one a file, and the manager that runs them."""
+"""Passes: `Module -> Module` transformations and the manager that runs them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
-from meta.passes.fuse_epilogues import fuse_epilogues
+from meta.passes.fuse_epilogues import fuse_epilogues, separate_biases
 from meta.passes.inline_calls import inline_calls
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
@@ -22,7 +22,6 @@ from meta.passes.lift_views import lift_views
 from meta.passes.manager import Pass, PassContext, Pipeline, bisect
 from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.place import place
-from meta.passes.separate_biases import separate_biases
 from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.split_joins import split_joins
 from meta.passes.standard import standard

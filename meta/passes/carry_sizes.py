@@ -7,29 +7,12 @@ from contextlib import contextmanager
 from dataclasses import replace
 
 from meta.dim import SymDim, names
+from meta.ir.analysis import open_sizes, size_names
 from meta.ir.expr import Block, Call, FunctionExpr, GlobalVar, Var
-from meta.ir.type import TensorType, Type, flat_types, leaf_types
+from meta.ir.type import TensorType, Type, leaf_types
 from meta.ir.visitor import walk
-from meta.op.registry import Op
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of
-
-
-def is_open(call: Call) -> bool:
-    """Whether values decide the shape of the call's result."""
-    op = call.op
-    return isinstance(op, Op) and op.resolve is not None and not all(t.is_static for t in flat_types((call.type,)))
-
-
-def open_sizes(body: Block | FunctionExpr) -> frozenset[str]:
-    """The names of sizes that open calls define."""
-    calls = (b.value for b in walk(body) if isinstance(b.value, Call) and is_open(b.value))
-    return frozenset(name for call in calls for t in flat_types((call.type,)) for name in size_names(t))
-
-
-def size_names(kind: Type) -> frozenset[str]:
-    """The names that the sizes of a tensor are computed from."""
-    return frozenset[str]().union(*map(names, kind.shape)) if isinstance(kind, TensorType) else frozenset()
 
 
 class SizeScope:

@@ -6,6 +6,14 @@ matmul(x, w, transpose_b=True) + b       =>      dense(x, w, b)      on GPUs
 Constant kernels are packed for TVM's register tiles, which take less time than a library's kernels on CPUs:
 
 conv2d_epilogue(x, w, b, y, relu=True)      =>      conv2d_packed(x, panels of w, channels, b, y, relu=True)
+
+`separate_biases` does the opposite for products on CPUs that elementwise operators read:
+
+y = dense(x, w, b)                     z = dense(x, w)
+a = gelu(y); c = gelu_dx(y, d)    =>   a = gelu(z + b); c = gelu_dx(z + b, d)
+
+A library writes the bias into the result before the product, which then reads the result and writes it once more. TVM
+fuses a sum for each reader with it, so that the bias costs a vector that stays in the cache.
 """
 
 from __future__ import annotations
@@ -18,14 +26,15 @@ import numpy as np
 from meta._generated import limits
 from meta.backend.tvm.compute import TEImplementation
 from meta.backend.tvm.te.tiles import lanes
-from meta.ir.expr import Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Var, arg_types
+from meta.dtype import HALVES
+from meta.ir.expr import Atom, Binding, Call, CallInfo, Constant, Expr, FunctionExpr, Var, arg_types
 from meta.ir.printer import to_array
 from meta.ir.type import TensorType
-from meta.ir.visitor import use_counts
+from meta.ir.visitor import reads, use_counts, walk, walk_blocks
 from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
-from meta.passes.rewriting import Rule, Scope, by_op, counted, plain_call, rewrite
+from meta.passes.rewriting import Rule, Scope, by_op, counted, is_elementwise, plain_call, rewrite
 from meta.passes.simplify import producer
 
 
@@ -158,3 +167,61 @@ def _panels(w: Constant) -> Constant:
     wide: Any = np.pad(value, [(0, -len(value) % width), *[(0, 0)] * (value.ndim - 1)])
     panels = np.ascontiguousarray(np.moveaxis(wide.reshape(-1, width, *value.shape[1:]), 1, -1))
     return Constant(panels, w.type.with_shape(panels.shape), w.span)
+
+
+@function_pass("separate_biases", "dense", device="cpu")
+def separate_biases(function: FunctionExpr) -> FunctionExpr:
+    """Add the bias of a `dense` on a CPU that a library computes in each of its one or two readers, if all of them are
+    elementwise operators of its shape that TVM computes. Halves stay as they are. Results stay the same up to
+    rounding."""
+    biases = _separable(function)
+    if not biases:
+        return function
+
+    def is_separated(arg: Any) -> bool:
+        return isinstance(arg, Var) and arg in biases
+
+    def rule(binding: Binding, scope: Scope) -> Expr | None:
+        call = binding.value
+        if not isinstance(call, Call):
+            return None
+        if is_separated(binding.var):
+            return scope.call_expr(call.op, (*call.args[:2], None))
+        if not any(map(is_separated, call.args)):
+            return None
+        add = get("add")
+        args = [scope.call(add, (arg, biases[arg])) if is_separated(arg) else arg for arg in call.args]
+        return scope.call_expr(call.op, tuple(args))
+
+    return rewrite(function, counted("separate_biases", rule))
+
+
+def _separable(function: FunctionExpr) -> dict[Var, Atom]:
+    """The results of products whose biases are to be added by their readers -> the biases."""
+    most_readers = 2
+    biases: dict[Var, Atom] = {}
+    for binding in walk(function):
+        call: Any = binding.value
+        bias: Any = call.args[2] if plain_call(call, "dense") else None
+        # Other variables may not be known where the readers are, and halves would be rounded once more.
+        is_known = isinstance(bias, Constant) or bias in function.params
+        if bias is not None and is_known and bias.type.dtype not in HALVES and _runs_on_cpu(call, False):
+            biases[binding.var] = bias
+    counts: dict[Any, int] = dict.fromkeys(biases, 0)
+    for binding in walk(function):
+        for atom in set(reads(binding.value)) & biases.keys():
+            is_taker = is_elementwise(binding.value, atom.type) and _runs_on_cpu(binding.value, True)
+            counts[atom] += 1 if is_taker else most_readers + 1
+    for block in walk_blocks(function):
+        for atom in set(block.results) & biases.keys():
+            counts[atom] += most_readers + 1
+    return {var: bias for var, bias in biases.items() if 1 <= counts[var] <= most_readers}
+
+
+def _runs_on_cpu(call: Any, compiled: bool) -> bool:
+    """Whether a call of known sizes runs on a CPU, in a kernel of TVM (compiled) or of a library."""
+    kind = call.type
+    if kind.device.kind != "cpu" or not kind.is_static:
+        return False
+    implementation = first_accepting(CallInfo(call.op, arg_types(call.args), kind, kind.device), in_program=True)
+    return implementation is not None and isinstance(implementation.payload, TEImplementation) == compiled

@@ -20,7 +20,7 @@ from meta.ir.visitor import reads, use_counts, walk
 from meta.op.dispatch import first_accepting
 from meta.op.registry import Op, get
 from meta.passes.manager import function_pass
-from meta.passes.rewriting import VIEWS, Scope, by_op, counted, rewrite
+from meta.passes.rewriting import VIEWS, Scope, by_op, counted, is_elementwise, rewrite
 
 _DEPTH = 16
 """Most operators of a chain before a reshape."""
@@ -46,22 +46,18 @@ def lift_views(function: FunctionExpr) -> FunctionExpr:
 
 def _elementwise_readers(function: FunctionExpr) -> set[Any]:
     """The values that some elementwise operator reads."""
-    return {x for binding in walk(function) if _is_elementwise(binding.value) for x in reads(binding.value)}
+    return {x for binding in walk(function) if _is_of_any_shape(binding.value) for x in reads(binding.value)}
 
 
-def _is_elementwise(value: Any) -> bool:
-    """Whether a call computes every element of its result from the operands' elements there, whatever the shape."""
-    if not isinstance(value, Call) or not isinstance(value.op, Op) or value.attrs:
-        return False
-    if value.op.view or value.op.pattern not in ("elemwise", "broadcast") or "axis" in value.op.schema.names:
-        return False
-    return isinstance(value.type, TensorType) and value.type.is_static
+def _is_of_any_shape(value: Any) -> bool:
+    """Whether an elementwise call computes the same when all its tensors are reshaped."""
+    return is_elementwise(value) and value.type.is_static and "axis" not in value.op.schema.names
 
 
 def _chain(scope: Scope, x: Any, counts: Counter[Var]) -> Call | None:
     """The elementwise call whose result has no other reader; None for others."""
     call: Any = scope.definition(x)
-    return call if isinstance(x, Var) and counts[x] == 1 and _is_elementwise(call) else None
+    return call if isinstance(x, Var) and counts[x] == 1 and _is_of_any_shape(call) else None
 
 
 def _is_liftable(scope: Scope, x: Any, kind: TensorType, counts: Counter[Var], depth: int) -> bool:

@@ -21,8 +21,9 @@ from typing import Any, Final
 from meta.ir.builder import Builder, applied_type
 from meta.ir.expr import ATOMS, Atom, Binding, Block, Call, Expr, FunctionExpr, GlobalVar, If, Var, arg_types, operands
 from meta.ir.printer import to_text
+from meta.ir.type import TensorType
 from meta.ir.visitor import Substitution, nested_blocks, with_blocks, with_operands, with_results
-from meta.op.registry import get
+from meta.op.registry import Op, get
 from meta.passes.manager import Pass, function_pass, open_context
 
 Scope = Builder
@@ -37,6 +38,16 @@ def plain_call(value: object, *ops: str) -> Call | None:
     if not isinstance(value, Call) or value.dialect is not None or value.attrs:
         return None
     return value if not ops or value.op_name in ops else None
+
+
+def is_elementwise(value: Any, like: Any = None) -> bool:
+    """Whether a value is a plain call that computes each element of a tensor from its operands' elements there.
+
+    like: a type whose shape the result has to have."""
+    call: Any = plain_call(value)
+    if call is None or not isinstance(call.op, Op) or call.op.view or call.op.pattern not in ("elemwise", "broadcast"):
+        return False
+    return isinstance(call.type, TensorType) and (like is None or call.type.shape == like.shape)
 
 
 def emit(scope: Scope, name: str, *args: Any) -> Any:

@@ -21,7 +21,7 @@ from meta.passes.expand_norms import expand_norms
 from meta.passes.fold_batch_norm import fold_batch_norm
 from meta.passes.fold_const import fold_const
 from meta.passes.fuse_concatenations import fuse_concatenations
-from meta.passes.fuse_epilogues import fuse_epilogues
+from meta.passes.fuse_epilogues import fuse_epilogues, separate_biases
 from meta.passes.inline_calls import inline_calls
 from meta.passes.join_gradients import join_gradients
 from meta.passes.join_updates import join_updates
@@ -29,7 +29,6 @@ from meta.passes.lift_views import lift_views
 from meta.passes.manager import Pipeline
 from meta.passes.narrow_gathers import narrow_gathers
 from meta.passes.outline_loops import outline_loops
-from meta.passes.separate_biases import separate_biases
 from meta.passes.simplify import drop_stop_gradient, simplify
 from meta.passes.split_joins import split_joins
 

@@ -150,7 +150,9 @@ def _float(value: Any) -> float:
 
 
 def is_numpy_scalar(value: object) -> bool:
-    return getattr(value, "ndim", None) == 0 and hasattr(value, "item") and not isinstance(value, TensorLike)
+    if isinstance(value, TensorLike) or not hasattr(type(value), "ndim"):
+        return False
+    return getattr(value, "ndim", None) == 0 and hasattr(value, "item")
 
 
 def _scalar(value: Any) -> Any:

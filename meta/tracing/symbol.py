@@ -144,3 +144,9 @@ class Symbol(TypedTensor):
 
     def __repr__(self) -> str:
         return f"<Symbol {getattr(self.atom, 'name', '') or 'tensor'}: {self.type!r}>"
+
+
+def exact(gradient: Any) -> Any:
+    """A gradient in the dtype of its parameter. A trace records this as a cast, so that after the pass AutoCast too an
+    update is computed from a gradient in that dtype."""
+    return gradient if modes.trace is None else gradient.cast(gradient.dtype)

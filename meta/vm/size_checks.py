@@ -12,10 +12,10 @@ from typing import Any, Final, cast
 
 from meta.dim import SymDim, evaluate, names
 from meta.errors import MetaError, TypeInferenceError
+from meta.ir.analysis import size_names
 from meta.ir.expr import Block, Call, FunctionExpr, If, Span, arg_types
 from meta.ir.type import TensorType, TupleType, flat_types
 from meta.op.registry import Op
-from meta.passes.carry_sizes import size_names
 from meta.records import record
 from meta.tracing import Record
 from meta.tree import leaves_of

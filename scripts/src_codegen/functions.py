@@ -29,7 +29,7 @@ from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
-from meta.schema.annotations import bound_by_schema, explained
+from meta.schema.annotations import bound_by_schema
 
 if TYPE_CHECKING:
     from meta.device import Device

@@ -19,8 +19,6 @@ import pytest
 import meta
 from meta._generated.table import FAMILIES, FUNCTIONS
 from meta.errors import ArgumentError
-from meta.op.codegen.signature import takes_unknown
-from meta.op.registry import get
 from meta.spellings import attributes
 from meta.spellings.arguments import ARGUMENTS, LEFT_OUT
 from meta.testing.samples import Sample
@@ -104,8 +102,7 @@ def test_the_hint_is_looked_up_when_the_message_is_read(monkeypatch: pytest.Monk
 
 def public_functions() -> Iterator[tuple[str, Callable[..., Any], list[str]]]:
     """The functions that explain unknown keywords, with the names of their parameters."""
-    explained = [takes_unknown(op) or not op.schema.tensor_positions for op in map(get, FAMILIES)]
-    operators = [name for name, is_explained in zip(FAMILIES, explained, strict=True) if is_explained]
+    operators = list(FAMILIES)
     for module, names in ((meta, [*operators, *FUNCTIONS]), (meta.linalg, dir(meta.linalg)), (meta.fft, dir(meta.fft)),
                           (meta.nn, dir(meta.nn)), (meta.random, dir(meta.random))):  # fmt: skip
         for name in (each for each in names if each in operators or each not in FAMILIES):
@@ -145,7 +142,6 @@ OPERATOR_KEYWORDS = [
     (sample, theirs, ours)
     for sample in samples()
     for ours in sample.kwargs
-    if takes_unknown(sample.operator)
     for theirs, candidates in ARGUMENTS.items()
     if theirs not in sample.operator.schema.index
     and next((name for name in candidates if name in sample.operator.schema.index), "") == ours

@@ -22,7 +22,7 @@ from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
-from meta.schema.annotations import bound_by_schema, explained
+from meta.schema.annotations import bound_by_schema
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -214,14 +214,22 @@ _s_group_rank = state(get("group_rank"))
 _r_group_rank = _s_group_rank.fast
 
 
-@explained
-def group_rank(group: str = 'world', ranks: int = 1, device: DeviceLike = 'cpu') -> NDArray:
+@bound_by_schema
+def group_rank(
+    group: str = 'world',
+    ranks: int = 1,
+    device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
+) -> NDArray:
     """The number of this rank in the group, a 0-d int64 tensor. Programs of all ranks are equal; this tells them
     apart at run time.
     group: Name of the group: "world", or an axis of a `meta.distributed.DeviceMesh`.
     ranks: Number of ranks in the group; with 1, x is the result.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_group_rank, (group, ranks, device, *more), unknown)
     try:
         run = _r_group_rank[group, ranks, ranks.__class__, device]
     except (KeyError, AttributeError, TypeError):

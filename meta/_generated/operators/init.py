@@ -22,7 +22,7 @@ from meta.eager.call import invoke, refuse, state
 from meta.eager.known_items import KnownItems
 from meta.op.registry import get
 from meta.modes import modes, scopes
-from meta.schema.annotations import bound_by_schema, explained
+from meta.schema.annotations import bound_by_schema
 
 if TYPE_CHECKING:
     from meta.device import Device
@@ -37,13 +37,15 @@ _s_arange = state(get("arange"))
 _r_arange = _s_arange.fast
 
 
-@explained
+@bound_by_schema
 def arange(
     start: float | Dim,
     stop: float | Dim | None = None,
     step: float = 1,
     dtype: DTypeLike | None = None,
     device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
 ) -> NDArray:
     """start, start + step, ... up to but excluding `stop`: ceil((stop - start) / step) values.
     start: First value; without `stop`, the end, and the first value is 0.
@@ -52,6 +54,8 @@ def arange(
     dtype: Dtype of the result; None for int64, or float32 when a number is a float.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_arange, (start, stop, step, dtype, device, *more), unknown)
     try:
         run = _r_arange[start or repr(start), start.__class__, stop or repr(stop), stop.__class__, step or repr(step), step.__class__, dtype, device]
     except Exception:
@@ -65,14 +69,23 @@ _s_eye = state(get("eye"))
 _r_eye = _s_eye.fast
 
 
-@explained
-def eye(n: int, m: int | None = None, dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
+@bound_by_schema
+def eye(
+    n: int,
+    m: int | None = None,
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
+) -> NDArray:
     """A matrix with ones on its diagonal and zeros elsewhere.
     n: Number of rows.
     m: Number of columns; None for as many as rows.
     dtype: Dtype of the result.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_eye, (n, m, dtype, device, *more), unknown)
     try:
         run = _r_eye[n, n.__class__, m, m.__class__, dtype, device]
     except (KeyError, AttributeError, TypeError):
@@ -86,12 +99,14 @@ _s_full = state(get("full"))
 _r_full = _s_full.fast
 
 
-@explained
+@bound_by_schema
 def full(
     shape: int | Sequence[Dim],
     fill_value: Number | Dim,
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
 ) -> NDArray:
     """A tensor full of one value, converted to the dtype.
     shape: Shape of the result.
@@ -99,6 +114,8 @@ def full(
     dtype: Dtype of the result.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_full, (shape, fill_value, dtype, device, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -136,13 +153,15 @@ _s_linspace = state(get("linspace"))
 _r_linspace = _s_linspace.fast
 
 
-@explained
+@bound_by_schema
 def linspace(
     start: float,
     stop: float,
     num: int,
     dtype: DTypeLike = 'float32',
     device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
 ) -> NDArray:
     """`num` evenly spaced values from `start` to `stop`, both included; only `start` if num is 1.
     start: First value.
@@ -151,6 +170,8 @@ def linspace(
     dtype: Dtype of the result.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_linspace, (start, stop, num, dtype, device, *more), unknown)
     try:
         run = _r_linspace[start or repr(start), start.__class__, stop or repr(stop), stop.__class__, num, num.__class__, dtype, device]
     except Exception:
@@ -187,13 +208,21 @@ _s_ones = state(get("ones"))
 _r_ones = _s_ones.fast
 
 
-@explained
-def ones(shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
+@bound_by_schema
+def ones(
+    shape: int | Sequence[Dim],
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
+) -> NDArray:
     """A tensor full of ones.
     shape: Shape of the result.
     dtype: Dtype of the result.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_ones, (shape, dtype, device, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:
@@ -230,13 +259,21 @@ _s_zeros = state(get("zeros"))
 _r_zeros = _s_zeros.fast
 
 
-@explained
-def zeros(shape: int | Sequence[Dim], dtype: DTypeLike = 'float32', device: DeviceLike = 'cpu') -> NDArray:
+@bound_by_schema
+def zeros(
+    shape: int | Sequence[Dim],
+    dtype: DTypeLike = 'float32',
+    device: DeviceLike = 'cpu',
+    *more: NoReturn,
+    **unknown: NoReturn,
+) -> NDArray:
     """A tensor full of zeros.
     shape: Shape of the result.
     dtype: Dtype of the result.
     device: Device of the result.
     """
+    if more or unknown:
+        refuse(_s_zeros, (shape, dtype, device, *more), unknown)
     if type(shape) is int:
         shape = (shape,)
     try:

@@ -10,11 +10,10 @@ from collections.abc import Sequence
 from meta.op.codegen.signature import (
     MORE,
     UNKNOWN,
-    VARIADIC,
     definition,
     docstring,
     parameter,
-    takes_unknown,
+    takes_more,
     tensor_args,
 )
 from meta.op.registry import Op, split
@@ -40,11 +39,9 @@ def typed_function(op: Op, differentiable: Sequence[int]) -> str:
     differentiable: the positions of the arguments with a gradient."""
     tensor = "T" if tensor_args(op) else "NDArray"
     parameters = [parameter(a, tensor) for a in op.schema.args]
-    if takes_unknown(op):
-        parameters += [MORE, UNKNOWN] if op.name in VARIADIC else [UNKNOWN]
+    parameters += [MORE, UNKNOWN] if takes_more(op) else [UNKNOWN]
     head = definition(op.basename, parameters, result_type(op, tensor))
-    wrapper = "@bound_by_schema\n" if takes_unknown(op) else "" if tensor_args(op) else "@explained\n"
-    return f"{wrapper}{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
+    return f"@bound_by_schema\n{head}\n{docstring(op, '    ')}{body(op, differentiable)}"
 
 
 def bare_function(op: Op, differentiable: Sequence[int]) -> str:
@@ -53,7 +50,7 @@ def bare_function(op: Op, differentiable: Sequence[int]) -> str:
     all others."""
     name = op.basename
     state = f"_s_{name}, _i_{name} = _state(_op), _KnownItems()\n_r_{name} = _s_{name}.fast\n"
-    parameters = [*op.schema.names, *(["**_unknown"] if takes_unknown(op) else ())]
+    parameters = [*op.schema.names, *["*_more"] * takes_more(op), "**_unknown"]
     return f"{_IMPORTS}{state}def {name}({', '.join(parameters)}):\n{body(op, differentiable, '_')}"
 
 
@@ -72,10 +69,8 @@ def body(op: Op, differentiable: Sequence[int], prefix: str = "") -> str:
     name, names = op.basename, ", ".join(op.schema.names)
     call = f"{prefix}invoke(_s_{name}{', ' if names else ''}{names})"
     runs = ", ".join(a.name for a in op.schema.args if a.is_tensor)
-    lines: list[str] = []
-    if takes_unknown(op):
-        surplus, given = ("more or ", f"({names}, *more)") if op.name in VARIADIC else ("", "()")
-        lines.append(f"    if {surplus}{prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n")
+    surplus, given = (f"{prefix}more or ", f"({names}, *{prefix}more)") if takes_more(op) else ("", "()")
+    lines = [f"    if {surplus}{prefix}unknown:\n        {prefix}refuse(_s_{name}, {given}, {prefix}unknown)\n"]
     if op.name in VALUE_OPS:
         return "".join([*lines, f"    return {call}\n"])
     if op.recorded_as:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from meta.op.codegen.functions import result_type
-from meta.op.codegen.signature import UNKNOWN, VARIADIC, annotation, default, definition, docstring, takes_unknown
+from meta.op.codegen.signature import UNKNOWN, VARIADIC, annotation, default, definition, docstring
 from meta.op.registry import Op
 
 
@@ -35,11 +35,9 @@ def method(op: Op) -> str:
         (ints,) = rest
         parameters.append("*more: int")
         names = f"self, _ints({ints.name}, more)"
-    refusal = decorator = ""
-    if takes_unknown(op):
-        decorator = "    @bound_by_schema\n" if any(arg.required for arg in rest) else ""
-        parameters.append(UNKNOWN)
-        refusal = f"        if unknown:\n            meta.{op.name}({names}, **unknown)\n"
+    decorator = "    @bound_by_schema\n" if any(arg.required for arg in rest) else ""
+    parameters.append(UNKNOWN)
+    refusal = f"        if unknown:\n            meta.{op.name}({names}, **unknown)\n"
     head = definition(op.name, parameters, result_type(op, "Self"), "    ")
     call = f"meta.{op.name}({names})"
     if op.part:
@@ -51,7 +49,5 @@ def method(op: Op) -> str:
 def bare_method(op: Op) -> str:
     """The method, which calls `_function`, with nothing of the operator but its names."""
     names = ", ".join(["self", *op.schema.names[1:]])
-    if not takes_unknown(op):
-        return f"def {op.basename}({names}):\n    return _function({names})\n"
     refusal = f"    if _unknown:\n        _function({names}, **_unknown)\n"
     return f"def {op.basename}({names}, **_unknown):\n{refusal}    return _function({names})\n"

@@ -39,17 +39,17 @@ def tensor_args(op: Op) -> list[Arg]:
     return [arg for arg in op.schema.args if arg.is_tensor]
 
 
-def takes_unknown(op: Op) -> bool:
-    """Whether the functions of an operator take unknown keywords, and explain them, which costs a call 30 ns: if it has
-    tensors. Functions without tensors are wrapped by `explained`, which costs more."""
-    return bool(tensor_args(op))
-
-
 VARIADIC = {"broadcast_to", "reshape", "transpose"}
 """Operators whose ints a method also takes one by one: `x.reshape(3, 2)`. Their functions refuse them in words."""
 
 MORE, UNKNOWN = "*more: NoReturn", "**unknown: NoReturn"
-"""The parameters that take surplus arguments and unknown keywords: type checkers report each use of one."""
+"""The parameters that take surplus arguments and unknown keywords, which the function explains: type checkers report
+each use of one. Unknown keywords cost a call 30 ns."""
+
+
+def takes_more(op: Op) -> bool:
+    """Whether the function takes surplus arguments: a shape may be written number by number, `meta.ones(2, 3, 4)`."""
+    return op.name in VARIADIC or not tensor_args(op)
 
 
 def definition(name: str, parameters: Iterable[str], result: str, indent: str = "") -> str:

@@ -14,7 +14,7 @@ from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.compute import TEImplementation
 from meta.device import Device
 from meta.errors import DeviceError, DispatchError
-from meta.ir.analysis import contents
+from meta.ir.analysis import contents, is_open
 from meta.ir.expr import MUTATES, Call, Constant, FunctionExpr, GlobalVar, Var, arg_types
 from meta.ir.module import Module
 from meta.ir.type import TensorType, Type, flat_types, leaf_types
@@ -22,7 +22,6 @@ from meta.ir.visitor import block_reads, substituted, walk
 from meta.op import positions
 from meta.op.dispatch import CallInfo, Candidate, Implementation, accepting, foremost_candidates, implementation
 from meta.op.registry import Op, check_registered
-from meta.passes.carry_sizes import is_open
 from meta.passes.lift_closures import lift_closures
 from meta.passes.manager import Pipeline
 from meta.passes.outline_branches import outline_branches

@@ -15,12 +15,12 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from meta._generated import limits
+from meta.ir.analysis import is_open
 from meta.ir.expr import Atom, Binding, Call, Constant, FunctionExpr, Var
 from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.ir.visitor import reads, walk, walk_blocks
 from meta.op.registry import Op
-from meta.passes.carry_sizes import is_open
 from meta.tree import leaves_of
 from meta.vm.lower.choose import Choices
 

@@ -14,11 +14,11 @@ from meta.backend.tvm.shape_generic import spec
 from meta.backend.tvm.spec import KernelSpec, SizeSpec
 from meta.dim import Dim, SymDim, compute
 from meta.errors import IRError, NotSupportedError
+from meta.ir.analysis import is_open, open_sizes, size_names
 from meta.ir.expr import Atom, Block, Call, Constant, Expr, FunctionExpr, GlobalVar, If, Tuple, TupleGetItem, Var
 from meta.ir.module import Module
 from meta.ir.printer import to_array
 from meta.ir.type import FunctionType, TensorType, TupleType, Type, stored
-from meta.passes.carry_sizes import is_open, open_sizes, size_names
 from meta.passes.tail_loops import LOOP
 from meta.tracing.loop_op import LoopOp
 from meta.tree import leaves_of

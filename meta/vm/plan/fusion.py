@@ -22,7 +22,8 @@ from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.schedule.patterns import schedule
 from meta.vm.lower.translate import Lowered
-from meta.vm.plan.join_groups import is_group, is_small, join_groups
+from meta.vm.plan.join_groups import is_small, join_groups
+from meta.vm.plan.relax import is_group
 
 
 def fuse_and_schedule(lowered: Lowered, fuse: bool, target: Any) -> tuple[Any, dict[str, tuple[str, ...]]]:

@@ -17,6 +17,7 @@ from typing import Any
 from meta._generated import limits
 from meta.backend.tvm import adapter as tvm
 from meta.dtype import itemsize
+from meta.vm.plan.relax import is_group
 
 MOST_TENSORS = 16
 """Most operands and results of a joined group."""
@@ -32,11 +33,6 @@ def join_groups(module: Any) -> Any:
         if isinstance(function, tvm.RelaxFunction) and not is_group(function):
             functions[name] = joiner.function(function)
     return tvm.IRModule(functions, attrs=module.attrs)
-
-
-def is_group(function: Any) -> bool:
-    """Whether a function is a group made by FuseOps."""
-    return isinstance(function, tvm.RelaxFunction) and bool(function.attrs) and "Primitive" in function.attrs
 
 
 def is_small(kind: Any) -> bool:

@@ -33,6 +33,11 @@ def _fields(value: Value) -> tuple[Value, ...]:
     return cast("tuple[Value, ...]", value)
 
 
+def is_group(function: Any) -> bool:
+    """Whether a function is a group made by FuseOps."""
+    return isinstance(function, tvm.RelaxFunction) and bool(function.attrs) and "Primitive" in function.attrs
+
+
 def read_functions(module: Any, mutates: Mapping[int, int]) -> list[KernelList]:
     """The Relax functions of a module, first "main".
 
