@@ -140,6 +140,7 @@ CALLS: dict[str, tuple[Callable[..., Any], list[tuple[int, ...]]]] = {
     "roi_align": (
         lambda x, y: meta.roi_align(x, meta.concatenate([y[:, :1] * 0, y], 1), (2, 2)), [(1, 2, 3, 3), (2, 4)]
     ),
+    "scaled_dot_product_attention": (meta.scaled_dot_product_attention, [(2, 3, 4), (2, 5, 4), (2, 5, 4)]),
     "scatter": (lambda x, y: meta.scatter(x, 0, I([[0], [2]]), y), [(3, 2), (2, 1)]),
     "scatter_reduce": (lambda x, y: meta.scatter_reduce(x, 0, I([[0], [2]]), y, "mean"), [(3, 2), (2, 1)]),
     "searchsorted": (meta.searchsorted, [(3,), (4,)]),
