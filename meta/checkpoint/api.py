@@ -39,7 +39,7 @@ def save(path: str | os.PathLike[str], value: object) -> None:
     encoder = Encoder()
     nest = encoder.encode(value)
     arrays = encoder.arrays
-    entries = [safetensors.ArrayEntry(n, x.dtype, lambda x=x: x.detach().numpy()) for n, x in arrays.items()]
+    entries = [safetensors.array_entry(n, x) for n, x in arrays.items()]
     metadata = {"format": "meta"} if is_flat(nest) else {"format": "meta", _NEST: to_json(nest)}
     safetensors.write(path, entries, metadata)
 

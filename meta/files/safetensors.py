@@ -42,6 +42,11 @@ class ArrayEntry:
     values: Callable[[], np.ndarray[Any, Any]]
 
 
+def array_entry(name: str, x: Any) -> ArrayEntry:
+    """The entry of an array of this package."""
+    return ArrayEntry(name, x.dtype, lambda: x.detach().numpy())
+
+
 @dataclass(frozen=True, slots=True)
 class TensorFile:
     """The arrays of a file, whose header has been checked. path: for errors."""

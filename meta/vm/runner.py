@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from meta import tracing
 from meta.backend.memory.constants import hold
+from meta.backend.python_errors import reraise
 from meta.backend.tvm import adapter
 from meta.backend.tvm.devices import tvm_device
 from meta.device import CPU
@@ -28,7 +29,6 @@ from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten
 from meta.vm.lower.calls import RELEASE, entered
 from meta.vm.lower.choose import Source
-from meta.vm.lower.python_errors import reraise
 from meta.vm.overlaps import overlap_check
 
 Runner = Callable[[Sequence[NDArray]], Any]

@@ -7,6 +7,7 @@ from typing import Any, Final
 
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.spec import KernelSpec
+from meta.backend.tvm.workarounds.parameter_sizes import solve_parameter_sizes
 from meta.device import CPU
 from meta.dtype import is_complex
 from meta.errors import DispatchError, NotSupportedError
@@ -22,7 +23,6 @@ from meta.op.registry import Op
 from meta.passes.lift_closures import lift_closures
 from meta.tracing import emit_decomposition
 from meta.tree import leaves_of, with_leaves
-from meta.vm.build.parameter_sizes import solve_parameter_sizes
 from meta.vm.dynamic_sizes import Dynamic
 from meta.vm.lower.calls import Calls
 from meta.vm.lower.choose import Choice, Choices, is_open

@@ -1,6 +1,5 @@
 """From a planned program to an executable.
 
-executables       executables from memory, from disk, or newly built
-generate          lowering, planning and code generation in order, by several threads or processes
-parameter_sizes   symbolic sizes that are no axis of a parameter
+executables   executables from memory, from disk, or newly built
+generate      lowering, planning and code generation in order, by several threads or processes
 """

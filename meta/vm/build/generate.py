@@ -24,7 +24,7 @@ from meta.backend.tvm.lowering import options, pipeline
 from meta.backend.tvm.parallel import processes
 from meta.backend.tvm.parallel.serialization import UntransferableError, to_bytes
 from meta.backend.tvm.parallel.worker import compile_functions
-from meta.vm.build.parameter_sizes import solve_parameter_sizes
+from meta.backend.tvm.workarounds.parameter_sizes import solve_parameter_sizes
 from meta.vm.lower.calls import RELEASE
 from meta.vm.lower.choose import Choice, Source
 from meta.vm.lower.translate import Lowered, lower

@@ -15,7 +15,8 @@ from functools import cache
 from math import prod
 from typing import Any
 
-from meta.backend.memory import allocation, numpy_arrays
+from meta.backend.memory import allocation, numpy_arrays, stack
+from meta.backend.python_errors import kept
 from meta.backend.tvm import adapter as tvm
 from meta.device import CPU, Device
 from meta.dtype import itemsize
@@ -32,8 +33,6 @@ from meta.passes.outline_branches import BRANCH
 from meta.passes.tail_loops import LOOP
 from meta.records import record
 from meta.tracing.loop_op import LoopOp
-from meta.vm.lower import stack
-from meta.vm.lower.python_errors import kept
 
 LOOP_FUNCTION, CHECK_FUNCTION = "meta.vm.loop", "meta.vm.check_stack"
 """The names by which programs call `_loop` and `_check_stack`."""

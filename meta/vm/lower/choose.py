@@ -10,6 +10,7 @@ from dataclasses import replace
 from itertools import accumulate, takewhile
 from typing import Any, Final, cast
 
+from meta.backend.python_errors import kept
 from meta.backend.tvm import adapter as tvm
 from meta.backend.tvm.compute import TEImplementation
 from meta.device import Device
@@ -32,7 +33,6 @@ from meta.tracing.foreign_op import ForeignOp
 from meta.tracing.loop_op import LoopOp
 from meta.vm.lower.calls import Calls, loops_of, special_calls
 from meta.vm.lower.calls import register as register_calls
-from meta.vm.lower.python_errors import kept
 
 
 @record

@@ -1,11 +1,10 @@
 """Programs in files, which run without the source of what they were compiled from.
 
-program_file   the file: contents, signature, who is trusted
-kernels        the functions of libraries that a program calls, by operator and dialect
-convention     how a program is called, as JSON and IR text
-write, read    programs to files, and back
-executor       a loaded program
-shared         a program as a shared library, for C
+kernels       the functions of libraries that a program calls, by operator and dialect
+convention    how a program is called, as JSON and IR text
+write, read   programs to files, and back
+executor      a loaded program
+shared        a program as a shared library, for C
 """
 
 from __future__ import annotations

@@ -14,14 +14,13 @@ from meta.backend.tvm import target as targets
 from meta.device import device as parse_device
 from meta.eager.ndarray import asarray
 from meta.errors import FileError, MetaError
-from meta.files import safetensors
+from meta.files import program_file, safetensors
 from meta.files.atomic import Path, check_path
 from meta.files.safetensors import TensorFile
 from meta.files.strict_json import parse_json
 from meta.random.generator import Generator
 from meta.tree import Tree
 from meta.vm.program import Program
-from meta.vm.saved import program_file
 from meta.vm.saved.convention import Tables, decode
 from meta.vm.saved.executor import LoadedExecutor
 from meta.vm.saved.write import FORMAT, processor

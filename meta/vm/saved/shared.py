@@ -18,11 +18,11 @@ from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, NotSupportedError
 from meta.files import safetensors
 from meta.files.atomic import Path, replacing
+from meta.files.program_file import PROGRAM
 from meta.ir.type import TensorType
 from meta.vm.build.executables import load, shared_library
 from meta.vm.lower.choose import output_types
 from meta.vm.program import Program
-from meta.vm.saved.program_file import PROGRAM, array_entry
 
 
 def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> str:
@@ -36,7 +36,7 @@ def write(path: Path, name: str, programs: Sequence[Program], *, fuse: bool) -> 
     source = program.source
     _check_kernels(program)
     code = shared_library(source, load(source, fuse=fuse), fuse=fuse)
-    arrays = [array_entry(name, x) for _, name, x in _arguments(program) if x is not None]
+    arrays = [safetensors.array_entry(name, x) for _, name, x in _arguments(program) if x is not None]
     metadata = {"format": "meta", PROGRAM: json.dumps(describe(program))}
     safetensors.write(f"{os.fspath(path)}.safetensors", arrays, metadata)
     with replacing(path) as file:

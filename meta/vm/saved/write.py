@@ -13,14 +13,14 @@ from meta import __version__
 from meta.backend.tvm import target as targets
 from meta.device import Device
 from meta.errors import ArgumentError, NotSupportedError
-from meta.files import safetensors
+from meta.files import program_file, safetensors
 from meta.files.atomic import Path, check_path
+from meta.files.program_file import PROGRAM
 from meta.tree import Tree
 from meta.vm.build.executables import shared_library
 from meta.vm.program import Program
-from meta.vm.saved import program_file, shared
+from meta.vm.saved import shared
 from meta.vm.saved.convention import Tables, encode
-from meta.vm.saved.program_file import PROGRAM, array_entry
 
 FORMAT: Final = 2
 """The version of the files. It counts up with every change of the files, and of the functions in Python that programs
@@ -58,9 +58,9 @@ def write(
             libraries[key] = len(libraries)
             code = shared_library(program.source, program.loaded, fuse=fuse)
             entries.append(_bytes_entry(f"library.{libraries[key]}", code))
-        entries += [array_entry(f"constant.{number}.{i}", x) for i, x in enumerate(program.constants)]
+        entries += [safetensors.array_entry(f"constant.{number}.{i}", x) for i, x in enumerate(program.constants)]
         described.append({**facts, "library": libraries[key], "constants": len(program.constants)})
-    entries += [array_entry(f"state.{n}", x) for n, x in tables.state.items()]
+    entries += [safetensors.array_entry(f"state.{n}", x) for n, x in tables.state.items()]
     header = {
         "name": name,
         "format": FORMAT,

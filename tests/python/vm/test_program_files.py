@@ -13,8 +13,7 @@ import pytest
 import meta
 from meta.backend.tvm import library
 from meta.errors import ArgumentError, FileError
-from meta.files import safetensors
-from meta.vm.saved import program_file
+from meta.files import program_file, safetensors
 
 
 @pytest.fixture(autouse=True)

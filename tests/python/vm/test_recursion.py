@@ -11,12 +11,13 @@ import numpy as np
 import pytest
 
 import meta
+from meta.backend.memory import stack
 from meta.errors import IRError
 from meta.interpreter.run import run
 from meta.ir.parser import parse
 from meta.ir.verifier import verify
 from meta.passes.tail_loops import tail_loops
-from meta.vm.lower import calls, stack
+from meta.vm.lower import calls
 from meta.vm.lower.calls import special_calls
 
 N = 'Tensor[(), "int64"]'
@@ -177,7 +178,7 @@ def test_long_chains_of_calls_are_bounded(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_the_stack_shrinks_with_calls() -> None:
-    code = "from meta.vm.lower import stack; assert stack.size() >= 1 << 20; assert 0 < stack.left() <= stack.size()"
+    code = "from meta.backend.memory.stack import left, size; assert size() >= 1 << 20; assert 0 < left() <= size()"
     completed = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
     assert completed.returncode == 0, completed.stderr
     assert stack.size() > 0

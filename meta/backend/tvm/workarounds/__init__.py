@@ -14,6 +14,7 @@ and fails once TVM is right: then the file goes.
     bool_vectors    vectors of bools are stored as 16 bits by CUDA code, not analysed for LLVM   1 walk
     cuda_text       infinities and choices by one condition become text that NVRTC refuses       2 walks on GPUs
     empty_grids     kernels are launched with one block where a symbolic size is 0               1 walk
+    parameter_sizes the machine reads sizes only from axes that are a variable                     1 walk of parameters
     heap            each analysis takes 18 MB from the system and gives them back                1 call a process
 
 The walks happen only in functions that have such nodes, and before a kernel is built: no call pays for them."""

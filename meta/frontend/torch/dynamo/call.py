@@ -11,6 +11,7 @@ from torch.fx import GraphModule, Interpreter
 
 from meta.backend.cuda import streams
 from meta.backend.memory.allocation import ALIGNMENT
+from meta.backend.python_errors import reraise
 from meta.device import Device
 from meta.dtype import is_complex
 from meta.errors import MetaError, NotSupportedError, PositionError
@@ -37,7 +38,6 @@ from meta.modes import scoped
 from meta.vm.cuda_graph import GraphRecorder
 from meta.vm.executor import compile_record
 from meta.vm.lower.choose import private_memory
-from meta.vm.lower.python_errors import reraise
 from meta.vm.program import Program
 
 Run = Callable[[list[Any]], list[Any]]

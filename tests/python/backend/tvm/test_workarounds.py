@@ -228,6 +228,16 @@ def test_empty_grids_are_launched(cuda_code: Any) -> None:
     assert "if " not in text
 
 
+def test_parameter_sizes_of_linear_axes_are_not_solved() -> None:
+    h = tirx.Var("h", "int64")
+    x = tvm.relax.Var("x", tvm.relax.TensorType([2 * h], FLOAT))
+    builder = tvm.relax.BlockBuilder()
+    with builder.function("main", [x]):
+        builder.emit_func_output(builder.emit(tvm.relax.op.reshape(x, tvm.relax.ShapeExpr([h, 2]))))
+    with pytest.raises(tvm.error.InternalError, match="is not computed"):
+        tvm.compile(builder.get(), target="llvm")
+
+
 @pytest.fixture(scope="module")
 def process() -> subprocess.CompletedProcess[str]:
     """A process that splits two loops of symbolic size, printing how many new pages each touches, and writes JSON."""

@@ -1,5 +1,7 @@
-"""Symbolic sizes that no parameter has as an axis, such as `h` where the only axis is `2*h`: the virtual machine reads
-sizes only from axes that are a variable."""
+"""Symbolic sizes that no parameter has as an axis, such as `h` where the only axis is `2*h`.
+
+TVM's virtual machine reads sizes only from axes that are a variable, and does not build a function that needs others.
+"""
 
 from __future__ import annotations
 

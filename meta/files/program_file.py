@@ -15,7 +15,6 @@ import warnings
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from meta.eager.ndarray import NDArray
 from meta.errors import ArgumentError, FileError
 from meta.files import safetensors, signing
 from meta.files.atomic import Path, read, replacing
@@ -28,10 +27,6 @@ _DIGEST: Final = hashlib.sha256().digest_size
 _TRAILER: Final = _DIGEST + signing.SIZE
 _HEX: Final = re.compile(r"[0-9a-f]{64}")
 _EXPECTED: Final = "a whole file that Executor.save wrote"
-
-
-def array_entry(name: str, x: NDArray) -> safetensors.ArrayEntry:
-    return safetensors.ArrayEntry(name, x.dtype, lambda: x.detach().numpy())
 
 
 def write(path: Path, entries: Sequence[safetensors.ArrayEntry], metadata: Mapping[str, str]) -> str:
