@@ -3,7 +3,6 @@
 executor, program     compiling for the types of a call, and the compiled program
 arguments, runner     the arguments of a call, and its part in Python
 gradient              calls that record gradients
-overlaps              arrays of calls that share memory
 ranks                 comparing programs that communicate
 dynamic_sizes         sizes that a program leaves open, and those it is compiled for
 size_checks           checks of those sizes

@@ -6,9 +6,9 @@ import inspect
 import os
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, Generic, ParamSpec, TypedDict, TypeVar, overload
+from typing import TYPE_CHECKING, Any, Generic, NoReturn, ParamSpec, TypedDict, TypeVar, overload
 
-from meta import progress, tracing
+from meta import progress, spellings, tracing
 from meta.collection import without_collection
 from meta.device import Device
 from meta.device import device as parse_device
@@ -20,7 +20,6 @@ from meta.ir.module import Module
 from meta.ir.type import TensorType
 from meta.locks import new_lock
 from meta.modes import GradMode, modes, scoped, scopes
-from meta.schema.annotations import explained
 from meta.vm import report
 from meta.vm.arguments import (
     Recordable,
@@ -361,11 +360,10 @@ def compile(
 def compile(
     what: Recordable, device: Device | str = "cpu", **options: Unpack[CompileOptions]
 ) -> Executor[..., Any]: ...
-@explained
 def compile(
     what: Module | Recordable | Callable[..., Any], device: Device | str = "cpu", *, fuse: bool = True,
     passes: Transform | Iterable[Transform] | None = None, graphs: bool = True, dynamic: Dynamic | None = None,
-    memory_budget: int | str | None = None,
+    memory_budget: int | str | None = None, **unknown: NoReturn,
 ) -> Executor[..., Any]:  # fmt: skip
     """Compile a Model, a function (traced or not), a training step or an IR Module.
 
@@ -389,5 +387,7 @@ def compile(
         `Executor.memory` and `explain` report what that costs. The first call raises ArgumentError, with the least
         number, if the program needs more, and NotSupportedError if it has branches, loops or symbolic sizes.
     A `with_dialect` around this call holds for the program."""
+    if unknown:
+        spellings.refuse_unknown("compile", unknown, ("what", "device", *CompileOptions.__annotations__))
     given = [passes] if callable(passes) else list(passes or ())
     return Executor(what, parse_device(device), fuse, given, graphs, dynamic, memory_budget)

@@ -27,9 +27,9 @@ from meta.parts import Writes, shared_writes
 from meta.random.generator import default_generator
 from meta.tracing.program import check_inputs
 from meta.tree import Tree, flatten
+from meta.vm.arguments import overlap_check
 from meta.vm.lower.calls import RELEASE, entered
 from meta.vm.lower.choose import Source
-from meta.vm.overlaps import overlap_check
 
 Runner = Callable[[Sequence[NDArray]], Any]
 """Takes the input arrays in order, returns what the program returns."""

@@ -4,13 +4,11 @@ pipeline                      the steps, in order
 fusion, join_groups           operators that share a kernel
 kernels                       a function as a flat list of kernel calls
 relax                         lists from Relax, and back
-graph                         what calls depend on, and how long tensors live
+graph                         what calls depend on, how long tensors live, and the order that keeps the fewest bytes
 functions                     kernels made of others: results over operands, copies, buffers as arguments
-updates                       new values of parameters in the memory of the parameters
-order                         the order of kernels that keeps the fewest bytes alive
 communication, gather_again   collectives while other kernels run, and parameters gathered twice
 budget, recompute             programs within a budget of memory, which compute tensors again
-memory                        the memory of tensors
+memory                        the memory of tensors, and of new values of parameters
 bundle                        small kernels as one
 verify                        the verifier of plans
 allocations                   the bytes that a plan allocates, or takes from the caller
