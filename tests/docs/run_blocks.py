@@ -9,8 +9,8 @@ A block of any language with `file=PATH` after it becomes that file below the wo
 fenced as `console` that begin with `$ ` are run by the shell, and their output (both streams) is compared as above; a
 last line `[exit status N]` is expected of commands that fail.
 
-With `--write`, output that differs is written into the page. The exit status is 1 when output differs; an exception in
-a `python` block is not caught.
+With `--write`, output that differs, also in the lines of Python files, is written into the page. The exit
+status is 1 when output differs; an exception in a `python` block is not caught.
 """
 
 from __future__ import annotations
@@ -79,8 +79,9 @@ def examples(body: str, first: int, indent: int, prompt: str, continuation: str 
 class Page:
     """A page, whose examples run in one namespace."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, with_lines: bool = False) -> None:
         self.path = path
+        self.with_lines = with_lines
         self.text = path.read_text(encoding="utf-8")
         self.script = path.with_suffix(".py").name
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
@@ -139,7 +140,7 @@ class Page:
         return printed.getvalue()
 
     def _check(self, example: Example, printed: str) -> None:
-        if not matches(example.output, printed):
+        if not matches(example.output, printed, self.with_lines):
             self.different.append((example, printed))
 
     def report(self) -> str:
@@ -183,7 +184,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     different = 0
     for path in options.pages:
-        page = Page(path)
+        page = Page(path, with_lines=options.write)
         page.run()
         different += len(page.different)
         print(page.report(), end="")

@@ -1,0 +1,124 @@
+"""Charts from the tables of Markdown pages."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from pathlib import Path
+
+from scripts.pictures import svg
+
+ROOT = Path(__file__).resolve().parents[2]
+MEASUREMENTS = ROOT / "docs" / "measurements"
+_WIDTH = 520
+_ROW = 34
+
+
+def table(page: Path, header: str) -> list[dict[str, str]]:
+    """The rows of a page's first table whose header begins with `header`, by names of columns."""
+    lines = page.read_text(encoding="utf-8").splitlines()
+    start = next(i for i, line in enumerate(lines) if line.startswith(f"| {header}"))
+    names = _cells(lines[start])
+    rows: list[dict[str, str]] = []
+    for line in lines[start + 2 :]:
+        if not line.startswith("|"):
+            break
+        rows.append(dict(zip(names, _cells(line), strict=True)))
+    return rows
+
+
+def _cells(line: str) -> list[str]:
+    return [cell.strip().replace("`", "") for cell in line.strip().strip("|").split("|")]
+
+
+def number(cell: str) -> float:
+    """The geometric mean of the numbers in a cell."""
+    numbers = [float(match) for match in re.findall(r"\d+(?:\.\d+)?", cell)]
+    return math.exp(sum(map(math.log, numbers)) / len(numbers))
+
+
+def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) -> str:
+    """Ratios of times as bars from 1, on a logarithmic axis: to the left is faster, to the right slower."""
+    ratios = [ratio for _, rows in groups for _, ratio in rows]
+    low, high = min(*ratios, 0.5) * 0.9, max(*ratios, 2.0)
+    left, right = 8, _WIDTH - 56
+
+    def x(ratio: float) -> float:
+        return left + (right - left) * math.log(ratio / low) / math.log(high / low)
+
+    elements: list[str] = []
+    y = 18.0
+    for name, rows in groups:
+        elements.append(svg.text(left, y, name, size=14))
+        y += 8
+        for label, ratio in rows:
+            kind = "good" if ratio <= 1 else "bad"
+            start, end = sorted((x(1), x(ratio)))
+            elements.append(svg.text(left, y + 12, label, "note"))
+            elements.append(svg.rectangle(start, y + 17, max(end - start, 1), 10, kind))
+            elements.append(svg.text(_WIDTH - 8, y + 26, f"{ratio:.2f}", anchor="end"))
+            y += _ROW
+        y += 24
+    axis = y - 14
+    for tick in (0.03, 0.1, 0.25, 0.5, 1.0, 2.0):
+        if low <= tick <= high:
+            elements.insert(0, svg.polyline([(x(tick), 24), (x(tick), axis)]) if tick == 1.0 else "")
+            elements.append(svg.text(x(tick), axis + 16, f"{tick:g}", "note", "middle", 12))
+    elements.append(
+        svg.text(left, axis + 34, "time of meta / time of torch; left of 1: meta is faster", "note", size=12)
+    )
+    return svg.picture(title, _WIDTH, axis + 44, filter(None, elements))
+
+
+def curves(title: str, series: Sequence[tuple[str, Sequence[float]]], unit: str = "step") -> str:
+    """Lines over steps, at most two."""
+    low = min(min(values) for _, values in series)
+    high = max(max(values) for _, values in series)
+    left, right, top, bottom = 48.0, _WIDTH - 12.0, 30.0, 220.0
+    elements = [svg.polyline([(left, top), (left, bottom), (right, bottom)])]
+    for value in (low, high):
+        y = bottom - (bottom - top) * (value - low) / ((high - low) or 1.0)
+        elements.append(svg.text(left - 6, y + 4, f"{value:.2g}", "note", "end", 12))
+    x_name = left
+    for kind, (name, values) in zip(("curve", "other"), series, strict=False):
+        points = [
+            (left + (right - left) * i / max(len(values) - 1, 1), bottom - (bottom - top) * (v - low) / (high - low))
+            for i, v in enumerate(values)
+        ]
+        elements.append(svg.polyline([(round(a, 1), round(b, 1)) for a, b in points], kind))
+        elements.append(svg.polyline([(x_name, 14), (x_name + 18, 14)], kind))
+        elements.append(svg.text(x_name + 24, 18, name))
+        x_name += 44 + svg.width_of(name)
+    longest = max(len(values) for _, values in series)
+    elements.append(svg.text(left, bottom + 18, "1", "note", size=12))
+    elements.append(svg.text(right, bottom + 18, f"{unit} {longest}", "note", "end", 12))
+    return svg.picture(title, _WIDTH, bottom + 28, elements)
+
+
+def ratios() -> str:
+    """meta against torch: eager calls, small programs, whole training steps."""
+    eager, programs = [], []
+    for row in table(MEASUREMENTS / "eager-and-programs.md", "benchmark: meta / torch"):
+        name = row["benchmark: meta / torch"]
+        rows = programs if name.startswith("VM, ") else eager
+        rows.append((name.removeprefix("VM, "), number(row["EPYC"].partition("(")[0])))
+    steps = [
+        (row["step"], number(row["meta / best"]))
+        for row in table(MEASUREMENTS / "training.md", "step | meta | torch eager")
+    ]
+    groups = [("Eager calls", eager), ("Programs on a CPU", programs), ("Training steps on a GPU", steps)]
+    return bars("Times of meta divided by times of torch", groups)
+
+
+def training() -> str:
+    """Training steps against the faster of eager torch and torch.compile."""
+    page = MEASUREMENTS / "training.md"
+    gpu = [(row["step"], number(row["meta / best"])) for row in table(page, "step | meta | torch eager")]
+    groups = [("NVIDIA H200", gpu)]
+    for processor, other in (("Xeon", "torch"), ("EPYC", "meta")):
+        rows = table(page, f"training step | threads | meta | {other}")
+        names = [f"{row['training step']}, {row['threads']} of 2 cores" for row in rows]
+        ratios = [number(row["meta / best"].partition("(")[0]) for row in rows]
+        groups.append((processor, list(zip(names, ratios, strict=True))))
+    return bars("Training steps of meta against the faster of eager torch and torch.compile", groups)
