@@ -159,7 +159,7 @@ def _skipped(each: Iterable[Result]) -> str:
 
 
 _INTRODUCTION = """\
-torch has sample inputs for its operators, OpInfo. `make conformance` calls meta with those of torch {version},
+torch has sample inputs for its operators, OpInfo. `make conformance` calls meta with the samples of torch {version},
 through the table `meta.frontend.torch.aten`. It compares shapes, dtypes and values of results, gradients and second
 gradients with torch's, within the tolerances of `torch.testing.assert_close` (four times these for gradients, sixteen
 times for second ones). A value outside of the tolerance also passes if its error, against torch in float64, is at
