@@ -17,6 +17,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "extensions.docstrings",
+    "extensions.notebooks",
     "extensions.pictures",
     "extensions.public_api",
 ]

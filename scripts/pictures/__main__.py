@@ -5,8 +5,10 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from functools import partial
 
 from scripts.pictures import charts, diagrams
+from scripts.pictures.examples import runs
 
 FOLDER = charts.ROOT / "docs" / "pictures"
 PICTURES: Mapping[str, Callable[[], str]] = {
@@ -15,6 +17,7 @@ PICTURES: Mapping[str, Callable[[], str]] = {
     "ratios": charts.ratios,
     "rooms": diagrams.rooms,
     "training": charts.training,
+    **{f"example-{name}": partial(charts.losses, name) for name in runs()},
 }
 
 

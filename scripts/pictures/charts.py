@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from scripts.pictures import svg
+from scripts.pictures.examples import runs
 
 ROOT = Path(__file__).resolve().parents[2]
 MEASUREMENTS = ROOT / "docs" / "measurements"
@@ -71,29 +72,24 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) 
     return svg.picture(title, _WIDTH, axis + 44, filter(None, elements))
 
 
-def curves(title: str, series: Sequence[tuple[str, Sequence[float]]], unit: str = "step") -> str:
-    """Lines over steps, at most two."""
-    low = min(min(values) for _, values in series)
-    high = max(max(values) for _, values in series)
-    left, right, top, bottom = 48.0, _WIDTH - 12.0, 30.0, 220.0
-    elements = [svg.polyline([(left, top), (left, bottom), (right, bottom)])]
-    for value in (low, high):
-        y = bottom - (bottom - top) * (value - low) / ((high - low) or 1.0)
-        elements.append(svg.text(left - 6, y + 4, f"{value:.2g}", "note", "end", 12))
-    x_name = left
-    for kind, (name, values) in zip(("curve", "other"), series, strict=False):
-        points = [
-            (left + (right - left) * i / max(len(values) - 1, 1), bottom - (bottom - top) * (v - low) / (high - low))
-            for i, v in enumerate(values)
-        ]
-        elements.append(svg.polyline([(round(a, 1), round(b, 1)) for a, b in points], kind))
-        elements.append(svg.polyline([(x_name, 14), (x_name + 18, 14)], kind))
-        elements.append(svg.text(x_name + 24, 18, name))
-        x_name += 44 + svg.width_of(name)
-    longest = max(len(values) for _, values in series)
-    elements.append(svg.text(left, bottom + 18, "1", "note", size=12))
-    elements.append(svg.text(right, bottom + 18, f"{unit} {longest}", "note", "end", 12))
-    return svg.picture(title, _WIDTH, bottom + 28, elements)
+def losses(name: str) -> str:
+    """The losses of an example's recorded run over its steps."""
+    values = runs()[name]["losses"]
+    low, high = min(values), max(values)
+    left, right, top, bottom = 48.0, _WIDTH - 12.0, 12.0, 180.0
+
+    def point(i: int, value: float) -> tuple[float, float]:
+        x = left + (right - left) * i / (len(values) - 1)
+        return round(x, 1), round(bottom - (bottom - top) * (value - low) / (high - low), 1)
+
+    elements = [
+        svg.polyline([(left, top), (left, bottom), (right, bottom)]),
+        svg.polyline([point(i, value) for i, value in enumerate(values)], "curve"),
+        *(svg.text(left - 6, point(0, value)[1] + 4, f"{value:.2g}", "note", "end", 12) for value in (low, high)),
+        svg.text(left, bottom + 18, "step 1", "note", size=12),
+        svg.text(right, bottom + 18, f"{len(values)}", "note", "end", 12),
+    ]
+    return svg.picture(f"The loss of the example {name}", _WIDTH, bottom + 28, elements)
 
 
 def ratios() -> str:

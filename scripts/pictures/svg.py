@@ -22,16 +22,8 @@ _FIXED = (
     ("good", "fill", "#2f6fbb", "#6cb0ff"),
     ("bad", "fill", "#c2571a", "#ff9e64"),
     ("curve", "stroke", "#2f6fbb", "#6cb0ff"),
-    ("other", "stroke", "#c2571a", "#ff9e64"),
 )
 FONT = 13
-_CHARACTER = 0.56
-"""Mean width of a character, in font sizes."""
-
-
-def width_of(text: str, size: float = FONT) -> float:
-    """The estimated width of a text in pixels."""
-    return len(text) * size * _CHARACTER
 
 
 def text(x: float, y: float, content: str, kind: str = "text", anchor: str = "start", size: float = FONT) -> str:
@@ -49,7 +41,7 @@ def rectangle(x: float, y: float, width: float, height: float, kind: str, radius
 
 
 def polyline(points: Iterable[tuple[float, float]], kind: str = "line", arrow: bool = False) -> str:
-    """A line through points. kind: "line", "curve" or "other"."""
+    """A line through points. kind: "line" or "curve"."""
     coordinates = list(points)
     drawn = " ".join(f"{x:g},{y:g}" for x, y in coordinates)
     line = f'<polyline class="p-{kind}" fill="none" stroke-width="{1 if kind == "line" else 2}" points="{drawn}"/>'

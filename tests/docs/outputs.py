@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
+from pathlib import Path
 
+_ROOT = Path(__file__).resolve().parents[2]
 _DIGITS = r"(?<![\w.])-?(?:\d{1,3}(?:,\d{3})+|\d+)(?:\.\d*)?(?:[eE][-+]?\d+)?"
 _NUMBER = rf"{_DIGITS}(?!\w)"
 _TOKEN = re.compile(
@@ -43,6 +45,11 @@ def matches(expected: str, printed: str, with_lines: bool = False) -> bool:
         return _rows(expected) == _rows(printed)
     pages, runs = list(_tokens(expected, with_lines)), list(_tokens(printed, with_lines))
     return len(pages) == len(runs) and all(map(_equal, pages, runs))
+
+
+def portable(printed: str) -> str:
+    """Printed text without the folders of this machine."""
+    return re.sub(r"(?:/[\w.~+-]+)+/site-packages/", "", printed).replace(f"{_ROOT}/", "")
 
 
 def _tokens(text: str, with_lines: bool) -> Iterator[tuple[str, str]]:

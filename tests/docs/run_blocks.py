@@ -1,4 +1,4 @@
-"""Run the code in Markdown files: `python -m tests.docs.run_blocks [--write] FILE ...`.
+"""Run the code in Markdown files and notebooks: `python -m tests.docs.run_blocks [--write] FILE ...`.
 
 Blocks fenced as `python` are executed, blocks fenced as `pycon` are replayed and their output is compared with the page
 (`tests/docs/outputs.py` says how), all in order and in one namespace, as a reader would who types them in. The code
@@ -29,7 +29,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from tests.docs.outputs import matches
+import meta
+from tests.docs.notebooks import Notebook
+from tests.docs.outputs import matches, portable
 
 _FENCE = re.compile(
     r"^(?P<indent> *)```(?P<language>\w*)(?: +file=(?P<file>\S+))?[^\n`]*\n(?P<body>.*?)^(?P=indent)```[ ]*$",
@@ -154,7 +156,7 @@ class Page:
         """The text of the page, with the output that was printed."""
         lines = self.text.splitlines(keepends=True)
         for example, printed in reversed(self.different):
-            shown = (" " * example.indent + line.rstrip() + "\n" for line in printed.strip("\n").splitlines())
+            shown = (" " * example.indent + line.rstrip() + "\n" for line in portable(printed).strip("\n").splitlines())
             lines[example.output_lines] = [line for line in shown if printed]
         return "".join(lines)
 
@@ -184,8 +186,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     different = 0
     for path in options.pages:
-        page = Page(path, with_lines=options.write)
-        page.run()
+        page = (Notebook if path.suffix == ".ipynb" else Page)(path, with_lines=options.write)
+        # Examples of operators show the numbers of the reference; compiling a kernel for each would take minutes.
+        with meta.with_dialect("reference") if path.parent.name == "reference" else contextlib.nullcontext():
+            page.run()
         different += len(page.different)
         print(page.report(), end="")
         if options.write:

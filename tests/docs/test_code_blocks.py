@@ -7,11 +7,12 @@ from pathlib import Path
 import pytest
 
 from tests.docs.forks import Interpreter
-from tests.docs.outputs import matches
+from tests.docs.outputs import matches, portable
 from tests.docs.run_blocks import Page
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
+NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read_text(encoding="utf-8"), re.M)]
 
 
@@ -26,7 +27,7 @@ def name(page: Path) -> str:
     return page.relative_to(ROOT).as_posix()
 
 
-@pytest.mark.parametrize("page", RUNNABLE, ids=name)
+@pytest.mark.parametrize("page", [*RUNNABLE, *NOTEBOOKS], ids=name)
 def test_code_blocks_run(page: Path, tmp_path: Path, interpreter: Interpreter) -> None:
     status, output = interpreter.run_page(page, tmp_path)
     assert status == 0, output
@@ -81,6 +82,11 @@ def test_runner_names_the_line_of_the_page(tmp_path: Path, interpreter: Interpre
     page = tmp_path / "page.md"
     page.write_text("# Title\n\n```python\nx = 1\nx.missing\n```\n", encoding="utf-8")
     assert f'File "{page}", line 5' in interpreter.run_page(page, tmp_path)[1]
+
+
+def test_folders_of_the_machine_are_not_written() -> None:
+    assert portable("at /home/me/lib/python3.11/site-packages/torch/nn/linear.py:1") == "at torch/nn/linear.py:1"
+    assert portable(f"at {ROOT}/meta/dim.py:1") == "at meta/dim.py:1"
 
 
 def test_output_that_differs_is_written(tmp_path: Path) -> None:

@@ -10,6 +10,7 @@ from urllib.parse import unquote, urldefrag, urljoin
 import pytest
 
 from scripts.pictures import __main__ as pictures
+from scripts.pictures.examples import EXAMPLES, runs
 from tests.docs.conftest import ROOT, Site
 
 MEASURED = re.compile(r"\b20\d\d-\d\d-\d\d\b|\b(?:Xeon|EPYC|H200|Zen \d)\b")
@@ -90,6 +91,13 @@ def test_measurements_are_in_their_section(page: Path) -> None:
 def test_pictures_are_fresh() -> None:
     assert pictures.stale() == []
     assert {path.stem for path in pictures.FOLDER.glob("*.svg")} == set(pictures.PICTURES)
+
+
+def test_the_gallery_has_what_examples_printed() -> None:
+    gallery = (ROOT / "docs/gallery.md").read_text(encoding="utf-8")
+    lines = [(name, line) for name, run in runs().items() for line in run["printed"].splitlines()]
+    assert len(runs()) == len(EXAMPLES)
+    assert [(name, line) for name, line in lines if line not in gallery and "drawn in" not in line] == []
 
 
 def test_pictures_have_alternative_texts() -> None:
