@@ -8,7 +8,7 @@ import pytest
 
 from tests.docs.forks import Interpreter
 from tests.docs.outputs import matches, portable
-from tests.docs.run_blocks import Page
+from tests.docs.run_blocks import Page, blocks, examples
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
@@ -31,6 +31,17 @@ def name(page: Path) -> str:
 def test_code_blocks_run(page: Path, tmp_path: Path, interpreter: Interpreter) -> None:
     status, output = interpreter.run_page(page, tmp_path)
     assert status == 0, output
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_shown_output_is_whole(page: Path) -> None:
+    shown: list[str] = []
+    for language, body, *_ in blocks(page.read_text(encoding="utf-8")):
+        if language == "pycon":
+            shown += [example.output for example in examples(body, 0, 0, ">>> ", "... ")]
+        elif language in ("", "text", "console"):
+            shown.append(body)
+    assert [output for output in shown if re.search(r"(?:^|[\s;])\.\.\.$", output, re.M)] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)
