@@ -18,6 +18,7 @@ import meta
 from meta import dtype as dtypes
 from meta.op import registry
 from meta.op.registry import Op
+from meta.testing.call import is_sequence
 from meta.testing.samples import Sample, T, leaves
 from scripts.src_codegen.examples import RECORD, is_internal, recorded
 from tests.python.op.samples import samples
@@ -72,7 +73,7 @@ def _example(op: Op, row: Sample) -> str:
         if isinstance(value, T):
             lines.append(f"{name} = {_tensor(value, f'{row}/{name}')}")
             return name
-        if isinstance(value, (list, tuple)) and leaves(tuple(value), {}):
+        if is_sequence(value) and leaves(tuple(value), {}):
             return f"[{', '.join(assigned(f'{name}{i}', each) for i, each in enumerate(value, 1))}]"
         return repr(value)
 
@@ -83,9 +84,10 @@ def _example(op: Op, row: Sample) -> str:
     try:
         with meta.with_dialect("reference"):
             exec("\n".join(lines), namespace)
-            result = eval(call, namespace)
-            is_pair = isinstance(result, (tuple, list))
-            if not hasattr(result[0] if is_pair else result, "shape"):
+            result: Any = eval(call, namespace)
+            is_pair = is_sequence(result)
+            first: Any = result[0] if is_pair else result
+            if not hasattr(first, "shape"):
                 lines.append(call)
                 output = repr(result)
             elif is_small and not is_pair and 0 < result.size <= 2 * _ELEMENTS:

@@ -94,11 +94,12 @@ def losses(name: str) -> str:
 
 def ratios() -> str:
     """meta against torch: eager calls, small programs, whole training steps."""
-    eager, programs = [], []
+    eager, programs = list[tuple[str, float]](), list[tuple[str, float]]()
     for row in table(MEASUREMENTS / "eager-and-programs.md", "benchmark: meta / torch"):
         name = row["benchmark: meta / torch"]
-        rows = programs if name.startswith("VM, ") else eager
-        rows.append((name.removeprefix("VM, "), number(row["EPYC"].partition("(")[0])))
+        (programs if name.startswith("VM, ") else eager).append(
+            (name.removeprefix("VM, "), number(row["EPYC"].partition("(")[0]))
+        )
     steps = [
         (row["step"], number(row["meta / best"]))
         for row in table(MEASUREMENTS / "training.md", "step | meta | torch eager")
