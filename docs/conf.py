@@ -17,8 +17,7 @@ extensions = [
     "myst_parser",
     "sphinx.ext.autodoc",
     "extensions.docstrings",
-    "extensions.notebooks",
-    "extensions.pictures",
+    "extensions.embedded",
     "extensions.public_api",
 ]
 if tags.has("source"):  # noqa: F821  # Sphinx defines it; `make docs` sets it, tests have no need of so many pages

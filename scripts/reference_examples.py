@@ -20,7 +20,7 @@ from meta.op import registry
 from meta.op.registry import Op
 from meta.testing.call import is_sequence
 from meta.testing.samples import Sample, T, leaves
-from scripts.src_codegen.examples import RECORD, is_internal, recorded
+from scripts.src_codegen.docs import RECORD, is_internal, recorded
 from tests.python.op.samples import samples
 
 _SIZE, _ELEMENTS = 3, 12

@@ -85,7 +85,7 @@ class Page:
         self.path = path
         self.with_lines = with_lines
         self.text = path.read_text(encoding="utf-8")
-        self.script = path.with_suffix(".py").name
+        self.script = "example.py" if path.stem.isupper() else f"{path.stem}.py"
         self.namespace: dict[str, Any] = {"__name__": "__main__"}
         self.different: list[tuple[Example, str]] = []
         self._code = ""

@@ -1,11 +1,15 @@
 """The code in README.md and docs/ runs, and the commands mentioned there exist."""
 
+import contextlib
+import functools
+import importlib
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
+from meta.op import registry
+from scripts.src_codegen.docs import is_internal, recorded
 from tests.docs.forks import Interpreter
 from tests.docs.outputs import matches, portable
 from tests.docs.run_blocks import Page, blocks, examples
@@ -14,13 +18,6 @@ ROOT = Path(__file__).resolve().parents[2]
 PAGES = [*sorted(ROOT.glob("*.md")), *sorted(ROOT.glob("docs/**/*.md"))]
 NOTEBOOKS = sorted(ROOT.glob("docs/notebooks/*.ipynb"))
 RUNNABLE = [page for page in PAGES if re.search(r"^ *```(py|console)", page.read_text(encoding="utf-8"), re.M)]
-
-
-@pytest.fixture(scope="session")
-def interpreter() -> Iterator[Interpreter]:
-    interpreter = Interpreter()
-    yield interpreter
-    interpreter.close()
 
 
 def name(page: Path) -> str:
@@ -44,6 +41,11 @@ def test_shown_output_is_whole(page: Path) -> None:
     assert [output for output in shown if re.search(r"(?:^|[\s;])\.\.\.$", output, re.M)] == []
 
 
+def test_public_operators_have_an_example() -> None:
+    missing = [op.name for op in registry.all_ops() if not is_internal(op) and op.name not in recorded()]
+    assert missing == [], "python -m scripts.reference_examples NAME ...; python -m scripts.src_codegen"
+
+
 @pytest.mark.parametrize("page", PAGES, ids=name)
 def test_make_targets_exist(page: Path) -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
@@ -51,6 +53,27 @@ def test_make_targets_exist(page: Path) -> None:
     command = re.compile(r"(?:`|^ *\$? ?)make (?:\w+=\S+ )*([a-z][a-z-]*)(?=`|$| +#| \w+=)", re.M)
     named = set(command.findall(page.read_text(encoding="utf-8")))
     assert named <= targets
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.stem != "other-names"], ids=name)
+def test_names_exist(page: Path) -> None:
+    """other-names.md lists names that meta lacks; groups of entry points and operators of examples are no modules."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.M | re.S)
+    named = set(re.findall(r"`(meta(?:\.\w+)+)(?=[`(\[])", text)) - {"meta.operators", "meta.dialects"}
+    assert [path for path in sorted(named) if not path.startswith("meta.ops.") and not _exists(path)] == []
+
+
+def _exists(path: str) -> bool:
+    """Whether a module, or an attribute of one, has this path."""
+    parts = path.split(".")
+    for count in range(len(parts), 0, -1):
+        with contextlib.suppress(ImportError):
+            value = importlib.import_module(".".join(parts[:count]))
+            with contextlib.suppress(AttributeError):
+                functools.reduce(getattr, parts[count:], value)
+                return True
+            return False
+    return False
 
 
 @pytest.mark.parametrize("page", PAGES, ids=name)

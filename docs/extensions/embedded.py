@@ -1,4 +1,8 @@
-"""Notebooks as pages: their text, their code, and the output that they have."""
+"""Notebooks as pages, and pictures as parts of pages.
+
+A notebook becomes its text, its code and the output that it has. The drawings of docs/pictures are part of the page, so
+that they have the colours of the theme, light or dark.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,14 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+from docutils import nodes
 from myst_parser.parsers.sphinx_ import MystParser
 
 
 def setup(app: Any) -> dict[str, bool]:
     app.add_source_suffix(".ipynb", "notebook")
     app.add_source_parser(NotebookParser)
+    app.connect("doctree-resolved", _embed)
     return {"parallel_read_safe": True}
 
 
@@ -48,3 +54,13 @@ def _markdown(cells: list[dict[str, Any]], folder: Path, source: str) -> Iterato
 def _relative(file: Path, folder: str) -> str:
     """The path of a file from a folder, which need not be above it."""
     return Path(os.path.relpath(file, folder)).as_posix()
+
+
+def _embed(app: Any, doctree: nodes.document, _docname: str) -> None:
+    if app.builder.format != "html":
+        return
+    for image in list(doctree.findall(nodes.image)):
+        path = Path(app.srcdir, image["uri"])
+        if path.parent.name == "pictures" and path.suffix == ".svg":
+            drawing = path.read_text(encoding="utf-8").replace("<svg ", f'<svg aria-label="{image["alt"]}" ', 1)
+            image.replace_self(nodes.raw("", f'<div class="picture">{drawing}</div>', format="html"))
