@@ -45,3 +45,4 @@ python_maximum_signature_line_length = 88
 add_module_names = False
 toc_object_entries = False
 pygments_style = "friendly"
+pygments_dark_style = "github-dark"

@@ -51,7 +51,7 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) 
     elements: list[str] = []
     y = 18.0
     for name, rows in groups:
-        elements.append(svg.text(left, y, name, size=14))
+        elements.append(svg.text(left, y, name, size=svg.FONT + 1))
         y += 8
         for label, ratio in rows:
             kind = "good" if ratio <= 1 else "bad"
@@ -65,9 +65,9 @@ def bars(title: str, groups: Sequence[tuple[str, Sequence[tuple[str, float]]]]) 
     for tick in (0.03, 0.1, 0.25, 0.5, 1.0, 2.0):
         if low <= tick <= high:
             elements.insert(0, svg.polyline([(x(tick), 24), (x(tick), axis)]) if tick == 1.0 else "")
-            elements.append(svg.text(x(tick), axis + 16, f"{tick:g}", "note", "middle", 12))
+            elements.append(svg.text(x(tick), axis + 16, f"{tick:g}", "note", "middle", svg.SMALL))
     elements.append(
-        svg.text(left, axis + 34, "time of meta / time of torch; left of 1: meta is faster", "note", size=12)
+        svg.text(left, axis + 34, "time of meta / time of torch; left of 1: meta is faster", "note", size=svg.SMALL)
     )
     return svg.picture(title, _WIDTH, axis + 44, filter(None, elements))
 
@@ -85,9 +85,12 @@ def losses(name: str) -> str:
     elements = [
         svg.polyline([(left, top), (left, bottom), (right, bottom)]),
         svg.polyline([point(i, value) for i, value in enumerate(values)], "curve"),
-        *(svg.text(left - 6, point(0, value)[1] + 4, f"{value:.2g}", "note", "end", 12) for value in (low, high)),
-        svg.text(left, bottom + 18, "step 1", "note", size=12),
-        svg.text(right, bottom + 18, f"{len(values)}", "note", "end", 12),
+        *(
+            svg.text(left - 6, point(0, value)[1] + 4, f"{value:.2g}", "note", "end", svg.SMALL)
+            for value in (low, high)
+        ),
+        svg.text(left, bottom + 18, "step 1", "note", size=svg.SMALL),
+        svg.text(right, bottom + 18, f"{len(values)}", "note", "end", svg.SMALL),
     ]
     return svg.picture(f"The loss of the example {name}", _WIDTH, bottom + 28, elements)
 
@@ -98,7 +101,7 @@ def ratios() -> str:
     for row in table(MEASUREMENTS / "eager-and-programs.md", "benchmark: meta / torch"):
         name = row["benchmark: meta / torch"]
         (programs if name.startswith("VM, ") else eager).append(
-            (name.removeprefix("VM, "), number(row["EPYC"].partition("(")[0]))
+            (re.sub("^(VM,|eager) ", "", name), number(row["EPYC"].partition("(")[0]))
         )
     steps = [
         (row["step"], number(row["meta / best"]))

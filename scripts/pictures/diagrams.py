@@ -38,7 +38,9 @@ def diagram(title: str, rows: Sequence[tuple[Row, int]], arrows: Sequence[tuple[
             elements.append(svg.rectangle(x, y, width, height, "box", 6))
             for i, line in enumerate(box.lines):
                 kind = "text" if i == 0 else "note"
-                elements.append(svg.text(x + 10, y + 19 + i * _LINE, line, kind, size=svg.FONT if i == 0 else 12))
+                elements.append(
+                    svg.text(x + 10, y + 19 + i * _LINE, line, kind, size=svg.FONT if i == 0 else svg.SMALL)
+                )
         y += height + _GAP
     for start, end, label in arrows:
         (x0, y0, w0, h0), (x1, y1, w1, _) = places[start], places[end]
@@ -46,7 +48,7 @@ def diagram(title: str, rows: Sequence[tuple[Row, int]], arrows: Sequence[tuple[
         x = (low + high) / 2
         elements.append(svg.polyline([(x, y0 + h0), (x, y1)], arrow=True))
         if label:
-            elements.append(svg.text(x + 8, y1 - 12, label, "note", size=12))
+            elements.append(svg.text(x + 8, y1 - 12, label, "note", size=svg.SMALL))
     return svg.picture(title, _WIDTH, y - _GAP + 6, elements)
 
 
@@ -65,7 +67,7 @@ def declaration() -> str:
     arrows = [
         ("declaration", "function", ""), ("function", "eager", "now"), ("function", "trace", "@meta.trace"),
         ("eager", "dispatch", ""), ("trace", "passes", "meta.vm.compile"), ("dispatch", "kernel", ""),
-        ("passes", "program", "fuse, schedule, plan"),
+        ("passes", "program", "fuse, schedule"),
     ]  # fmt: skip
     return diagram("From the declaration of an operator to kernels", rows, arrows)
 
@@ -92,7 +94,7 @@ def rooms() -> str:
         y = 6 + i * 46
         elements.append(svg.rectangle(6, y, _WIDTH - 12, 40, "box", 6))
         elements.append(svg.text(16, y + 17, names))
-        elements.append(svg.text(16, y + 33, purpose, "note", size=12))
+        elements.append(svg.text(16, y + 33, purpose, "note", size=svg.SMALL))
     return svg.picture(
         "The folders of the package, each above what it may import", _WIDTH, 10 + len(layers) * 46, elements
     )

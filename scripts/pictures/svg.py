@@ -23,7 +23,7 @@ _FIXED = (
     ("bad", "fill", "#c2571a", "#ff9e64"),
     ("curve", "stroke", "#2f6fbb", "#6cb0ff"),
 )
-FONT = 13
+FONT, SMALL = 14, 13
 
 
 def text(x: float, y: float, content: str, kind: str = "text", anchor: str = "start", size: float = FONT) -> str:
